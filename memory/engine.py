@@ -19,6 +19,8 @@ from nacre.memory.contracts.embedder import fallback_of
 from nacre.memory.contracts.records import SearchReport
 from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.files.note_files import NoteFiles
+from nacre.memory.search.question import EmbedderInUse, Question
+from nacre.memory.search.rerankers.reranking import Reranking, reranking_of
 from nacre.memory.stores.choosing import index_place
 from nacre.memory.sync.files import Corpus
 from nacre.memory.sync.indexing import IndexPlan
@@ -34,9 +36,7 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.settings import MemorySearchSettings
     from nacre.memory.contracts.transcripts import TranscriptSource
     from nacre.memory.contracts.workspace import Workspace
-    from nacre.memory.search.question import EmbedderInUse
     from nacre.memory.search.rerankers.reranker import Reranker
-    from nacre.memory.search.rerankers.reranking import Reranking
     from nacre.memory.text.days.day_limits import DayLimits
 
 T = TypeVar("T")
@@ -111,11 +111,7 @@ class MemoryEngine:
         )
         syncing = Syncing(plan, place, await place.open(), now)
         await syncing.know_languages()
-        reranking = None
-        if reranker is not None:
-            from nacre.memory.search.rerankers.reranking import reranking_of
-
-            reranking = reranking_of(reranker, settings.query.rerank)
+        reranking = reranking_of(reranker, settings.query.rerank)
         return cls(plan, syncing, now, owns_embedder=owns_embedder, reranking=reranking)
 
     @property
@@ -149,9 +145,7 @@ class MemoryEngine:
             IndexUnusable, IndexClosed: the index cannot be read, and could not be healed.
             DayUnknown: `after`, `before` or `as_of` names no day.
         """
-        # indexing and a status wait for none of it
-        from nacre.memory.search.question import Question
-        from nacre.memory.search.searching import search
+        from nacre.memory.search.searching import search  # indexing and a status wait for none of it
 
         started, now = time.perf_counter(), self._now()
         limits = day_limits(after=after, before=before, as_of=as_of, today=now.date())
@@ -290,8 +284,6 @@ class MemoryEngine:
         vectors = self._syncing.query_vectors
         if vectors is None:
             return None
-        from nacre.memory.search.question import EmbedderInUse
-
         return EmbedderInUse(vectors=vectors, identity=self._plan.identity, key=self._plan.embedder_key)
 
     async def _freshen(self) -> None:

@@ -94,24 +94,9 @@ async def embed_pending(
         )
         held = await job_pass.run(work.missing_texts)
         outcome.embedded, outcome.held = job_pass.stored, len(held)
-    total, done = await work.pending_chunks(), 0
-    async for group in work.groups():
-        unknown = await work.attach(group)
-        outcome.reused += len(group.texts) - len(unknown)
-        if unknown := unknown - held:
-            try:
-                await work.check_owner()
-            except EmbeddingFailed as error:
-                outcome.problem = str(error)
-                break
-            texts = {text_hash: text for text_hash, text in group.texts.items() if text_hash in unknown}
-            await work.embed(texts)
-            await work.attach(group)
-            if outcome.problem:
-                break
-        done += group.chunk_count
-        advance(done, max(total, done))
-    outcome.pending_chunks = await work.pending_chunks()
+    if total := await work.pending_chunks():
+        await work.fill(held, total, advance)
+        outcome.pending_chunks = await work.pending_chunks()
     if embedder.facts.sentences and not outcome.problem:
         await work.embed_sentences()
     return outcome
@@ -154,6 +139,26 @@ class _Pass:
 
     async def pending_chunks(self) -> int:
         return (await self.store.read(lambda index: index.counts())).pending_chunks
+
+    async def fill(self, held: Set[bytes], total: int, advance: Callable[[int, int], None]) -> None:
+        """Gives each of `total` chunks its vectors, known ones or new ones, unless its text is `held`."""
+        done, outcome = 0, self.outcome
+        async for group in self.groups():
+            unknown = await self.attach(group)
+            outcome.reused += len(group.texts) - len(unknown)
+            if unknown := unknown - held:
+                try:
+                    await self.check_owner()
+                except EmbeddingFailed as error:
+                    outcome.problem = str(error)
+                    return
+                texts = {text_hash: text for text_hash, text in group.texts.items() if text_hash in unknown}
+                await self.embed(texts)
+                await self.attach(group)
+                if outcome.problem:
+                    return
+            done += group.chunk_count
+            advance(done, max(total, done))
 
     async def groups(self) -> AsyncIterator[_Group]:
         """The chunks without vectors, by id."""

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from nacre.locks.kernel_lock import lock_within
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES, NoteBytes, NoteMarks, NoteTooLarge
 from nacre.memory.contracts.workspace import Appended, FileBusy, FileBytes, Fingerprint, FolderEntry
 from nacre.memory.workspace.paths import contained_path, open_regular, path_in_root
@@ -234,21 +235,17 @@ def _replace(path: Path, data: bytes, mode: int | None) -> None:
 def locked(path: Path, lock_dir: Path) -> Iterator[None]:
     from hashlib import sha256
 
-    from filelock import FileLock, Timeout
-
     lock_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     name = sha256(str(path).encode()).hexdigest()[:24]
-    lock = FileLock(lock_dir / f"{name}.file", timeout=LOCK_WAIT_SECONDS)
-    try:
-        lock.acquire()
-    except Timeout as error:
+    release = lock_within(lock_dir / f"{name}.file", LOCK_WAIT_SECONDS)
+    if release is None:
         raise FileBusy(
             f"Another process has held {path.name!r} for {LOCK_WAIT_SECONDS:.0f} seconds. Try again later."
-        ) from error
+        )
     try:
         yield
     finally:
-        lock.release()
+        release()
 
 
 def _sync_folder(folder: Path) -> None:

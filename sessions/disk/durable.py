@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
+from nacre.locks.kernel_lock import FILE_MODE
 from nacre.sessions.contracts.errors import SessionCorrupt
-from nacre.sessions.disk.kernel_lock import FILE_MODE
 from nacre.sessions.disk.reported import reported
 
 READ_BLOCK_BYTES = 1 << 18

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from nacre.sessions.disk.kernel_lock import try_lock
+from nacre.locks.kernel_lock import try_lock
 from nacre.sessions.disk.reported import make_folder, reported
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import errno
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from nacre.sessions.disk.kernel_lock import try_lock
+from nacre.locks.kernel_lock import lock_within, try_lock
 from nacre.sessions.disk.reported import make_folder, reported
 
 LOCK_TIMEOUT_SECONDS = 30.0
-LOCK_POLL_SECONDS = 0.005
 
 
 class locked:  # noqa: N801 - called like a function
@@ -53,16 +51,13 @@ def locked_if_free(path: Path) -> Iterator[bool]:
 
 
 def _waited_for(lock: str) -> Callable[[], None]:
-    give_up_at = time.monotonic() + LOCK_TIMEOUT_SECONDS
-    while time.monotonic() < give_up_at:
-        try:
-            release = try_lock(lock)
-        except FileNotFoundError:
-            make_folder(Path(lock).parent)
-            release = try_lock(lock)
-        if release is not None:
-            return release
-        time.sleep(LOCK_POLL_SECONDS)
-    raise TimeoutError(
-        errno.ETIMEDOUT, f"another process has held its lock for {LOCK_TIMEOUT_SECONDS:.0f} seconds"
-    )
+    try:
+        release = lock_within(lock, LOCK_TIMEOUT_SECONDS)
+    except FileNotFoundError:
+        make_folder(Path(lock).parent)
+        release = lock_within(lock, LOCK_TIMEOUT_SECONDS)
+    if release is None:
+        raise TimeoutError(
+            errno.ETIMEDOUT, f"another process has held its lock for {LOCK_TIMEOUT_SECONDS:.0f} seconds"
+        )
+    return release

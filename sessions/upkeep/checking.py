@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from nacre.locks.kernel_lock import try_lock
 from nacre.records.record import Record
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.disk.durable import reading
-from nacre.sessions.disk.kernel_lock import try_lock
 from nacre.sessions.disk.lines import read_lines
 from nacre.sessions.disk.reported import reported
 from nacre.sessions.disk.whole_results import FOLDER_SUFFIX

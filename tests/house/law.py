@@ -15,7 +15,7 @@ ROOTS: Floors = (
     ("runtime",),
     ("sessions", "memory", "prompts"),
     ("postgres",),
-    ("records",),
+    ("locks", "records"),
 )
 """The root rooms from top to bottom. Nobody imports `workspace_template`; it is data."""
 
@@ -192,7 +192,7 @@ MORE_ENTRIES = {
     folder: 14
     for root in ("runtime", "memory", "sessions", "cli", "bridges")
     for folder in (root, f"tests/{root}")
-} | {"tests": 16}
+} | {"tests": 17}
 """The root rooms hold rooms beside their own files, and the tests mirror all of them."""
 MANY_ENTRIES: dict[str, str] = {
     "bridges/channels": "one folder for each channel",

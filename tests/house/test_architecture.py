@@ -78,7 +78,7 @@ OPENERS = {
     "postgres/migrations.py": "the packaged files that make the tables",
     "runtime/tools/mcp/transport.py": "the pipe for what a server writes on standard error",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",
-    "sessions/disk/kernel_lock.py": "lock files",
+    "locks/kernel_lock.py": "lock files",
     "sessions/journal/reading.py": "transcripts that are only looked at",
     "sessions/index/recovery.py": "what is set aside",
 }

@@ -18,6 +18,7 @@ ROOMS = (
     "memory",
     "prompts",
     "postgres",
+    "locks",
     "records",
     "workspace_template",
 )

@@ -22,9 +22,9 @@ from nacre.bridges.ledger.sqlite.jobs import write_along
 from nacre.bridges.ledger.sqlite.outbox import SqliteOutbox, forget_old, put_part
 from nacre.bridges.ledger.sqlite.schema import MIGRATIONS
 from nacre.bridges.ledger.sqlite.tables import SqliteTables
+from nacre.locks.kernel_lock import try_lock
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.sessions.disk.kernel_lock import try_lock
 
 
 class SqliteLedger(SqliteTables):

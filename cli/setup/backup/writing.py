@@ -22,8 +22,8 @@ from nacre.cli.setup.backup.copying import CopyFailed, copied
 from nacre.cli.setup.backup.manifest import FOLDER, LINK, MANIFEST, Entry, Manifest, manifest_bytes
 from nacre.cli.setup.backup.places import WORK_FOLDER, Root, left_out_of, roots_of, walked
 from nacre.cli.setup.backup.sealed import sealed
+from nacre.locks.kernel_lock import try_lock
 from nacre.runtime.settings.config import Config
-from nacre.sessions.disk.kernel_lock import try_lock
 from nacre.sessions.disk.locks import locked
 
 COMPRESSION = 6

@@ -9,19 +9,16 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import apsw
 
+from nacre.locks.shared_lock import SharedLock
 from nacre.memory.contracts.errors import IndexBusy, IndexClosed, IndexDamaged, IndexUnusable, unusable
-
-if TYPE_CHECKING:
-    from filelock import FileLock
 
 BUSY_TIMEOUT_MS = 10_000
 LOCK_TIMEOUT_SECONDS = 30.0
@@ -219,8 +216,7 @@ class IndexLock:
     def __init__(self, index: Path, suffix: str = ".lock") -> None:
         self._index = index
         self._file = f"{index}{suffix}"
-        self._made: FileLock | None = None
-        self._making = threading.Lock()
+        self._lock = SharedLock(self._file)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -250,23 +246,14 @@ class IndexLock:
         Raises:
             IndexUnusable: the lock's file cannot be made.
         """
-        # a search takes no lock, and should not wait for the import either
-        from filelock import FileLock, Timeout
-
-        with self._making:
-            lock = self._made = self._made or FileLock(self._file, mode=PRIVATE_FILE, thread_local=False)
         try:
-            lock.acquire(timeout=wait_seconds)
-        except Timeout:
-            return False
+            return self._lock.take(wait_seconds)
         except OSError as error:
             raise unusable(self._index, error) from error
-        return True
 
     def release(self) -> None:
         """Lets go once; harmless when the lock is not held."""
-        if self._made is not None:
-            self._made.release()
+        self._lock.release()
 
 
 def _translated(

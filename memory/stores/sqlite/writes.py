@@ -219,7 +219,8 @@ class SqliteWriter:
         self._connection.execute("DELETE FROM chunk_vectors")
 
     def evict(self, *, keep_unused: int | None) -> int:
-        if keep_unused is None:
+        # to look for those that nothing uses takes thirty times as long as to count all
+        if keep_unused is None or self._vector_count() <= keep_unused:
             return 0
         self._connection.execute(
             "DELETE FROM vectors WHERE id IN (SELECT id FROM vectors WHERE NOT EXISTS"
@@ -228,6 +229,10 @@ class SqliteWriter:
             (keep_unused,),
         )
         return self._connection.changes()
+
+    def _vector_count(self) -> int:
+        [(count,)] = self._connection.execute("SELECT count(*) FROM vectors")
+        return int(count)
 
 
 def merge_words(connection: Connection, *, first: bool) -> bool:

@@ -22,10 +22,8 @@ LIBRARIES = {
     "discord": ("bridges/channels/discord/api.py",),
     "dotenv": ("runtime/settings/disk/secrets.py",),
     "filelock": (
-        "memory/stores/sqlite/connection.py",
-        "memory/workspace/files.py",
+        "locks/kernel_lock.py",
         "runtime/models/embedding/download.py",
-        "sessions/disk/kernel_lock.py",
     ),
     "httpx": (
         "bridges/channels/telegram/api.py",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from filelock import FileLock, Timeout
 
-from nacre.sessions.disk.kernel_lock import try_lock
+from nacre.locks.kernel_lock import lock_within, try_lock
 
 
 def test_a_lock_has_one_holder(tmp_path: Path) -> None:
@@ -43,7 +44,7 @@ def test_a_killed_holder_leaves_no_lock(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from nacre.sessions.disk.kernel_lock import try_lock\n"
+        "from nacre.locks.kernel_lock import try_lock\n"
         "held = try_lock(Path(sys.argv[1]))\n"
         "print('held', flush=True)\n"
         "signal.pause()\n"
@@ -67,4 +68,19 @@ def test_a_lock_file_that_was_removed_keeps_nobody_out(tmp_path: Path) -> None:
     assert second is not None
     assert try_lock(path) is None
     first()
+    second()
+
+
+def test_somebody_who_lets_go_in_time_is_waited_for(tmp_path: Path) -> None:
+    """And somebody who does not is given up."""
+    path = tmp_path / "a.lock"
+    first = try_lock(path)
+    assert first is not None
+    assert lock_within(path, 0.02) is None
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(lock_within, path, 20)
+        first()
+        second = waiting.result()
+    assert second is not None
+    assert try_lock(path) is None
     second()

@@ -2,7 +2,7 @@
 
 `flock`, called as filelock calls it, so that programs which use filelock keep out of the way and are kept
 out. A turn takes five such locks, and filelock's own account of each takes twenty times as long as the
-kernel; so it is asked only where there is no `flock`.
+kernel; its import takes as long as half of a search. So it is asked only where there is no `flock`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,24 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 FILE_MODE = 0o600
+POLL_SECONDS = 0.005
+
+
+def lock_within(path: Path | str, seconds: float) -> Callable[[], None] | None:
+    """Takes the lock at `path` as `try_lock` does, and waits `seconds` at most for somebody who has it.
+
+    Raises:
+        OSError: the system refused.
+    """
+    give_up_at = time.monotonic() + seconds
+    while (release := try_lock(path)) is None and time.monotonic() < give_up_at:
+        time.sleep(POLL_SECONDS)
+    return release
 
 
 def try_lock(path: Path | str) -> Callable[[], None] | None:
