@@ -63,6 +63,7 @@ def contenders(hybrid: Path, words: Path) -> list[Contender]:
         ("nacre memory search, words", search, words),
         ("nacre memory search", search, hybrid),
         ("nacre memory status", (*NACRE, "memory", "status"), hybrid),
+        ("nacre memory index", (*NACRE, "memory", "index"), hybrid),
         ("nacre send", (*NACRE, "send", "-m", "What is on my list?"), hybrid),
         ("from nacre import Agent", (sys.executable, "-c", "from nacre import Agent"), hybrid),
     ]

@@ -18,14 +18,28 @@ _MOST_CHARS = 2_000
 """Far more than the model reads, and less than what every system's pipe takes without anybody reading."""
 
 
+_without_question: list[subprocess.Popen[bytes]] = []
+
+
+def begin_model() -> None:
+    """Begins to load the model before it is known what will be asked: the next `QuestionAhead` takes it.
+
+    When none comes, the process ends by itself with this one.
+    """
+    if (process := _started(_PROGRAM)) is not None:
+        _without_question.append(process)
+
+
 class QuestionAhead:
-    """Begins to embed `question` at once. `program` is the Python code that the process runs: it reads a text
-    and writes a vector.
+    """Begins to embed `question` at once. `program` is the Python code that the process runs, unless one was
+    begun before: it reads a text and writes a vector.
     """
 
     def __init__(self, question: str, *, program: str = _PROGRAM) -> None:
         self._question = _plain(question)
-        self._process = _started(program, self._question)
+        self._process = _without_question.pop() if _without_question else _started(program)
+        if self._process is not None:
+            _ask(self._process, self._question)
 
     def vector(self, text: str) -> Sequence[float]:
         """Waits for the vector of `text`; nothing when another question was announced, when the process
@@ -42,12 +56,12 @@ class QuestionAhead:
             self._process.wait()
 
 
-def _started(program: str, question: str) -> subprocess.Popen[bytes] | None:
-    """The process, with its question on the way; nothing when the system has none to give."""
+def _started(program: str) -> subprocess.Popen[bytes] | None:
+    """The process; nothing when the system has none to give."""
     # With -c alone, a numpy.py in the folder that somebody searches from would be run.
     safely = "-I" if sys.flags.isolated else "-P"
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, safely, "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -55,10 +69,12 @@ def _started(program: str, question: str) -> subprocess.Popen[bytes] | None:
         )
     except (OSError, ValueError):
         return None
+
+
+def _ask(process: subprocess.Popen[bytes], question: str) -> None:
     assert process.stdin is not None
     with contextlib.suppress(OSError), process.stdin as pipe:  # it may be over already; then it has no answer
         pipe.write(question.encode("utf-8", "replace"))
-    return process
 
 
 def _answer(process: subprocess.Popen[bytes]) -> Sequence[float]:

@@ -101,6 +101,19 @@ def remembered_search(environment: Mapping[str, str]) -> SearchPlace | None:
         return None
 
 
+def asked_the_model(environment: Mapping[str, str]) -> bool:
+    """Whether the last search that was kept asked the model that ships; it may hold no more.
+
+    Raises:
+        ConfigError: the state folder is in another user's home.
+    """
+    try:
+        kept = json.loads((settings_file(environment).parent / KEPT_FILE).read_bytes())
+        return kept["by_meaning"] is True
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+
+
 def remember_search(config: Config, settings: MemorySearchSettings, *, began_ns: int) -> None:
     """Keeps what a search needs of `config`, if it can be kept, for the next one.
 

@@ -11,7 +11,7 @@ import pytest
 
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.embedders.minilm_ahead import AskedAhead
-from nacre.memory.embedders.question_ahead import QuestionAhead
+from nacre.memory.embedders.question_ahead import QuestionAhead, begin_model
 
 QUESTION = "Where do we keep the boat?"
 HANGS = "import threading; threading.Event().wait()"
@@ -48,6 +48,15 @@ async def test_the_vector_is_the_one_that_the_embedder_itself_makes() -> None:
     assert await _vector(ahead, QUESTION) == pytest.approx(
         await _vector(MiniLmEmbedder(), QUESTION), abs=1e-6
     )
+
+
+async def test_a_model_that_was_begun_before_gets_the_question() -> None:
+    """And the next question a process of its own."""
+    begin_model()
+    taken = AskedAhead(QuestionAhead(QUESTION, program=HANGS))
+    own = AskedAhead(QuestionAhead(QUESTION, program="raise SystemExit(3)"))
+
+    assert await _vector(taken, QUESTION) == pytest.approx(await _vector(own, QUESTION), abs=1e-6)
 
 
 def test_the_folder_that_one_stands_in_is_not_run(tmp_path: Path) -> None:
