@@ -11,8 +11,11 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
+
+from tenacity import retry, stop_after_attempt
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.runtime.extensions.lancedb.columns import (
@@ -38,6 +41,8 @@ TIDY_AFTER_WRITES = 32
 _WRITTEN_AT_ONCE = 512
 _FIRST_DIMENSIONS = 1
 """Of a table that has no vectors yet; the first one makes the column anew."""
+# Another program may change columns or make the index at once: LanceDB refuses one, which looks again.
+_again_after_others = retry(stop=stop_after_attempt(9), reraise=True)
 
 
 class TableUnusable(MemoryIndexError):
@@ -65,7 +70,7 @@ class MemoryTable:
             raise TableUnusable(
                 "The package lancedb is not installed. Install it with pip install 'nacre[lancedb]'."
             )
-        await asyncio.to_thread(_import_libraries)  # more than a second, and nobody else should wait
+        await asyncio.to_thread(import_module, "lancedb")  # more than a second, and nobody else should wait
         async with _told(place, "opened"):
             import lancedb
 
@@ -74,7 +79,7 @@ class MemoryTable:
             )
             opened = cls(await _opened_or_made(database), place, agent_id)
             await opened._complete()
-        return opened
+            return opened
 
     async def close(self) -> None:
         """Tidies what was written, and lets go of the table."""
@@ -84,11 +89,11 @@ class MemoryTable:
 
     async def add(self, memory: Memory, vector: Vector | None, embedder: str) -> None:
         """Stores a memory; without a vector until it gets one."""
+        import pyarrow
+
         async with self._writing, _told(self._place, "written"):
             if vector is not None:
                 await self._ensure_dimensions(len(vector))
-            import pyarrow
-
             row = to_row(memory, self._agent_id, vector, embedder)
             await self._table.add(pyarrow.Table.from_pylist([row], schema=await self._table.schema()))
             self._writes += 1
@@ -98,8 +103,8 @@ class MemoryTable:
     async def delete(self, memory_id: str, scope: Scope) -> bool:
         """Removes a row of the scope; whether there was one."""
         async with self._writing, _told(self._place, "written"):
-            deleted = await self._table.delete(f"{is_of(scope)} AND `id` = {literal(memory_id)}")
             self._writes += 1
+            deleted = await self._table.delete(f"{is_of(scope)} AND `id` = {literal(memory_id)}")
             return bool(deleted.num_deleted_rows)
 
     async def near(self, vector: Vector, embedder: str, scope: Scope, limit: int) -> list[FoundNear]:
@@ -128,21 +133,15 @@ class MemoryTable:
             rows = await _unless_made_anew(query)
             if rows is None:
                 rows = await query.select([*SHOWN, "words", "embedder", "_score"]).to_list()
+        made = [row.get("vector") if row["embedder"] == embedder != NOT_YET else None for row in rows]
         return [
-            FoundByWords(
-                to_memory(row),
-                row["_score"],
-                row["words"],
-                row.get("vector") if row["embedder"] == embedder != NOT_YET else None,
-            )
-            for row in rows
+            FoundByWords(to_memory(row), row["_score"], row["words"], vector)
+            for row, vector in zip(rows, made, strict=True)
         ]
 
     async def all(self, scope: Scope, *, beginning: str = "") -> list[Memory]:
         """The rows of a scope, or those whose id has this beginning, the newest first."""
-        rows_of = is_of(scope)
-        if beginning:
-            rows_of += f" AND starts_with(`id`, {literal(beginning)})"
+        rows_of = is_of(scope) + (f" AND starts_with(`id`, {literal(beginning)})" if beginning else "")
         async with _told(self._place, "read"):
             rows = await self._table.query().where(rows_of).select(list(SHOWN)).to_list()
         return sorted(map(to_memory, rows), key=lambda memory: (-memory.created_at_ms, memory.id))
@@ -166,10 +165,10 @@ class MemoryTable:
     async def set_vectors(self, vectors: Mapping[str, Vector], embedder: str) -> None:
         """Gives rows, by id, their vectors; rows that are gone stay gone."""
         async with self._writing, _told(self._place, "written"):
-            dimensions = len(next(iter(vectors.values())))
-            await self._ensure_dimensions(dimensions)
             import pyarrow
 
+            dimensions = len(next(iter(vectors.values())))
+            await self._ensure_dimensions(dimensions)
             kind = pyarrow.list_(pyarrow.float32(), dimensions)
             await self._merge(
                 {
@@ -205,6 +204,7 @@ class MemoryTable:
     def _waiting(self, embedder: str) -> str:
         return f"`agentId` = {literal(self._agent_id)} AND `embedder` <> {literal(embedder)}"
 
+    @_again_after_others
     async def _complete(self) -> None:
         """Adds what a table of another program has not: our columns, words, the index over them."""
         names = set((await self._table.schema()).names)
@@ -221,8 +221,8 @@ class MemoryTable:
             import pyarrow
 
             some = rows[begin : begin + _WRITTEN_AT_ONCE]
-            ids, words = [row["id"] for row in some], [words_of(row["text"]) or " " for row in some]
-            await self._merge({"id": pyarrow.array(ids), "words": pyarrow.array(words)})
+            words = {row["id"]: words_of(row["text"]) or " " for row in some}
+            await self._merge({"id": pyarrow.array([*words]), "words": pyarrow.array([*words.values()])})
 
     async def _merge(self, columns: Mapping[str, Any]) -> None:
         import pyarrow
@@ -232,13 +232,20 @@ class MemoryTable:
 
     async def _ensure_dimensions(self, dimensions: int) -> None:
         """Vectors of another length are those of another embedder: their column is made anew, rows stay."""
-        if vector_dimensions(await self._table.schema()) == dimensions:
-            return
+        if vector_dimensions(await self._table.schema()) != dimensions:
+            await self._make_column_anew(dimensions)
+            await self._table.update({"embedder": NOT_YET})
+
+    @_again_after_others
+    async def _make_column_anew(self, dimensions: int) -> None:
         import pyarrow
 
-        await self._table.drop_columns(["vector"])
+        schema = await self._table.schema()
+        if vector_dimensions(schema) == dimensions:
+            return
+        if "vector" in schema.names:
+            await self._table.drop_columns(["vector"])
         await self._table.add_columns(pyarrow.field("vector", pyarrow.list_(pyarrow.float32(), dimensions)))
-        await self._table.update({"embedder": NOT_YET})
 
 
 async def _opened_or_made(database: Any) -> Any:
@@ -262,14 +269,6 @@ async def _unless_made_anew(query: Any) -> list[dict[str, Any]] | None:
         return None
 
 
-def _import_libraries() -> None:
-    import lancedb
-    import pyarrow
-
-    assert lancedb
-    assert pyarrow
-
-
 def _schema() -> Any:
     import pyarrow
 
@@ -291,8 +290,6 @@ async def _told(place: str, doing: str) -> AsyncIterator[None]:
     """Turns what LanceDB raises into a sentence; it has no exceptions of its own."""
     try:
         yield
-    except TableUnusable:
-        raise
     except Exception as error:
         reason = str(error).strip().partition("\n")[0].partition(", /")[0][:300] or type(error).__name__
         raise TableUnusable(

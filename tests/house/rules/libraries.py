@@ -108,7 +108,7 @@ LIBRARIES = {
         "doors/page/**/*.py",
     ),
     "telegram": ("bridges/channels/telegram/*.py",),
-    "tenacity": ("runtime/models/retry.py",),
+    "tenacity": ("runtime/extensions/lancedb/table.py", "runtime/models/retry.py"),
     "tiktoken": ("runtime/models/tokenizer.py",),
     "tokenizers": ("memory/embedders/minilm_model.py",),
     "tzlocal": ("runtime/contracts/clock.py",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -85,6 +86,22 @@ async def test_rows_are_found_by_words_while_vectors_are_made_anew(tmp_path: Pat
         await (await database.open_table("memories")).drop_columns(["vector"])
 
         assert await texts(engine, "boat") == ["The boat is called Halcyon."]
+
+
+async def test_programs_that_begin_a_table_at_once_do_not_hinder_each_other(tmp_path: Path) -> None:
+    """Each makes the columns, the index and room for vectors, or finds that another one did."""
+    agents = ["main", "work", "home", "club"]
+
+    async def one(agent_id: str) -> list[str]:
+        where = home(tmp_path, agent_id=agent_id, config={"dbPath": "shared"})
+        async with started(where) as engine:
+            stored = owner(agent_id=agent_id)
+            await call(engine, "memory_store", stored, text=f"The parcel for {agent_id} has arrived.")
+            return await texts(engine, "parcel", stored)
+
+    found = await asyncio.gather(*map(one, agents))
+
+    assert found == [[f"The parcel for {each} has arrived."] for each in agents]
 
 
 @pytest.mark.slow
