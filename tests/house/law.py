@@ -186,22 +186,7 @@ LAW = Law(
     nevers=NEVERS,
 )
 
-MOST_ENTRIES = 12
+MOST_ENTRIES = 24
 """Files and folders in a folder, its README and `__init__.py` included."""
-MORE_ENTRIES = {
-    folder: 14
-    for root in ("runtime", "memory", "sessions", "cli", "bridges")
-    for folder in (root, f"tests/{root}")
-} | {"tests": 17}
-"""The root rooms hold rooms beside their own files, and the tests mirror all of them."""
-MANY_ENTRIES: dict[str, str] = {
-    "bridges/channels": "one folder for each channel",
-    "runtime/settings/sections": "one file for each key at the top of the settings",
-    "memory/contracts": "the settings of a search in two files, since each key has its words beside it",
-    "runtime/models": "what calls cost, below every way to a provider and below the embeddings",
-    "tests/runtime/models": "mirrors it",
-    "memory/workspace": "a folder's git history, below which git is begun and above which sources are known",
-}
-"""Folders that may hold more, with the reason; one that no longer needs it fails the tests."""
 OTHER_TESTS = ("acceptance", "contract", "documents", "faults", "fixtures", "golden", "house", "servers")
 """Folders of tests that mirror no room: kinds of tests, what tests share, and their data."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.law import LAW, MANY_ENTRIES, MORE_ENTRIES, MOST_ENTRIES, OTHER_TESTS
+from tests.house.law import LAW, MOST_ENTRIES, OTHER_TESTS
 from tests.house.rules import files as rules, rooms as room_rules
 from tests.house.rules.libraries import LIBRARIES
 from tests.house.rules.source import Source
@@ -132,12 +132,10 @@ def test_nothing_imports_itself_around_a_circle() -> None:
 
 
 def test_folders_can_be_seen_at_a_glance() -> None:
-    """A folder of source or of tests has at most 12 entries; the larger root rooms have at most 14."""
+    """A folder of source or of tests has at most 24 entries."""
     here = entries(*ROOMS, "tests", "benchmarks", "examples")
-    crowded = room_rules.crowded_folders(here, MOST_ENTRIES, MORE_ENTRIES, ())
 
-    assert room_rules.crowded_folders(here, MOST_ENTRIES, MORE_ENTRIES, MANY_ENTRIES) == []
-    assert rules.stale(MANY_ENTRIES, crowded) == []
+    assert room_rules.crowded_folders(here, MOST_ENTRIES) == []
 
 
 def test_tests_mirror_the_rooms() -> None:
@@ -148,7 +146,7 @@ def test_tests_mirror_the_rooms() -> None:
 
 
 def test_files_and_functions_keep_their_budgets() -> None:
-    """Files have at most 300 lines and functions 60, tests included."""
+    """Files have at most 700 lines and functions 60, tests included."""
     complaints = [
         complaint for source in [*HOUSE, *TESTS, *OTHERS] for complaint in rules.over_budget(source)
     ]

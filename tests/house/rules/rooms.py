@@ -105,15 +105,9 @@ def room_cycles(graph: RoomGraph) -> list[str]:
     return _circles({room: set(edges) for room, edges in graph.items()})
 
 
-def crowded_folders(
-    entries: Mapping[str, int], most: int, wider: Mapping[str, int], exempt: Iterable[str]
-) -> list[str]:
-    """Folders with more than `most` entries, or than `wider` allows them, unless they are exempt."""
-    return [
-        f"{folder} has {count} entries"
-        for folder, count in sorted(entries.items())
-        if count > wider.get(folder, most) and folder not in exempt
-    ]
+def crowded_folders(entries: Mapping[str, int], most: int) -> list[str]:
+    """Folders with more than `most` entries."""
+    return [f"{folder} has {count} entries" for folder, count in sorted(entries.items()) if count > most]
 
 
 def tests_without_room(folders: Iterable[str], rooms: Iterable[str], others: Iterable[str]) -> list[str]:

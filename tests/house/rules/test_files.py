@@ -45,7 +45,7 @@ def source(text: str, path: str = "memory/x.py") -> Source:
         (rules.bare_suppressions, "x = 1  # noqa", "x = 1  # noqa: E501 - a table"),
         (rules.bare_suppressions, "x = 1  # noqa: E501", "x = 1  # type: ignore[arg-type]"),
         (rules.bare_suppressions, "x = 1  # type: ignore", "x = 1  # a note"),
-        (rules.over_budget, "x = 1\n" * 301, "x = 1\n" * 300),
+        (rules.over_budget, "x = 1\n" * 701, "x = 1\n" * 700),
         (rules.over_budget, "def f():\n" + "    x = 1\n" * 60, "def f():\n" + "    x = 1\n" * 59),
     ],
 )
