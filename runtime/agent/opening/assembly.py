@@ -166,8 +166,8 @@ def _prompts(
 
 
 def _history(config: Config, workspace: Workspace, world: World) -> HistoryKeeper:
-    commits, lock_dir = config.settings.memory.history.commits, config.state_dir / "locks"
-    history = HistoryKeeper(workspace, mode=commits, lock_dir=lock_dir)
+    commits = config.settings.memory.history.commits != "off"
+    history = HistoryKeeper(workspace, commits=commits, state_dir=config.state_dir)
     world.closing.push_async_callback(history.close)
     return history
 
@@ -245,8 +245,8 @@ async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
         return workspace, (f"{workspace.place} may be read and not written: no notes are saved there.",)
     if left := await left_in_folder(config.folders, workspace):
         return workspace, (left,)
-    made = await ensure_workspace(workspace, with_templates=not agent.skip_bootstrap)
-    return workspace, (made.notice,) if made.notice else ()
+    await ensure_workspace(workspace, with_templates=not agent.skip_bootstrap)
+    return workspace, ()
 
 
 def _window_notices(budget: ContextBudget) -> tuple[str, ...]:
