@@ -109,7 +109,11 @@ class Repository:
     def head(self) -> str:
         """The newest commit; `""` before the first."""
         # Not by the failure of a command, which may have other reasons.
-        return self.git("for-each-ref", "--format=%(objectname)", BRANCH).decode().strip()
+        head = self.git("for-each-ref", "--format=%(objectname)", BRANCH).decode().strip()
+        log = self.git_dir / "logs" / BRANCH
+        if not head and ((self.git_dir / BRANCH).exists() or (log.exists() and log.stat().st_size)):
+            raise GitFailed("the history is damaged: its branch names no commit")
+        return head
 
     def changed(self, head: str) -> list[ChangedNote]:
         """The notes, and files of sources, that differ from the commit `head`, by name."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
+from nacre.locks.kernel_lock import keeps_out
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.files.review.queue import ReviewQueue
@@ -245,7 +246,12 @@ async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
         return workspace, (f"{workspace.place} may be read and not written: no notes are saved there.",)
     if left := await left_in_folder(config.folders, workspace):
         return workspace, (left,)
-    await ensure_workspace(workspace, with_templates=not agent.skip_bootstrap)
+    made = await ensure_workspace(workspace, with_templates=not agent.skip_bootstrap)
+    if made.is_new and not keeps_out(config.state_dir):
+        return workspace, (
+            f"Locks have no effect in {config.state_dir}, as on some network drives: two programs at once "
+            "can lose notes there. `nacre doctor` says what to do.",
+        )
     return workspace, ()
 
 

@@ -7,71 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from nacre.memory.files.sources.source import PRIVATE, Source
-from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
-from nacre.memory.files.sources.sources import Sources
-from nacre.memory.workspace.folder import FolderWorkspace
-from nacre.memory.workspace.git import run_git
-from nacre.memory.workspace.history.keeping import HistoryKeeper, commit_notes
-from nacre.memory.workspace.history.repository import Repository
+from nacre.memory.workspace.history.keeping import HistoryKeeper
 from nacre.memory.workspace.history.telling import commits, named
-from nacre.memory.workspace.history.undone import UndoConflict, last_to_undo, undo
+from nacre.memory.workspace.history.undone import UndoConflict, last_to_undo
 from tests.faults.apart.isolation import tree_bytes
+from tests.memory.workspace.history.home import LOG, Home
 from tests.memory.workspace.history.owners_git import owner_git
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-
-LOG = "memory/2026-11-20.md"
-
-
-class Home:
-    """A workspace with a history."""
-
-    def __init__(self, state_dir: Path) -> None:
-        self.state_dir, self.root = state_dir, state_dir / "w"
-        self.workspace = FolderWorkspace(self.root, lock_dir=state_dir / "locks")
-        self.repository = Repository(self.root, state_dir=state_dir)
-
-    async def note(self, text: str, session: str, path: str = LOG) -> None:
-        source = Source(
-            written_by="flush",
-            audience=PRIVATE,
-            session_key=f"agent:main:{session}",
-            session_id=session,
-            entry_ids=(f"{session}-1",),
-            at="2026-11-20T10:00:00+00:00",
-        )
-
-        async def begin() -> object:
-            return lambda _line: source
-
-        sourced = SourcedWorkspace(self.workspace, Sources(self.workspace), begin)  # type: ignore[arg-type]
-        await sourced.append(path, text)
-
-    async def commit(self) -> str:
-        return await commit_notes(self.workspace, state_dir=self.state_dir)
-
-    def git(self, *arguments: str) -> str:
-        return run_git(self.repository.git_dir, *arguments).decode()
-
-    def undo(self, commit: str) -> tuple[str, list[str]]:
-        with self.repository.opened():
-            return undo(self.repository, commit)
-
-    def subjects(self) -> list[tuple[str, str]]:
-        return [(each.subject, each.session_id) for each in commits(self.repository)]
-
-    def text(self, name: str = LOG) -> str:
-        return (self.root / name).read_text(encoding="utf-8")
-
-
-@pytest.fixture
-async def home(tmp_path: Path) -> Home:
-    """One with a commit."""
-    home = Home(tmp_path)
-    await home.workspace.make({"MEMORY.md": b"# Memory\n", ".gitignore": b"private/\n"})
-    assert await home.commit() == ""
-    return home
 
 
 async def test_each_has_a_commit_of_its_own(home: Home) -> None:
@@ -138,6 +81,41 @@ async def test_undo_takes_out_a_sessions_lines_alone(home: Home) -> None:
     assert last_to_undo(home.repository).session_id == "s2"
     home.undo(made)
     assert home.text() == "- Tea is green\n- The cat is Mia\n"
+
+
+async def test_other_line_ends_are_a_hands(home: Home) -> None:
+    """A note that a hand converted is the hand's commit; what the session wrote is not undone with it."""
+    await home.note("- Tea is green", "s1")
+    await home.note("- The cat is Mia", "s2")
+    await home.commit()
+    owner_git(home.root, "init", "-q")
+    owner_git(home.root, "config", "core.autocrlf", "true")
+    text = home.text().replace("\n", "\r\n")
+    (home.root / LOG).write_bytes(text.encode())
+
+    await home.commit()
+
+    assert home.subjects()[0] == (f"Changes by hand in {LOG}", "")
+    with pytest.raises(UndoConflict):
+        home.undo(last_to_undo(home.repository).commit)
+    assert (home.root / LOG).read_bytes() == text.encode()
+    home.undo(named(home.repository, "main"))
+    assert (home.root / LOG).read_bytes() == b"- Tea is green\n- The cat is Mia\n"
+
+
+async def test_a_linked_note_is_a_conflict(home: Home, tmp_path: Path) -> None:
+    """A note that became a link out of the workspace is named, and what it leads to stays."""
+    await home.note("- Tea is green", "s1")
+    await home.commit()
+    outside = tmp_path / "outside.md"
+    (home.root / LOG).rename(outside)
+    (home.root / LOG).symlink_to(outside)
+    await home.commit()
+
+    with pytest.raises(UndoConflict, match="link"):
+        home.undo(last_to_undo(home.repository).commit)
+
+    assert outside.read_text(encoding="utf-8") == "- Tea is green\n"
 
 
 async def test_a_conflict_changes_nothing(home: Home) -> None:
