@@ -37,6 +37,8 @@ NO_HISTORY = 'It begins with the next turn that notes something, unless memory.h
 """What to tell of a workspace without a history."""
 
 _SEEN = "nacre-seen.json"
+_WORKSPACE = "nacre-workspace"
+"""The file of a repository that says which folder it is the history of."""
 _STALE_SECONDS = 120.0
 _FRESH_NS = 2_000_000_000
 """A file that changed this shortly before it was read may change again without a trace in its marks."""
@@ -92,10 +94,12 @@ class Repository:
         with locked(self.git_dir, self.lock_dir):
             self._until = time.monotonic() + self._within_seconds
             try:
-                if self.git_dir.exists():
+                if self.git_dir.exists() or self._adopted():
                     self.remove_locks(older_than_seconds=_STALE_SECONDS)
                 else:
                     self._make()
+                if _line(self.git_dir / _WORKSPACE) != str(self.root):
+                    (self.git_dir / _WORKSPACE).write_text(f"{self.root}\n", encoding="utf-8")
                 yield
             finally:
                 self._until = None
@@ -196,11 +200,12 @@ class Repository:
 
     def remove_locks(self, *, older_than_seconds: float) -> int:
         """Removes lock files of git; how many. Only for who knows that no git is writing here."""
-        before, removed = time.time() - older_than_seconds, 0
+        before_ns = stamped_now_ns(self.lock_dir) - int(older_than_seconds * 1e9)
+        removed = 0
         for pattern in ("*.lock", "refs/**/*.lock", "gc.pid"):
             for path in self.git_dir.glob(pattern):
                 with suppress(FileNotFoundError):
-                    if path.lstat().st_mtime <= before:
+                    if not older_than_seconds or path.lstat().st_mtime_ns <= before_ns:
                         path.unlink()
                         removed += 1
         return removed
@@ -208,6 +213,25 @@ class Repository:
     def forget_seen(self) -> None:
         """Drops the names and hashes of files that were looked at; they are looked at again."""
         (self.git_dir / _SEEN).unlink(missing_ok=True)
+
+    def _adopted(self) -> bool:
+        """Takes over the history of a workspace that was moved here: its folder is gone, its files are here."""
+        for other in sorted(self.git_dir.parent.glob("*.git")):
+            was = _line(other / _WORKSPACE)
+            if not was or Path(was).exists():
+                continue
+            try:
+                listed = run_git(other, "ls-tree", "-r", "-z", BRANCH, until=self._until)
+            except GitTimedOut:
+                raise
+            except GitFailed:  # it is empty or damaged
+                continue
+            there = {name: blob for name, blob in _entries(listed).items() if is_kept(name)}
+            here, _gone = self._present(there)
+            if there and sum(here.get(name) == blob for name, blob in there.items()) * 2 > len(there):
+                other.rename(self.git_dir)
+                return True
+        return False
 
     def _make(self) -> None:
         new = self.git_dir.with_suffix(".new")
@@ -218,8 +242,7 @@ class Repository:
     def _tree(self, head: str) -> dict[str, str]:
         """Names of files to names of their blobs."""
         listed = self.git("ls-tree", "-r", "-z", head) if head else b""
-        rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
-        return {os.fsdecode(name): facts.split()[2].decode() for facts, _tab, name in rows}
+        return _entries(listed)
 
     def _present(self, there: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         """The blobs of the files that belong into a commit; and those of `there` that may be gone."""
@@ -296,6 +319,19 @@ def _key(root: Path, state_dir: Path) -> str:
     real, state = Path(os.path.realpath(root)), Path(os.path.realpath(state_dir))
     place = real.relative_to(state).as_posix() if real.is_relative_to(state) else str(real)
     return f"{real.name or 'workspace'}-{sha256(os.fsencode(place)).hexdigest()[:12]}"
+
+
+def _entries(listed: bytes) -> dict[str, str]:
+    """Names to blobs, of what `ls-tree -z` printed."""
+    rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
+    return {os.fsdecode(name): facts.split()[2].decode() for facts, _tab, name in rows}
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def _seen(path: Path) -> dict[str, tuple[list[int], str]]:

@@ -20,8 +20,8 @@ LOG = "memory/2026-11-20.md"
 class Home:
     """A workspace with a history."""
 
-    def __init__(self, state_dir: Path) -> None:
-        self.state_dir, self.root = state_dir, state_dir / "w"
+    def __init__(self, state_dir: Path, name: str = "w") -> None:
+        self.state_dir, self.root = state_dir, state_dir / name
         self.workspace = FolderWorkspace(self.root, lock_dir=state_dir / "locks")
         self.repository = Repository(self.root, state_dir=state_dir)
 

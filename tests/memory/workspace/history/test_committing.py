@@ -152,3 +152,22 @@ async def test_without_git_notes_are_kept_and_it_is_said(home: Home, monkeypatch
     third.notes_changed()
     await third.close()
     assert home.subjects()[0] == (f"Notes in {LOG}", "s1")
+
+
+async def test_a_workspace_that_moves_keeps_its_history(home: Home, tmp_path: Path) -> None:
+    """Under another path it goes on; a folder with other notes, or a copy beside the first, gets its own."""
+    await home.note("- Tea is green", "s1")
+    await home.commit()
+    copy, moved, other = (Home(tmp_path, name) for name in ("copy", "moved", "other"))
+    shutil.copytree(home.root, copy.root)
+    await other.note("- something else", "s2")
+    assert await copy.commit() == ""
+    assert copy.repository.git_dir.exists()
+    assert home.repository.git_dir.exists()
+
+    home.root.rename(moved.root)
+    assert await other.commit() == ""
+    assert await moved.commit() == ""
+
+    assert [session for _subject, session in moved.subjects()] == ["s1", ""]
+    assert [session for _subject, session in other.subjects()] == ["s2"]
