@@ -81,7 +81,6 @@ def run_git(
     """
     seconds = GIT_WORK_SECONDS if until is None else max(0.0, until - time.monotonic())
     settings = [word for name, value in _CONFIG.items() for word in ("-c", f"{name}={value}")]
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         process = subprocess.Popen(
             ["git", "--no-pager", *settings, f"--git-dir={git_dir}", *arguments],
@@ -89,7 +88,7 @@ def run_git(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**inherited, **_ENVIRONMENT, **(environment or {})},
+            env={**git_environment(), **(environment or {})},
             # A group of its own, so that what git started is killed with it.
             start_new_session=True,
         )
@@ -105,6 +104,12 @@ def run_git(
     if process.returncode not in good_codes:
         raise GitFailed(f"git failed: {told.decode(errors='replace').strip()}")
     return printed
+
+
+def git_environment() -> dict[str, str]:
+    """The environment of the process, in which git takes no configuration of the account or the system."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return {**inherited, **_ENVIRONMENT}
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.migration import copy_history, new_repository
-from nacre.memory.workspace.history.repository import BRANCH, Repository
+from nacre.memory.workspace.history.repository import BRANCH, DAMAGED, Repository
 
 _PROBLEM = ".problem.json"
 
@@ -81,7 +81,7 @@ class Health:
         aside = next(
             path
             for number in range(1, 1000)
-            if not (path := git_dir.with_suffix(f".damaged-{number}")).exists()
+            if not (path := git_dir.with_suffix(f"{DAMAGED}{number}")).exists()
         )
         new = git_dir.with_suffix(".new")
         new_repository(new, until=None)

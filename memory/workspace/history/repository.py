@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -35,6 +36,8 @@ HISTORY_FOLDER = "history"
 
 NO_HISTORY = 'It begins with the next turn that notes something, unless memory.history.commits is "off".'
 """What to tell of a workspace without a history."""
+
+DAMAGED = ".damaged-"
 
 _SEEN = "nacre-seen.json"
 _WORKSPACE = "nacre-workspace"
@@ -210,12 +213,16 @@ class Repository:
                         removed += 1
         return removed
 
+    def set_aside(self) -> list[Path]:
+        """The damaged repositories that a repair moved away."""
+        return sorted(self.git_dir.parent.glob(f"{self.git_dir.stem}{DAMAGED}*"))
+
     def forget_seen(self) -> None:
         """Drops the names and hashes of files that were looked at; they are looked at again."""
         (self.git_dir / _SEEN).unlink(missing_ok=True)
 
     def _adopted(self) -> bool:
-        """Takes over the history of a workspace that was moved here: its folder is gone, its files are here."""
+        """Takes over the history of a workspace that moved here: its folder is gone, its notes are here."""
         for other in sorted(self.git_dir.parent.glob("*.git")):
             was = _line(other / _WORKSPACE)
             if not was or Path(was).exists():
@@ -318,7 +325,8 @@ def _key(root: Path, state_dir: Path) -> str:
     """The name of a workspace's repository; it stays when the state folder moves with the workspace in it."""
     real, state = Path(os.path.realpath(root)), Path(os.path.realpath(state_dir))
     place = real.relative_to(state).as_posix() if real.is_relative_to(state) else str(real)
-    return f"{real.name or 'workspace'}-{sha256(os.fsencode(place)).hexdigest()[:12]}"
+    name = re.sub(r"[^\w-]", "-", real.name) or "workspace"
+    return f"{name}-{sha256(os.fsencode(place)).hexdigest()[:12]}"
 
 
 def _entries(listed: bytes) -> dict[str, str]:

@@ -56,6 +56,10 @@ def _in_files(config: Config, wanted: Wanted, gone: Sequence[str]) -> list[str]:
                 "--git-history takes it out."
             )
         told += _in_owner_git(config, wanted)
+        told += [
+            f"{path} is a damaged history that was set aside and cannot be searched. Delete it."
+            for path in Repository(config.workspace, state_dir=config.state_dir).set_aside()
+        ]
     needles = [line.lstrip(" -*+>").encode() for line in gone if len(line.strip(" -*+>")) > 3]
     if elsewhere := [path for path in _others(config) if _has(path, wanted, needles)]:
         told.append(f"These files have it: {_names(elsewhere)}.")
