@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -144,6 +145,8 @@ class Repository:
             return note_bytes(self.root / name).data
         except FileNotFoundError:
             return None
+        except PathOutsideRoot as error:  # it became a link this moment
+            raise GitFailed(str(error).rstrip(".")) from error
 
     def blobs(
         self, names: Iterable[str], *, environment: Mapping[str, str] | None = None
@@ -202,10 +205,13 @@ class Repository:
             raise
 
     def remove_locks(self, *, older_than_seconds: float) -> int:
-        """Removes lock files of git; how many. Only for who knows that no git is writing here."""
+        """Removes lock files and reports of killed git commands; how many.
+
+        Only for who knows that no git is writing here.
+        """
         before_ns = stamped_now_ns(self.lock_dir) - int(older_than_seconds * 1e9)
         removed = 0
-        for pattern in ("*.lock", "refs/**/*.lock", "gc.pid"):
+        for pattern in ("*.lock", "refs/**/*.lock", "gc.pid", "fast_import_crash_*"):
             for path in self.git_dir.glob(pattern):
                 with suppress(FileNotFoundError):
                     if not older_than_seconds or path.lstat().st_mtime_ns <= before_ns:
@@ -234,11 +240,17 @@ class Repository:
             except GitFailed:  # it is empty or damaged
                 continue
             there = {name: blob for name, blob in _entries(listed).items() if is_kept(name)}
-            here, _gone = self._present(there)
-            if there and sum(here.get(name) == blob for name, blob in there.items()) * 2 > len(there):
+            if sum(self._is_here(name, blob) for name, blob in there.items()) * 2 > len(there):
                 other.rename(self.git_dir)
                 return True
         return False
+
+    def _is_here(self, name: str, blob: str) -> bool:
+        try:
+            data = self.note(name)
+        except (OSError, GitFailed):
+            return False
+        return data is not None and _blob_name(data) == blob
 
     def _make(self) -> None:
         new = self.git_dir.with_suffix(".new")
@@ -255,7 +267,9 @@ class Repository:
         """The blobs of the files that belong into a commit; and those of `there` that may be gone."""
         listing = notes_in(self.root, [WantedNotes(name=".", is_required=True)])
         marks = {note.name: note.marks for note in listing.notes}
-        for path in (self.root / ".gitignore", *sorted((self.root / SOURCES_FOLDER).glob("*.jsonl"))):
+        folder = self.root / SOURCES_FOLDER
+        sources = () if folder.is_symlink() else sorted(folder.glob("*.jsonl"))
+        for path in (self.root / ".gitignore", *sources):
             with suppress(FileNotFoundError):
                 marks[path.relative_to(self.root).as_posix()] = note_marks(path.lstat())
         marks = {name: each for name, each in marks.items() if each.size_bytes <= MAX_NOTE_BYTES}
@@ -282,8 +296,7 @@ class Repository:
                 read = note_bytes(self.root / name)
             except (OSError, PathOutsideRoot):  # it went away, or cannot be read: that is no change
                 continue
-            header = b"blob %d\0" % len(read.data)
-            blobs[name] = sha1(header + read.data, usedforsecurity=False).hexdigest()
+            blobs[name] = _blob_name(read.data)
             if max(read.marks.modified_ns, read.marks.changed_ns) < now_ns - _FRESH_NS:
                 keep[name] = (list(read.marks), blobs[name])
         if keep != seen:
@@ -295,7 +308,8 @@ class Repository:
 
     def _ignored(self, names: Sequence[str]) -> list[str]:
         """Those of the names that `.gitignore` files of the workspace leave out."""
-        if not names or not any((self.root / name).is_file() for name in _gitignores(names)):
+        rules = [self._is_rules(name) for name in _gitignores(names)]
+        if not names or not any(rules):
             return []
         given = b"".join(os.fsencode(name) + b"\0" for name in names)
         asked = ("-C", str(self.root), "check-ignore", "--no-index", "-z", "--stdin")
@@ -308,6 +322,16 @@ class Repository:
             good_codes=(0, 1),  # 1: none is ignored
         )
         return [os.fsdecode(name) for name in told.split(b"\0") if name]
+
+    def _is_rules(self, name: str) -> bool:
+        """Whether a `.gitignore` is a file that git reads. A pipe, for which it would wait, is refused."""
+        try:
+            mode = (self.root / name).lstat().st_mode
+        except OSError:
+            return False
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
+            raise GitFailed(f"{name} of the workspace is no regular file")
+        return stat.S_ISREG(mode)
 
 
 def is_kept(name: str) -> bool:
@@ -333,6 +357,10 @@ def _entries(listed: bytes) -> dict[str, str]:
     """Names to blobs, of what `ls-tree -z` printed."""
     rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
     return {os.fsdecode(name): facts.split()[2].decode() for facts, _tab, name in rows}
+
+
+def _blob_name(data: bytes) -> str:
+    return sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def _line(path: Path) -> str:

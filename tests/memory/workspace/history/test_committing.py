@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -154,6 +155,43 @@ async def test_without_git_notes_are_kept_and_it_is_said(home: Home, monkeypatch
     assert home.subjects()[0] == (f"Notes in {LOG}", "s1")
 
 
+async def test_what_git_would_wait_for_or_follow_is_left_out(home: Home, tmp_path: Path) -> None:
+    """A pipe as `.gitignore` is told at once, linked sources and notes of elsewhere are in no commit."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("2026-01.jsonl", "secret.md"):
+        (elsewhere / name).write_text("secret\n", encoding="utf-8")
+    (home.root / ".sources").symlink_to(elsewhere)
+    (home.root / "linked").symlink_to(elsewhere)
+    (home.root / "memory").mkdir()
+    (home.root / "memory/2026-11-20.md").write_text("- by hand\n", encoding="utf-8")
+    os.mkfifo(home.root / "memory/.gitignore")
+
+    assert "memory/.gitignore" in await home.commit()
+    (home.root / "memory/.gitignore").unlink()
+    assert await home.commit() == ""
+
+    names = home.git("ls-tree", "-r", "--name-only", "main").split()
+    assert names == [".gitignore", "MEMORY.md", "memory/2026-11-20.md"]
+
+
+async def test_an_empty_folder_is_not_a_history_of_removals(home: Home) -> None:
+    """What looks like a drive that is not mounted removes nothing; a note that is gone is a commit."""
+    await home.note("- Tea is green", "s1")
+    await home.commit()
+    aside = home.root.rename(home.state_dir / "aside")
+    home.root.mkdir()
+    assert await home.commit() == ""
+    assert home.subjects()[0] == (f"Notes in {LOG}", "s1")
+    home.root.rmdir()
+    aside.rename(home.root)
+
+    (home.root / LOG).unlink()
+
+    assert await home.commit() == ""
+    assert home.subjects()[0] == (f"Changes by hand in {LOG}", "")
+
+
 async def test_a_workspace_that_moves_keeps_its_history(home: Home, tmp_path: Path) -> None:
     """Under another path it goes on; a folder with other notes, or a copy beside the first, gets its own."""
     await home.note("- Tea is green", "s1")
@@ -166,8 +204,9 @@ async def test_a_workspace_that_moves_keeps_its_history(home: Home, tmp_path: Pa
     assert home.repository.git_dir.exists()
 
     home.root.rename(moved.root)
+    (moved.root / "new.md").write_text("- by hand\n", encoding="utf-8")
     assert await other.commit() == ""
     assert await moved.commit() == ""
 
-    assert [session for _subject, session in moved.subjects()] == ["s1", ""]
+    assert [session for _subject, session in moved.subjects()] == ["", "s1", ""]
     assert [session for _subject, session in other.subjects()] == ["s2"]
