@@ -22,6 +22,7 @@ async def test_a_backup_of_an_assistant_that_talks(tmp_path: Path) -> None:
     state, archive = tmp_path / ".nacre", tmp_path / "all.tar.gz"
     async with opened(state, None) as agent:
         await agent.ask("Remember that my boat is called Halcyon.")
+    async with opened(state, None) as agent:  # what the first one noted is committed
         backup = asyncio.create_task(asyncio.to_thread(run_nacre, tmp_path, "backup", str(archive)))
         while not backup.done():
             await agent.ask("Remember that the tide turns at noon.")
