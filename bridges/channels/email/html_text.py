@@ -8,8 +8,12 @@ is read as more than it says (its last part alone, without conditions), so that 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from html.parser import HTMLParser
+from itertools import islice
 from typing import Any
 
 import tinycss2
@@ -23,8 +27,12 @@ _UNSEEN = re.compile(
     r"audio|canvas|datalist|head|iframe|math|noembed|noframes|object|script|select|style|svg|template|textarea"
     r"|title|video"
 )
+_ALONE = re.compile(r"dd|dt|li|option|p|t[dhr]")
+"""Tags that end the same one before them."""
 _VOID = re.compile(r"area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr")
 _QUOTES = ("yahoo_quoted",)
+MOST_HTML_CHARS = 2_000_000
+MOST_RULES = 3_000
 _LEAST_CONTRAST = 0.15
 """Of 0 to 1, in the channel in which two colors differ most."""
 _LEAST_FONT_PX = 4.0
@@ -52,7 +60,8 @@ class _Rule(Record):
 
     tag: str
     names: tuple[str, ...]
-    style: Style
+    styles: tuple[Style, ...]
+    is_important: bool
 
 
 class _Look(Record):
@@ -64,6 +73,13 @@ class _Look(Record):
     color: Color = (0.0, 0.0, 0.0)
     background: Color = (1.0, 1.0, 1.0)
     font_px: float = 16.0
+    line_px: float = 16.0
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether text at this place can be read by a person."""
+        is_small = self.font_px < _LEAST_FONT_PX or self.line_px <= 1
+        return not (self.is_hidden or is_small or _difference(self.color, self.background) < _LEAST_CONTRAST)
 
 
 class _Reader(HTMLParser):
@@ -71,8 +87,11 @@ class _Reader(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.pieces: list[tuple[int, str]] = []
         self.hidden_chars = 0
-        self._rules = rules
+        self._rules: dict[str, list[_Rule]] = {}
+        for rule in rules:
+            self._rules.setdefault(rule.names[0] if rule.names else rule.tag, []).append(rule)
         self._open: list[tuple[str, _Look]] = []
+        self._counts: Counter[str] = Counter()
 
     @property
     def _look(self) -> _Look:
@@ -80,17 +99,25 @@ class _Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = {name: value or "" for name, value in attrs}
-        if tag == "body" and any(name == "head" for name, _ in self._open):
+        above = self._open[-1][0] if self._open else ""
+        if tag == "body" and self._counts["head"]:
             self.handle_endtag("head")
+        elif (above == "p" and _BLOCKS.fullmatch(tag)) or (above == tag and _ALONE.fullmatch(tag)):
+            self.handle_endtag(above)
         if _BLOCKS.fullmatch(tag) or tag == "br":
             self.pieces.append((self._look.quotes, "\n"))
         if not _VOID.fullmatch(tag):
-            self._open.append((tag, _look_of(tag, found, self._rules, self._look)))
+            names = _names(found)
+            rules = [rule for name in (*names, tag, "") for rule in self._rules.get(name, ())]
+            self._open.append((tag, _look_of(tag, found, names, rules, self._look)))
+            self._counts[tag] += 1
 
     def handle_endtag(self, tag: str) -> None:
-        if any(name == tag for name, _ in self._open):
-            while self._open.pop()[0] != tag:
-                pass
+        if self._counts[tag]:
+            closed = ""
+            while closed != tag:
+                closed, _ = self._open.pop()
+                self._counts[closed] -= 1
         if _BLOCKS.fullmatch(tag):
             self.pieces.append((self._look.quotes, "\n"))
 
@@ -98,15 +125,19 @@ class _Reader(HTMLParser):
         look = self._look
         if look.is_left_out:
             return
-        if look.is_hidden or _difference(look.color, look.background) < _LEAST_CONTRAST:
+        if not look.is_seen:
             self.hidden_chars += len(data.strip())
             return
         self.pieces.append((look.quotes, re.sub(r"\s+", " ", data)))
 
 
 def html_text(html: str) -> Page:
-    """What a page of HTML shows."""
-    reader = _Reader(_rules(html))
+    """What a page of HTML shows. One with more rules for its looks than are weighed shows nothing."""
+    html = html[:MOST_HTML_CHARS]
+    rules = list(islice(_rules(html), MOST_RULES + 1))
+    if len(rules) > MOST_RULES:
+        return Page(text="", hides_text=True)
+    reader = _Reader(rules)
     reader.feed(html)
     reader.close()
     lines: list[tuple[int, str]] = [(0, "")]
@@ -121,45 +152,84 @@ def html_text(html: str) -> Page:
     return Page(text=text, hides_text=reader.hidden_chars > 0)
 
 
-def _look_of(tag: str, attrs: Mapping[str, str], rules: Sequence[_Rule], above: _Look) -> _Look:
+def _names(attrs: Mapping[str, str]) -> set[str]:
+    """What selectors call an element by: its classes, its id and its attributes."""
     names = {f".{name}" for name in attrs.get("class", "").lower().split()}
     names |= {f"#{attrs['id'].lower()}"} if attrs.get("id") else set()
-    names |= {f"[{name}" for name in attrs}
-    applied = [rule.style for rule in rules if rule.tag in ("", tag) and names.issuperset(rule.names)]
-    written = _declarations(attrs.get("style", ""))
+    return names | {f"[{name}" for name in attrs}
+
+
+def _look_of(
+    tag: str, attrs: Mapping[str, str], names: set[str], rules: Sequence[_Rule], above: _Look
+) -> _Look:
+    applied = [rule for rule in rules if rule.tag in ("", tag) and names.issuperset(rule.names)]
+    if not (attrs or applied or _UNSEEN.fullmatch(tag) or tag in ("blockquote", "dialog")):
+        return above  # most tags
     of_tag: dict[str, str] = {}
     for name, style_name in (("color", "color"), ("bgcolor", "background-color")):
         if name in attrs:
-            of_tag[style_name] = attrs[name]
-    # Any one of them may win in some program, so each is looked at by itself.
-    styles = [of_tag, *applied, written]
+            of_tag[style_name] = attrs[name].lower()
+    written, urgent = _written(attrs.get("style", ""))
     is_quote = tag == "blockquote" or any(name in attrs.get("class", "") for name in _QUOTES)
-    font_px = above.font_px
-    color, background, is_hidden = above.color, above.background, above.is_hidden or "hidden" in attrs
-    for style in styles:
-        font_px = _font_px(style, font_px)
-        shown_color, is_unseen = _color(style.get("color", ""), color)
-        color, is_hidden = shown_color, is_hidden or is_unseen or _hides(style, font_px)
-        back = style.get("background-color") or _first_color(style.get("background", ""))
-        background = _color(back, background)[0] if back else background
-    return _Look(
-        is_left_out=above.is_left_out
-        or _UNSEEN.fullmatch(tag) is not None
-        or (tag == "dialog" and "open" not in attrs),
-        is_hidden=is_hidden,
+    is_unseen_tag = _UNSEEN.fullmatch(tag) is not None or (tag == "dialog" and "open" not in attrs)
+    look = replace(
+        above,
+        is_left_out=above.is_left_out or is_unseen_tag,
+        is_hidden=above.is_hidden or "hidden" in attrs,
         quotes=above.quotes + is_quote,
-        color=color,
+    )
+    look = _styled(look, [of_tag])
+    # Which of several rules wins is not worked out: the one that shows least.
+    look = _least([_styled(look, rule.styles) for rule in applied if not rule.is_important], look)
+    look = _styled(look, written)
+    look = _least([_styled(look, rule.styles) for rule in applied if rule.is_important], look)
+    return _styled(look, urgent)
+
+
+def _least(looks: Sequence[_Look], before: _Look) -> _Look:
+    """Of what each of several rules would make of a look, the least that is seen."""
+    if not looks:
+        return before
+    background = next((each.background for each in looks if each.background != before.background), None)
+    background = background or before.background
+    colors = [each.color for each in looks if each.color != before.color] or [before.color]
+    fonts = [each.font_px for each in looks if each.font_px != before.font_px] or [before.font_px]
+    lines = [each.line_px for each in looks if each.line_px != before.line_px] or [before.line_px]
+    return replace(
+        before,
+        is_hidden=any(each.is_hidden for each in looks),
+        color=min(colors, key=lambda color: _difference(color, background)),
         background=background,
-        font_px=font_px,
+        font_px=min(fonts),
+        line_px=min(lines),
     )
 
 
-def _hides(style: Style, font_px: float) -> bool:
+def _styled(look: _Look, styles: Sequence[Style]) -> _Look:
+    """A look with styles that follow each other."""
+    for style in styles:
+        color, is_unseen = _color(style.get("color", ""), look.color)
+        back = style.get("background-color") or _first_color(style.get("background", ""))
+        line_px = _px(style.get("line-height", ""))
+        if style.get("line-height", "").replace(".", "").isdigit():
+            line_px = float(style["line-height"]) * 16
+        look = replace(
+            look,
+            is_hidden=look.is_hidden or is_unseen or _hides(style),
+            color=color,
+            background=_color(back, look.background)[0] if back else look.background,
+            font_px=_font_px(style, look.font_px),
+            line_px=look.line_px if line_px is None else line_px,
+        )
+    return look
+
+
+def _hides(style: Style) -> bool:
     """Whether a style alone makes text unseen."""
     given = style.get
     overflow = given("overflow", "") + given("overflow-x", "") + given("overflow-y", "")
     is_cut = any(word in overflow for word in ("hidden", "clip", "scroll", "auto"))
-    sizes = [_px(given(name, "")) for name in ("height", "width", "max-height", "max-width", "line-height")]
+    sizes = [_px(given(name, "")) for name in ("height", "width", "max-height", "max-width")]
     opacity = _number(given("opacity", "1"))
     moved = [_px(given(name, "")) for name in ("left", "top", "right", "bottom")]
     shifted = [_px(word) for name in _MARGINS for word in given(name, "").split()]
@@ -171,7 +241,6 @@ def _hides(style: Style, font_px: float) -> bool:
             given("content-visibility", "") == "hidden",
             "all" in given("mso-hide", ""),
             opacity is not None and opacity < 0.2,
-            font_px < _LEAST_FONT_PX,
             any(size is not None and size <= 1 for size in sizes if is_cut or size == 0),
             is_apart and any(size is not None and abs(size) >= _FAR_PX * 3 for size in moved),
             any(size is not None and size <= -_FAR_PX for size in (*moved, *shifted)),
@@ -195,11 +264,11 @@ _MARGINS = ("margin", "margin-left", "margin-top", "text-indent", "letter-spacin
 _DECISIVE = ("display", "visibility", "opacity", "color", "font-size", "height", "width", "position", "left")
 
 
-def _rules(html: str) -> list[_Rule]:
+def _rules(html: str) -> Iterator[_Rule]:
     """The rules of a page's style sheets that may hide text or give it a color."""
     sheets = re.findall(r"<style\b[^>]*>(.*?)(?:</style|\Z)", html, re.IGNORECASE | re.DOTALL)
     sheet = re.sub(r"<!--|-->", " ", "\n".join(sheets))
-    return list(_read_rules(tinycss2.parse_stylesheet(sheet, skip_comments=True, skip_whitespace=True)))
+    yield from _read_rules(tinycss2.parse_stylesheet(sheet, skip_comments=True, skip_whitespace=True))
 
 
 def _read_rules(nodes: Sequence[Any]) -> Iterator[_Rule]:
@@ -211,36 +280,49 @@ def _read_rules(nodes: Sequence[Any]) -> Iterator[_Rule]:
                     tinycss2.parse_rule_list(node.content, skip_comments=True, skip_whitespace=True)
                 )
         elif node.type == "qualified-rule":
-            style = _declarations(node.content)
-            for selector in prelude.split(",") if style else ():
+            written, urgent = _declarations(node.content)
+            for selector in prelude.split(","):
                 if not _PASSING.search(selector):
-                    yield _rule(selector, style)
+                    for styles, is_important in ((written, False), (urgent, True)):
+                        if styles:
+                            yield _rule(selector, styles, is_important=is_important)
 
 
-def _rule(selector: str, style: Style) -> _Rule:
+def _rule(selector: str, styles: tuple[Style, ...], *, is_important: bool) -> _Rule:
     """A rule about the last element of a selector, without conditions on its place and its state."""
     last = _COMPOUND.split(selector.strip())[-1].lower().replace("\\", "")
     last = re.sub(r"::?[\w-]+(?:\([^)]*\))?", "", last)
     names = re.findall(r"[.#][\w-]+|\[[\w-]+", last)
     tag = re.match(r"[a-z][a-z0-9]*", last)
-    return _Rule(tag=tag[0] if tag else "", names=tuple(names), style=style)
+    return _Rule(tag=tag[0] if tag else "", names=tuple(names), styles=styles, is_important=is_important)
 
 
-def _declarations(css: Any) -> Style:
-    """Names and values, both in lower case. The values of one name that stands twice are both weighed."""
-    found: dict[str, str] = {}
+@lru_cache(maxsize=500)
+def _written(css: str) -> tuple[tuple[Style, ...], tuple[Style, ...]]:
+    """The declarations of an attribute; a page has the same ones many times."""
+    return _declarations(css) if css else ((), ())
+
+
+def _declarations(css: Any) -> tuple[tuple[Style, ...], tuple[Style, ...]]:
+    """Names and values in lower case, and those marked as important. A name that stands twice, of which a
+    program may take either, begins another style."""
+    found: tuple[list[dict[str, str]], list[dict[str, str]]] = ([], [])
     for node in tinycss2.parse_blocks_contents(css, skip_comments=True, skip_whitespace=True):
         if node.type == "declaration":
             value = tinycss2.serialize([token for token in node.value if token.type != "comment"])
-            found[node.lower_name] = " ".join(value.lower().split())
-    return found
+            styles = found[bool(node.important)]
+            if not styles or node.lower_name in styles[-1]:
+                styles.append({})
+            styles[-1][node.lower_name] = " ".join(value.lower().split())
+    return tuple(found[0]), tuple(found[1])
 
 
 def _font_px(style: Style, above: float) -> float:
     said = style.get("font-size", "")
     if not said:
-        shorthand = re.search(r"(?:^|\s)(\.?\d[\d.]*(?:px|pt|em|rem|%)?)(?:/|\s|$)", style.get("font", ""))
-        said = shorthand[1] if shorthand and not shorthand[1].isdigit() else ""
+        # A bare number is a weight, unless it is none at all.
+        sizes = re.findall(r"(?:^|\s)(\.?\d[\d.]*(?:px|pt|em|rem|%)?)(?=/|\s|$)", style.get("font", ""))
+        said = next((size for size in sizes if not size.isdigit() or int(size) == 0), "")
     if said in _FONT_WORDS:
         return _FONT_WORDS[said]
     found = re.fullmatch(r"([\d.]+)(em|%)", said)
