@@ -17,7 +17,7 @@ from nacre.memory.files.sources.telling import NOT_THE_OWNERS
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.sessions.contracts.messages import ToolResultMessage, UserMessage, message_text
+from nacre.sessions.contracts.messages import ATTACHMENT, ToolResultMessage, UserMessage, message_text
 from nacre.sessions.entries.entries import CustomMessage, CustomRecord, Entry
 
 _FILE_TOOLS = ("read", "write", "edit", "append", "list")
@@ -33,6 +33,7 @@ MOST_RECENT = 400
 MOST_NAMES = 12
 
 _WORD = re.compile(r"[^\W_]+")
+# Transcripts of earlier versions hold a file's words in the same block as the sender's.
 _ATTACHED = re.compile(r"^\[attachment .* bytes; this is its text", re.MULTILINE)
 _OTHERS = re.compile(r'"saidBy":\s*"(?!owner"|assistant")')
 
@@ -92,10 +93,16 @@ class Voices:
                 pass
 
     def _hear(self, entry_id: str, message: UserMessage) -> None:
-        text = message_text(message)
+        text = message.own_text
         self.turn_began_at = entry_id
+        for speaker in message.foreign_speakers:
+            if speaker == ATTACHMENT:
+                self.tools[speaker] = None
+            else:
+                self.has_others = True
+                self.people[speaker] = None
         if attached := _ATTACHED.search(text):
-            self.tools["attachment"] = None
+            self.tools[ATTACHMENT] = None
             text = text[: attached.start()]
         if message.sender:
             self.people[message.sender] = None
