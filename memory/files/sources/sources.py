@@ -33,16 +33,27 @@ class Sources:
     """The sources that are kept of one workspace. What other processes note is seen by the next question."""
 
     def __init__(
-        self, workspace: Workspace, *, secrets: SecretsMode = "redact", review: Reviewing | None = None
+        self,
+        workspace: Workspace,
+        *,
+        secrets: SecretsMode = "redact",
+        review: Reviewing | None = None,
+        reviews_all: bool = False,
     ) -> None:
-        """`review` keeps what the owner is to see before it is written; without one all is written."""
+        """`review` keeps what the owner is to see before it is written; without one all is written.
+
+        With `reviews_all` that is whatever a flush, a hook or a group writes, not only what others said.
+        """
         self._workspace = workspace
         self.secrets = secrets
         self.review = review
+        self.reviews_all = reviews_all
         self._files: dict[str, tuple[Fingerprint, _Known]] = {}
 
-    async def keep(self, path: str, text: str, source_of: SourceOf) -> None:
+    async def keep(self, path: str, text: str, source_of: SourceOf) -> tuple[Source, ...]:
         """Notes where the lines of `text` come from, which is about to be written into the note `path`.
+
+        Gives the sources of the lines that are new there.
 
         Lines that stand there already keep the source that they have. One that is known from elsewhere as not
         the owner's word stays so, whoever writes it again. A source whose line is not written does no harm.
@@ -54,7 +65,7 @@ class Sources:
         there = await self._keys_in(path)
         new = {key: line for key, line in lines.items() if key not in there}
         if not new:
-            return
+            return ()
         known = await self._read()
         of_source: dict[Source, list[str]] = {}
         for key, line in new.items():
@@ -62,7 +73,22 @@ class Sources:
         stored = [
             StoredSource(path=path, keys=tuple(keys), source=source) for source, keys in of_source.items()
         ]
-        month = max(source.at for source in of_source)[:7] or "undated"
+        await self._store(stored)
+        return tuple(of_source)
+
+    async def approve(self, path: str, lines: Sequence[str], source: Source) -> None:
+        """Notes that the owner accepted these lines, which came from `source`: they count as the owner's word.
+
+        Raises:
+            OSError, FileBusy, PathOutsideRoot: it cannot be noted.
+        """
+        keys = tuple(dict.fromkeys(key for line in lines if (key := line_key(line))))
+        if keys:
+            accepted = replace(source, written_by="hand", said_by=("owner",))
+            await self._store([StoredSource(path=path, keys=keys, source=accepted)])
+
+    async def _store(self, stored: Sequence[StoredSource]) -> None:
+        month = max(each.source.at for each in stored)[:7] or "undated"
         await self._workspace.append(f"{SOURCES_FOLDER}/{month}.jsonl", to_lines(stored), skip_repeats=False)
 
     async def of_lines(self, path: str, lines: Sequence[str]) -> tuple[Source | None, ...]:
@@ -84,6 +110,16 @@ class Sources:
     async def knows_any(self) -> bool:
         """Whether anything is known: in a workspace of hand-written notes nothing is."""
         return any(await self._read())
+
+    async def has_foreign_lines(self, path: str) -> bool:
+        """Whether a line that is not the owner's word was ever written into this note."""
+        known = await self._read()
+        return any(
+            stored.path == path and not stored.source.is_owners_word
+            for month in known
+            for of_key in month.values()
+            for stored in of_key
+        )
 
     async def others_keys(self, keys: Sequence[str]) -> bool:
         """Whether a line with one of these keys is known as not the owner's word."""
@@ -123,7 +159,16 @@ def _by_key(data: bytes) -> _Known:
 
 
 def _all(known: Sequence[Mapping[str, list[StoredSource]]], key: str) -> list[StoredSource]:
-    return [stored for month in known for stored in month.get(key, ())]
+    """What is stored of a line; the owner's word wherever the owner wrote or accepted the same line."""
+    found = [stored for month in known for stored in month.get(key, ())]
+    if not any(stored.source.is_by_owner for stored in found):
+        return found
+    return [
+        stored
+        if stored.source.is_owners_word
+        else replace(stored, source=replace(stored.source, said_by=("owner",)))
+        for stored in found
+    ]
 
 
 def _source_of(known: Sequence[_Known], path: str, key: str) -> Source | None:
