@@ -77,12 +77,21 @@ class Sources:
         return tuple(of_source)
 
     async def approve(self, path: str, lines: Sequence[str], source: Source) -> None:
-        """Notes that the owner accepted these lines, which came from `source`: they count as the owner's word.
+        """Notes that the owner accepted these lines, which came from `source`.
+
+        Those that are known as words of others count as the owner's from now on.
 
         Raises:
             OSError, FileBusy, PathOutsideRoot: it cannot be noted.
         """
-        keys = tuple(dict.fromkeys(key for line in lines if (key := line_key(line))))
+        known = await self._read()
+        keys = tuple(
+            dict.fromkeys(
+                key
+                for line in lines
+                if (key := line_key(line)) and any(not each.source.is_owners_word for each in _all(known, key))
+            )
+        )
         if keys:
             accepted = replace(source, written_by="hand", said_by=("owner",))
             await self._store([StoredSource(path=path, keys=keys, source=accepted)])
