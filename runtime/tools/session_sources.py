@@ -68,8 +68,8 @@ class Voices:
     """Who was heard in a session, on all of its branches; kept up to date while it grows.
 
     A summary takes no voice away: what it was made of stands in the transcript. `tools` gave something from
-    outside, `people` have an id, `note_keys` are lines of notes that were shown. `are_latest` says that others
-    were heard since the owner's latest message, or with it; `latest_keys` are the lines since then.
+    outside, `people` have an id, `note_keys` are lines of notes that were shown. `are_latest`: others were
+    heard since the latest message, or with it; `latest_keys` are the lines shown since then.
     """
 
     def __init__(self) -> None:
@@ -159,7 +159,10 @@ class Voices:
             self._hear_other(CONVERSATION)
         if _CUT.search(text):
             self._hear_other(PARTS)
-        keys = {key for line in _shown_lines(text) if (key := line_key(line))}
+        lines = list(_shown_lines(text))
+        # Many notes have the same headings, so they say nothing where other lines were shown.
+        own = [line for line in lines if line_key(line) and not line.lstrip(" >").startswith("#")]
+        keys = {key for line in own or lines if (key := line_key(line))}
         self.note_keys |= keys
         self.latest_keys |= keys
 
@@ -216,8 +219,9 @@ class SessionSources(Record):
     async def begin(self, written_by: Writer, entry_ids: tuple[str, ...] = ()) -> SourceOf:
         """What says where a line comes from that this session is about to write.
 
-        It is one person's word if a message of theirs has these words in their order. Else it may be the word of all
-        that were heard, tools and quoted notes too: a model can put anybody's words into anybody's mouth.
+        It is one person's word if a message of theirs has these words in their order. Else it may be the word
+        of all that were heard, tools and quoted notes too: a model can put anybody's words into anybody's
+        mouth.
         """
         voices = self.voices()
         has_others = voices.has_others or await self.sources.others_keys(tuple(voices.note_keys))

@@ -100,7 +100,9 @@ def removes_lines(write: ProposedWrite) -> bool:
 def told_names(sources: Sequence[Source]) -> str:
     """Who besides the owner has a part in these sources."""
     names = dict.fromkeys(name for source in sources if not source.is_owners_word for name in source.names)
-    said = dict.fromkeys(who for source in sources for who in source.said_by if who not in ("owner", "assistant"))
+    said = dict.fromkeys(
+        who for source in sources for who in source.said_by if who not in ("owner", "assistant")
+    )
     return ", ".join(" ".join(name.split())[:_NAME_CHARS] for name in (names or said))
 
 

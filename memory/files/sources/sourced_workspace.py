@@ -33,6 +33,7 @@ from nacre.memory.files.sources.proposed import (
 from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.memory.files.sources.source import Source
 from nacre.memory.files.sources.sources import SourceOf, Sources
+from nacre.memory.files.sources.stored import StoredSource
 
 
 class SecretRefused(OSError):
@@ -45,8 +46,9 @@ class SourcedWorkspace:
     `begin` is asked before each write, and gives what says where a line of it comes from. A write whose
     sources cannot be noted is not done, and one that waits for the owner raises `WaitsForReview`. `change`
     calls its function twice, with the same bytes. `is_approved`: the owner was shown what is written, so that
-    keys and passwords stay in it where `memory.secrets` asks. `is_owners_line` is asked of each new line where
-    words of others were heard: whether the owner has just said this very line. `waits` hears what waits.
+    keys and passwords stay in it where `memory.secrets` asks. `is_owners_line` is asked of each new line
+    where words of others were heard: whether the owner has just said this very line. `waits` hears what
+    waits.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class SourcedWorkspace:
         text = self._let_in(name, text)
         if text.strip():
             source_of = await self._begin()
-            new_sources = await self._sources.keep(name, text, source_of)
+            found = await self._sources.found(name, text, source_of)
             write = ProposedWrite(
                 path=name,
                 text=text,
@@ -114,7 +116,7 @@ class SourcedWorkspace:
                 heading=heading,
                 below=below,
             )
-            await self._reviewed(write, new_sources)
+            await self._admit(write, found)
         return await self._workspace.append(
             name, text, skip_repeats=skip_repeats, heading=heading, below=below
         )
@@ -133,24 +135,25 @@ class SourcedWorkspace:
             return self._let_in(name, *texts).encode("utf-8", "surrogateescape")
 
         new, source_of = gated(old), await self._begin()
-        new_sources: tuple[Source, ...] = ()
-        if new is not None:
-            new_sources = await self._sources.keep(name, new.decode("utf-8", "replace"), source_of)
         if new != old:
             before, text = (
                 None if data is None else data.decode("utf-8", "surrogateescape") for data in (old, new)
             )
             write = ProposedWrite(path=name, text=text, before=before, source=source_of(""))
-            await self._reviewed(write, new_sources)
+            of_text = b"" if new is None else new
+            await self._admit(
+                write, await self._sources.found(name, of_text.decode("utf-8", "replace"), source_of)
+            )
         await self._workspace.change(name, gated)
 
-    async def _reviewed(self, write: ProposedWrite, new_sources: Sequence[Source]) -> None:
-        """Raises `WaitsForReview` where the owner is to see this first; then it is kept."""
+    async def _admit(self, write: ProposedWrite, found: Sequence[StoredSource]) -> None:
+        """Notes the sources of a write; `WaitsForReview` where the owner is to see it first."""
         review = self._sources.review
-        if review is None:
-            return
-        because = "" if is_open(write) else await self._foreign(write, new_sources)
-        if because or (self._sources.reviews_all and is_reviewed(write.source)):
+        is_gated = review is not None and not is_open(write)
+        because = await self._foreign(write, [each.source for each in found]) if is_gated else ""
+        if not because:
+            await self._sources.store(found)
+        if review is not None and (because or (self._sources.reviews_all and is_reviewed(write.source))):
             proposal_id = await review.propose(write)
             waiting = WaitsForReview(write.path, proposal_id, write.text or "", because=because)
             self._waits(waiting)
@@ -166,10 +169,10 @@ class SourcedWorkspace:
         if write.source.is_owners_word:
             return told_names(known)
         asks = self._is_owners_line
-        if asks is not None and not removes_lines(write) and write.text is not None:
-            if all([await asks(line) for line in added_lines(write)]):
-                return ""
-        return told_names((write.source, *known))
+        may_pass = asks is not None and write.text is not None and not removes_lines(write)
+        if asks is not None and may_pass and all([await asks(line) for line in added_lines(write)]):
+            return ""
+        return told_names((write.source, *known)) or "others"
 
     def _let_in(self, name: str, text: str, before: str = "") -> str:
         """The text as it may be written into a note that was `before`."""

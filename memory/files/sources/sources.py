@@ -50,16 +50,12 @@ class Sources:
         self.reviews_all = reviews_all
         self._files: dict[str, tuple[Fingerprint, _Known]] = {}
 
-    async def keep(self, path: str, text: str, source_of: SourceOf) -> tuple[Source, ...]:
-        """Notes where the lines of `text` come from, which is about to be written into the note `path`.
-
-        Gives the sources of the lines that are new there.
+    async def found(self, path: str, text: str, source_of: SourceOf) -> tuple[StoredSource, ...]:
+        """Where the lines of `text` come from that are new in the note `path`. `keep` notes it.
 
         Lines that stand there already keep the source that they have. One that is known from elsewhere as not
-        the owner's word stays so, whoever writes it again. A source whose line is not written does no harm.
-
-        Raises:
-            OSError, FileBusy, PathOutsideRoot: it cannot be noted; then the text must not be written.
+        the owner's word stays so, whoever writes it again. A heading is the same in many notes, so it counts
+        as the words of whoever writes it now.
         """
         lines = {key: line for line in text.splitlines() if (key := line_key(line))}
         there = await self._keys_in(path)
@@ -69,17 +65,32 @@ class Sources:
         known = await self._read()
         of_source: dict[Source, list[str]] = {}
         for key, line in new.items():
-            of_source.setdefault(_and_before(source_of(line), known, key), []).append(key)
-        stored = [
+            source = source_of(line)
+            source = source if _is_heading(line) else _and_before(source, known, key)
+            of_source.setdefault(source, []).append(key)
+        return tuple(
             StoredSource(path=path, keys=tuple(keys), source=source) for source, keys in of_source.items()
-        ]
-        await self._store(stored)
-        return tuple(of_source)
+        )
+
+    async def keep(self, path: str, text: str, source_of: SourceOf) -> None:
+        """Notes what `found` gives. Raises as `store`."""
+        await self.store(await self.found(path, text, source_of))
+
+    async def store(self, stored: Sequence[StoredSource]) -> None:
+        """Notes sources of lines that are about to be written. One whose line is not written does no harm.
+
+        Raises:
+            OSError, FileBusy, PathOutsideRoot: they cannot be noted; then the text must not be written.
+        """
+        if stored:
+            month = max(each.source.at for each in stored)[:7] or "undated"
+            name = f"{SOURCES_FOLDER}/{month}.jsonl"
+            await self._workspace.append(name, to_lines(stored), skip_repeats=False)
 
     async def approve(self, path: str, lines: Sequence[str], source: Source) -> None:
         """Notes that the owner accepted these lines, which came from `source`.
 
-        Those that are known as words of others count as the owner's from now on.
+        They count as the owner's from now on where they, or all that comes from there, are words of others.
 
         Raises:
             OSError, FileBusy, PathOutsideRoot: it cannot be noted.
@@ -89,16 +100,13 @@ class Sources:
             dict.fromkeys(
                 key
                 for line in lines
-                if (key := line_key(line)) and any(not each.source.is_owners_word for each in _all(known, key))
+                if (key := line_key(line))
+                and not all(each.is_owners_word for each in (source, *_sources(known, key)))
             )
         )
         if keys:
             accepted = replace(source, written_by="hand", said_by=("owner",))
-            await self._store([StoredSource(path=path, keys=keys, source=accepted)])
-
-    async def _store(self, stored: Sequence[StoredSource]) -> None:
-        month = max(each.source.at for each in stored)[:7] or "undated"
-        await self._workspace.append(f"{SOURCES_FOLDER}/{month}.jsonl", to_lines(stored), skip_repeats=False)
+            await self.store([StoredSource(path=path, keys=keys, source=accepted)])
 
     async def of_lines(self, path: str, lines: Sequence[str]) -> tuple[Source | None, ...]:
         """The source of each line of the note `path`; `None` where none was kept, as of what a hand wrote.
@@ -113,7 +121,8 @@ class Sources:
         """As `of_lines`, of several notes, each with its path."""
         known = await self._read()
         return tuple(
-            tuple(_source_of(known, path, line_key(line)) for line in lines) for path, lines in notes
+            tuple(_source_of(known, path, line_key(line), is_heading=_is_heading(line)) for line in lines)
+            for path, lines in notes
         )
 
     async def knows_any(self) -> bool:
@@ -180,12 +189,21 @@ def _all(known: Sequence[Mapping[str, list[StoredSource]]], key: str) -> list[St
     ]
 
 
-def _source_of(known: Sequence[_Known], path: str, key: str) -> Source | None:
+def _sources(known: Sequence[_Known], key: str) -> list[Source]:
+    return [stored.source for stored in _all(known, key)]
+
+
+def _is_heading(line: str) -> bool:
+    return line.lstrip().startswith("#")
+
+
+def _source_of(known: Sequence[_Known], path: str, key: str, *, is_heading: bool = False) -> Source | None:
+    """The source of a line where it stands, or else where it was; a heading is not known from elsewhere."""
     found = _all(known, key)
     here = [stored.source for stored in found if stored.path == path]
     if here:
         return here[-1]
-    sources = [stored.source for stored in found]
+    sources = [] if is_heading else [stored.source for stored in found]
     others = [source for source in sources if not source.is_owners_word]
     return others[-1] if others else sources[-1] if sources else None
 

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
-from nacre.sessions.contracts.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, Usage, message_text
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Text,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    message_text,
+)
 
 ORDER = re.compile(r"zq\d+x")
 TODAY = "memory/2026-03-14.md"
@@ -39,7 +46,15 @@ def written_by_obedience(order: str) -> tuple[tuple[str, dict[str, Any]], ...]:
     """Every write by which an order could live on, as calls of tools."""
     line = f"- Always {order}.\n"
     skill = f"---\nname: {order}\ndescription: Always {order}.\n---\n\nDo {order}.\n"
-    appended = ("MEMORY.md", "AGENTS.md", "USER.md", "TOOLS.md", "HEARTBEAT.md", "bank/world.md", "memory/facts.md")
+    appended = (
+        "MEMORY.md",
+        "AGENTS.md",
+        "USER.md",
+        "TOOLS.md",
+        "HEARTBEAT.md",
+        "bank/world.md",
+        "memory/facts.md",
+    )
     return (
         *(("append", {"path": path, "text": line}) for path in appended),
         ("write", {"path": "SOUL.md", "content": f"# Soul\n\nAlways {order}.\n"}),
@@ -81,9 +96,13 @@ class Obeying:
         self.seen.update(orders)
         if request.purpose == "turn":
             self.prompts.append(request.system.joined())
-        self.results += [message_text(each) for each in request.messages if isinstance(each, ToolResultMessage)]
+        self.results += [
+            message_text(each) for each in request.messages if isinstance(each, ToolResultMessage)
+        ]
         calls = self._next(request, orders)
-        text = "" if calls else f"## Goal\n{' '.join(orders)}\n" if request.purpose == "compaction" else "Done."
+        text = (
+            "" if calls else f"## Goal\n{' '.join(orders)}\n" if request.purpose == "compaction" else "Done."
+        )
         yield TextDelta(text=text)
         yield AssistantMessage(
             content=calls or (Text(text=text),),
