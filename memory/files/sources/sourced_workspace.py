@@ -17,7 +17,6 @@ from nacre.memory.contracts.workspace import (
     FileBytes,
     Fingerprint,
     FolderEntry,
-    HistoryState,
     ReadFailed,
     Workspace,
 )
@@ -188,9 +187,6 @@ class SourcedWorkspace:
 
     async def make(self, files: Mapping[str, bytes], *, folders: Sequence[str] = ()) -> tuple[str, ...]:
         return await self._workspace.make(files, folders=folders)
-
-    async def begin_history(self) -> tuple[HistoryState, str]:
-        return await self._workspace.begin_history()
 
     async def list_notes(self, wanted: Sequence[WantedNotes]) -> NoteListing:
         return await self._workspace.list_notes(wanted)
