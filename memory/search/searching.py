@@ -76,6 +76,9 @@ async def search(read: Reading, question: Question) -> Answer:
         return await read(lambda snapshot: _answer(question, _pool(snapshot, question, asked)))
     pool = await read(lambda snapshot: _pool(snapshot, question, asked))
     pool = await _reranked(pool, wordings[0], question.reranking)
+    # A place is worth what the search says, and the chunk that has it now may be older.
+    least = question.min_score or 0.0
+    pool = replace(pool, ranked=[item for item in pool.ranked if item.explanation.final >= least])
     return await asyncio.to_thread(_answer, question, pool)
 
 
