@@ -21,6 +21,7 @@ from nacre.memory.search.question import Answer, Question
 from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, placed
 from nacre.memory.search.same_words import told_once
 from nacre.memory.text.evidence import counted, rarity
+from nacre.memory.text.lexical import quotation
 from nacre.memory.text.snippet import cut_snippet
 from nacre.records.record import Record
 
@@ -70,7 +71,8 @@ async def search(read: Reading, question: Question) -> Answer:
     embedder = question.embedder
     vectors: list[Vector | None] = [None] * len(wordings)
     if embedder is not None:
-        vectors = list(await asyncio.gather(*map(embedder.vectors.vector, wordings)))
+        bare = (quotation(wording) or wording for wording in wordings)
+        vectors = list(await asyncio.gather(*map(embedder.vectors.vector, bare)))
     asked = tuple(zip(wordings, vectors, strict=True))
     if question.reranking is None:
         return await read(lambda snapshot: _answer(question, _pool(snapshot, question, asked)))
