@@ -20,6 +20,8 @@ OLDER_NAMES = {"MEMORY.md": "memory.md"}
 MEMORY_FOLDER = "memory"
 """Where the owner's daily logs lie."""
 FOLDERS = (MEMORY_FOLDER, "shared")
+CUT_MARK = "[...truncated, read "
+"""How the line begins that stands where a context file was cut; a second line of the mark follows."""
 MIN_USEFUL_CHARS = 64
 """With less of the total left than this, a further context file is not begun."""
 
@@ -150,7 +152,7 @@ def cut_text(text: str, name: str, max_chars: int) -> str:
         return text if max_chars > 0 else ""
     head_chars, tail_chars = max_chars * 7 // 10, max_chars * 2 // 10
     mark = (
-        f"\n\n[...truncated, read {name} for full content...]\n"
+        f"\n\n{CUT_MARK}{name} for full content...]\n"
         f"…(truncated {name}: kept {head_chars}+{tail_chars} chars of {len(text)})…\n\n"
     )
     return text[:head_chars] + mark + text[len(text) - tail_chars :]

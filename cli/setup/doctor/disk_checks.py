@@ -28,6 +28,7 @@ async def disk_findings(invocation: Invocation, now: Clock) -> list[Finding]:
         await _left(invocation, now),
         _workspace(invocation),
         await _history(invocation),
+        *await _usage(invocation, now),
     ]
 
 
@@ -158,6 +159,35 @@ async def _left(invocation: Invocation, now: Clock) -> Finding:
         advice="They hold nothing that is used. `nacre doctor --fix` moves them aside.",
         repair=move,
     )
+
+
+async def _usage(invocation: Invocation, now: Clock) -> list[Finding]:
+    """A usage file that stops all models under a cap."""
+    from nacre.runtime.models.spending.ledger import unreadable_usage
+    from nacre.runtime.settings.spending import spending_folder
+
+    config = invocation.config
+    folder = spending_folder(config)
+    problem = await asyncio.to_thread(unreadable_usage, folder, now)
+    if problem is None or config.daily_cap.usd is None:
+        return []
+    aside = config.state_dir / "set-aside" / f"{now():%Y%m%dT%H%M%S}-usage"
+    file = folder / f"{now().date().isoformat()}.jsonl"
+
+    async def move() -> str:
+        aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.rename(aside)
+        return f"moved to {invocation.short(aside)}; today counts from zero"
+
+    return [
+        Finding(
+            area="usage",
+            state="problem",
+            text=problem,
+            advice="`nacre doctor --fix` moves the file aside, and today then counts from zero.",
+            repair=move,
+        )
+    ]
 
 
 def _workspace(invocation: Invocation) -> Finding:

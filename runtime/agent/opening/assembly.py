@@ -213,7 +213,8 @@ def _window_parts(
         sources=Sources(
             workspace,
             secrets=config.settings.memory.secrets,
-            review=review if config.settings.memory.writes == "review" else None,
+            review=review,
+            reviews_all=config.settings.memory.writes == "review",
         ),
         review=review,
         has_bank=config.settings.memory.bank.enabled,

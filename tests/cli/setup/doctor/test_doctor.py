@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,26 @@ def test_what_is_wrong_is_found_and_the_safe_part_mended(tmp_path: Path) -> None
 
     assert _findings(tmp_path)[0] == 0
     assert list(sessions.glob("*.corrupt-*"))
+
+
+def test_a_usage_file_that_stops_all_models_is_told_and_set_aside(tmp_path: Path) -> None:
+    """Under a cap, lines that tell no usage are a problem; --fix keeps them elsewhere."""
+    state = tmp_path / ".nacre"
+    state.mkdir(mode=0o700)
+    (state / "nacre.json5").write_text(
+        '{usage: {dailyCapUsd: 1}, agents: {defaults: {userTimezone: "UTC"}}}', encoding="utf-8"
+    )
+    today = state / "usage" / f"{datetime.now(UTC).date().isoformat()}.jsonl"
+    today.parent.mkdir(mode=0o700)
+    today.write_text("rubbish\n", encoding="utf-8")
+
+    _, before = _findings(tmp_path)
+    _, after = _findings(tmp_path, "--fix")
+
+    assert _states(before)["usage"] == ["problem"]
+    assert _states(after)["usage"] == ["fixed"]
+    assert not today.exists()
+    assert [path.read_text("utf-8") for path in (state / "set-aside").iterdir()] == ["rubbish\n"]
 
 
 def test_an_index_that_holds_what_is_gone_is_brought_in_line(tmp_path: Path) -> None:
