@@ -104,7 +104,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "schedule remove": ("nacre schedule remove 3",),
     "send": (
         "nacre send -m 'What is my boat called?'",
-        "nacre send --session project --json -m 'Sum it up' | jq -r .reply.text",
+        "nacre send --session project --json -m 'Sum it up' | jq -r .reply",
     ),
     "serve": ("nacre serve --check", "nacre serve"),
     "sessions": ("nacre sessions list", "nacre sessions show main"),
