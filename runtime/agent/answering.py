@@ -44,7 +44,7 @@ async def run_turn(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit
         emit(TurnFailed(error=TurnCancelled("The turn was stopped.")))
         raise
     except Exception as error:  # noqa: BLE001 - a bug must end in an answer, not in a chat that hangs
-        emit(TurnFailed(error=failure_of(error)))
+        emit(TurnFailed(error=failure_of(parts.settings_file.unseen(error))))
 
 
 async def refuse(error: Exception, emit: Emit) -> None:
