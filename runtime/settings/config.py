@@ -55,6 +55,8 @@ class Config(Record):
     auth: AuthProfiles
     environment: Mapping[str, str] = field(repr=False)
     notices: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Those of the notices that tell of a part that cannot be used, because a variable is not set."""
 
     @property
     def agent_id(self) -> str:
@@ -125,6 +127,7 @@ class StateSettings:
         with variables_unseen(self._file, environment):
             self._written = valid_settings(self._raw, self._file)
             self._places = _places(environment, self._state, self._written)
+            self._left_out = unset
             self._notices = (*unset, *_notices(self._raw, self._written, self._file))
         self._listed: dict[str, tuple[ListedAgent, ...]] = {}
 
@@ -177,6 +180,7 @@ class StateSettings:
             auth=auth,
             environment=environment,
             notices=(*self._notices, *auth.problems, *notices),
+            left_out=self._left_out,
         )
 
     def _stamps(self) -> tuple[object, object]:
