@@ -65,6 +65,8 @@ async def http_doors(invocation: Invocation, server: Server, turn_seconds: float
             host=settings.host,
             port=settings.port,
             hosts=settings.hosts,
+            trusted_proxies=settings.trusted_proxies,
+            most_body_bytes=settings.max_body_mb * 1024 * 1024,
             figures=partial(_figures, server),
         )
     except (ServerUnusable, TokensUnusable) as error:
