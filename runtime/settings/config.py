@@ -117,14 +117,16 @@ class StateSettings:
         # whoever asks for the environment alone waits neither for pydantic nor for the memory room
         from nacre.runtime.settings.disk import settings_file as disk
         from nacre.runtime.settings.disk.variables import variables_unseen
+        from nacre.runtime.settings.sections.storage import with_storage
         from nacre.runtime.settings.settings import valid_settings
 
         self._environment = environment
         self._state = (state_dir or _state_dir(environment)).absolute()
         self._file = self._state / SETTINGS_FILE
         self._read_at = self._stamps()
-        self._raw, unset = disk.read_settings_file(self._file, environment)
+        read, unset = disk.read_settings_file(self._file, environment)
         with variables_unseen(self._file, environment):
+            self._raw = with_storage(read, self._file)
             self._written = valid_settings(self._raw, self._file)
             self._places = _places(environment, self._state, self._written)
             self._left_out = unset
@@ -231,10 +233,12 @@ def checked_settings(text: str, file: Path, environment: Mapping[str, str]) -> t
     """
     from nacre.runtime.settings.disk import settings_file as disk
     from nacre.runtime.settings.disk.variables import variables_unseen
+    from nacre.runtime.settings.sections.storage import with_storage
     from nacre.runtime.settings.settings import valid_settings
 
-    raw, unset = disk.settings_in(text, file, environment)
+    read, unset = disk.settings_in(text, file, environment)
     with variables_unseen(file, environment):
+        raw = with_storage(read, file)
         written = valid_settings(raw, file)
         for place in range(len(written.agents.entries)):
             valid_settings(disk.with_own_settings(raw, place), file)

@@ -22,8 +22,6 @@ _WHO_AND_WHERE = frozenset({"id", "default", "name", "workspace", "agentDir", "a
 """What an entry of `agents.list` says of its agent, and `agents.defaults` cannot."""
 _KINDS: Mapping[type, str] = {type(None): "null", bool: "true or false", str: "a text", list: "a list"}
 _HARMLESS_CHARS = 2
-_DRIVERS = {"postgresql": "postgres", "sqlite": "files", "sqlite-vec": "files"}
-"""What others call `storage.driver`."""
 _YAML = re.compile(r"^\w+:[ \t]*\n[ \t]+\w+:", re.MULTILINE)
 OTHER_FILES = ("nacre.json", "nacre.yaml", "nacre.yml", "openclaw.json", "clawdbot.json", "clawdbot.yaml")
 """Settings under another name, which are not read."""
@@ -66,32 +64,7 @@ def settings_in(
     if not isinstance(raw, dict):
         held = _KINDS.get(type(raw), "a number")
         raise ConfigError(f"The settings file {file} holds {held}, where an object {{…}} belongs.")
-    return filled_in(_with_storage(raw, file), with_environment_file(environment, file))
-
-
-def _with_storage(raw: dict[str, Any], file: Path) -> dict[str, Any]:
-    """`memory.driver` and `memory.url` as `storage`: a published name for it, in the article on sqlite-vec.
-
-    Raises:
-        ConfigError: both are written, and say something else.
-    """
-    memory = raw["memory"] if isinstance(raw.get("memory"), dict) else {}
-    named = (
-        {key: memory[key] for key in ("driver", "url") if key in memory} if isinstance(memory, dict) else {}
-    )
-    if not named or not isinstance(raw.get("storage", {}), dict):
-        return raw
-    driver = named.get("driver")
-    if driver in _DRIVERS:
-        named["driver"] = _DRIVERS[driver]
-    storage = raw.get("storage", {})
-    if any(storage.get(key, value) != value for key, value in named.items()):
-        raise ConfigError(
-            f"The settings file {file} says in memory.{' and memory.'.join(named)} something else than in "
-            "storage. Keep storage alone: it says where notes and sessions lie."
-        )
-    kept = {key: value for key, value in memory.items() if key not in named}
-    return {**raw, "memory": kept, "storage": {**named, **storage}}
+    return filled_in(raw, with_environment_file(environment, file))
 
 
 def unfilled_settings(file: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -205,7 +178,7 @@ def _decoded(text: str, file: Path) -> Any:
         if _YAML.search(text):
             problem += (
                 " It looks like YAML; as JSON5, `memory:` with `driver:` and `url:` below it is "
-                '{ storage: { driver: "postgres", url: "…" } }.'
+                '{ storage: { driver: "…", url: "…" } }.'
             )
         raise ConfigError(f"The settings file {file} is not JSON5. {problem} Mend or move it.") from error
 
