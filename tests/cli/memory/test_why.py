@@ -62,7 +62,7 @@ async def told(home: Path) -> ScriptedModel:
 
 
 async def test_a_line_says_where_it_comes_from(tmp_path: Path) -> None:
-    """The owner's words are theirs; a page's are in no prompt and marked when found; a group's stay with it."""
+    """The owner's words are theirs; a page's are in no prompt and marked when found; a group's stay there."""
     model = await told(tmp_path)
     lines = (tmp_path / ".nacre/workspace" / TODAY).read_text().splitlines()
     (folder,) = (tmp_path / ".nacre/workspace/chats").iterdir()
