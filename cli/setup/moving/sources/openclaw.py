@@ -32,7 +32,7 @@ _TRANSCRIPT = re.compile(r"(.+\.jsonl)(\.reset\..+)?$")
 _WORKSPACE = ("agents", "defaults", "workspace")
 _PRIVATE = frozenset({"agents", "credentials", "identity"})
 """Folders of OpenClaw that are no workspace, whatever the settings say: sessions and secrets lie there."""
-OTHER_WORKSPACE = "the settings name it as the workspace, but it is not in this folder: --from-workspace DIR reads it"
+OTHER_WORKSPACE = "a workspace that is not in this folder: --from-workspace DIR reads it"
 _CHANNELS = "connect a channel by hand, once OpenClaw has let go of it"
 
 
