@@ -240,7 +240,7 @@ def _read(archive: Path, identity: Path | None, take: _Take) -> Manifest:
             for member in tar:
                 if manifest is not None:
                     raise ArchiveUnusable("Something follows its manifest.")
-                tar.members = []  # the library would keep them all
+                tar.members = []  # type: ignore[attr-defined]  # the library would keep them all
                 if member.name == MANIFEST:
                     manifest = manifest_of(_manifest_data(tar, member))
                 elif member.isdir() or member.issym():
@@ -262,7 +262,7 @@ class _Member(tarfile.TarInfo):
     """A member whose name is not longer than a name can be: the library reads it into memory as a whole."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> _Member:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
         member = super().frombuf(buf, encoding, errors)
         if member.type in _HEADERS and member.size > _MOST_HEADER_BYTES:
             raise ArchiveUnusable(f"It has a name of {member.size} bytes, which no backup has.")
