@@ -1,11 +1,11 @@
 """What memory search finds: recall@6, nDCG@10 and MRR for each data set and each way of searching.
 
-    python benchmarks/recall.py ../shared/eval/data [--only locomo_all] [--embedder gguf=model.gguf]
+    python -m benchmarks.recall ../shared/eval/data [--only locomo_all] [--embedder gguf=model.gguf]
 
 A data set is a folder of workspaces, each with `memory/*.md` and `queries.jsonl` (`query`, `category`,
 `relevant` lines, perhaps `date`, perhaps `also`: the question in the notes' language, which the way `also`
 asks as well). Every way goes through the real engine; only grep is done here. Vectors are kept in
-`build/recall`, or in NACRE_DATABASE_URL. Nothing is ever copied from the data.
+`build/recall`, or in BENCHMARK_DATABASE_URL. Nothing is ever copied from the data.
 """
 
 from __future__ import annotations
@@ -189,7 +189,9 @@ async def opened_engine(
 ) -> MemoryEngine:
     """The engine over one workspace, which asks `clock` for the day."""
     notes, settings = FolderWorkspace(workspace.folder, lock_dir=index.parent / "locks"), _settings(way)
-    shared = SharedIndex(url=url, agent_id=str(index)) if (url := environ.get("NACRE_DATABASE_URL")) else None
+    shared = (
+        SharedIndex(url=url, agent_id=str(index)) if (url := environ.get("BENCHMARK_DATABASE_URL")) else None
+    )
     return await MemoryEngine.open(
         workspace=notes, index_path=index, settings=settings, embedder=embedder, now=clock, shared=shared
     )

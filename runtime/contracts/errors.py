@@ -68,7 +68,7 @@ class ModelError(AgentError):
 
 
 class SpendingCapReached(ModelError):
-    """The owner's cap for a day is used up, or what is left of it is kept for replies."""
+    """A call could pass the owner's cap for a day, or nobody can tell whether it would."""
 
 
 class ContextOverflow(ModelError):

@@ -34,6 +34,15 @@ from nacre.runtime.settings.sections.skills import SkillsSettings
 from nacre.runtime.settings.sections.storage import StorageSettings
 
 
+class ModelPrice(SettingsSection):
+    """`usage.prices.<provider/model>`: what a model costs, in US dollars per million tokens."""
+
+    input: Annotated[float, Field(ge=0)] = 0
+    """A million tokens of a prompt."""
+    output: Annotated[float, Field(ge=0)] = 0
+    """A million tokens of an answer."""
+
+
 class UsageSettings(SettingsSection):
     """`usage`."""
 
@@ -41,7 +50,11 @@ class UsageSettings(SettingsSection):
     """Most that models and embeddings may cost in a day of yours, in dollars by litellm's price map, for all
     agents of the state folder together. From four fifths on only replies and their summaries are asked of a
     model: flushes take notes without one, sessions are named by their time, notes are embedded tomorrow. At
-    the cap replies stop too, with a sentence. The call that crosses it is still paid for."""
+    the cap replies stop too, with a sentence. Before a call, the most that it can cost is reserved, in all
+    processes; near the cap an answer is bounded to what is left. A model of unknown price is refused, unless
+    it is on this machine."""
+    prices: Mapping[str, ModelPrice] = Field(default_factory=dict)
+    """Prices of models that litellm's price map does not know, or knows wrongly, by `provider/model`."""
 
 
 @dataclass(kw_only=True)

@@ -21,4 +21,8 @@ def spending_ledger(config: Config, now: Clock) -> SpendingLedger:
         agent_id=config.agent_id,
         now=now,
         cap_usd=lambda: config.daily_cap.usd,
+        prices={
+            name: {"input_cost_per_token": each.input / 1e6, "output_cost_per_token": each.output / 1e6}
+            for name, each in config.settings.usage.prices.items()
+        },
     )

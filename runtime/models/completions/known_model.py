@@ -7,22 +7,62 @@ from functools import cached_property
 from typing import Any
 
 from nacre.runtime.contracts.errors import ContextOverflow, ModelTimedOut
+from nacre.runtime.contracts.model import ModelRequest, overhead_tokens
 from nacre.runtime.models.completions.price_map import price_map_entry
 from nacre.runtime.models.completions.replies import usage_from_provider
+from nacre.runtime.models.spending.ledger import BYTES_PER_TOKEN, Estimate
 from nacre.sessions.contracts.messages import Usage
+from nacre.sessions.view.tokens import estimate_message_tokens
+
+_UNKNOWN_ANSWER_TOKENS = 16_384
+"""An answer of a model whose limit nobody knows is bounded to this where a cap holds."""
 
 
 class KnownModel:
-    """`provider/model`, with the window that the settings give it, if they do."""
+    """`provider/model`, with the window and the prices that the settings give it, if they do."""
 
-    def __init__(self, name: str, *, configured_window_tokens: int | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        configured_window_tokens: int | None,
+        prices: Mapping[str, float] | None = None,
+    ) -> None:
         self.name = name
+        self._prices = prices or {}
         self._configured_window_tokens = configured_window_tokens
 
     @cached_property
     def entry(self) -> Mapping[str, Any]:
         """What litellm's price map says of it; empty for a model that it does not know."""
-        return price_map_entry(self.name)
+        return {**price_map_entry(self.name), **self._prices}
+
+    def estimate(self, request: ModelRequest) -> Estimate | None:
+        """The most that a request can cost; `None` for a model whose price nobody knows."""
+        input_usd, output_usd = (self.entry.get(f"{side}_cost_per_token") for side in ("input", "output"))
+        if not isinstance(input_usd, int | float):
+            return None
+
+        def tokens(text: str) -> int:
+            return len(text.encode(errors="replace")) // BYTES_PER_TOKEN + 1
+
+        prompt_tokens = overhead_tokens(request.system, request.tools, tokens) + sum(
+            estimate_message_tokens(message, tokens) for message in request.messages
+        )
+        written_usd = self.entry.get("cache_creation_input_token_cost")
+        dearest_usd = max(input_usd, written_usd) if isinstance(written_usd, int | float) else input_usd
+        return Estimate(
+            prompt_tokens=prompt_tokens,
+            prompt_usd=prompt_tokens * dearest_usd,
+            answer_tokens=request.max_output_tokens or self.most_answer_tokens or _UNKNOWN_ANSWER_TOKENS,
+            answer_token_usd=output_usd if isinstance(output_usd, int | float) else input_usd,
+        )
+
+    @property
+    def most_answer_tokens(self) -> int | None:
+        """The longest answer that the model gives, where the price map knows it."""
+        tokens = self.entry.get("max_output_tokens")
+        return tokens if isinstance(tokens, int) and tokens > 0 else None
 
     @property
     def context_window_tokens(self) -> int | None:

@@ -10,14 +10,16 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
-from nacre.runtime.contracts.errors import ModelError
+from nacre.runtime.contracts.errors import ModelAuthError, ModelError
 from nacre.runtime.contracts.model import ModelAlive, ModelRequest, StreamItem, TextDelta
+from nacre.runtime.models.completions.addresses import is_loopback
 from nacre.runtime.models.completions.errors import CallFacts, classify
 from nacre.runtime.models.completions.known_model import KnownModel
 from nacre.runtime.models.completions.replies import ReplyAssembly
-from nacre.runtime.models.spending.ledger import SpendingLedger
+from nacre.runtime.models.spending.ledger import Estimate, Reservation, SpendingLedger
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +50,8 @@ class ProviderModel(ABC):
 
     `context_window_tokens` `None` takes the window from litellm's price map. `base_url` is the address of
     an own or compatible server, `None` the provider's; `api_key` `None` looks for the provider's variable in
-    the environment, `key_place` says where it stands if not in the settings. `request_timeout_seconds` bounds
+    the environment, `key_place` says where it stands if not in the settings. `unusable` says why it cannot be
+    asked at all, and is what every request fails with. `request_timeout_seconds` bounds
     the wait for an answer to begin. A stream that is silent for `stall_timeout_seconds` is given up; models
     that think before they speak may be silent until the request time-out before the first word. `now_ms`
     stamps the answers. It never retries, never logs a request, and never touches the network before the
@@ -66,16 +69,22 @@ class ProviderModel(ABC):
         base_url: str | None = None,
         api_key: str | None = None,
         key_place: str = "",
+        unusable: str = "",
         request_timeout_seconds: float = 600,
         stall_timeout_seconds: float = 60,
         now_ms: Callable[[], int],
         ledger: SpendingLedger | None = None,
     ) -> None:
         self.name = name
-        self._known = KnownModel(name, configured_window_tokens=context_window_tokens)
+        self._known = KnownModel(
+            name,
+            configured_window_tokens=context_window_tokens,
+            prices=ledger.prices.get(name) if ledger is not None else None,
+        )
         self._base_url = base_url
         self._api_key = api_key
         self._key_place = key_place
+        self._unusable = unusable
         self._request_timeout_seconds = request_timeout_seconds
         self._stall_timeout_seconds = stall_timeout_seconds
         self._now_ms = now_ms
@@ -96,10 +105,16 @@ class ProviderModel(ABC):
         """Answers one request; raises `ModelError` itself after `aclose`."""
         if self._closed:
             raise ModelError(f"The model {self.name!r} was closed; open the agent again to use it.")
+        if self._unusable:
+            raise ModelAuthError(self._unusable)
+        estimate = self._estimate(request)
+        reservation = Reservation()
         if self._ledger is not None:
-            await self._ledger.allow(request.purpose)
+            reservation = await self._ledger.reserve(request.purpose, self.name, estimate)
+        request = self._bounded(request, reservation)
         assembly = ReplyAssembly(model_name=self.name, api=self.api)
         answer: OpenAnswer | None = None
+        shown_bytes, is_settled = 0, False
         try:
             await self._load()
             # its own deadline: a client's time-outs bound the silence between bytes, not the whole wait
@@ -108,10 +123,12 @@ class ProviderModel(ABC):
             yield ModelAlive()
             while (chunk := await self._next_chunk(answer, assembly)) is not None:
                 text = assembly.add(chunk)
+                shown_bytes += len(text.encode(errors="replace"))
                 yield TextDelta(text=text) if text else ModelAlive()
             usage, ended_ms = self._known.usage(answer.counted), self._now_ms()
             if self._ledger is not None and usage is not None:
                 await self._ledger.spend(request.purpose, self.name, usage, at_ms=ended_ms)
+                is_settled = True
             yield assembly.message(
                 ended=answer.is_ended(assembly),
                 usage=usage,
@@ -124,8 +141,33 @@ class ProviderModel(ABC):
                 log.warning("the model %s failed, and was told: %s", self.name, failure.detail)
             raise failure from error
         finally:
-            if answer is not None:
-                await answer.close()
+            try:
+                if answer is not None:
+                    await answer.close()
+                    if not is_settled and reservation.is_capped and estimate and self._ledger:
+                        # a provider is also paid for an answer that was broken off before it was counted
+                        took, at_ms = estimate.usage(shown_bytes), self._now_ms()
+                        await self._ledger.spend(request.purpose, self.name, took, at_ms=at_ms)
+            finally:
+                reservation.release()
+
+    def _estimate(self, request: ModelRequest) -> Estimate | None:
+        """The most that a request can cost; nothing for an unknown model on this machine."""
+        if self._ledger is None or not self._ledger.has_cap:
+            return Estimate()
+        estimate = self._known.estimate(request)
+        return Estimate() if estimate is None and self._is_on_this_machine() else estimate
+
+    def _is_on_this_machine(self) -> bool:
+        address = self._facts().api_base
+        return bool(address) and is_loopback(str(address))
+
+    def _bounded(self, request: ModelRequest, reservation: Reservation) -> ModelRequest:
+        """The request with the answer that was reserved, unless the model's own limit is that."""
+        most_tokens = request.max_output_tokens or self._known.most_answer_tokens
+        if reservation.answer_tokens is None or reservation.answer_tokens == most_tokens:
+            return request
+        return replace(request, max_output_tokens=reservation.answer_tokens)
 
     async def aclose(self) -> None:
         """Closes the connections."""

@@ -15,6 +15,7 @@ from nacre.memory.batch_jobs.jobs import JobRules
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
 from nacre.memory.vectors.batches import batches, estimated_tokens
 from nacre.runtime.contracts.errors import ContextOverflow, ModelError
+from nacre.runtime.models.completions.addresses import is_loopback
 from nacre.runtime.models.embedding.http.connection import EmbeddingConnection
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.http.wire import Purpose, request_for, tokens_of, vectors_of
@@ -141,8 +142,13 @@ class HttpEmbedder:
         await self._connection.close()
 
     async def _part(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        reservation = None
         if self._budget is not None:
-            await self._budget.allow(sum(map(estimated_tokens, texts)))
+            reservation = await self._budget.allow(
+                sum(map(estimated_tokens, texts)),
+                self._endpoint.name,
+                is_local=is_loopback(self._endpoint.base_url),
+            )
         try:
             return await call_with_retries(
                 lambda: self._asked(texts, "document", REQUEST_SECONDS), sleep=self._sleep
@@ -152,6 +158,9 @@ class HttpEmbedder:
             if not isinstance(failure, TextRefused):
                 self._circuit.failed(str(failure))
             raise failure from error
+        finally:
+            if reservation is not None:
+                reservation.release()
 
     async def _asked(
         self, texts: Sequence[str], purpose: Purpose, seconds: float

@@ -16,6 +16,7 @@ from tests.servers.provider_server import ProviderServer
 MODEL = "openai/gpt-4o-mini"
 REPLY_USD = 1000 * 0.15e-6 + 500 * 0.6e-6
 """A thousand tokens in, five hundred out, by litellm's price map."""
+CAP_USD = 0.1
 
 
 def _settings(home: Path, server: ProviderServer, **usage: Any) -> None:
@@ -33,6 +34,15 @@ def _settings(home: Path, server: ProviderServer, **usage: Any) -> None:
         },
     }
     (state / "nacre.json5").write_text(json.dumps(settings), encoding="utf-8")
+
+
+def _spend_elsewhere(home: Path, usd: float) -> None:
+    """What another agent of the state folder paid today."""
+    [path] = (home / ".nacre" / "usage").glob("*.jsonl")
+    usage = {"input": 1, "cost": {"total": usd}}
+    line = {"v": 1, "at": 1, "agent": "other", "model": MODEL, "purpose": "turn", "usage": usage}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
 
 
 def _usage(home: Path, by: str) -> dict[str, Any]:
@@ -102,12 +112,14 @@ def test_the_cap_keeps_what_is_left_for_replies_and_then_stops_them(tmp_path: Pa
     """From four fifths on, the name of an ended session is not asked of the model, and a reply still is; at
     the cap a reply fails with a sentence that names the setting, and no request is sent."""
     with ProviderServer() as server:
-        _settings(tmp_path, server, dailyCapUsd=REPLY_USD * 1.1)
+        _settings(tmp_path, server, dailyCapUsd=CAP_USD)
         server.reply("Good evening.", usage=wire.usage(1000, 500))
         run_nacre(tmp_path, "send", "Remember that my boat is called Halcyon.")
+        _spend_elsewhere(tmp_path, CAP_USD * 0.8)
         ended = run_nacre(tmp_path, "send", "/new")
         server.reply("Once more.", usage=wire.usage(1000, 500))
         last = run_nacre(tmp_path, "send", "Are you there?")
+        _spend_elsewhere(tmp_path, CAP_USD * 0.2)
         refused = run_nacre(tmp_path, "send", "And now?")
         asked = len(server.requests)
         told = run_nacre(tmp_path, "usage").stdout
@@ -117,4 +129,4 @@ def test_the_cap_keeps_what_is_left_for_replies_and_then_stops_them(tmp_path: Pa
     assert refused.returncode == 1
     assert "usage.dailyCapUsd" in refused.stderr
     assert asked == 2
-    assert "Today: $0.0009 of $0.00" in told
+    assert "of $0.10 (usage.dailyCapUsd)" in told

@@ -9,6 +9,7 @@ import pytest
 from nacre.runtime.contracts.errors import SpendingCapReached
 from nacre.runtime.contracts.events import Event, ReplyReady, Warned
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
+from nacre.runtime.models.spending.ledger import Estimate
 from nacre.runtime.settings.changes import taken_over
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.settings.rereading import SettingsInFile
@@ -75,11 +76,11 @@ async def test_a_raised_cap_lets_an_open_program_go_on_today(tmp_path: Path) -> 
     ledger, file = spending_ledger(config, Clock()), SettingsInFile(config)
     await ledger.spend("turn", "a/b", Usage(input_tokens=1, cost_usd=1.5), at_ms=0)
     with pytest.raises(SpendingCapReached, match=r"of the \$1.00 a day"):
-        await ledger.allow("turn")
+        await ledger.reserve("turn", "a/b", Estimate(prompt_usd=0.1))
 
     write_settings(tmp_path, {"usage": {"dailyCapUsd": 2}})
     assert file.look(config.settings) is not None
-    await ledger.allow("turn")
+    (await ledger.reserve("turn", "a/b", Estimate(prompt_usd=0.1))).release()
     assert file.to_tell() == ("The changed settings count from now on: usage.dailyCapUsd.",)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,9 +19,10 @@ from nacre.cli.memory.care.forgetting.searching import (
 )
 from nacre.cli.memory.care.forgetting.transcripts import transcripts_with
 from nacre.cli.memory.care.forgetting.wanted import Wanted
+from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.workspace.git import GitFailed
-from nacre.memory.workspace.history.forgetting import blobs_with
-from nacre.memory.workspace.history.repository import Repository
+from nacre.memory.workspace.history.forgetting import versions_with
+from nacre.memory.workspace.history.repository import HISTORY_FOLDER, Repository
 from nacre.postgres.shared import shared_database
 from nacre.runtime.settings.config import Config
 from nacre.sessions.stores.rewriting import RewritableStore
@@ -64,12 +66,17 @@ def _in_files(config: Config, wanted: Wanted, needles: Sequence[bytes], told: fr
     """The same about files; those that were `told` of already are passed over."""
     left = []
     if not config.database_url:
-        if versions := in_history(config.workspace, wanted):
+        if versions := in_history(config, wanted):
             left.append(
-                f"The git history of the notes has it, in {versions} older versions. --git-history takes it "
-                "out, except for other branches, tags and the stash."
+                f"The git history of the notes has it, in {versions} older versions. "
+                "--git-history takes it out."
             )
-        left += _beside_notes(config.workspace, wanted, needles)
+        left += _in_owner_git(config, wanted)
+        left += _beside_notes(config, wanted, needles)
+        left += [
+            f"{path} is a damaged history that was set aside and cannot be searched. Delete it."
+            for path in Repository(config.workspace, state_dir=config.state_dir).set_aside()
+        ]
     named: list[Path] = []
     elsewhere: list[Path] = []
     packed: list[Path] = []
@@ -99,23 +106,26 @@ def _in_files(config: Config, wanted: Wanted, needles: Sequence[bytes], told: fr
     return left
 
 
-def _beside_notes(workspace: Path, wanted: Wanted, needles: Sequence[bytes]) -> list[str]:
+def _beside_notes(config: Config, wanted: Wanted, needles: Sequence[bytes]) -> list[str]:
     """Sentences about names and messages in the history, and about git's own files."""
-    repository = Repository(workspace)
-    if not repository.is_there:
-        return []
+    repository = Repository(config.workspace, state_dir=config.state_dir)
     told = []
-    try:
-        repository.open()
-        named, said = _names_and_messages(repository, wanted)
-    except GitFailed as error:
-        return [f"The git history could not be searched: {error}."]
-    if named:
-        told.append(f"Names of notes in the git history have it: {_names(named)}. They stay in its trees.")
-    if said:
-        told.append(f"Messages of commits have it: {_names(said)}.")
-    files = (path for path in repository.git_dir.rglob("*") if path.is_file() and not path.is_symlink())
-    if own := [path for path in files if not _is_object(path) and _has(path, wanted, needles)]:
+    if repository.is_there:
+        try:
+            repository.read()
+            named, said = _names_and_messages(repository, wanted)
+        except (GitFailed, FileBusy, OSError) as error:
+            return [f"The git history could not be searched: {error}."]
+        if named:
+            told.append(
+                f"Names of notes in the git history have it: {_names(named)}. They stay in its trees."
+            )
+        if said:
+            told.append(f"Messages of commits have it: {_names(said)}.")
+    folders = (config.state_dir / HISTORY_FOLDER, config.workspace / ".git")
+    files = (path for folder in folders for path in folder.rglob("*"))
+    plain = (path for path in files if path.is_file() and not path.is_symlink() and not _is_object(path))
+    if own := [path for path in plain if _has(path, wanted, needles)]:
         told.append(f"These files of git have it: {_names(own)}.")
     return told
 
@@ -155,16 +165,37 @@ def _has(path: Path, wanted: Wanted, needles: Sequence[bytes]) -> bool:
         return False  # it went away meanwhile
 
 
-def in_history(workspace: Path, wanted: Wanted) -> int:
-    """How many versions of notes in the git history say it; 0 where there is none that can be read."""
-    repository = Repository(workspace)
+def in_history(config: Config, wanted: Wanted) -> int:
+    """How many versions of notes in the history say it; 0 where there is none that can be read."""
+    repository = Repository(config.workspace, state_dir=config.state_dir)
     if not repository.is_there:
         return 0
     try:
-        repository.open()
-        return len(blobs_with(repository, lambda data: wanted.says_any(data.decode("utf-8", "replace"))))
+        repository.read()
+        return versions_with(repository, lambda data: wanted.says_any(data.decode("utf-8", "replace")))
     except GitFailed:
         return 0
+
+
+def _in_owner_git(config: Config, wanted: Wanted) -> list[str]:
+    """What the `.git` of the workspace has of it, which is the owner's and only read."""
+    git_dir = config.workspace / ".git"
+    if not os.path.lexists(git_dir):
+        return []
+    repository = Repository(config.workspace, state_dir=config.state_dir)
+    try:
+        with repository.opened():
+            versions = versions_with(
+                repository, lambda data: wanted.says_any(data.decode("utf-8", "replace")), of_owner=True
+            )
+    except (GitFailed, FileBusy, OSError) as error:
+        return [f"{git_dir} is a repository of yours, which could not be searched: {error}."]
+    if not versions:
+        return []
+    return [
+        f"{git_dir} is a repository of yours and has it, in {versions} versions of files. Nacre does not "
+        "change it: rewrite it with git, or delete it if an earlier Nacre made it."
+    ]
 
 
 def _others(config: Config) -> Iterator[tuple[Path, str]]:
@@ -173,10 +204,10 @@ def _others(config: Config) -> Iterator[tuple[Path, str]]:
     roots |= {config.folders.sessions_file.parent}
     if not config.database_url:
         roots.add(config.workspace)
-    seen: set[Path] = set()
+    history, seen = config.state_dir / HISTORY_FOLDER, set[Path]()
     for root in roots:
         for path in root.rglob("*"):
-            is_passed = bool(_PASSED & set(path.relative_to(root).parts))
+            is_passed = bool(_PASSED & set(path.relative_to(root).parts)) or path.is_relative_to(history)
             if path not in seen and not is_passed and not path.is_symlink():
                 seen.add(path)
                 yield path, path.name

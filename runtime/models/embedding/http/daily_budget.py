@@ -15,7 +15,7 @@ from nacre.memory.contracts.embedder import BudgetUsedUp
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import SpendingCapReached
 from nacre.runtime.models.completions.price_map import price_map_entry
-from nacre.runtime.models.spending.ledger import SpendingLedger
+from nacre.runtime.models.spending.ledger import Estimate, Reservation, SpendingLedger
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.usage import Usage
 from nacre.sessions.disk.durable import read_plain, replace_file, set_aside
@@ -39,27 +39,34 @@ class EmbeddingBudget:
         self._now = now
         self._ledger = ledger
 
-    async def allow(self, tokens: int) -> None:
-        """Lets documents of about so many `tokens` through.
+    async def allow(self, tokens: int, model_name: str, *, is_local: bool) -> Reservation:
+        """Lets documents of about so many `tokens` through; release the reservation when the call ended.
 
         Raises:
             BudgetUsedUp: they would go beyond the day's budget, or the cap in money is near.
         """
-        if self._ledger is not None:
-            try:
-                await self._ledger.allow("embedding")
-            except SpendingCapReached as reached:
-                raise BudgetUsedUp(str(reached)) from reached
-        if self._daily_tokens is None:
-            return
+        if self._daily_tokens is not None:
+            await self._check_tokens(tokens, self._daily_tokens)
+        if self._ledger is None or not self._ledger.has_cap:
+            return Reservation()
+        price_usd = await asyncio.to_thread(self._price_usd, model_name)
+        estimate = None if price_usd is None else Estimate(prompt_usd=tokens * price_usd)
+        if estimate is None and is_local:
+            estimate = Estimate()
+        try:
+            return await self._ledger.reserve("embedding", model_name, estimate)
+        except SpendingCapReached as reached:
+            raise BudgetUsedUp(str(reached)) from reached
+
+    async def _check_tokens(self, tokens: int, daily_tokens: int) -> None:
         try:
             used_tokens = await asyncio.to_thread(self._counted)
         except SessionError as error:
             log.warning("the count of embedded tokens cannot be read: %s", error)
             used_tokens = 0
-        if used_tokens + tokens > self._daily_tokens:
+        if used_tokens + tokens > daily_tokens:
             raise BudgetUsedUp(
-                f"The budget of {self._daily_tokens:,} tokens a day for embeddings is used up "
+                f"The budget of {daily_tokens:,} tokens a day for embeddings is used up "
                 f"({used_tokens:,} today). The rest follows tomorrow; words are searched meanwhile. "
                 "memorySearch.remote.dailyTokens is the limit."
             )
@@ -67,7 +74,8 @@ class EmbeddingBudget:
     async def spend(self, tokens: int, model_name: str) -> None:
         """Counts what a call of `provider/model` took."""
         if self._ledger is not None:
-            usage = await asyncio.to_thread(_priced, tokens, model_name)
+            price_usd = await asyncio.to_thread(self._price_usd, model_name)
+            usage = Usage(input_tokens=tokens, cost_usd=tokens * (price_usd or 0.0))
             await self._ledger.spend("embedding", model_name, usage, at_ms=epoch_ms(self._now()))
         if self._daily_tokens is not None:
             await asyncio.to_thread(self._spend, tokens)
@@ -99,9 +107,8 @@ class EmbeddingBudget:
     def _today(self) -> str:
         return self._now().date().isoformat()
 
-
-def _priced(tokens: int, model_name: str) -> Usage:
-    """What so many tokens cost by litellm's price map; nothing where it does not know the model."""
-    price = price_map_entry(model_name).get("input_cost_per_token")
-    cost_usd = tokens * float(price) if isinstance(price, int | float) else 0.0
-    return Usage(input_tokens=tokens, cost_usd=cost_usd)
+    def _price_usd(self, model_name: str) -> float | None:
+        """Dollars of a token by the owner's prices or litellm's price map."""
+        own = self._ledger.prices.get(model_name) if self._ledger is not None else None
+        price = (own or price_map_entry(model_name)).get("input_cost_per_token")
+        return float(price) if isinstance(price, int | float) else None

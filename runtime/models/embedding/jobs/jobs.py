@@ -13,6 +13,7 @@ from nacre.memory.batch_jobs.jobs import JobRules, JobState, JobsUnavailable, Re
 from nacre.memory.contracts.embedder import EmbeddingFailed
 from nacre.memory.vectors.batches import estimated_tokens
 from nacre.runtime.contracts.errors import ModelError
+from nacre.runtime.models.completions.addresses import is_loopback
 from nacre.runtime.models.completions.errors import ProviderAnswered
 from nacre.runtime.models.embedding.http.connection import EmbeddingConnection
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
@@ -66,9 +67,11 @@ class HttpEmbeddingJobs:
 
     async def submit(self, texts: Mapping[str, str]) -> str:
         """Hands in texts by id; the job's name. `EmbeddingFailed` also beyond the day's tokens."""
-        tokens = sum(map(estimated_tokens, texts.values()))
+        tokens, reservation = sum(map(estimated_tokens, texts.values())), None
         if self._budget is not None:
-            await self._budget.allow(tokens)
+            reservation = await self._budget.allow(
+                tokens, self._endpoint.name, is_local=is_loopback(self._endpoint.base_url)
+            )
         base = self._endpoint.base_url
         path = f"/models/{self._endpoint.model}:asyncBatchEmbedContent" if self._gemini else "/batches"
         try:
@@ -78,6 +81,9 @@ class HttpEmbeddingJobs:
             if _status(error) == 404:
                 raise JobsUnavailable(f"{self._endpoint.name} has no batch jobs (HTTP 404).") from error
             raise EmbeddingFailed(f"A batch job could not be handed in. {error}") from error
+        finally:
+            if reservation is not None:
+                reservation.release()
         if self._budget is not None:
             await self._budget.spend(tokens, self._endpoint.name)
         return self._named(job, "name" if self._gemini else "id")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,26 @@ def test_what_is_wrong_is_found_and_the_safe_part_mended(tmp_path: Path) -> None
     assert list(sessions.glob("*.corrupt-*"))
 
 
+def test_a_usage_file_that_stops_all_models_is_told_and_set_aside(tmp_path: Path) -> None:
+    """Under a cap, lines that tell no usage are a problem; --fix keeps them elsewhere."""
+    state = tmp_path / ".nacre"
+    state.mkdir(mode=0o700)
+    (state / "nacre.json5").write_text(
+        '{usage: {dailyCapUsd: 1}, agents: {defaults: {userTimezone: "UTC"}}}', encoding="utf-8"
+    )
+    today = state / "usage" / f"{datetime.now(UTC).date().isoformat()}.jsonl"
+    today.parent.mkdir(mode=0o700)
+    today.write_text("rubbish\n", encoding="utf-8")
+
+    _, before = _findings(tmp_path)
+    _, after = _findings(tmp_path, "--fix")
+
+    assert _states(before)["usage"] == ["problem"]
+    assert _states(after)["usage"] == ["fixed"]
+    assert not today.exists()
+    assert [path.read_text("utf-8") for path in (state / "set-aside").iterdir()] == ["rubbish\n"]
+
+
 def test_an_index_that_holds_what_is_gone_is_brought_in_line(tmp_path: Path) -> None:
     """A note that was deleted by hand is named, and after --fix the index holds it no more."""
     note = next((_noted(tmp_path) / "workspace" / "memory").glob("2*.md"))
@@ -156,3 +178,28 @@ def test_shells_get_a_script_and_then_the_commands(tmp_path: Path, shell: str) -
     assert "_NACRE_COMPLETE" in script
     assert "doctor" in named
     assert "schedule" not in named
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_a_history_that_stopped_is_told_and_repaired(tmp_path: Path) -> None:
+    """The next start tells it once, doctor and status until it is repaired; then all notes are committed."""
+    state = _noted(tmp_path)
+    (git_dir,) = (state / "history").glob("*.git")
+    (git_dir / "HEAD").write_bytes(b"")
+
+    run_nacre(tmp_path, "send", "Remember that Lisa plays the cello.")
+    told = [run_nacre(tmp_path, "send", word).stderr for word in ("Hello.", "Bye.")]
+    undone = run_nacre(tmp_path, "memory", "undo")
+    code, found = _findings(tmp_path)
+    status = json.loads(run_nacre(tmp_path, "status", "--json").stdout)
+    fixed_code, fixed = _findings(tmp_path, "--fix")
+    log = json.loads(run_nacre(tmp_path, "memory", "log", "--json").stdout)
+
+    assert ["no git commit" in each for each in told] == [True, False]
+    assert undone.returncode == 1
+    assert (code, found["history"][0]["state"], found["history"][0]["canFix"]) == (1, "problem", True)
+    assert status["historyProblem"]
+    assert (fixed_code, fixed["history"][0]["state"]) == (0, "fixed")
+    assert [bool(each["session_id"]) for each in log] == [True, True, False]
+    assert not json.loads(run_nacre(tmp_path, "status", "--json").stdout)["historyProblem"]
+    assert "cello" in run_nacre(tmp_path, "memory", "diff").stdout

@@ -9,7 +9,7 @@ import pytest
 
 from nacre.runtime.contracts.errors import SpendingCapReached
 from nacre.runtime.models.scripted import Clock
-from nacre.runtime.models.spending.ledger import SpendingLedger, spending
+from nacre.runtime.models.spending.ledger import Estimate, SpendingLedger, spending
 from nacre.sessions.contracts.usage import Usage
 from tests.runtime.agents import START
 
@@ -26,7 +26,7 @@ async def _spend(ledger: SpendingLedger, at_ms: int) -> None:
 
 async def _is_spent(ledger: SpendingLedger) -> bool:
     try:
-        await ledger.allow("turn")
+        (await ledger.reserve("turn", "openai/gpt-4o-mini", Estimate(prompt_usd=0.1))).release()
     except SpendingCapReached:
         return True
     return False
