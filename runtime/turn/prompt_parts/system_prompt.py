@@ -178,13 +178,14 @@ class SystemPrompts:
 
     async def other_logs(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Other logs and notes by path, as a session is shown them."""
-        shown = {}
-        for path in paths:
-            file = await read_context_file(
-                self._workspace, path, max_chars=self._settings.daily_log_max_chars
-            )
-            shown[path] = await own_lines(self._sources, path, "" if file.missing else file.text)
-        return shown
+        if not paths:
+            return {}
+        per_file_chars = self._settings.daily_log_max_chars
+        files = await self._files.read(
+            paths, per_file_chars=per_file_chars, total_chars=per_file_chars * (len(paths) + 1)
+        )
+        texts = {file.name: "" if file.missing else file.text for file in files}
+        return {name: await own_lines(self._sources, name, text) for name, text in texts.items()}
 
     async def has_lines(self, path: str, lines: Sequence[str]) -> bool:
         """Whether a file of the workspace still has all of these lines, whole or within one of its own."""
