@@ -51,8 +51,8 @@ async def measured_scale(embedder: Embedder) -> CosineScale | None:
     """The scale of a model, from ten short sentences: six requests, to be kept with the index.
 
     The left sides are embedded as questions and the right sides as passages, as a search does it: many models
-    have an instruction for each. `None` when the passages got vectors and a question got none: a provider
-    waits less long for questions, and the index need not wait for them.
+    have an instruction for each. `None` when the passages got vectors and a question got none that can be
+    compared with them: a provider waits less long for questions, and the index need not wait for them.
 
     Raises:
         EmbeddingFailed: the model or provider gave no vectors of passages.
@@ -63,7 +63,10 @@ async def measured_scale(embedder: Embedder) -> CosineScale | None:
             questions = [await embedder.embed_query(left) for left, _ in SCALE_SENTENCES]
     except (EmbeddingFailed, TimeoutError):
         return None
-    return scale_of(questions, passages)
+    if len({len(vector) for vector in (*questions, *passages)}) != 1:
+        return None
+    scale = scale_of(questions, passages)
+    return scale if math.isfinite(scale.unrelated + scale.related) else None
 
 
 def scale_of(questions: Sequence[Sequence[float]], passages: Sequence[Sequence[float]]) -> CosineScale:
