@@ -3,7 +3,12 @@ from .runtime.agent.agent import Agent as Agent
 from .runtime.agent.runtime import Runtime as Runtime
 from .runtime.commands.conversation.session import Session as Session
 from .runtime.commands.function import CommandContext as CommandContext, command as command
-from .runtime.contracts.inbound import Attachment as Attachment, Inbound as Inbound, Reply as Reply
+from .runtime.contracts.inbound import (
+    Attachment as Attachment,
+    Inbound as Inbound,
+    Quoted as Quoted,
+    Reply as Reply,
+)
 from .runtime.extensions.host import ExtensionHost as ExtensionHost
 from .runtime.hooks.events import (
     AfterCompaction as AfterCompaction,

@@ -1,11 +1,11 @@
 """What memory search finds: recall@6, nDCG@10 and MRR for each data set and each way of searching.
 
-    python benchmarks/recall.py ../shared/eval/data [--only locomo_all] [--embedder gguf=model.gguf]
+    python -m benchmarks.recall ../shared/eval/data [--only locomo_all] [--embedder gguf=model.gguf]
 
 A data set is a folder of workspaces, each with `memory/*.md` and `queries.jsonl` (`query`, `category`,
 `relevant` lines, perhaps `date`, perhaps `also`: the question in the notes' language, which the way `also`
 asks as well). Every way goes through the real engine; only grep is done here. Vectors are kept in
-`build/recall`, or in NACRE_DATABASE_URL. Nothing is ever copied from the data.
+`build/recall`, or in BENCHMARK_DATABASE_URL. Nothing is ever copied from the data.
 """
 
 from __future__ import annotations
@@ -178,6 +178,10 @@ class Result:
 def chosen_embedder(name: str) -> Embedder | None:
     """`local`, or a provider with its model behind `=`: a GGUF file, or a name that the provider knows."""
     provider, _, model = name.partition("=")
+    if provider == "e5":
+        from benchmarks.e5.embedder import E5Embedder
+
+        return E5Embedder(Path(model))
     asked = {"local": {"modelPath": model}} if provider == "gguf" else {"model": model or None}
     settings = resolve_settings({"provider": provider, **asked})
     folder = Path("build/models")
@@ -189,7 +193,9 @@ async def opened_engine(
 ) -> MemoryEngine:
     """The engine over one workspace, which asks `clock` for the day."""
     notes, settings = FolderWorkspace(workspace.folder, lock_dir=index.parent / "locks"), _settings(way)
-    shared = SharedIndex(url=url, agent_id=str(index)) if (url := environ.get("NACRE_DATABASE_URL")) else None
+    shared = (
+        SharedIndex(url=url, agent_id=str(index)) if (url := environ.get("BENCHMARK_DATABASE_URL")) else None
+    )
     return await MemoryEngine.open(
         workspace=notes, index_path=index, settings=settings, embedder=embedder, now=clock, shared=shared
     )
@@ -268,7 +274,7 @@ def main() -> None:
     parser.add_argument("--engine", action="append", default=[], help="a row for this engine too; its id")
     parser.add_argument("--min-score", type=float, default=0.0, help="-1 for the usual setting")
     parser.add_argument("--categories", action="store_true", help="recall@6 by category as well")
-    parser.add_argument("--embedder", default="local", help="local, sentence-transformers=…, gguf=…")
+    parser.add_argument("--embedder", default="local", help="local, sentence-transformers=…, gguf=…, e5=DIR")
     parser.add_argument("--keep", type=Path, default=Path("build/recall"), help="where indexes are kept")
     arguments = parser.parse_args()
     head = "| set | way | recall@6 | nDCG@10 | MRR | shown | adversarial answered | p50 ms | p95 ms |"

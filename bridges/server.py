@@ -87,14 +87,16 @@ class Server:
         `hide` is told the accounts' passwords first, to keep them out of a log.
 
         Raises:
-            ConfigError: a channel that the settings name cannot be used, or anything else in them.
+            ConfigError: no channel that the settings name can be used, or something else in them.
             TurnBroken: the folders of an agent cannot be made or read.
             LedgerUnusable: the ledger cannot be opened, or another program is at it.
         """
         now = clock or owner_clock(config.settings.agent.user_timezone)
-        found = checked_channels(config)
+        found = configured_accounts(config.settings, state_dir=config.state_dir, home=config.home)
         hide(found.secrets)
-        bridges = _made(found, config, now)
+        bridges, problems = _made(found, config, now)
+        if problems and not bridges and config.settings.http.port is None:
+            raise ConfigError(" ".join(problems))  # nothing is left to serve
         closing = AsyncExitStack()
         try:
             opening = Runtime.open(
@@ -127,8 +129,12 @@ class Server:
             agents=agents,
             gateway=gateway,
             timekeeper=timekeeper,
-            accounts=found.accounts,
-            notices=_each_once(opened, [*found.notices, *agents.unknown(config.settings), gateway.notice]),
+            accounts=tuple(
+                each for each in found.accounts if each.id in {(b.channel, b.account) for b in bridges}
+            ),
+            notices=_each_once(
+                opened, [*problems, *found.notices, *agents.unknown(config.settings), gateway.notice]
+            ),
             now=now,
             closing=closing,
             hide=hide,
@@ -266,7 +272,9 @@ def checked(config: Config, now: Clock) -> tuple[str, ...]:
         ConfigError: one of them cannot be used.
     """
     found = checked_channels(config)
-    bridges = _made(found, config, now)
+    bridges, problems = _made(found, config, now)
+    if problems:
+        raise ConfigError(" ".join(problems))
     return (*(f"{bridge.channel}/{bridge.account} can be started." for bridge in bridges), *found.notices)
 
 
@@ -276,11 +284,15 @@ async def _opened(runtime: Runtime, desk: ScheduleDesk) -> list[Agent]:
     return [await runtime.agent(agent.id, tools=[desk.tool(agent.id)]) for agent in first]
 
 
-def _made(found: Configured, config: Config, now: Clock) -> list[Bridge]:
-    try:
-        return [account.bridge(config.state_dir, now) for account in found.accounts]
-    except ChannelUnusable as error:
-        raise ConfigError(str(error)) from error
+def _made(found: Configured, config: Config, now: Clock) -> tuple[list[Bridge], list[str]]:
+    """The bridges that can be made, and a sentence for each account and channel that cannot be used."""
+    bridges, problems = [], list(found.problems)
+    for account in found.accounts:
+        try:
+            bridges.append(account.bridge(config.state_dir, now))
+        except ChannelUnusable as error:
+            problems.append(str(error))
+    return bridges, problems
 
 
 def _each_once(agents: Sequence[Agent], notices: Sequence[str]) -> tuple[str, ...]:

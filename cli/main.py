@@ -16,11 +16,11 @@ from typing import Any, NoReturn
 import click
 
 from nacre import __version__
-from nacre.cli.invocation import shared_options
+from nacre.cli.invocation import environment_of, shared_options
 from nacre.cli.screen.examples import epilog, with_examples
 from nacre.cli.screen.screen import Tone, screen_on
 from nacre.runtime.contracts.errors import AgentError, ConfigError
-from nacre.runtime.settings.config import process_environment
+from nacre.runtime.settings.config import process_environment, settings_file
 
 log = logging.getLogger(__name__)
 
@@ -134,6 +134,22 @@ class LazyGroup(click.Group):
             if not nearest:
                 raise
             raise click.UsageError(f"{error.message} Did you mean {nearest[0]!r}?", ctx) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does; what the settings took from a variable, such as a key, is not told in a failure."""
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            from nacre.runtime.settings.disk.variables import values_unseen
+
+            environment = environment_of(ctx)
+            try:
+                told = values_unseen(str(error), settings_file(environment), environment)
+            except ConfigError:  # there is no such file
+                raise error from None
+            if told == str(error):
+                raise
+            raise ConfigError(told) from None
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -70,6 +70,26 @@ def try_lock(path: Path | str) -> Callable[[], None] | None:
     return release
 
 
+def keeps_out(folder: Path, take: Callable[[Path], Callable[[], None] | None] = try_lock) -> bool:
+    """Whether a lock in a folder keeps a second holder out: on some network drives each gets it.
+
+    `take` takes a lock as `try_lock` does. Where none can be taken at all, it is `True`: whoever needs the
+    lock is told then.
+    """
+    path = folder / f".lock-check-{os.getpid()}"
+    try:
+        first = take(path)
+        second = take(path) if first is not None else None
+    except OSError:
+        return True
+    finally:
+        path.unlink(missing_ok=True)
+    for release in (second, first):
+        if release is not None:
+            release()
+    return second is None
+
+
 def _by_filelock(path: Path | str) -> Callable[[], None] | None:
     from filelock import FileLock, Timeout
 

@@ -1,12 +1,15 @@
-"""What holds for every test: it has a time limit, and a slow example of a property is no failure."""
+"""Holds for every test: it never sees the owner's environment (`tests/isolation.py`), it has a time limit,
+and a slow example of a property is no failure."""
 
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests.isolation import isolate, refuse_base_folder
 from tests.servers.postgres_server import database_url, postgres_server
 
 __all__ = ["database_url", "postgres_server"]
@@ -15,9 +18,17 @@ __all__ = ["database_url", "postgres_server"]
 SLOW_SECONDS = 900
 """The limit of a test marked as slow, on a machine that is busy; pyproject.toml holds that of the others."""
 
+isolate()
+
 # A busy machine makes a single example slow; that says nothing about the code.
 settings.register_profile("nacre", deadline=None)
 settings.load_profile("nacre")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to empty a folder in which the owner's assistant lies."""
+    if config.option.basetemp:
+        refuse_base_folder(Path(config.option.basetemp))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

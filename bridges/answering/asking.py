@@ -41,7 +41,7 @@ class OwnerQuestions:
             if connection is None:
                 continue
             texts = parts_of(question_text(asked), connection.bridge.capabilities)
-            await self._ledger.tell(replace(chat, text="", attachments=()), texts)
+            await self._ledger.tell(replace(chat, text="", attachments=(), quoted=()), texts)
             connection.outgoing.notify(chat.chat_id)
             return
         log.warning(

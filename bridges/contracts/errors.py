@@ -8,11 +8,18 @@ class BridgeError(Exception):
 
 
 class NotDelivered(BridgeError):
-    """The message surely did not arrive and may be sent again, after `retry_after_seconds` if known."""
+    """The message surely did not arrive and may be sent again, after `retry_after_seconds` if known.
 
-    def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
+    `holds_chat` says that what waits behind it in its chat could not be sent either, so that it waits in its
+    order. Without it the server refused this message alone, and other answers go out meanwhile.
+    """
+
+    def __init__(
+        self, message: str, *, retry_after_seconds: float | None = None, holds_chat: bool = True
+    ) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+        self.holds_chat = holds_chat
 
 
 class DeliveryRefused(BridgeError):

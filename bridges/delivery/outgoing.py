@@ -1,4 +1,7 @@
-"""Sends what the ledger holds for one bridge: in order in a chat, and once, or marked if nobody can know."""
+"""Sends what the ledger holds for one bridge: in order in a chat, and once, or marked if nobody can know.
+
+An answer that the server refused for itself alone rests, and those behind it go out before it.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +72,7 @@ class Outgoing:
         self._sleep = sleep
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
+        self._resting: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def resume(self) -> None:
         """Goes on with what an earlier program left."""
@@ -90,7 +94,7 @@ class Outgoing:
     @property
     def is_busy(self) -> bool:
         """Whether anything is on its way, or waits to be."""
-        return bool(self._tasks)
+        return bool(self._tasks or self._resting)
 
     async def flush(self) -> None:
         """Waits until everything is sent that can be; for a graceful end, under a time limit."""
@@ -99,7 +103,7 @@ class Outgoing:
 
     async def close(self) -> None:
         """Stops sending; what is not sent stays in the ledger."""
-        tasks = list(self._tasks.values())
+        tasks = [*self._tasks.values(), *self._resting.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -113,8 +117,11 @@ class Outgoing:
         self._again.discard(chat_id)
 
     async def _drain(self, chat_id: str) -> None:
-        can = self._bridge
-        while (part := await self._outbox.next_part(can.channel, can.account, chat_id)) is not None:
+        chat, after = (self._bridge.channel, self._bridge.account, chat_id), 0
+        while (part := await self._outbox.next_part(*chat, after=after)) is not None:
+            if (chat_id, _answer_of(part)) in self._resting:
+                after = part.number
+                continue
             await self._up.wait()
             wait = await self._try(part)
             if wait is not None:
@@ -128,12 +135,26 @@ class Outgoing:
         try:
             await self._send(part)
         except NotDelivered as error:
-            return await self._failed(part, "pending", error, MOST_SENDS, error.retry_after_seconds)
+            wait = await self._failed(part, "pending", error, MOST_SENDS, error.retry_after_seconds)
+            if error.holds_chat:
+                return wait
+            self._rest(part, wait)
         except DeliveryRefused as error:
             await self._failed(part, "failed", error, 0)
         except Exception as error:  # noqa: BLE001 - whatever a library raises: nobody knows if it arrived
             return await self._failed(part, "unsure", error, MOST_UNSURE_SENDS)
         return None
+
+    def _rest(self, part: OutboundPart, seconds: float) -> None:
+        """Leaves the answer of a part alone for a while; then it is tried again."""
+        chat_id, answer = part.part.place.chat_id, _answer_of(part)
+
+        async def rest() -> None:
+            await self._sleep(seconds)
+            del self._resting[chat_id, answer]
+            self.notify(chat_id)
+
+        self._resting[chat_id, answer] = asyncio.create_task(rest())
 
     async def _send(self, part: OutboundPart) -> None:
         bridge, step = self._bridge, next_step(part, self._bridge.capabilities)
@@ -164,3 +185,8 @@ class Outgoing:
         log.warning("part %s for %s is %s: %s", part.part.key, part.part.place.chat_id, state, what)
         await self._outbox.not_sent(part, state, what)
         return wait_seconds(part.attempts + 1, asked)
+
+
+def _answer_of(part: OutboundPart) -> str:
+    """What the parts of one answer have in common; they stay in their order."""
+    return part.part.answers or f"#{part.number}"

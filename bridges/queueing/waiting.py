@@ -13,6 +13,7 @@ COLLECTED = "[Queued messages while agent was busy]"
 COLLECTING: tuple[QueueMode, ...] = ("collect", "steer", "steer-backlog")
 """Modes in which what waits is answered together."""
 SUMMARY_LINE_CHARS = 160
+WORDLESS = "(files or forwarded words)"
 MOST_ATTEMPTS = 3
 """A message over which the program ended so often is not tried again."""
 
@@ -51,17 +52,23 @@ def composed(batch: Sequence[Received], *, cap: int) -> Inbound:
         blocks[-1] = kept[0].inbound.text
     else:
         blocks.insert(0, COLLECTED)
+    several = len(kept) > 1
     return replace(
         batch[-1].inbound,
         text="\n\n".join(blocks),
         attachments=tuple(file for received in kept for file in received.inbound.attachments),
+        quoted=tuple(
+            replace(quote, label=f"Queued #{number} {quote.label}".rstrip()) if several else quote
+            for number, received in enumerate(kept, 1)
+            for quote in received.inbound.quoted
+        ),
         is_mentioned=any(received.inbound.is_mentioned for received in batch),
     )
 
 
 def overflow_text(dropped: Sequence[Received]) -> str:
     """What a model reads of messages that were too many."""
-    lines = [f"- {_shortened(received.inbound.text)}" for received in dropped]
+    lines = [f"- {_shortened(received.inbound.text) or WORDLESS}" for received in dropped]
     head = f"[Queue overflow] Dropped {len(dropped)} message(s) due to cap."
     return "\n".join([head, "Summary:", *lines])
 

@@ -69,7 +69,14 @@ class ScheduleDesk:
             if asker is None or self._timetable is None:
                 raise ToolFailed("Jobs can be made in a chat alone, and this is none.")
             asker = replace(
-                asker, text="", attachments=(), message_id="", trigger="", redelivered=False, joined_by=()
+                asker,
+                text="",
+                attachments=(),
+                quoted=(),
+                message_id="",
+                trigger="",
+                redelivered=False,
+                joined_by=(),
             )
             desk = _Desk(self._timetable, agent_id, asker, is_private=context.chat.policy.is_private)
             if action == "list":

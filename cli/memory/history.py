@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -42,7 +41,7 @@ def log(context: click.Context, path: str, as_json: bool) -> int:
 
 
 @click.command("diff")
-@click.argument("commit", default="HEAD")
+@click.argument("commit", default="main")
 @json_option()
 @shared_options
 def diff(context: click.Context, commit: str, as_json: bool) -> int:
@@ -76,7 +75,7 @@ def undo(context: click.Context, commit: str, as_json: bool) -> int:
         from nacre.memory.workspace.history.undone import last_to_undo, undo as undone
 
         name = named(repository, commit) if commit else last_to_undo(repository).commit
-        made, paths = undone(repository, name, lock_dir=_lock_dir(invocation))
+        made, paths = undone(repository, name)
         if as_json:
             return print_json({"commit": made, "undoes": name, "paths": paths})
         invocation.say(f"Undid {name[:SHORT]} in {', '.join(paths)}; commit {made[:SHORT]} holds that.")
@@ -91,10 +90,9 @@ def _with_history(
     """Does `work` on the history of the agent's notes; with `commits`, what changed is in it before."""
     from nacre.memory.contracts.workspace import FileBusy
     from nacre.memory.files.sources.sources import Sources
-    from nacre.memory.workspace.files import locked
     from nacre.memory.workspace.git import GitFailed
     from nacre.memory.workspace.history.committing import commit_changes, known_sources
-    from nacre.memory.workspace.history.repository import Repository
+    from nacre.memory.workspace.history.repository import NO_HISTORY, Repository
     from nacre.memory.workspace.history.telling import CommitUnknown
     from nacre.memory.workspace.history.undone import UndoConflict
     from nacre.runtime.settings.disk.open_workspace import open_workspace
@@ -104,28 +102,17 @@ def _with_history(
     if workspace.folder is None:
         invocation.warn(f"{workspace.place} has the notes; a git history needs files.", tone="error")
         return 1
-    repository = Repository(workspace.folder)
+    repository = Repository(workspace.folder, state_dir=invocation.config.state_dir)
     if not repository.is_there:
-        invocation.warn(
-            f"{workspace.place} has no git history. `git init` there begins one, and the setting "
-            'memory.history.commits: "on" has each turn committed.',
-            tone="error",
-        )
+        invocation.warn(f"{workspace.place} has no history yet. {NO_HISTORY}", tone="error")
         return 1
     try:
-        repository.open()
+        repository.read()
         if not commits:
             return work(invocation, repository)
-        with locked(workspace.folder / ".git", _lock_dir(invocation)):
-            if busy := repository.busy_with():
-                invocation.warn(f"Nothing was changed: {busy} in {workspace.place}.", tone="error")
-                return 1
+        with repository.opened():
             commit_changes(repository, known_sources(Sources(workspace)))
             return work(invocation, repository)
     except (GitFailed, FileBusy, OSError, CommitUnknown, UndoConflict) as error:
         invocation.warn(str(error), tone="error")
         return 1
-
-
-def _lock_dir(invocation: Invocation) -> Path:
-    return invocation.config.state_dir / "locks"

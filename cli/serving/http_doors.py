@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.doors.http.door import Door
     from nacre.doors.http.tokens import Tokens
+    from nacre.runtime.settings.config import Config
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +23,18 @@ NOT_INSTALLED = (
     "http.port is set, and the libraries of the server cannot be used here ({error}). "
     "Install them with `pip install 'nacre[serve]'`, or remove http.port."
 )
+
+
+def http_problem(config: Config) -> str:
+    """Why the server that the settings want cannot be started here; empty when it can."""
+    if config.settings.http.port is None:
+        return ""
+    try:
+        import starlette  # noqa: F401 - told as missing before anything is opened
+        import uvicorn  # noqa: F401 - the same
+    except ImportError as error:
+        return NOT_INSTALLED.format(error=error)
+    return ""
 
 
 @asynccontextmanager
@@ -34,11 +47,12 @@ async def http_doors(invocation: Invocation, server: Server, turn_seconds: float
     if settings.port is None:
         yield
         return
-    try:
-        import starlette  # noqa: F401 - told as missing before anything is opened
-        import uvicorn  # noqa: F401 - the same
-    except ImportError as error:
-        raise click.ClickException(NOT_INSTALLED.format(error=error)) from error
+    if problem := http_problem(invocation.config):
+        if not server.statuses:
+            raise click.ClickException(problem)
+        invocation.warn(problem)  # the channels go on
+        yield
+        return
     from nacre.doors.http.server import HttpServer, ServerUnusable
     from nacre.doors.http.tokens import Tokens, TokensUnusable
 
@@ -51,6 +65,8 @@ async def http_doors(invocation: Invocation, server: Server, turn_seconds: float
             host=settings.host,
             port=settings.port,
             hosts=settings.hosts,
+            trusted_proxies=settings.trusted_proxies,
+            most_body_bytes=settings.max_body_mb * 1024 * 1024,
             figures=partial(_figures, server),
         )
     except (ServerUnusable, TokensUnusable) as error:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SHOWN = (
     *("version", "agent_id", "model", "address", "has_key", "needs_key", "problem", "time_zone"),
-    *("sessions", "last_session", "today_usd", "daily_cap_usd"),
+    *("sessions", "last_session", "today_usd", "daily_cap_usd", "history_problem"),
 )
 
 
@@ -44,6 +44,8 @@ class Overview(Record):
     last_active: str
     today_usd: float
     daily_cap_usd: float | None
+    history_problem: str
+    """Why notes are in no git commit yet, as a clause, or `""`."""
 
     def lines(self, short: Callable[[Path], str]) -> list[str]:
         """For people: a row for each subject; `short` is how paths are shown."""
@@ -58,6 +60,8 @@ class Overview(Record):
                 )
             )
         rows.append(("Notes", f"{short(self.workspace)} · days of {self.time_zone}"))
+        if self.history_problem:
+            rows.append(("History", f"not committed: {self.history_problem}. Run `nacre doctor --fix`"))
         last = f", the last {self.last_session}, {self.last_active}" if self.sessions else ""
         rows.append(("Sessions", f"{self.sessions}{last}"))
         cap = f" of ${self.daily_cap_usd:.2f}" if self.daily_cap_usd is not None else ""
@@ -124,4 +128,14 @@ async def overview_of(config: Config, now: Clock) -> Overview:
         last_active=age(last.active_at_ms, now()) if last else "",
         today_usd=await spent_today_usd(config, now),
         daily_cap_usd=config.settings.usage.daily_cap_usd,
+        history_problem="" if config.database_url else _history_problem(config),
     )
+
+
+def _history_problem(config: Config) -> str:
+    from nacre.memory.workspace.history.health import Health
+    from nacre.memory.workspace.history.repository import Repository
+
+    if config.settings.memory.history.commits == "off":
+        return ""
+    return Health(Repository(config.workspace, state_dir=config.state_dir)).problem()

@@ -50,12 +50,15 @@ def command(context: click.Context, check: bool) -> int:
 
 def _check(invocation: Invocation) -> int:
     from nacre.bridges.server import checked
+    from nacre.cli.serving.http_doors import http_problem
     from nacre.runtime.contracts.clock import owner_clock
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)
     invocation.say(*checked(config, now), f"Agents: {', '.join(agent.id for agent in config.agents)}.")
     invocation.warn(*config.notices)
+    if problem := http_problem(config):
+        raise click.ClickException(problem)
     return 0
 
 

@@ -25,7 +25,8 @@ NEVER_SERVED = "`nacre serve` has never run with this state folder."
 def command(context: click.Context, as_json: bool) -> int:
     """Say how the assistant is: model, notes, sessions, cost; and `nacre serve` with its channels.
 
-    Exit code 0 when `nacre serve` runs and all channels are connected, else 1. `nacre doctor` looks deeper.
+    Exit code 1 when there is something to serve and `nacre serve` does not run, or a channel is not
+    connected; else 0. `nacre doctor` looks deeper.
     """
     from nacre.bridges.contracts.errors import LedgerUnusable
     from nacre.runtime.contracts.clock import owner_clock
@@ -53,11 +54,13 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
         invocation.say(*overview.lines(invocation.short), "")
     place = ledger_place(config)
     if not await is_there(place):
+        # whoever only uses the terminal has nothing to serve
+        is_wanted = any(channel.enabled for channel in config.settings.channels.values())
         if as_json:
             print_json({**overview.json(), "serving": False, "bridges": [], "ledger": {}, "coming": []})
         else:
-            invocation.warn(NEVER_SERVED)
-        return 1
+            (invocation.warn if is_wanted else invocation.say)(NEVER_SERVED)
+        return 1 if is_wanted else 0
     is_running = await is_served(place)
     tables = await open_tables(place, now=now)
     try:

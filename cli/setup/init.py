@@ -57,7 +57,7 @@ def command(context: click.Context, yes: bool, as_json: bool) -> int:
         raise TurnBroken(
             f"The folders could not be made: {error}. Choose others with --state-dir or --workspace."
         ) from error
-    notices = (*config.notices, *(text for text in (report.notice, left) if text))
+    notices = (*config.notices, *(text for text in (left,) if text))
     chosen = _set_up(invocation, workspace, asks_nothing=yes, is_for_people=not as_json)
     model_name = chosen.model_name if chosen else config.model_name
     trial = chosen.trial if chosen else None
@@ -68,7 +68,7 @@ def command(context: click.Context, yes: bool, as_json: bool) -> int:
                 "agentId": config.agent_id,
                 "stateDir": str(config.state_dir),
                 "workspace": workspace.place,
-                **camel_json(report, "created", "is_new", "git"),
+                **camel_json(report, "created", "is_new"),
                 "model": model_name or None,
                 "trial": camel_json(trial, "model_name", "seconds", "usage", "problem") if trial else None,
                 "notices": list(notices),
@@ -99,13 +99,12 @@ def _lines(
 ) -> list[str]:
     config = invocation.config
     created = f"created {', '.join(report.created)}" if report.created else "nothing was missing"
-    git = {"initialised": "git history started", "present": "git history kept"}.get(report.git, "")
     named = "" if invocation.is_default_agent else f"--agent {config.agent_id} "
     model = model_name or "none yet: Nacre answers offline. `nacre init` on a terminal finds and tries one."
     return [
         f"State      {invocation.short(config.state_dir)}",
         f"Workspace  {invocation.short(Path(workspace.place))}",
-        f"           {created}{'; ' if git else ''}{git}",
+        f"           {created}",
         f"Model      {model}",
         "",
         f"Next: `nacre {named}chat` to talk. USER.md in the workspace is the place to say who you are.",

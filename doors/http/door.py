@@ -11,6 +11,8 @@ from starlette.routing import BaseRoute
 from nacre.doors.http.tokens import Token
 from nacre.records.record import Record
 
+CALLER = "nacre.caller"
+"""Where a request's scope has the `Token` that came with it, by a header or by the cookie of a login."""
 _NOTHING_TO_CLOSE: Sequence[Callable[[], Awaitable[None]]] = ()
 
 
@@ -29,4 +31,4 @@ class Door(Record):
 
 def caller_of(request: Request) -> Token:
     """Whose token came with a request to a door that wants one."""
-    return cast("Token", request.scope["nacre.caller"])
+    return cast("Token", request.scope[CALLER])

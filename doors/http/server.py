@@ -13,14 +13,14 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount, Route
 
+from nacre.doors.http.connections import ConnectionLimits, limited_to
 from nacre.doors.http.door import Door
-from nacre.doors.http.guard import LOOPBACK, Guard
+from nacre.doors.http.guard import LOOPBACK, MOST_BODY_BYTES, Guard
 from nacre.doors.http.health import health
 from nacre.doors.http.metrics import Figures, Metrics, nothing_else
 from nacre.doors.http.tokens import Tokens
 
-MOST_CONNECTIONS = 500
-"""At more at once, the server says that it is busy (503)."""
+_USUAL_LIMITS = ConnectionLimits()
 
 
 class ServerUnusable(Exception):
@@ -61,10 +61,14 @@ class HttpServer:
         host: str,
         port: int,
         hosts: Sequence[str] = (),
+        trusted_proxies: Sequence[str] = (),
+        most_body_bytes: int = MOST_BODY_BYTES,
+        connections: ConnectionLimits = _USUAL_LIMITS,
         figures: Figures = nothing_else,
     ) -> Self:
         """Listens at `host` and `port`, 0 for any that is free. `hosts` are further names of the
-        server, `figures` what `/metrics` tells beside requests.
+        server, `figures` what `/metrics` tells beside requests. Who asks and by which scheme is read from
+        the headers of `trusted_proxies` alone.
 
         Raises:
             ServerUnusable: the address is taken or not of this machine, or is open to others while nobody
@@ -85,12 +89,16 @@ class HttpServer:
                 f"The server cannot listen at {host}:{port} ({error}). Is another `nacre serve` running? "
                 "Choose another number for http.port."
             ) from error
+        # asyncio sets it only on sockets that name their protocol. Without it each answer waits 40 ms.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         metrics = Metrics([door.path for door in doors], figures)
         doors = (metrics.door(), *doors)
         mounted = [route for door in doors for route in _mounted(door)]
         app = Starlette(routes=[Route("/health", health, methods=["GET"]), *mounted])
-        named = (*hosts, *([] if host in ("0.0.0.0", "::") else [host]))
-        guarded = Guard(app, tokens=tokens, doors=doors, hosts=named)
+        own = () if host in ("0.0.0.0", "::") else (host,)
+        guarded = Guard(
+            app, tokens=tokens, doors=doors, own=own, hosts=hosts, most_body_bytes=most_body_bytes
+        )
         server = _Uvicorn(
             uvicorn.Config(
                 metrics.counted(guarded),
@@ -98,7 +106,10 @@ class HttpServer:
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                limit_concurrency=MOST_CONNECTIONS,
+                http=limited_to(connections),
+                ws="none",
+                proxy_headers=bool(trusted_proxies),
+                forwarded_allow_ips=list(trusted_proxies),
                 timeout_graceful_shutdown=1,
             )
         )

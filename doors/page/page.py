@@ -12,9 +12,18 @@ from nacre.doors.http.door import Door
 from nacre.doors.http.tokens import Tokens, TokensUnusable
 from nacre.doors.page.home.home import PageHome
 from nacre.doors.page.shown.live_turn import LiveTurns
-from nacre.doors.page.site.access import COOKIE, HEADERS, Holder, HolderOf, Logins, Refused, with_cookie
+from nacre.doors.page.site.access import (
+    COOKIE,
+    HEADERS,
+    Holder,
+    HolderOf,
+    Logins,
+    Refused,
+    check_form,
+    with_cookie,
+)
 from nacre.doors.page.site.rendering import STATIC, Pages
-from nacre.doors.page.site.visit import HomeOf, Site, seen
+from nacre.doors.page.site.visit import HomeOf, Site, refusal, seen
 from nacre.doors.page.views import chat, memory, review, sessions
 
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".txt": "text/plain", ".svg": "image/svg+xml"}
@@ -86,6 +95,11 @@ def _doors(site: Site) -> list[BaseRoute]:
         return with_cookie(response, cookie, is_https=request.url.scheme == "https")
 
     async def leave(request: Request) -> Response:
+        async with request.form(max_files=0, max_fields=5) as form:
+            try:
+                check_form(site.logins.holder(request)[1], form.get("form_key"))
+            except Refused as error:
+                return refusal(site.pages, request, error)
         site.logins.leave(request)
         response = RedirectResponse("/login", status_code=303, headers=HEADERS)
         response.delete_cookie(COOKIE, path="/")

@@ -126,9 +126,9 @@ class QuerySettings(SettingsGroup):
 
     max_results: int = Field(default=6, ge=1)
     """Most hits of a search; never more than 1000."""
-    min_score: UnitInterval = 0.35
-    """What the best hit has to score for anything to be shown; what stands behind it comes along. With
-    `fusion: "seed"` each hit has to."""
+    min_score: UnitInterval | None = None
+    """Hits that score less are not shown. Unset: nothing is shown unless the best hit scores 0.35 before it
+    loses by its age, and the hits behind it come along; with `fusion: "seed"` each hit has to score that."""
     hybrid: HybridSettings = Field(default_factory=HybridSettings.unwritten)
     rerank: RerankSettings = Field(default_factory=RerankSettings.unwritten)
 

@@ -44,17 +44,19 @@ class MatchQuery(Record):
     """What is asked by words: `atoms`, of which any is enough, and the pieces that later stages weigh.
 
     `terms` are lower-case words without stop words and, for scripts without spaces, their bigrams and the
-    characters that stand alone; `phrases` what the asker put in quotes; `identifiers` what looks like a name
-    of code, a hash, an issue number or a joined long number; `numbers` are those of five digits and more, as
-    typed; `codes` are short letters and digits that follow each other, as one word, and those of one word
-    apart, since flights, rooms and number plates are written either way. `proper_names` are those of the
-    terms that an English question writes with a capital, `code_forms` options, calls and named arguments,
-    lower-case. `inflected` says that the words are of a language that changes their ends.
+    characters that stand alone; `phrases` are the parts of the question in quotation marks; `quotation` is
+    all of it when all of it stands in them, and need not be in the notes as it is. `identifiers` are what
+    looks like a name of code, a hash, an issue number or a joined long number; `numbers` are those of five
+    digits and more, as typed; `codes` are short letters and digits that follow each other, as one word, and
+    those of one word apart, since flights, rooms and number plates are written either way. `proper_names` are
+    those of the terms that an English question writes with a capital, `code_forms` options, calls and named
+    arguments, lower-case. `inflected` says that the words are of a language that changes their ends.
     """
 
     atoms: tuple[Atom, ...] = ()
     terms: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
+    quotation: str = ""
     identifiers: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from nacre.memory.contracts.notes import NoteBytes, NoteListing, NoteWatch, WantedNotes
 from nacre.records.record import Record
@@ -60,9 +60,6 @@ class FileBytes(Record):
         """Whether the file goes on behind `data`."""
         return self.size_bytes > len(self.data)
 
-
-HistoryState: TypeAlias = Literal["initialised", "present", "skipped", "unavailable"]
-"""What came of beginning a history: made now, there before, not wanted, or not to be had."""
 
 ReadFailed: TypeAlias = OSError | PathOutsideRoot
 """Why a file cannot be read; `FileNotFoundError` when there is none."""
@@ -168,9 +165,6 @@ class Workspace(Protocol):
 
         What exists stays as it is.
         """
-
-    async def begin_history(self) -> tuple[HistoryState, str]:
-        """Begins to keep a history of changes where this member can; and a sentence if that failed."""
 
     async def list_notes(self, wanted: Sequence[WantedNotes]) -> NoteListing:
         """The notes that are asked for, in the order of `wanted` and by name below. Raises nothing.

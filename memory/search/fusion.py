@@ -1,13 +1,13 @@
 """The order of the candidates (`mixing.py`) becomes a score between 0 and 1 for each chunk.
 
-`fuse` makes shares of the best value, times how sure the search is of itself (docs/recall.md). `seed_scores`
-is the literal formula of the first description, kept because owners may depend on it. Pure arithmetic.
+`fuse` gives the best chunk how sure the search is of itself, and each other chunk its share of that
+(docs/recall.md). `seed_scores` is the literal formula of the first description, kept because owners may
+depend on it. Pure arithmetic.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from nacre.memory.search.mixing import Asked, Candidates, Mixed, mix, most_in_a_text
 
@@ -15,13 +15,14 @@ EXACT_FLOOR = 0.6
 """The least score of a chunk that has an identifier or a quoted phrase of the query, word for word."""
 ABSENT_CEILING = 0.3
 """The most that a hit scores when what was asked for by name stands nowhere; too little to be shown."""
-QUESTION_SHARE = 0.85
+QUESTION_SHARE = 0.72
 """What is left of the score of a chunk that asks what the query asks: an answer has fewer of its words."""
 FEW_CHUNKS = 30
 """Below this many chunks bm25 takes every word for a frequent one, so matched words are counted as well."""
-LEAST_SHOWN = 0.001
-"""A hit behind a best one that is good enough is shown from here on."""
-_STEEPNESS = 10
+USUAL_MIN_SCORE = 0.35
+"""What the best hit has to score for anything to be shown when no `minScore` is set."""
+LEAST_SHARE = 0.25
+"""A hit behind it is shown from this share of its score on, when no `minScore` is set."""
 _WORDS_NEEDED = 2.15
 _MEANING_NEEDED = 2.45
 _LESS_AMONG_FEW = 0.4
@@ -54,13 +55,13 @@ def fuse(found: Candidates, asked: Asked, mixed: Mixed | None = None) -> dict[in
     if asked.is_absent:
         sure *= ABSENT_CEILING
     best = max(mixed.values.values()) or 1.0
-    scores = {chunk_id: sure * math.sqrt(value / best) for chunk_id, value in mixed.values.items()}
+    scores = {chunk_id: sure * value / best for chunk_id, value in mixed.values.items()}
     for chunk_id, item in found.evidence.items():
         if item.exact:
             scores[chunk_id] = EXACT_FLOOR + (1 - EXACT_FLOOR) * scores[chunk_id]
     for chunk_id in found.asking:
         scores[chunk_id] *= QUESTION_SHARE
-    return steepened(scores)
+    return scores
 
 
 def may_lead(found: Candidates, mixed: Mixed, asked: Asked, count: int) -> list[int]:
@@ -70,20 +71,10 @@ def may_lead(found: Candidates, mixed: Mixed, asked: Asked, count: int) -> list[
     """
     if len(found.evidence) == len(mixed.values):
         return []
-    asking = QUESTION_SHARE**2
-    known = [mixed.values[at] * (asking if at in found.asking else 1.0) for at in found.evidence]
+    known = [mixed.values[at] * (QUESTION_SHARE if at in found.asking else 1.0) for at in found.evidence]
     known.sort(reverse=True)
     least = known[count - 1] - most_in_a_text(asked) if len(known) >= count else 0.0
     return [at for at, value in mixed.values.items() if value >= least and at not in found.evidence]
-
-
-def steepened(scores: Mapping[int, float]) -> dict[int, float]:
-    """The same order, in which a hit behind the best is worth what such hits were found to be worth.
-
-    Evidence is rare among hits that have half of what the best one has, whatever the memory (docs/recall.md).
-    """
-    best = max(scores.values()) or 1.0
-    return {chunk_id: best * (score / best) ** _STEEPNESS for chunk_id, score in scores.items()}
 
 
 def lexical_strength(top: float, chunk_count: int, matched_terms: int) -> float:

@@ -28,12 +28,12 @@ class Question(Record):
     """What a search asks, with every default filled in. Without an `embedder` words alone are searched.
 
     `wordings` ask for one thing in different words or languages; the first is the question itself, which a
-    re-ranker is asked.
+    re-ranker is asked. Without a `min_score` only the best hit is asked whether it is good enough.
     """
 
     wordings: tuple[str, ...]
     max_results: int
-    min_score: float
+    min_score: float | None
     scope: Scope
     explain: bool
     settings: QuerySettings

@@ -1,10 +1,11 @@
 """From candidates to an ordered, explained list: fusion, threshold, decay, diversity. Pure decisions.
 
-The order of these is a decision: the least score is applied before decay, so that an old exact hit can sink
-but not vanish, and neither depends on how many results were asked for. Decay is off unless a setting asks for
-it, because it buries old facts (docs/recall.md): a dated note counts half after each half-life, and what is
-kept on purpose never fades. Diversity is maximal marginal relevance (Carbonell and Goldstein, 1998), with the
-Jaccard index of the texts' words, or of character pairs in scripts without spaces; off unless asked for.
+A `minScore` that somebody set is compared with the score that is shown, after decay. The usual one only asks
+whether anything fits, before decay, so that an old exact hit can sink but not vanish. Neither depends on how
+many results were asked for. Decay is off unless a setting asks for it, because it buries old facts
+(docs/recall.md): a dated note counts half after each half-life, and what is kept on purpose never fades.
+Diversity is maximal marginal relevance (Carbonell and Goldstein, 1998), with the Jaccard index of the texts'
+words, or of character pairs in scripts without spaces; off unless asked for.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, HitExplanation
 from nacre.memory.contracts.store import Scores
-from nacre.memory.search.fusion import LEAST_SHOWN, fuse, seed_scores
+from nacre.memory.search.fusion import LEAST_SHARE, USUAL_MIN_SCORE, fuse, seed_scores
 from nacre.memory.search.mixing import Asked, Candidates, Mixed
 from nacre.records.record import Record
 
@@ -49,23 +50,27 @@ def rank(
     settings: HybridSettings,
     *,
     count: int,
-    min_score: float,
+    min_score: float | None,
     now: datetime,
     mixed: Mixed | None = None,
 ) -> list[Ranked]:
     """The best `count` chunks that are good enough, with those that tie with the last, best first.
 
-    When the best reaches `min_score`, those behind it come along down to `LEAST_SHOWN`; by the seeds' formula
-    each has to reach it.
+    Each has to reach `min_score` with the score that is shown. Without one, the best has to reach
+    `USUAL_MIN_SCORE` before decay, and those behind it come along; by the seeds' formula each has to reach
+    it.
     """
     fused = seed_scores(found, asked) if settings.fusion == "seed" else fuse(found, asked, mixed)
     decays = _decays(found, settings.temporal_decay, now)
-    least = min_score
-    if settings.fusion != "seed" and max(fused.values(), default=0.0) >= min_score:
-        least = min(LEAST_SHOWN, min_score)
-    final = {
-        chunk_id: score * decays.get(chunk_id, 1.0) for chunk_id, score in fused.items() if score >= least
-    }
+    if min_score is None:
+        best = max(fused.values(), default=0.0)
+        literal = settings.fusion == "seed" or best < USUAL_MIN_SCORE
+        # With decay, what stands far behind may be first: it is newer.
+        least = USUAL_MIN_SCORE if literal else 0.0 if decays else LEAST_SHARE * best
+        fused = {chunk_id: score for chunk_id, score in fused.items() if score >= least}
+    final = {chunk_id: score * decays.get(chunk_id, 1.0) for chunk_id, score in fused.items()}
+    if min_score is not None:
+        final = {chunk_id: score for chunk_id, score in final.items() if score >= min_score}
     order = sorted(final, key=final.__getitem__, reverse=True)
     last = final[order[:count][-1]] if order else 0.0
     in_words, in_vectors = _ranks(found.words), _ranks(found.nearest)

@@ -21,6 +21,7 @@ from nacre.memory.search.question import Answer, Question
 from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, placed
 from nacre.memory.search.same_words import told_once
 from nacre.memory.text.evidence import counted, rarity
+from nacre.memory.text.lexical import quotation
 from nacre.memory.text.snippet import cut_snippet
 from nacre.records.record import Record
 
@@ -70,12 +71,16 @@ async def search(read: Reading, question: Question) -> Answer:
     embedder = question.embedder
     vectors: list[Vector | None] = [None] * len(wordings)
     if embedder is not None:
-        vectors = list(await asyncio.gather(*map(embedder.vectors.vector, wordings)))
+        bare = (quotation(wording) or wording for wording in wordings)
+        vectors = list(await asyncio.gather(*map(embedder.vectors.vector, bare)))
     asked = tuple(zip(wordings, vectors, strict=True))
     if question.reranking is None:
         return await read(lambda snapshot: _answer(question, _pool(snapshot, question, asked)))
     pool = await read(lambda snapshot: _pool(snapshot, question, asked))
     pool = await _reranked(pool, wordings[0], question.reranking)
+    # A place is worth what the search says, and the chunk that has it now may be older.
+    least = question.min_score or 0.0
+    pool = replace(pool, ranked=[item for item in pool.ranked if item.explanation.final >= least])
     return await asyncio.to_thread(_answer, question, pool)
 
 

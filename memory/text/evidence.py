@@ -71,7 +71,9 @@ class Finder:
         self._has_numbers = any(map(str.isdigit, "".join(self.terms)))
         self._names = [
             _Name(text=name[:_HASH_CHARS] if HEX.fullmatch(name) else name, whole=not HEX.fullmatch(name))
-            for name in filter(None, map(fold, (*query.identifiers, *query.phrases, *query.codes)))
+            for name in filter(
+                None, map(fold, (*query.identifiers, *query.phrases, query.quotation, *query.codes))
+            )
         ]
         self._names += [
             _Name(text=spaced, whole=True)

@@ -59,7 +59,14 @@ _CASE_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HYPHENED = re.compile(r"\b([A-Za-z]{1,12})-([A-Za-z]{2,12})\b(?!-)")
 _SHORT_CODE = re.compile(r"[a-z]\d{2,5}")
 _LONG_NUMBER = re.compile(r"(?<![\w./:-])\d{5,}(?![\w./:-]*\w)")
-_QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|`([^`]+)`')
+_QUOTED = re.compile(
+    r"""(?<!\w)['\uff07]{1,2}(?=\S)(?!\d0s)([^"]+?)(?<=\S)['\uff07]{1,2}(?!\w)"""
+    r"""|(?<!\w)[‘‚’](?=\S)([^"“”„]+?)(?<=\S)[’‘](?!\w)"""
+    r"""|["\uff02]+([^"\uff02]+)["\uff02]+|“+([^“”]+)”+|[„”]+([^„“”]+)[“”]+|«+([^«»]+)»+|»([^«»]+)«"""
+    r"""|‹([^‹›]+)›|›([^‹›]+)‹|「([^「」]+)」|『([^『』]+)』|〝([^〝〞〟]+)[〞〟]|`+([^`]+)`+"""
+)
+"""What stands between quotation marks of any language; an apostrophe inside of a word is none."""
+_AROUND = " \t\n.,;:!?…。！？؟¿¡"
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july"),
@@ -125,18 +132,32 @@ def _case_parts(word: str) -> Iterator[str]:
             yield part
 
 
+def quotation(text: str) -> str:
+    """What is asked when the whole question stands in quotation marks, without them; else nothing."""
+    whole = text.strip(_AROUND)
+    found = _QUOTED.match(whole)
+    if found is None or found.end() != len(whole):
+        return ""
+    inner = "".join(filter(None, found.groups())).strip()
+    return quotation(inner) or inner
+
+
 def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     """What to ask the index for `text`, any of the terms being enough; `None` when nothing can match.
 
-    Chunks of the named `days` match too. No atom has control characters, lone surrogates or double quotes,
-    whatever was typed.
+    Of a question that stands in quotation marks as a whole, the words are asked for, and what has them as
+    they stand is preferred. Chunks of the named `days` match too. No atom has control characters, lone
+    surrogates or double quotes, whatever was typed.
     """
     text = "".join(char for char in text if char in "\n\t" or unicodedata.category(char)[0] != "C")
+    whole = quotation(text)
+    text = whole or text
     typed = {normalise(word): word for word in map(str.lower, _WORD.findall(text))}
     named, in_code = proper_names(text), code_forms(text)
     text = seamed(normalise(text))
     quoted = ("".join(groups).strip() for groups in _QUOTED.findall(text))
-    phrases = _unique(phrase for phrase in quoted if len(_WORD.findall(phrase)) > 1)
+    phrases = _unique(phrase for phrase in quoted if _is_phrase(phrase))
+    whole = seamed(normalise(whole)).strip(_AROUND) if _is_phrase(whole) else ""
     names = _unique(word for word in _CODE_WORD.findall(text) if _is_compound(word))
     words = _plain_words(text)
     grams = _unique(query_grams(text))
@@ -147,7 +168,7 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     atoms = _unique(
         [
             *(Atom(day, "title") for day in day_phrases(days)),
-            *map(_words, phrases),
+            *map(_words, (*phrases, whole) if whole else phrases),
             *(Atom(number) for _, number in numbers),
             *(atom for name in names for atom in _name_atoms(name)),
             *map(_words, words),
@@ -168,6 +189,7 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
             [*(typed.get(term, term) for term in _terms(words, numbers)), *emoji, *_telling(grams)]
         ),
         phrases=phrases,
+        quotation=whole,
         identifiers=_identifiers(names, numbers),
         numbers=_unique(_LONG_NUMBER.findall(text)),
         codes=codes,
@@ -175,6 +197,10 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
         code_forms=in_code,
         inflected=inflected,
     )
+
+
+def _is_phrase(text: str) -> bool:
+    return len(_WORD.findall(text)) > 1
 
 
 def _terms(words: Sequence[str], numbers: Sequence[tuple[str, str]]) -> Iterator[str]:

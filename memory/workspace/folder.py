@@ -15,7 +15,6 @@ from nacre.memory.contracts.workspace import (
     FileBytes,
     Fingerprint,
     FolderEntry,
-    HistoryState,
     PathOutsideRoot,
     ReadFailed,
 )
@@ -29,7 +28,6 @@ from nacre.memory.workspace.files import (
     note_bytes,
     stamped_now_ns,
 )
-from nacre.memory.workspace.git import begin_git
 from nacre.memory.workspace.paths import contained_path, kept_inside, path_in_root, refuse_kept
 from nacre.memory.workspace.walk import notes_in
 
@@ -101,9 +99,6 @@ class FolderWorkspace:
 
     async def make(self, files: Mapping[str, bytes], *, folders: Sequence[str] = ()) -> tuple[str, ...]:
         return await asyncio.to_thread(make_files, self._root, files, folders)
-
-    async def begin_history(self) -> tuple[HistoryState, str]:
-        return await begin_git(self._root)
 
     async def list_notes(self, wanted: Sequence[WantedNotes]) -> NoteListing:
         return await asyncio.to_thread(notes_in, self._root, wanted)

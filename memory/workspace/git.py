@@ -1,82 +1,125 @@
-"""The git history of a workspace that is a folder. Merges are `documents/merging.py`."""
+"""Runs git on a repository of Nacre's own, with settings that Nacre gives and nobody else. Edge.
+
+git takes no configuration, attributes, hooks or helpers from the owner, the system or a workspace: a folder
+that came from elsewhere must not decide what runs. Merges are `documents/merging.py`.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import os
+import signal
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from nacre.memory.contracts.workspace import HistoryState
-
-GIT_ANSWER_SECONDS = 2.0
-GIT_INIT_SECONDS = 10.0
 GIT_WORK_SECONDS = 60.0
 
-OURS = "nacre.history"
-"""The key in a repository's own configuration which says that Nacre began it."""
-
-_QUIET = (
-    *("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false"),
-    *("-c", "gc.auto=0", "-c", "commit.gpgSign=false", "-c", "advice.addEmbeddedRepo=false"),
-)
-"""No hook of the owner's is run, nothing is signed, and no upkeep starts behind a turn."""
+_CONFIG = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.attributesFile": os.devnull,
+    "core.excludesFile": os.devnull,
+    "core.commitGraph": "false",
+    "core.multiPackIndex": "false",
+    "core.quotePath": "false",
+    "core.autocrlf": "false",
+    # What a power cut may leave behind must be whole.
+    "core.fsync": "committed,loose-object",
+    "core.fsyncMethod": "batch",
+    "core.logAllRefUpdates": "true",
+    "core.pager": "cat",
+    "core.editor": "false",
+    "commit.gpgSign": "false",
+    "log.showSignature": "false",
+    "diff.external": "",
+    "gc.auto": "0",
+    "init.defaultBranch": "main",
+    "pack.useBitmaps": "false",
+    "protocol.allow": "never",
+}
+_ENVIRONMENT = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_PAGER": "cat",
+    "GIT_EDITOR": "false",
+    "LC_ALL": "C",
+}
 
 
 class GitFailed(Exception):
     """git could not do what was asked, or is not there. The message is a clause that says why."""
 
 
-async def begin_git(directory: Path) -> tuple[HistoryState, str]:
-    """Starts a git history in a folder that has none; what came of it, and a sentence if it failed."""
-    if (directory / ".git").exists():
-        return "present", ""
-    try:
-        await asyncio.to_thread(_begin, directory)
-    except GitFailed as error:
-        return "unavailable", f"The workspace {directory} has no git history: {error}."
-    return "initialised", ""
+class GitTimedOut(GitFailed):
+    """git did not end in time, and was killed."""
 
 
 def run_git(
-    directory: Path,
+    git_dir: Path,
     *arguments: str,
     given: bytes = b"",
     environment: Mapping[str, str] | None = None,
-    within_seconds: float = GIT_WORK_SECONDS,
+    until: float | None = None,
+    good_codes: Collection[int] = (0,),
 ) -> bytes:
-    """Runs git in the repository of the folder `directory` itself, never in one around it; what it prints.
+    """Runs git on the repository `git_dir`, which must be Nacre's own; returns what git prints. Blocks.
 
-    It blocks. `given` is what git reads; `environment` is added to that of the process, from which nothing is
-    taken that git itself would heed.
+    `given` is the standard input. `environment` is added to that of the process, of which git's own variables
+    are left out. git is killed at `until`, by `time.monotonic()`; without it, after `GIT_WORK_SECONDS`.
 
     Raises:
-        GitFailed: git cannot be started, did not answer in time, or refused.
+        GitFailed: git cannot be started, or ended with none of `good_codes`.
+        GitTimedOut: it did not end in time.
     """
-    places = (f"--git-dir={directory / '.git'}", f"--work-tree={directory}")
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    seconds = GIT_WORK_SECONDS if until is None else max(0.0, until - time.monotonic())
+    settings = [word for name, value in _CONFIG.items() for word in ("-c", f"{name}={value}")]
     try:
-        ended = subprocess.run(
-            ["git", *_QUIET, *places, *arguments],
-            cwd=directory,
-            input=given,
-            capture_output=True,
-            timeout=within_seconds,
-            env={**inherited, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **(environment or {})},
-            check=False,
+        process = subprocess.Popen(
+            ["git", "--no-pager", *settings, f"--git-dir={git_dir}", *arguments],
+            cwd=git_dir if git_dir.is_dir() else git_dir.parent,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**git_environment(), **(environment or {})},
+            # A group of its own, so that what git started is killed with it.
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired as error:
-        raise GitFailed(f"git did not answer within {within_seconds:.0f} seconds") from error
     except OSError as error:
         raise GitFailed(f"git cannot be started ({error.strerror or error})") from error
-    if ended.returncode:
-        raise GitFailed(f"git failed: {ended.stderr.decode(errors='replace').strip()}")
-    return ended.stdout
+    try:
+        printed, told = process.communicate(given, timeout=seconds)
+    except BaseException as error:
+        _kill(process)
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise GitTimedOut(f"git did not end within {seconds:.1f} seconds") from error
+        raise
+    if process.returncode not in good_codes:
+        raise GitFailed(f"git failed: {told.decode(errors='replace').strip()}")
+    return printed
 
 
-def _begin(directory: Path) -> None:
-    run_git(directory, "--version", within_seconds=GIT_ANSWER_SECONDS)
-    init = ("-c", "init.defaultBranch=main", "init", "--quiet")
-    run_git(directory, *init, within_seconds=GIT_INIT_SECONDS)
-    run_git(directory, "config", "--local", OURS, "true", within_seconds=GIT_INIT_SECONDS)
+def git_environment() -> dict[str, str]:
+    """The environment of the process, in which git takes no configuration of the account or the system."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return {**inherited, **_ENVIRONMENT}
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with suppress(OSError):
+                stream.close()

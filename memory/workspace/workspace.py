@@ -9,7 +9,7 @@ import logging
 from datetime import date
 from pathlib import PurePath
 
-from nacre.memory.contracts.workspace import FIRST_RUN_FILE, FileBytes, HistoryState, ReadFailed, Workspace
+from nacre.memory.contracts.workspace import FIRST_RUN_FILE, FileBytes, ReadFailed, Workspace
 from nacre.records.record import Record
 
 log = logging.getLogger(__name__)
@@ -20,6 +20,8 @@ OLDER_NAMES = {"MEMORY.md": "memory.md"}
 MEMORY_FOLDER = "memory"
 """Where the owner's daily logs lie."""
 FOLDERS = (MEMORY_FOLDER, "shared")
+CUT_MARK = "[...truncated, read "
+"""How the line begins that stands where a context file was cut; a second line of the mark follows."""
 MIN_USEFUL_CHARS = 64
 """With less of the total left than this, a further context file is not begun."""
 
@@ -29,16 +31,10 @@ class TemplateMissing(Exception):
 
 
 class WorkspaceReport(Record):
-    """What `ensure_workspace` did. `notice` is a sentence for the owner, or `""`.
-
-    `git`: `initialised` now; `present` before; `skipped` because the workspace is not new or git
-    was not wanted; `unavailable` because git is not there or failed, which `notice` explains.
-    """
+    """What `ensure_workspace` did."""
 
     created: tuple[str, ...]
     is_new: bool
-    git: HistoryState
-    notice: str = ""
 
 
 class ContextFile(Record):
@@ -66,9 +62,7 @@ def workspace_gone(workspace: Workspace) -> str:
     return f"the workspace folder {PurePath(workspace.place).name!r} is gone"
 
 
-async def ensure_workspace(
-    workspace: Workspace, *, with_templates: bool = True, run_git: bool = True
-) -> WorkspaceReport:
+async def ensure_workspace(workspace: Workspace, *, with_templates: bool = True) -> WorkspaceReport:
     """Makes the workspace and what is missing in it. Files that exist stay as they are.
 
     BOOTSTRAP.md and `.gitignore` go only into a workspace that is new, so that deleting them is
@@ -90,8 +84,7 @@ async def ensure_workspace(
     created = await workspace.make(
         {name: template_text(template).encode() for template, name in wanted}, folders=FOLDERS
     )
-    git, notice = await workspace.begin_history() if run_git and is_new else ("skipped", "")
-    return WorkspaceReport(created=created, is_new=is_new, git=git, notice=notice)
+    return WorkspaceReport(created=created, is_new=is_new)
 
 
 def template_text(name: str) -> str:
@@ -159,7 +152,7 @@ def cut_text(text: str, name: str, max_chars: int) -> str:
         return text if max_chars > 0 else ""
     head_chars, tail_chars = max_chars * 7 // 10, max_chars * 2 // 10
     mark = (
-        f"\n\n[...truncated, read {name} for full content...]\n"
+        f"\n\n{CUT_MARK}{name} for full content...]\n"
         f"…(truncated {name}: kept {head_chars}+{tail_chars} chars of {len(text)})…\n\n"
     )
     return text[:head_chars] + mark + text[len(text) - tail_chars :]

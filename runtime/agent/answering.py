@@ -44,7 +44,7 @@ async def run_turn(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit
         emit(TurnFailed(error=TurnCancelled("The turn was stopped.")))
         raise
     except Exception as error:  # noqa: BLE001 - a bug must end in an answer, not in a chat that hangs
-        emit(TurnFailed(error=failure_of(error)))
+        emit(TurnFailed(error=failure_of(parts.settings_file.unseen(error))))
 
 
 async def refuse(error: Exception, emit: Emit) -> None:
@@ -139,13 +139,14 @@ async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn, *, has_left_
         run = CommandRun(
             rest=called.rest,
             attachments=inbound.attachments,
+            quoted=inbound.quoted,
             turn=turn,
             chosen=parts.chosen,
             lifecycle=parts.lifecycle,
             offered=parts.commands.offered(policy),
         )
         return await called.command.run(run)
-    if not inbound.text.strip() and not inbound.attachments:
+    if not inbound.text.strip() and not inbound.has_foreign_words:
         return turn, None
     before = None
     if inbound.redelivered:
@@ -171,10 +172,10 @@ async def _written_down(parts: AgentParts, inbound: Inbound, turn: Turn) -> Turn
     Only words find a session at its end: a command is about the present one, and what nobody said ends none.
     """
     if inbound.trigger:
-        await turn.write_down(inbound.text, inbound.attachments, inbound.inbound_id)
+        await turn.write_down(inbound.text, inbound.attachments, inbound.inbound_id, quoted=inbound.quoted)
         return turn
     before, turn = turn, await parts.lifecycle.after_a_due_reset(turn)
-    await turn.write_down(inbound.text, inbound.attachments, inbound.inbound_id)
+    await turn.write_down(inbound.text, inbound.attachments, inbound.inbound_id, quoted=inbound.quoted)
     if turn is not before:
         await before.save_notes()
     return turn

@@ -11,19 +11,36 @@ from nacre.sessions.contracts.usage import Usage
 
 ChatKind: TypeAlias = Literal["direct", "group", "channel"]
 Trigger: TypeAlias = Literal["", "heartbeat", "schedule"]
+QuoteKind: TypeAlias = Literal["forward", "quote", "attached message"]
 CHAT_KINDS: tuple[ChatKind, ...] = ("direct", "group", "channel")
 
 
 class Attachment(Record):
     """A file that came with a message: its name, MIME type and bytes.
 
-    `problem` says why the bytes are not here, where a bridge could not or would not fetch them.
+    `problem` says why the bytes are not here, where a bridge could not or would not fetch them. `said_by` is
+    the author of a forwarded file, as `Quoted.said_by`; it is empty for a file of the sender.
     """
 
     name: str
     mime_type: str
     data: bytes = field(repr=False)
     problem: str = ""
+    said_by: str = ""
+
+
+class Quoted(Record):
+    """Words in a message that its sender did not write: forwarded, quoted, or attached as a message.
+
+    `said_by` is the author as the message names them. Nobody vouches for that name, so these words are never
+    the owner's, whatever it says. `label` is the mark in `Inbound.text` at the place of the words, such as
+    `[quote 1]`; it is empty where they simply follow the text.
+    """
+
+    text: str
+    kind: QuoteKind
+    said_by: str = ""
+    label: str = ""
 
 
 class Inbound(Record):
@@ -38,6 +55,10 @@ class Inbound(Record):
     Ids are compared byte by byte: `alice` and `Alice` are two people with a session each. A bridge whose
     channel does not tell them apart, as e-mail and IRC do not, sets `ids_fold_case`. A direct message that
     is not the owner's needs a `sender_id`.
+
+    `text` holds the sender's own words alone. Words of others that came with them are in `quoted`: a model
+    reads them marked with their author, a command is never read from them, and no note takes them for the
+    sender's.
 
     `is_mentioned` says that a message in a group speaks to the assistant. `redelivered` says that the message
     was handed in before, by a program that then ended: what was written down of it is not written again, and
@@ -57,6 +78,7 @@ class Inbound(Record):
     sender_id: str = ""
     message_id: str = ""
     attachments: tuple[Attachment, ...] = ()
+    quoted: tuple[Quoted, ...] = ()
     is_owner: bool = False
     session_key: str = ""
     chat_name: str = ""
@@ -65,6 +87,11 @@ class Inbound(Record):
     redelivered: bool = False
     joined_by: tuple[str, ...] = ()
     trigger: Trigger = ""
+
+    @property
+    def has_foreign_words(self) -> bool:
+        """Whether anything came with the message that its sender need not have written: quotes or files."""
+        return bool(self.quoted or self.attachments)
 
     @property
     def inbound_id(self) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.memory.files.sources.sources import Sources
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
@@ -59,6 +60,7 @@ class OpenSession:
         self._now = now
         self._notices = notices
         self._chat: ToolChat | None = None
+        self._waiting: list[WaitsForReview] = []
 
     @property
     def key(self) -> str:
@@ -101,7 +103,13 @@ class OpenSession:
             session_id=self.session_id,
             chat=" ".join(filter(None, (origin.channel, origin.chat_kind, "chat", named))),
             now=self._now,
+            waits=self._waiting.append,
         )
+
+    def take_waiting(self) -> tuple[WaitsForReview, ...]:
+        """The writes that began to wait for the owner since this was last asked."""
+        waiting, self._waiting[:] = tuple(self._waiting), ()
+        return waiting
 
     def _voices(self) -> Voices:
         voices = self.journal.kept(Voices)

@@ -97,8 +97,8 @@ def load_config(
     `workspace` is this agent's; the variable of that name is the default agent's, whichever is asked for.
 
     Raises:
-        ConfigError: the file is unreadable, no JSON5, names a variable that is not set, or a value does not
-            fit its setting; there is no such agent, or it could reach what is another agent's.
+        ConfigError: the file is unreadable or no JSON5, a value does not fit its setting, or a variable on
+            which everything depends is not set; there is no such agent, or it could reach what is another's.
     """
     read = StateSettings(environment, state_dir)
     return read.config(agent_id or "", workspace=workspace, model_name=model_name)
@@ -114,17 +114,18 @@ class StateSettings:
     def __init__(self, environment: Mapping[str, str], state_dir: Path | None = None) -> None:
         # whoever asks for the environment alone waits neither for pydantic nor for the memory room
         from nacre.runtime.settings.disk import settings_file as disk
+        from nacre.runtime.settings.disk.variables import variables_unseen
         from nacre.runtime.settings.settings import valid_settings
 
         self._environment = environment
         self._state = (state_dir or _state_dir(environment)).absolute()
         self._file = self._state / SETTINGS_FILE
         self._read_at = self._stamps()
-        self._raw = disk.read_settings_file(self._file, environment)
-        with disk.variables_unseen(self._file, environment):
+        self._raw, unset = disk.read_settings_file(self._file, environment)
+        with variables_unseen(self._file, environment):
             self._written = valid_settings(self._raw, self._file)
             self._places = _places(environment, self._state, self._written)
-            self._notices = _notices(self._raw, self._written, self._file)
+            self._notices = (*unset, *_notices(self._raw, self._written, self._file))
         self._listed: dict[str, tuple[ListedAgent, ...]] = {}
 
     @property
@@ -142,13 +143,13 @@ class StateSettings:
         """
         from nacre.memory.contracts.settings import at_home
         from nacre.runtime.settings.agent_places import listed_id
-        from nacre.runtime.settings.disk import settings_file as disk
         from nacre.runtime.settings.disk.agent_folders import kept_apart
         from nacre.runtime.settings.disk.auth_profiles import read_auth_profiles
+        from nacre.runtime.settings.disk.variables import variables_unseen
         from nacre.runtime.settings.settings import DailyCap
 
         environment, agents, home = self._environment, self._written.agents, self._places.home
-        with disk.variables_unseen(self._file, environment):
+        with variables_unseen(self._file, environment):
             own_id = listed_id(agent_id or environment.get(AGENT_VARIABLE, ""), agents, self._file)
             settings = self.of_agent(own_id)
             own = self._places.of(own_id, workspace) if workspace else self._folders[own_id]
@@ -195,7 +196,8 @@ class StateSettings:
             ConfigError: there is no such agent.
         """
         from nacre.runtime.settings.agent_places import listed_id
-        from nacre.runtime.settings.disk.settings_file import variables_unseen, with_own_settings
+        from nacre.runtime.settings.disk.settings_file import with_own_settings
+        from nacre.runtime.settings.disk.variables import variables_unseen
         from nacre.runtime.settings.settings import valid_settings
 
         agents = self._written.agents
@@ -224,14 +226,15 @@ def checked_settings(text: str, file: Path, environment: Mapping[str, str]) -> t
         ConfigError: as `load_config`, of the file as a whole.
     """
     from nacre.runtime.settings.disk import settings_file as disk
+    from nacre.runtime.settings.disk.variables import variables_unseen
     from nacre.runtime.settings.settings import valid_settings
 
-    raw = disk.settings_in(text, file, environment)
-    with disk.variables_unseen(file, environment):
+    raw, unset = disk.settings_in(text, file, environment)
+    with variables_unseen(file, environment):
         written = valid_settings(raw, file)
         for place in range(len(written.agents.entries)):
             valid_settings(disk.with_own_settings(raw, place), file)
-        return _notices(raw, written, file)
+        return (*unset, *_notices(raw, written, file))
 
 
 def _notices(raw: Mapping[str, Any], written: Settings, file: Path) -> tuple[str, ...]:

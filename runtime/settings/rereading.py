@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.contracts.errors import ConfigError, ModelError
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, StateSettings
 from nacre.runtime.settings.disk.settings_file import file_stamp, told_of_emptied
@@ -50,6 +50,15 @@ class SettingsInFile:
         self._config.daily_cap.usd = changes.settings.usage.daily_cap_usd
         self._untold += changes.sentences
         return changes.settings
+
+    def unseen(self, error: Exception) -> Exception:
+        """An error of a model, which does not quote what the settings took from a variable."""
+        if isinstance(error, ModelError) and error.args:
+            from nacre.runtime.settings.disk.variables import values_unseen
+
+            told = values_unseen(str(error.args[0]), self._file, self._config.environment)
+            error.args = (told, *error.args[1:])
+        return error
 
     def to_tell(self, policy: ChatPolicy | None = None) -> tuple[str, ...]:
         """What is to be told now, once; in a chat, only the owner in private hears of settings."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nacre.memory.contracts.workspace import Workspace
+from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.memory.files.sources.source import PRIVATE, Source, Speaker, Writer
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources
@@ -17,14 +18,27 @@ from nacre.memory.files.sources.telling import NOT_THE_OWNERS
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.sessions.contracts.messages import ToolResultMessage, UserMessage, message_text
+from nacre.sessions.contracts.messages import (
+    ATTACHMENT,
+    AssistantMessage,
+    Image,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    message_text,
+)
 from nacre.sessions.entries.entries import CustomMessage, CustomRecord, Entry
 
 _FILE_TOOLS = ("read", "write", "edit", "append", "list")
 _MEMORY_TOOLS = ("memory_search", "memory_get", "memory_recall", "memory_store", "memory_forget")
 _FACT_TOOLS = ("memory_set_fact", "memory_note", "memory_recall_facts")
-NOTE_TOOLS = frozenset((*_FILE_TOOLS, *_MEMORY_TOOLS, *_FACT_TOOLS))
+_OWN_TOOLS = ("schedule",)
+NOTE_TOOLS = frozenset((*_FILE_TOOLS, *_MEMORY_TOOLS, *_FACT_TOOLS, *_OWN_TOOLS))
 """Tools of Nacre's own, whose results are notes. A note says itself whose word it is."""
+IMPORT_ENTRY = "nacre.import"
+"""The entry that says which program a transcript was imported from: its `source`, and the `id` there."""
+IMPORTED, CONVERSATION, PARTS = "imported conversation", "earlier conversation", "part of a long line"
+"""Names for words whose author is not known, beside those of people and tools."""
 SUB_AGENT_ENTRY = "nacre.sub_agent"
 """The entry of a sub-agent's transcript that says who called it: the words in there are the assistant's."""
 
@@ -33,24 +47,29 @@ MOST_RECENT = 400
 MOST_NAMES = 12
 
 _WORD = re.compile(r"[^\W_]+")
+# Transcripts of earlier versions hold a file's words in the same block as the sender's.
 _ATTACHED = re.compile(r"^\[attachment .* bytes; this is its text", re.MULTILINE)
 _OTHERS = re.compile(r'"saidBy":\s*"(?!owner"|assistant")')
+_OF_SESSIONS = re.compile(r'"source":\s*"sessions"')
+# A piece of a line has not the key of the line, so nobody can tell whose it is.
+_CUT = re.compile(r'more characters; go on with from=\d+, char=|"truncated":\s*true')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Said:
-    """What a person said in one message: its words, folded."""
+    """What a person said in one message: its words in their order, folded, with a blank around each."""
 
     entry_id: str
     sender: str
-    words: frozenset[str]
+    words: str
 
 
 class Voices:
     """Who was heard in a session, on all of its branches; kept up to date while it grows.
 
     A summary takes no voice away: what it was made of stands in the transcript. `tools` gave something from
-    outside, `people` have an id, `note_keys` are lines of notes that were shown.
+    outside, `people` have an id, `note_keys` are lines of notes that were shown. `are_latest`: others were
+    heard since the latest message, or with it; `latest_keys` are the lines shown since then.
     """
 
     def __init__(self) -> None:
@@ -58,8 +77,11 @@ class Voices:
         self.tools: dict[str, None] = {}
         self.people: dict[str, None] = {}
         self.note_keys: set[str] = set()
+        self.latest_keys: set[str] = set()
         self.has_others = False
+        self.are_latest = False
         self.of_sub_agent = False
+        self.is_owners_task = False
         self.recent: deque[_Said] = deque(maxlen=MOST_RECENT)
         self.turn_began_at = ""
         self.newest = ""
@@ -71,9 +93,17 @@ class Voices:
             self._take(entry)
 
     def who_said(self, line: str) -> _Said | None:
-        """The newest message of a person that has every word of a line."""
+        """The newest message of a person that has the words of a line in their order."""
         words = _words(line)
-        return next((said for said in reversed(self.recent) if words <= said.words), None) if words else None
+        if not words.strip():
+            return None
+        return next((said for said in reversed(self.recent) if words in said.words), None)
+
+    def is_latest_message(self, line: str) -> bool:
+        """Whether the latest message has these very words, and nobody else was heard since, or in it."""
+        words = _words(line)
+        has_words = bool(words.strip()) and bool(self.recent) and words in self.recent[-1].words
+        return has_words and not self.are_latest and not self.of_sub_agent
 
     def _take(self, entry: Entry) -> None:
         self.newest = entry.id
@@ -81,29 +111,60 @@ class Voices:
             case UserMessage() as message:
                 self._hear(entry.id, message)
             case ToolResultMessage() as result if result.tool_name not in NOTE_TOOLS:
-                self.tools[result.tool_name] = None
+                self._hear_tool(result.tool_name)
             case ToolResultMessage() as result:
                 self._show(message_text(result))
+            case AssistantMessage() as message if any(
+                isinstance(call, ToolCall) and "char" in call.arguments for call in message.content
+            ):
+                self._hear_other(PARTS)
             case CustomMessage(content=content):
                 self._show(content)
-            case CustomRecord(custom_type=kind) if kind == SUB_AGENT_ENTRY:
+            case CustomRecord(custom_type=kind, data=data) if kind == SUB_AGENT_ENTRY:
                 self.of_sub_agent = True
+                self.is_owners_task = isinstance(data, Mapping) and data.get("isOwnersTask") is True
+            case CustomRecord(custom_type=kind) if kind == IMPORT_ENTRY:
+                self._hear_other(IMPORTED)
             case _:
                 pass
 
+    def _hear_tool(self, name: str) -> None:
+        self.tools[name] = None
+        self.are_latest = True
+
+    def _hear_other(self, name: str) -> None:
+        self.people[name] = None
+        self.has_others = self.are_latest = True
+
     def _hear(self, entry_id: str, message: UserMessage) -> None:
-        text = message_text(message)
+        text = message.own_text
         self.turn_began_at = entry_id
+        self.are_latest = False
+        self.latest_keys.clear()
+        for speaker in message.foreign_speakers:
+            self._hear_tool(speaker) if speaker == ATTACHMENT else self._hear_other(speaker)
+        if any(isinstance(block, Image) for block in message.content):
+            self._hear_tool(ATTACHMENT)
         if attached := _ATTACHED.search(text):
-            self.tools["attachment"] = None
+            self._hear_tool(ATTACHMENT)
             text = text[: attached.start()]
         if message.sender:
             self.people[message.sender] = None
         self.recent.append(_Said(entry_id=entry_id, sender=message.sender, words=_words(text)))
 
     def _show(self, text: str) -> None:
-        self.has_others = self.has_others or NOT_THE_OWNERS in text or bool(_OTHERS.search(text))
-        self.note_keys.update(key for line in _shown_lines(text) if (key := line_key(line)))
+        if NOT_THE_OWNERS in text or _OTHERS.search(text):
+            self.has_others = self.are_latest = True
+        if _OF_SESSIONS.search(text):
+            self._hear_other(CONVERSATION)
+        if _CUT.search(text):
+            self._hear_other(PARTS)
+        lines = list(_shown_lines(text))
+        # Many notes have the same headings, so they say nothing where other lines were shown.
+        own = [line for line in lines if line_key(line) and not line.lstrip(" >").startswith("#")]
+        keys = {key for line in own or lines if (key := line_key(line))}
+        self.note_keys |= keys
+        self.latest_keys |= keys
 
 
 class SessionSources(Record):
@@ -119,6 +180,7 @@ class SessionSources(Record):
     session_id: str
     chat: str
     now: Clock
+    waits: Callable[[WaitsForReview], None] = lambda _waiting: None
 
     def workspace(
         self,
@@ -139,19 +201,34 @@ class SessionSources(Record):
             source_of = await self.begin(written_by, entry_ids())
             return lambda line: source_of(words_of(line))
 
-        return SourcedWorkspace(workspace, self.sources, begin, is_approved=is_approved)
+        return SourcedWorkspace(
+            workspace,
+            self.sources,
+            begin,
+            is_approved=is_approved,
+            is_owners_line=lambda line: self._has_owner_just_said(words_of(line)),
+            waits=self.waits,
+        )
+
+    async def _has_owner_just_said(self, line: str) -> bool:
+        voices = self.voices()
+        if not self.policy.is_private or not voices.is_latest_message(line):
+            return False
+        return not await self.sources.others_keys(tuple(voices.latest_keys))
 
     async def begin(self, written_by: Writer, entry_ids: tuple[str, ...] = ()) -> SourceOf:
         """What says where a line comes from that this session is about to write.
 
-        It is one person's word if a message of theirs has every word of it. Else it may be the word of all
-        that were heard, tools and quoted notes too: a model can put anybody's words into anybody's mouth.
+        It is one person's word if a message of theirs has these words in their order. Else it may be the word
+        of all that were heard, tools and quoted notes too: a model can put anybody's words into anybody's
+        mouth.
         """
         voices = self.voices()
         has_others = voices.has_others or await self.sources.others_keys(tuple(voices.note_keys))
         person: Speaker = "owner" if self.policy.is_private else "others"
-        person = "unknown" if voices.of_sub_agent else person
-        everybody: list[Speaker] = [person, "assistant"]
+        if voices.of_sub_agent:
+            person = "assistant" if voices.is_owners_task and self.policy.is_private else "unknown"
+        everybody: list[Speaker] = list(dict.fromkeys((person, "assistant")))
         everybody += ["tool"] if voices.tools else []
         everybody += ["others"] if has_others and person != "others" else []
         source = Source(
@@ -180,8 +257,8 @@ def _range(first: str, last: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (first, last))))
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(text.casefold()))
+def _words(text: str) -> str:
+    return f" {' '.join(_WORD.findall(text.casefold()))} "
 
 
 def _shown_lines(text: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from nacre.runtime.contracts.errors import MessageRefused
 from nacre.runtime.contracts.events import Emit, MessageJoined, Warned
-from nacre.runtime.contracts.inbound import Attachment, Inbound
+from nacre.runtime.contracts.inbound import Attachment, Inbound, Quoted
 from nacre.runtime.contracts.model import takes_images
 from nacre.runtime.hooks.around import arrived
 from nacre.runtime.lanes.open_session import OpenSession
@@ -30,6 +30,7 @@ async def written_down(
     text: str,
     attachments: tuple[Attachment, ...],
     *,
+    quoted: Sequence[Quoted] = (),
     inbound_id: str,
     sender: str = "",
     is_said: bool = True,
@@ -47,6 +48,7 @@ async def written_down(
         message = await message_of(
             text,
             attachments,
+            quoted=quoted,
             takes_images=takes_images(parts.model),
             voice_notes=parts.voice_notes,
             timestamp_ms=now_ms,
@@ -54,7 +56,8 @@ async def written_down(
         )
     except asyncio.CancelledError:
         if not inbound_id:
-            await write(_by(sender, session, unread_message(text, attachments, timestamp_ms=now_ms)))
+            unread = unread_message(text, attachments, quoted=quoted, timestamp_ms=now_ms)
+            await write(_by(sender, session, unread))
         raise
     await write(_by(sender, session, message))
 
@@ -77,6 +80,7 @@ async def taken_in(session: OpenSession, parts: TurnParts, said: Sequence[Inboun
             parts,
             inbound.text,
             inbound.attachments,
+            quoted=inbound.quoted,
             inbound_id=each.inbound_id,
             sender=each.sender_id,
         )

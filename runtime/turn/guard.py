@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from nacre.runtime.contracts.events import ApprovalAsked, Emit
+from nacre.memory.files.sources.proposed import WaitsForReview
+from nacre.runtime.contracts.events import ApprovalAsked, Emit, Warned
 from nacre.runtime.hooks.around import guarded
 from nacre.runtime.hooks.events import AfterTool, Ask, BeforeTool, Deny
 from nacre.runtime.hooks.hooks import Hooks
@@ -97,6 +98,9 @@ class TurnGuard:
     async def after(self, call: ToolCall, outcome: ToolOutcome) -> None:
         """Keeps what came of an approved call, and tells the hooks how a call ended."""
         text, is_error = message_text(outcome.message), outcome.message.is_error
+        for waiting in self._session.take_waiting():
+            if waiting.proposal_id and waiting.because and self._session.policy.is_private:
+                self._emit(Warned(message=waiting_for_review(waiting)))
         if call.id in self._claimed:
             await self._approvals.done(self._answered[call.id], text, is_error=is_error)
         if not self._hooks.hears("after_tool"):
@@ -150,6 +154,14 @@ class TurnGuard:
             self._waiting -= 1
             if not self._waiting:
                 self._paused.close()
+
+
+def waiting_for_review(waiting: WaitsForReview) -> str:
+    """What the owner is told of a write that waits."""
+    return (
+        f"A change of {waiting.path} waits for you as proposal {waiting.proposal_id}, because of "
+        f"{waiting.because}: /review shows it."
+    )
 
 
 def waiting_text(approval: Approval) -> str:

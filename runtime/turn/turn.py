@@ -18,7 +18,7 @@ from functools import partial
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import ContextOverflow, TurnCancelled, TurnTimedOut, UsageLimitReached
 from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, Warned
-from nacre.runtime.contracts.inbound import Attachment, Reply, Trigger
+from nacre.runtime.contracts.inbound import Attachment, Quoted, Reply, Trigger
 from nacre.runtime.contracts.model import Ask, ModelRequest
 from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.hooks.around import around_turn, asking
@@ -79,7 +79,14 @@ class Turn:
             return self
         return Turn(self.session, replace(self.parts, models=models), self.emit, self.bounds)
 
-    async def write_down(self, text: str, attachments: tuple[Attachment, ...], inbound_id: str = "") -> None:
+    async def write_down(
+        self,
+        text: str,
+        attachments: tuple[Attachment, ...],
+        inbound_id: str = "",
+        *,
+        quoted: Sequence[Quoted] = (),
+    ) -> None:
         """Puts a person's words, or what stands in their place, on disk with what came with them."""
         self.words = text
         await written_down(
@@ -87,6 +94,7 @@ class Turn:
             self.parts,
             text,
             attachments,
+            quoted=quoted,
             inbound_id=inbound_id,
             sender=self.session.route.origin.sender_id,
             is_said=not self.trigger,

@@ -13,18 +13,28 @@ from typing import Any, Literal, TypeAlias
 
 from nacre.sessions.contracts.usage import Usage as Usage, usage_from_json as usage_from_json, whole_number
 
+ATTACHMENT = "attachment"
+"""`Text.said_by` of a file that a user sent."""
+
 StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
 STOP_REASONS: tuple[StopReason, ...] = ("stop", "length", "toolUse", "error", "aborted")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Text:
-    """A run of text."""
+    """A run of text.
+
+    `said_by` names the author of words in a user's message that the user did not write: `ATTACHMENT` for a
+    file that they sent, else whom a forward or quote names. It is empty for the user's own words.
+    """
 
     text: str
+    said_by: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {"type": "text", "text": self.text}
+        """The block as pi stores it, with `saidBy` beside it where the words are not the user's own."""
+        block = {"type": "text", "text": self.text}
+        return {**block, "saidBy": self.said_by} if self.said_by else block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +93,18 @@ class UserMessage:
     timestamp_ms: int
     inbound_id: str = ""
     sender: str = ""
+
+    @property
+    def foreign_speakers(self) -> tuple[str, ...]:
+        """The authors of the words in this message that the sender did not write; `Text.said_by` of each."""
+        named = (block.said_by for block in self.content if isinstance(block, Text) and block.said_by)
+        return tuple(dict.fromkeys(named))
+
+    @property
+    def own_text(self) -> str:
+        """The sender's own words, without what was quoted, forwarded or attached."""
+        own = (block.text for block in self.content if isinstance(block, Text) and not block.said_by)
+        return "\n".join(own)
 
     def to_json(self) -> dict[str, Any]:
         """The message as pi stores it, with `inboundId` and `sender` beside it where it has them."""
@@ -279,7 +301,9 @@ def _text_and_images(content: object) -> tuple[Text | Image, ...]:
     blocks: list[Text | Image] = []
     for raw in content:
         if isinstance(raw, dict) and raw.get("type") == "text":
-            blocks.append(Text(text=str(raw.get("text") or "")))
+            said_by = raw.get("saidBy")
+            said_by = said_by if isinstance(said_by, str) else ""
+            blocks.append(Text(text=str(raw.get("text") or ""), said_by=said_by))
         elif isinstance(raw, dict) and raw.get("type") == "image":
             blocks.append(Image(data=str(raw.get("data") or ""), mime_type=str(raw.get("mimeType") or "")))
     return tuple(blocks)

@@ -23,6 +23,7 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from tests.cli.talk.drawn_terminal import ROWS, DrawnTerminal
+from tests.isolation import isolate
 from tests.servers.provider_server import ProviderServer
 
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "session.svg"
@@ -160,4 +161,5 @@ def _color(name: str) -> str | None:
 
 
 if __name__ == "__main__":
+    isolate()
     write()

@@ -24,7 +24,7 @@ from tests.house.tree import FOLDERS, HOUSE, OTHERS, ROOMS, ROOT, TESTS, entries
 CLOCK = ("runtime/contracts/clock.py",)
 ENVIRONMENT = {
     "memory/embedders/minilm_model.py": "onnxruntime's telemetry has no other switch",
-    "memory/workspace/git.py": "git takes its index and who commits from the environment",
+    "memory/workspace/git.py": "git gets an environment without git's own variables",
     "runtime/settings/config.py": "the settings' environment variables",
     "runtime/models/completions/keys.py": "the providers' keys and addresses",
     "runtime/models/litellm/loading.py": "litellm reads its switches from the environment on import",
@@ -52,6 +52,9 @@ OPENERS = {
     "memory/text/forms/words.py": "the packaged lists of words",
     "memory/workspace/paths.py": "opens without following links, for the other files of its room",
     "memory/workspace/workspace.py": "the packaged templates",
+    "memory/workspace/history/health.py": "why the last commit failed, and may be lost",
+    "memory/workspace/history/migration.py": "the names of commits in a git folder, which is only read",
+    "memory/workspace/history/repository.py": "which notes were looked at, and may be lost",
     "memory/workspace/documents/merging.py": "three texts for git, in a folder that goes at once",
     "memory/workspace/documents/tree.py": "whose workspace a folder is",
     "memory/workspace/files.py": "workspace files: bounded reads, appends, replacements",

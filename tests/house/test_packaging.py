@@ -46,6 +46,7 @@ EXTRAS = {
     "sse_starlette": "serve",
     "starlette": "serve",
     "telegram": "telegram",
+    "tinycss2": "email",
     "uvicorn": "serve",
 }
 """Libraries that come only when asked for, and the extra that brings them."""

@@ -46,8 +46,8 @@ FOLDERS = tuple(
 """What knows that the Markdown lies in folders."""
 MAY_KNOW_FOLDERS = {
     "cli/memory/care/forgetting/forget.py": "says when git refused",
-    "cli/memory/care/forgetting/history.py": "the git history forgets too",
     "cli/memory/care/forgetting/left.py": "searches the git history",
+    "cli/setup/doctor/disk_checks.py": "says when git refused",
     "cli/memory/history.py": "git wants files, and says so of notes in a database",
     "doors/page/home/note_history.py": "the page shows the git history",
     "memory/files/note_files.py": "`extraPaths` that lie outside are folders of this machine",

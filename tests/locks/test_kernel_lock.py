@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock, Timeout
 
-from nacre.locks.kernel_lock import lock_within, try_lock
+from nacre.locks.kernel_lock import keeps_out, lock_within, try_lock
 
 
 def test_a_lock_has_one_holder(tmp_path: Path) -> None:
@@ -36,6 +36,13 @@ def test_programs_with_filelock_keep_out_and_are_kept_out(tmp_path: Path) -> Non
         FileLock(path).acquire(blocking=False)
     release()
     FileLock(path).acquire(blocking=False)
+
+
+def test_a_lock_that_does_nothing_is_noticed(tmp_path: Path) -> None:
+    """On this disk a lock keeps out; one that every taker gets does not, and no file is left behind."""
+    assert keeps_out(tmp_path)
+    assert not keeps_out(tmp_path, take=lambda _path: lambda: None)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_killed_holder_leaves_no_lock(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ class SilentEmbedder(WordEmbedder):
 def workspace(root: Path, files: dict[str, str]) -> Path:
     """Writes files into a workspace below `root` and returns it."""
     folder = root / "workspace"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

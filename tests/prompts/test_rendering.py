@@ -21,6 +21,7 @@ SAMPLES = {
     "citations": "- (citation rule)",
     "conversation": "[User]: Which port does staging use?",
     "curated": "> MEMORY.md#L3: - The gate code is 4711.",
+    "count": "3",
     "date": "2026-11-20",
     "files": "(files)",
     "focus": "the ports",

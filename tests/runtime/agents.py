@@ -99,10 +99,9 @@ def entries(file: Path) -> list[dict[str, Any]]:
 def user_texts(file: Path) -> list[str]:
     """What people said, as it stands in a transcript file."""
     return [
-        block["text"]
+        "\n".join(block["text"] for block in entry["message"]["content"])
         for entry in entries(file)
         if entry["type"] == "message" and entry["message"]["role"] == "user"
-        for block in entry["message"]["content"]
     ]
 
 

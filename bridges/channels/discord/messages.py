@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from nacre.bridges.channels.discord.snowflakes import is_snowflake
 from nacre.records.record import Record
-from nacre.runtime.contracts.inbound import ChatKind, Inbound
+from nacre.runtime.contracts.inbound import ChatKind, Inbound, Quoted
 
 CHANNEL = "discord"
 _SAID = (0, 19)
@@ -97,11 +97,13 @@ def heard(raw: object, chat: Chat, me: Me, account: str) -> Heard:
         raise PassedOver(f"messages of the type {str(raw.get('type'))[:20]!r} are not said by anybody")
     mentions = list(_mappings(raw.get("mentions")))
     text = "\n".join((*_said(raw.get("content"), mentions, me), *_besides(raw)))
+    quoted = tuple(_forwarded(raw))
     files = tuple(_files(raw))
-    if not (text.strip() or files):
+    if not (text.strip() or quoted or files):
         raise PassedOver("it has nothing that can be read; is the Message Content Intent switched on?")
     inbound = Inbound(
         text=text,
+        quoted=quoted,
         chat_kind=chat.kind,
         channel=CHANNEL,
         account=account,
@@ -161,14 +163,18 @@ def _besides(raw: Mapping[str, Any]) -> Iterator[str]:
     """What else a message can be, in words."""
     for sticker in _mappings(raw.get("sticker_items")):
         yield f"[sticker {str(sticker.get('name'))!r}]"
+    poll = raw.get("poll")
+    if isinstance(poll, Mapping) and isinstance(poll.get("question"), Mapping):
+        yield f"[poll {str(poll['question'].get('text'))!r}]"
+
+
+def _forwarded(raw: Mapping[str, Any]) -> Iterator[Quoted]:
+    """The words of forwarded messages; Discord does not say whose they are."""
     for snapshot in _mappings(raw.get("message_snapshots")):
         message = snapshot.get("message")
         content = message.get("content") if isinstance(message, Mapping) else None
         if isinstance(content, str) and content:
-            yield f"[forwarded: {content!r}]"
-    poll = raw.get("poll")
-    if isinstance(poll, Mapping) and isinstance(poll.get("question"), Mapping):
-        yield f"[poll {str(poll['question'].get('text'))!r}]"
+            yield Quoted(text=content, kind="forward")
 
 
 def _speaks_to(raw: Mapping[str, Any], mentions: list[Mapping[str, Any]], me: Me) -> bool:

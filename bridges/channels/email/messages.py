@@ -7,13 +7,14 @@ assistant gave to an answer says in which thread that is.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
-from collections.abc import Iterator
 from email.utils import getaddresses
 
 from imap_tools import MailMessage
 
-from nacre.bridges.channels.email.words import html_text, unquoted
+from nacre.bridges.channels.email.senders import Stranger, sender_of
+from nacre.bridges.channels.email.words import words_of
 from nacre.records.record import Record
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 
@@ -25,9 +26,14 @@ _ADDRESS = re.compile(r"[^\s@<>\"(),:;]+@[^\s@<>\"(),:;]+")
 _PREFIXES = re.compile(
     r"^(?:\s*(?:re|aw|sv|fwd?|wg|tr|antw|rv|odp|回复|答复|返信)\s*(?:\[\d+\])?\s*[:：])+", re.IGNORECASE
 )
+_FORWARDS = re.compile(r"\s*(?:fwd?|wg|tr|rv|enc|i|vl|vs|doorst|pd|转发|轉寄)\s*[:：]", re.IGNORECASE)
+_NOBODY = re.compile(r"[^:;@<>\"]*:\s*;\s*")
 _BULK = ("bulk", "list", "junk", "auto_reply")
 _PROGRAMS = ("mailer-daemon", "postmaster", "noreply", "no-reply", "donotreply", "do-not-reply", "bounce")
 _MOST_HEADER_CHARS = 20_000
+_MOST_HOLDERS = 50
+_HOLDER = re.compile(rb"content-type\s*:\s*(?:message|multipart)/[a-z0-9-]+", re.IGNORECASE)
+_OPAQUE = b"Content-Type: application/x-too-deep"
 
 
 class Me(Record):
@@ -42,38 +48,37 @@ class Me(Record):
 def heard(raw: bytes, me: Me, *, too_large_bytes: int = 0) -> Inbound | str:
     """What a message says, or why it is not answered. `too_large_bytes`: `raw` is the head of so many."""
     try:
-        return _heard(MailMessage.from_bytes(raw), me, too_large_bytes)
+        sender = sender_of(raw, me.auth_server, trust_from=me.trust_from)
+        return _heard(_parsed(raw), sender, me, too_large_bytes)
+    except Stranger as why:
+        return str(why)
     except (ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError) as error:
         return f"it cannot be read: {type(error).__name__}"
 
 
-def _heard(mail: MailMessage, me: Me, too_large_bytes: int) -> Inbound | str:
+def _heard(mail: MailMessage, sender: str, me: Me, too_large_bytes: int) -> Inbound | str:
     if why := _by_a_program(mail):
         return why
-    senders = _addresses(mail, "from")
-    if len(senders) != 1:
-        return "it has no sender, or several"
-    [sender] = senders
     if sender == me.address.lower():
         return "it is the assistant's own"
     if sender.partition("@")[0].startswith(_PROGRAMS):
         return "a program sent it"
-    if not (me.trust_from or _is_vouched(mail, me.auth_server)):
-        return f"{me.auth_server} does not say that the sender is who it says"
     message_id = next(iter(_ids(mail, "message-id")), "")
     if not message_id:
         return "it has no id"
-    text = unquoted(mail.text) if mail.text.strip() else unquoted(html_text(mail.html))
-    files = tuple(_files(mail))
+    words = words_of(mail.obj, is_forward=_FORWARDS.match(mail.subject) is not None)
+    files = words.files
     if too_large_bytes:
         problem = f"it has {too_large_bytes} bytes, which is more than are fetched"
         files = (Attachment(name="message", mime_type="message/rfc822", data=b"", problem=problem),)
-    if not (text or files):
+    if not (words.text or words.quoted or files):
         return "it says nothing"
     others = sorted({*_addresses(mail, "to"), *_addresses(mail, "cc")} - {me.address.lower(), sender})
     return Inbound(
-        text=text,
-        chat_kind="group" if others else "direct",
+        text=words.text,
+        quoted=words.quoted,
+        # A reader whose address cannot be read is a reader all the same.
+        chat_kind="group" if others or _has_odd_readers(mail) else "direct",
         channel=CHANNEL,
         account=me.account,
         chat_id=",".join(sorted({sender, *others})),
@@ -84,6 +89,17 @@ def _heard(mail: MailMessage, me: Me, too_large_bytes: int) -> Inbound | str:
         chat_name=mail.subject[:200],
         is_mentioned=me.address.lower() in _addresses(mail, "to"),
     )
+
+
+def _parsed(raw: bytes) -> MailMessage:
+    """The message. Parts that lie too deep for the parser are opaque to it in a second attempt."""
+    try:
+        return MailMessage.from_bytes(raw)
+    except RecursionError:
+        seen = itertools.count()
+        return MailMessage.from_bytes(
+            _HOLDER.sub(lambda found: found[0] if next(seen) < _MOST_HOLDERS else _OPAQUE, raw)
+        )
 
 
 def thread_of(mail: MailMessage, message_id: str) -> str:
@@ -122,22 +138,18 @@ def _by_a_program(mail: MailMessage) -> str:
     return ""
 
 
-def _is_vouched(mail: MailMessage, server: str) -> bool:
-    """Whether the own server says that the sender's domain sent it: DMARC passed (RFC 8601, RFC 7489).
-
-    Only the topmost word of that server counts: a sender can put others below it.
-    """
-    for value in mail.headers.get("authentication-results", ()):
-        name, _, results = value.partition(";")
-        if server and name.split()[:1] == [server]:
-            return re.search(r"(?:^|[;\s])dmarc\s*=\s*pass\b", results, re.IGNORECASE) is not None
-    return False
-
-
 def _addresses(mail: MailMessage, name: str) -> list[str]:
     values = [value[:_MOST_HEADER_CHARS] for value in mail.headers.get(name, ())]
     found = (address.lower() for _, address in getaddresses(values))
     return list(dict.fromkeys(filter(is_address, found)))
+
+
+def _has_odd_readers(mail: MailMessage) -> bool:
+    """Whether an address in `To` or `Cc` is one that cannot be answered; an empty group has none."""
+    values = [str(value) for name in ("to", "cc") for value in mail.headers.get(name, ())]
+    listed = [value for value in values if value.strip() and not _NOBODY.fullmatch(value)]
+    found = (address for value in listed for _, address in getaddresses([value[:_MOST_HEADER_CHARS]]))
+    return not all(is_address(address.lower()) for address in found)
 
 
 def _ids(mail: MailMessage, name: str) -> list[str]:
@@ -146,12 +158,6 @@ def _ids(mail: MailMessage, name: str) -> list[str]:
 
 def _header(mail: MailMessage, name: str) -> str:
     return next(iter(mail.headers.get(name, ())), "").strip()
-
-
-def _files(mail: MailMessage) -> Iterator[Attachment]:
-    for part in mail.attachments:
-        name = part.filename or f"file.{part.content_type.rpartition('/')[2] or 'bin'}"
-        yield Attachment(name=name, mime_type=part.content_type, data=part.payload)
 
 
 def _hash(text: str) -> str:

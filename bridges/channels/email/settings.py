@@ -32,7 +32,8 @@ class EmailSettings(AccountSettings):
     folder: str = "INBOX"
     """The folder that is read."""
     auth_server: str = ""
-    """What the mailbox's server calls itself in `Authentication-Results`, where it says who wrote."""
+    """What the mailbox's server calls itself in `Authentication-Results`, where it says who wrote:
+    `mx.example.org`; `*.example.org` for several servers; `-` for one without a name, as Microsoft 365."""
     trust_from: bool = False
     """Whether senders are believed without that. Anybody can write any sender into a message."""
     poll_seconds: float = 60.0

@@ -96,4 +96,4 @@ def _refusal(code: int, words: bytes | str) -> BridgeError:
     why = f"the server says {code} {words.decode('utf-8', 'replace') if isinstance(words, bytes) else words}"
     if code >= 500:
         return DeliveryRefused(why)
-    return NotDelivered(why, retry_after_seconds=LATER_SECONDS)
+    return NotDelivered(why, retry_after_seconds=LATER_SECONDS, holds_chat=False)

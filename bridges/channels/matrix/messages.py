@@ -9,7 +9,7 @@ from typing import Any
 from nacre.bridges.channels.matrix.rooms import RoomView
 from nacre.bridges.channels.text.mentions import addressed
 from nacre.records.record import Record
-from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.contracts.inbound import Inbound, Quoted
 
 CHANNEL = "matrix"
 _FILES = {
@@ -75,11 +75,13 @@ def heard(event: object, room: RoomView, me: Me) -> Heard | str:
         return f"it is of the kind {_shown(kind)}"
     files = (_file(content, str(kind)),) if kind in _FILES else ()
     text = _words(content, is_answer="m.in_reply_to" in relation)
+    text, quoted = _own_words(text, content)
     bare, is_named = addressed(text, me.name)
-    if not (bare.strip() or files):
+    if not (bare.strip() or quoted or files):
         return "it says nothing"
     inbound = Inbound(
-        text=f"*{bare}*" if kind == "m.emote" else bare,
+        text=f"*{bare}*" if kind == "m.emote" and bare.strip() else bare,
+        quoted=quoted,
         chat_kind="direct" if room.private_with == sender else "group",
         channel=CHANNEL,
         account=me.account,
@@ -102,6 +104,20 @@ def _words(content: Mapping[str, Any], *, is_answer: bool) -> str:
         return text if isinstance(name, str) and name != text else ""
     found = _QUOTED.match(text) if is_answer else None
     return text[found.end() :] if found else text
+
+
+def _own_words(text: str, content: Mapping[str, Any]) -> tuple[str, tuple[Quoted, ...]]:
+    """The sender's own words, and those of others: a whole forwarded message, or the quotation in front.
+
+    An answer that says what it answers has no quotation here any more.
+    """
+    if any(content.get(name) for name in ("m.forwarded", "m.forward", "org.matrix.msc2723.forwarded")):
+        return "", (Quoted(text=text, kind="forward"),) if text.strip() else ()
+    found = _QUOTED.match(f"{text}\n")
+    if found is None:
+        return text, ()
+    words = re.sub(r"(?m)^> ?", "", found[0]).strip()
+    return text[found.end() :], (Quoted(text=words, kind="quote"),) if words else ()
 
 
 def _mentions(content: Mapping[str, Any], user_id: str) -> bool:

@@ -182,7 +182,9 @@ class TelegramBridge(Bridge):
         except TelegramError as error:
             log.warning("a file could not be fetched from Telegram: %s", type(error).__name__)
             problem = "Telegram did not send it"
-        return Attachment(name=file.name, mime_type=file.mime_type, data=data, problem=problem)
+        return Attachment(
+            name=file.name, mime_type=file.mime_type, data=data, problem=problem, said_by=file.said_by
+        )
 
     async def _download(self, api: Api, file: RemoteFile) -> tuple[bytes, str]:
         size = file.size_bytes

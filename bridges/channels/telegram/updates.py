@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from telegram import Message, MessageEntity, Update, User
 
 from nacre.records.record import Record
-from nacre.runtime.contracts.inbound import ChatKind, Inbound
+from nacre.runtime.contracts.inbound import ChatKind, Inbound, Quoted
 
 CHANNEL = "telegram"
 _MOST = 2**52
@@ -26,6 +26,7 @@ class RemoteFile(NamedTuple):
     name: str
     mime_type: str
     size_bytes: int
+    said_by: str = ""
 
 
 class Heard(Record):
@@ -72,15 +73,18 @@ def _of_message(message: Message, me: User, account: str) -> Heard:
     is_bot = message.sender_chat is None and bool(message.from_user and message.from_user.is_bot)
     if is_bot:
         raise PassedOver("a bot said it")
-    files = tuple(_files(message))
+    author = _foreign_author(message)
+    files = tuple(file._replace(said_by=author) for file in _files(message))
     text = _words(message, me)
     if not (text.strip() or files):
         raise PassedOver("it has nothing that can be read")
     ids = (message.chat.id, sender.id, message.message_id, message.message_thread_id or 0)
     if not all(type(number) is int for number in ids):
         raise PassedOver("its ids are no numbers")
+    quoted = (Quoted(text=text, kind="forward", said_by=author),) if author and text.strip() else ()
     inbound = Inbound(
-        text=text,
+        text="" if author else text,
+        quoted=quoted,
         # Whatever kind comes new is a group, in which nothing private is said.
         chat_kind=_KINDS.get(str(message.chat.type), "group"),
         channel=CHANNEL,
@@ -94,6 +98,35 @@ def _of_message(message: Message, me: User, account: str) -> Heard:
         is_mentioned=_speaks_to(message, me),
     )
     return Heard(inbound=inbound, files=files)
+
+
+def _foreign_author(message: Message) -> str:
+    """Who wrote a message that its sender only passed on, as Telegram shows it; empty for the sender's own.
+
+    A message made by an inline bot is the bot's. The fields before Bot API 7.0 count as well: a server of
+    one's own may be older than the library.
+    """
+    old = message.api_kwargs
+    if message.forward_origin is None and not any(key.startswith("forward_") for key in old):
+        bot = message.via_bot
+        return f"@{bot.username or bot.first_name}" if bot is not None else ""
+    origin = message.forward_origin
+    person = getattr(origin, "sender_user", None) or getattr(origin, "sender_chat", None)
+    named = (
+        getattr(person or getattr(origin, "chat", None), "effective_name", None),
+        getattr(person, "full_name", None),
+        getattr(origin, "sender_user_name", None),
+        old.get("forward_sender_name"),
+        *(_old_name(old.get(key)) for key in ("forward_from", "forward_from_chat")),
+    )
+    return next((name for name in named if isinstance(name, str) and name.strip()), "somebody")
+
+
+def _old_name(raw: object) -> object:
+    """The name of a user or chat as the older fields hold them."""
+    if not isinstance(raw, Mapping):
+        return None
+    return raw.get("title") or raw.get("first_name") or raw.get("username")
 
 
 def _words(message: Message, me: User) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from nacre.records.record import Record
-from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.contracts.inbound import Inbound, Quoted
 
 
 class Spoken(Record):
@@ -17,6 +17,7 @@ class Spoken(Record):
     text: str
     is_mentioned: bool
     message_id: str
+    quoted: tuple[Quoted, ...] = ()
 
     def inbound(
         self, channel: str, account: str, *, chat_name: str, message_id: str = "", ids_fold_case: bool = False
@@ -24,6 +25,7 @@ class Spoken(Record):
         """The same for the door; `message_id` is for one that has none."""
         return Inbound(
             text=self.text,
+            quoted=self.quoted,
             chat_kind=self.kind,
             channel=channel,
             account=account,

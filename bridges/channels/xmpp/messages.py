@@ -12,11 +12,16 @@ from slixmpp import Message
 from nacre.bridges.channels.text.mentions import addressed
 from nacre.bridges.channels.text.spoken import Spoken
 from nacre.records.record import Record
+from nacre.runtime.contracts.inbound import Quoted
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SID, _MUC_USER = "{urn:xmpp:sid:0}", "{http://jabber.org/protocol/muc#user}"
 _MUC_HIDDEN = "{http://jabber.org/protocol/muc#user}x"
 _CORRECTION = "{urn:xmpp:message-correct:0}replace"
+_REPLY, _FALLBACK = "{urn:xmpp:reply:0}reply", "{urn:xmpp:fallback:0}fallback"
+_FORWARDED = "{urn:xmpp:forward:0}forwarded"
+_QUOTED = re.compile(r"(?:>[^\n]*(?:\n|\Z))+")
+"""What stands in front of an answer, for programs that do not know answers: the words that it answers."""
 _WRAPPED = ("{urn:xmpp:mam:2}result", "{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
 
 
@@ -56,7 +61,8 @@ def heard(stanza: Message, me: Me, *, archive_id: str = "") -> Heard | str:
         return "it is the assistant's own"
     if stanza.xml.find(_CORRECTION) is not None:
         return "it corrects a message that was heard already"
-    if not text.strip():
+    text, quoted = _without_quotation(stanza, text)
+    if not (text.strip() or quoted):
         return "it says nothing"
     if kind == "groupchat":
         if not (room and sender.resource):
@@ -75,11 +81,31 @@ def heard(stanza: Message, me: Me, *, archive_id: str = "") -> Heard | str:
         chat_id=room or sender.bare,
         sender_id=sender_id,
         text=text,
+        quoted=quoted,
         is_mentioned=is_mentioned,
         message_id=_sent_id(stanza, room) or archive_id or f"{sender.full} ",
         archive=room,
         archive_id=archive_id,
     )
+
+
+def _without_quotation(stanza: Message, text: str) -> tuple[str, tuple[Quoted, ...]]:
+    """The sender's own words, and those of others: what an answer quotes (XEP-0461, and lines that begin with
+    `>` as XEP-0393 marks them), and the whole of a body beside a forwarded stanza (XEP-0297)."""
+    reply = stanza.xml.find(_REPLY)
+    author = (reply.get("to") or "") if reply is not None else ""
+    if stanza.xml.find(_FORWARDED) is not None:
+        return "", (Quoted(text=text, kind="forward", said_by=author),) if text.strip() else ()
+    end = 0
+    for fallback in stanza.xml.findall(_FALLBACK) if reply is not None else ():
+        body = fallback.find("{urn:xmpp:fallback:0}body")
+        given = body.get("end") if body is not None and body.get("start") in (None, "0") else None
+        if fallback.get("for") == "urn:xmpp:reply:0" and given is not None and given.isdecimal():
+            end = max(end, int(given[:9]))
+    found = _QUOTED.match(text)
+    end = max(end, found.end() if found is not None else 0)
+    words = re.sub(r"(?m)^> ?", "", text[:end]).strip()
+    return text[end:].lstrip("\n"), (Quoted(text=words, kind="quote", said_by=author),) if words else ()
 
 
 def unanswered(archived: Sequence[tuple[str, Message]], me: Me) -> list[tuple[str, Message]]:

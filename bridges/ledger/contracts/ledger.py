@@ -40,8 +40,11 @@ class Outbox(Protocol):
         """
         ...
 
-    async def next_part(self, channel: str, account: str, chat_id: str) -> OutboundPart | None:
-        """The oldest part of a chat that is to be sent now; `None` while there is none."""
+    async def next_part(
+        self, channel: str, account: str, chat_id: str, *, after: int = 0
+    ) -> OutboundPart | None:
+        """The oldest part of a chat that is to be sent, of those with a number above `after`; `None` while
+        there is none."""
         ...
 
     async def chats_with_parts(self, channel: str, account: str) -> tuple[str, ...]:

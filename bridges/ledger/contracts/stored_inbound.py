@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from nacre.runtime.contracts.inbound import Attachment, Inbound
+from nacre.runtime.contracts.inbound import Attachment, Inbound, Quoted
 
-_OF_THE_MOMENT = ("attachments", "redelivered", "joined_by")
+_OF_THE_MOMENT = ("attachments", "quoted", "redelivered", "joined_by")
 _PLAIN = tuple(field.name for field in fields(Inbound) if field.name not in _OF_THE_MOMENT)
 
 
@@ -23,15 +23,20 @@ def inbound_to_json(inbound: Inbound) -> str:
             "mime_type": file.mime_type,
             "data": base64.b64encode(file.data).decode("ascii"),
             "problem": file.problem,
+            "said_by": file.said_by,
         }
         for file in inbound.attachments
+    ]
+    stored["quoted"] = [
+        {name: getattr(quote, name) for name in ("text", "kind", "said_by", "label")}
+        for quote in inbound.quoted
     ]
     return json.dumps(stored)
 
 
 def asker_to_json(inbound: Inbound) -> str:
     """Who said something, and where, without what was said: enough to ask again whether they may."""
-    return inbound_to_json(replace(inbound, text="", attachments=()))
+    return inbound_to_json(replace(inbound, text="", attachments=(), quoted=()))
 
 
 def inbound_from_json(text: str) -> Inbound:
@@ -49,9 +54,11 @@ def inbound_from_json(text: str) -> Inbound:
             mime_type=file["mime_type"],
             data=base64.b64decode(file["data"]),
             problem=file.get("problem", ""),
+            said_by=file.get("said_by", ""),
         )
         for file in stored.get("attachments", ())
     )
+    quoted = tuple(Quoted(**quote) for quote in stored.get("quoted", ()))
     plain = {name: stored[name] for name in _PLAIN if name in stored}
     # Whatever is not known to be private is a group.
-    return Inbound(**{"chat_kind": "group", **plain}, attachments=files)
+    return Inbound(**{"chat_kind": "group", **plain}, attachments=files, quoted=quoted)

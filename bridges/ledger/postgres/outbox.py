@@ -39,9 +39,11 @@ class PostgresOutbox:
         number = await self._rows.write(work)
         return None if number is None else await self._part(number)
 
-    async def next_part(self, channel: str, account: str, chat_id: str) -> OutboundPart | None:
-        """The oldest part of a chat that is to be sent now."""
-        chat = {"channel": channel, "account": account, "chat_id": chat_id}
+    async def next_part(
+        self, channel: str, account: str, chat_id: str, *, after: int = 0
+    ) -> OutboundPart | None:
+        """The oldest part of a chat that is to be sent, of those with a number above `after`."""
+        chat = {"channel": channel, "account": account, "chat_id": chat_id, "after": after}
         found = await self._rows.read(statements.NEXT_PART, **chat)
         return await self._part(found[0][0]) if found else None
 

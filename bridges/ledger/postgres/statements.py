@@ -115,7 +115,8 @@ WHERE agent = %(agent)s AND number = %(number)s
 """
 NEXT_PART = f"""
 SELECT number FROM ledger_outbound
-WHERE agent = %(agent)s AND {_CHAT} AND state IN ('pending', 'unsure') ORDER BY number LIMIT 1
+WHERE agent = %(agent)s AND {_CHAT} AND state IN ('pending', 'unsure') AND number > %(after)s
+ORDER BY number LIMIT 1
 """
 PART_ROW = """
 SELECT number, channel, account, chat_id, thread_id, answers, text, state, was_draft::int, attempts, sent_id,

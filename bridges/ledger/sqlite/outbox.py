@@ -40,13 +40,16 @@ class SqliteOutbox:
         number = await self._database.write(work)
         return None if number is None else await self._part(number)
 
-    async def next_part(self, channel: str, account: str, chat_id: str) -> OutboundPart | None:
-        """The oldest part of a chat that is to be sent now; `None` while there is none."""
+    async def next_part(
+        self, channel: str, account: str, chat_id: str, *, after: int = 0
+    ) -> OutboundPart | None:
+        """The oldest part of a chat that is to be sent, of those with a number above `after`."""
         query = (
             "SELECT seq FROM outbound WHERE channel = ? AND account = ? AND chat_id = ? "
-            "AND state IN ('pending', 'unsure') ORDER BY seq LIMIT 1"
+            "AND state IN ('pending', 'unsure') AND seq > ? ORDER BY seq LIMIT 1"
         )
-        number = await self._database.write(lambda db: db.execute(query, (channel, account, chat_id)).get)
+        chat = (channel, account, chat_id, after)
+        number = await self._database.write(lambda db: db.execute(query, chat).get)
         return None if number is None else await self._part(number)
 
     async def chats_with_parts(self, channel: str, account: str) -> tuple[str, ...]:

@@ -188,8 +188,8 @@ async def _written(
             workspace,
             partial(write, workspace, change, at=now().isoformat(timespec="seconds")),
             path=change.path,
-            mode=config.settings.memory.history.commits,
-            lock_dir=config.state_dir / "locks",
+            commits=config.settings.memory.history.commits != "off",
+            state_dir=config.state_dir,
             subject=f"Tidied {change.path}",
             trailers=((TIDIED, change.path),),
         )

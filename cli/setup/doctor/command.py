@@ -55,6 +55,8 @@ async def _found(invocation: Invocation, now: Clock, *, online: bool, fix: bool)
     from nacre.cli.setup.doctor.serving_checks import serving_findings
     from nacre.cli.setup.doctor.session_checks import session_findings
     from nacre.cli.setup.doctor.tool_checks import tool_findings
+    from nacre.runtime.settings.config import SETTINGS_FILE
+    from nacre.runtime.settings.disk.variables import values_unseen
 
     found = [
         *program_findings(invocation.config, now),
@@ -65,7 +67,14 @@ async def _found(invocation: Invocation, now: Clock, *, online: bool, fix: bool)
         *await serving_findings(invocation, now),
         *await tool_findings(invocation.config),
     ]
-    return [await _mended(each) for each in found] if fix else found
+    if fix:
+        found = [await _mended(each) for each in found]
+    file = invocation.config.state_dir / SETTINGS_FILE
+
+    def unseen(text: str) -> str:
+        return values_unseen(text, file, invocation.environment)
+
+    return [replace(each, text=unseen(each.text), advice=unseen(each.advice)) for each in found]
 
 
 async def _mended(finding: Finding) -> Finding:

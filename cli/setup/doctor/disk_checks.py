@@ -1,4 +1,4 @@
-"""Checks of the disk: room, permissions, what a killed process left, the workspace. Edge."""
+"""Checks of the disk: room, permissions, locks, what a killed process left, workspace and history. Edge."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ _SHOWN = 3
 
 
 async def disk_findings(invocation: Invocation, now: Clock) -> list[Finding]:
-    """What the state folder and the workspace are like."""
+    """What the state folder, the workspace and the history of the notes are like."""
     return [
         _space(invocation),
         await _permissions(invocation),
+        _locks(invocation),
         await _left(invocation, now),
         _workspace(invocation),
+        await _history(invocation),
         *await _usage(invocation, now),
     ]
 
@@ -74,6 +76,64 @@ async def _permissions(invocation: Invocation) -> Finding:
         advice="`nacre doctor --fix` takes that from them, and so does each start of the assistant.",
         repair=close,
     )
+
+
+def _locks(invocation: Invocation) -> Finding:
+    from nacre.locks.kernel_lock import keeps_out
+
+    config = invocation.config
+    folders = dict.fromkeys((config.state_dir, config.folders.agent_dir, config.folders.sessions_file.parent))
+    idle = [folder for folder in folders if folder.is_dir() and not keeps_out(folder)]
+    if not idle:
+        return Finding(area="locks", state="well", text="a lock keeps other programs out")
+    return Finding(
+        area="locks",
+        state="problem",
+        text=f"locks have no effect in {shown_paths(invocation, idle)}, so two programs can lose notes",
+        advice="Move the state folder to a local disk, or mount the network drive with locks, and run only "
+        "one Nacre at a time until then.",
+    )
+
+
+async def _history(invocation: Invocation) -> Finding:
+    from nacre.memory.contracts.workspace import FileBusy
+    from nacre.memory.files.sources.sources import Sources
+    from nacre.memory.workspace.git import GitFailed
+    from nacre.memory.workspace.history.committing import commit_changes, known_sources
+    from nacre.memory.workspace.history.health import Health
+    from nacre.memory.workspace.history.repository import Repository
+    from nacre.runtime.settings.disk.open_workspace import open_workspace
+
+    config = invocation.config
+    if config.database_url:
+        return Finding(area="history", state="well", text="notes in a database have none")
+    if config.settings.memory.history.commits == "off":
+        return Finding(area="history", state="well", text='memory.history.commits is "off"')
+    repository = Repository(config.workspace, state_dir=config.state_dir)
+    health = Health(repository)
+    sources = known_sources(Sources(open_workspace(config.folders, config.state_dir)))
+
+    def repaired() -> str:
+        done = health.repair()
+        with repository.opened():
+            made = len(commit_changes(repository, sources)) if repository.root.is_dir() else 0
+        return f"{done}; {made} commits made"
+
+    async def repair() -> str:
+        try:
+            return await asyncio.to_thread(repaired)
+        except (GitFailed, FileBusy) as error:
+            raise OSError(str(error)) from error
+
+    if problem := await asyncio.to_thread(health.looked_at):
+        return Finding(
+            area="history",
+            state="problem",
+            text=f"the notes are not committed to git: {problem}",
+            advice="`nacre doctor --fix` repairs the history and commits what is missing. No note is lost.",
+            repair=repair,
+        )
+    return Finding(area="history", state="well", text=invocation.short(repository.git_dir))
 
 
 async def _left(invocation: Invocation, now: Clock) -> Finding:

@@ -7,10 +7,9 @@ from typing import TypeVar
 
 from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.files.sources.sources import Sources
-from nacre.memory.workspace.files import locked
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.committing import commit_changes, known_sources
-from nacre.memory.workspace.history.repository import Repository
+from nacre.memory.workspace.history.repository import NO_HISTORY, Repository
 from nacre.memory.workspace.history.telling import Commit, CommitUnknown, commits, named, shown
 from nacre.memory.workspace.history.undone import UndoConflict, undo
 from nacre.records.record import Record
@@ -54,15 +53,11 @@ def take_back(config: Config, commit: str) -> str:
     """
 
     def taken(repository: Repository) -> str:
-        lock_dir = config.state_dir / "locks"
-        with locked(repository.root / ".git", lock_dir):
-            if busy := repository.busy_with():
-                raise HistoryUnusable(f"Nothing was changed: {busy} in {repository.root}.")
-            commit_changes(
-                repository, known_sources(Sources(open_workspace(config.folders, config.state_dir)))
-            )
+        with repository.opened():
+            sources = Sources(open_workspace(config.folders, config.state_dir))
+            commit_changes(repository, known_sources(sources))
             name = named(repository, commit)
-            _made, paths = undo(repository, name, lock_dir=lock_dir)
+            _made, paths = undo(repository, name)
         return f"Undid {name[:12]} in {', '.join(paths)}."
 
     return _with(config, taken)
@@ -72,14 +67,11 @@ def _with(config: Config, work: Callable[[Repository], T]) -> T:
     workspace = open_workspace(config.folders, config.state_dir)
     if workspace.folder is None:
         raise HistoryUnusable(f"{workspace.place} has the notes; a git history needs files.")
-    repository = Repository(workspace.folder)
+    repository = Repository(workspace.folder, state_dir=config.state_dir)
     try:
         if not repository.is_there:
-            raise HistoryUnusable(
-                f"{workspace.place} has no git history. `git init` there begins one, and the setting "
-                'memory.history.commits: "on" has each turn committed.'
-            )
-        repository.open()
+            raise HistoryUnusable(f"{workspace.place} has no history yet. {NO_HISTORY}")
+        repository.read()
         return work(repository)
     except (GitFailed, FileBusy, OSError, CommitUnknown, UndoConflict) as error:
         raise HistoryUnusable(str(error)) from error

@@ -11,6 +11,7 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from nacre.doors.http.door import CALLER
 from nacre.doors.page.home.home import PageHome
 from nacre.doors.page.home.note_history import HistoryUnusable
 from nacre.doors.page.shown.live_turn import LiveTurns
@@ -82,6 +83,7 @@ def seen(site: Site, view: View) -> Callable[[Request], Awaitable[Response]]:
     async def handler(request: Request) -> Response:
         try:
             holder, login = site.logins.holder(request)
+            request.scope[CALLER] = holder  # the server may end this request when the token is revoked
             if request.method == "GET":
                 return await _answered(site, view, request, await site.home_of(holder.agent_id), login)
             async with request.form(

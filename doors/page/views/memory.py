@@ -68,12 +68,9 @@ async def undo(visit: Visit) -> Response:
 async def _changes(visit: Visit, told: str, *, status: int = 200) -> Response:
     home = visit.home
     # What was noted a moment ago is committed behind its turn: it shall stand here all the same.
-    problem = await commit_notes(
-        home.workspace,
-        mode=home.config.settings.memory.history.commits,
-        lock_dir=home.config.state_dir / "locks",
-    )
-    told = told or problem
+    if home.config.settings.memory.history.commits != "off":
+        problem = await commit_notes(home.workspace, state_dir=home.config.state_dir)
+        told = told or problem
     try:
         commits = await asyncio.to_thread(latest_commits, visit.home.config)
     except HistoryUnusable as error:

@@ -1,7 +1,8 @@
 """The proposals of one agent on disk: kept before the writer is told, gone when the owner has answered. Edge.
 
 Each is a file of its own in the state folder, which a kill leaves whole. Accepting writes the note first:
-killed in between, the proposal still waits, and accepting it again changes nothing.
+killed in between, the proposal still waits, and accepting it again changes nothing. `rejected` has digests of
+the lines that the owner rejected: they are not proposed again, whatever file or tool they come by.
 """
 
 from __future__ import annotations
@@ -15,11 +16,16 @@ from pathlib import Path
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.review.proposal import Proposal, applied, diff, from_bytes, proposal_of, to_bytes
-from nacre.memory.files.sources.proposed import ProposedWrite
+from nacre.memory.files.sources.proposed import ProposedWrite, added_lines
+from nacre.memory.files.sources.sources import Sources
+from nacre.memory.files.sources.stored import line_key
 from nacre.memory.workspace.files import change_locked, whole_file
 from nacre.memory.workspace.history.undoing import Conflict
 
 log = logging.getLogger(__name__)
+
+REJECTED = "rejected"
+"""The file with the digests of what was rejected, one a line."""
 
 
 class ProposalUnknown(Exception):
@@ -49,6 +55,8 @@ class ReviewQueue:
     async def propose(self, write: ProposedWrite) -> str:
         """Keeps a write; see `Reviewing`."""
         proposal = proposal_of(write)
+        if _digests(proposal) <= await asyncio.to_thread(self._rejected):
+            return ""
         data = to_bytes(proposal)
         await asyncio.to_thread(self._change, proposal.id, lambda old: old or data)
         return proposal.id
@@ -86,11 +94,34 @@ class ReviewQueue:
             return new
 
         await workspace.change(proposal.write.path, change)
-        await self.reject(proposal)
+        write = proposal.write
+        await Sources(workspace).approve(write.path, added_lines(write), write.source)
+        await asyncio.to_thread(self._remember, proposal, False)
+        await self._answered(proposal)
 
     async def reject(self, proposal: Proposal) -> None:
-        """Takes a proposal away; the note stays as it is."""
+        """Takes a proposal away; the note stays as it is, and its words are not proposed again."""
+        await asyncio.to_thread(self._remember, proposal, True)
+        await self._answered(proposal)
+
+    async def _answered(self, proposal: Proposal) -> None:
         await asyncio.to_thread(self._change, proposal.id, lambda _old: None)
+
+    def _rejected(self) -> frozenset[str]:
+        return frozenset((whole_file(self._folder / REJECTED) or b"").decode("ascii", "replace").split())
+
+    def _remember(self, proposal: Proposal, is_rejected: bool) -> None:
+        """Adds the digests of a proposal to the rejected ones, or takes them out."""
+        digests = _digests(proposal)
+
+        def change(old: bytes | None) -> bytes | None:
+            known = (old or b"").decode("ascii", "replace").split()
+            left = [digest for digest in known if digest not in digests]
+            return "".join(f"{digest}\n" for digest in (*left, *(sorted(digests) * is_rejected))).encode()
+
+        if is_rejected or (self._folder / REJECTED).exists():
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            change_locked(self._folder / REJECTED, change, self._lock_dir)
 
     def _path(self, proposal_id: str) -> Path:
         return self._folder / f"{proposal_id}.json"
@@ -105,6 +136,12 @@ class ReviewQueue:
         except FileNotFoundError:  # one was answered while they were listed
             paths = sorted(self._folder.glob("*.json"))
         return tuple(found for path in paths if (found := _read(path)) is not None)
+
+
+def _digests(proposal: Proposal) -> frozenset[str]:
+    """What names the lines that a proposal adds wherever they go; the proposal itself where it adds none."""
+    keys = frozenset(key for line in added_lines(proposal.write) if (key := line_key(line)))
+    return keys or frozenset((proposal.id,))
 
 
 def _read(path: Path) -> Proposal | None:

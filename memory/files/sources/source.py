@@ -47,6 +47,11 @@ class Source(Record):
         """Whether the owner and their assistant alone have said it; what nobody knows is not."""
         return bool(self.said_by) and _OF_THE_OWNER.issuperset(self.said_by)
 
+    @property
+    def is_by_owner(self) -> bool:
+        """Whether the owner wrote it down, or accepted it word for word."""
+        return self.written_by == "hand" and self.said_by == ("owner",)
+
 
 def narrowest(audiences: Iterable[Audience]) -> Audience:
     """Who may be told what was made of texts with these audiences: whoever may be told each of them.

@@ -1,7 +1,8 @@
 """A workspace in the hands of one writer: the source of every line is on disk before the line.
 
-It is the one gate of what sessions write, so keys and passwords are stopped here (`secrets.py`), and what the
-owner wants to see first waits (`proposed.py`).
+It is the one gate of what sessions write. Keys and passwords are stopped here (`secrets.py`). What the owner
+is to see first waits (`proposed.py`): words of others on their way into a file that can become a rule or a
+fact, and with `memory.writes: "review"` more than that.
 """
 
 from __future__ import annotations
@@ -16,13 +17,22 @@ from nacre.memory.contracts.workspace import (
     FileBytes,
     Fingerprint,
     FolderEntry,
-    HistoryState,
     ReadFailed,
     Workspace,
 )
-from nacre.memory.files.sources.proposed import ProposedWrite, WaitsForReview, is_reviewed
+from nacre.memory.files.sources.proposed import (
+    ProposedWrite,
+    WaitsForReview,
+    added_lines,
+    is_open,
+    is_reviewed,
+    removes_lines,
+    told_names,
+)
 from nacre.memory.files.sources.secrets import without_new_secrets
+from nacre.memory.files.sources.source import Source
 from nacre.memory.files.sources.sources import SourceOf, Sources
+from nacre.memory.files.sources.stored import StoredSource
 
 
 class SecretRefused(OSError):
@@ -35,7 +45,9 @@ class SourcedWorkspace:
     `begin` is asked before each write, and gives what says where a line of it comes from. A write whose
     sources cannot be noted is not done, and one that waits for the owner raises `WaitsForReview`. `change`
     calls its function twice, with the same bytes. `is_approved`: the owner was shown what is written, so that
-    keys and passwords stay in it where `memory.secrets` asks.
+    keys and passwords stay in it where `memory.secrets` asks. `is_owners_line` is asked of each new line
+    where words of others were heard: whether the owner has just said this very line. `waits` hears what
+    waits.
     """
 
     def __init__(
@@ -45,11 +57,15 @@ class SourcedWorkspace:
         begin: Callable[[], Awaitable[SourceOf]],
         *,
         is_approved: bool = False,
+        is_owners_line: Callable[[str], Awaitable[bool]] | None = None,
+        waits: Callable[[WaitsForReview], None] = lambda _waiting: None,
     ) -> None:
         self._workspace = workspace
         self._sources = sources
         self._begin = begin
         self._is_approved = is_approved
+        self._is_owners_line = is_owners_line
+        self._waits = waits
 
     @property
     def place(self) -> str:
@@ -89,7 +105,7 @@ class SourcedWorkspace:
         text = self._let_in(name, text)
         if text.strip():
             source_of = await self._begin()
-            await self._sources.keep(name, text, source_of)
+            found = await self._sources.found(name, text, source_of)
             write = ProposedWrite(
                 path=name,
                 text=text,
@@ -99,7 +115,7 @@ class SourcedWorkspace:
                 heading=heading,
                 below=below,
             )
-            await self._reviewed(write)
+            await self._admit(write, found)
         return await self._workspace.append(
             name, text, skip_repeats=skip_repeats, heading=heading, below=below
         )
@@ -118,20 +134,44 @@ class SourcedWorkspace:
             return self._let_in(name, *texts).encode("utf-8", "surrogateescape")
 
         new, source_of = gated(old), await self._begin()
-        if new is not None:
-            await self._sources.keep(name, new.decode("utf-8", "replace"), source_of)
         if new != old:
             before, text = (
                 None if data is None else data.decode("utf-8", "surrogateescape") for data in (old, new)
             )
-            await self._reviewed(ProposedWrite(path=name, text=text, before=before, source=source_of("")))
+            write = ProposedWrite(path=name, text=text, before=before, source=source_of(""))
+            of_text = b"" if new is None else new
+            await self._admit(
+                write, await self._sources.found(name, of_text.decode("utf-8", "replace"), source_of)
+            )
         await self._workspace.change(name, gated)
 
-    async def _reviewed(self, write: ProposedWrite) -> None:
-        """Raises `WaitsForReview` where the owner is to see this first; then it is kept."""
+    async def _admit(self, write: ProposedWrite, found: Sequence[StoredSource]) -> None:
+        """Notes the sources of a write; `WaitsForReview` where the owner is to see it first."""
         review = self._sources.review
-        if review is not None and is_reviewed(write.source):
-            raise WaitsForReview(write.path, await review.propose(write), write.text or "")
+        is_gated = review is not None and not is_open(write)
+        because = await self._foreign(write, [each.source for each in found]) if is_gated else ""
+        if not because:
+            await self._sources.store(found)
+        if review is not None and (because or (self._sources.reviews_all and is_reviewed(write.source))):
+            proposal_id = await review.propose(write)
+            waiting = WaitsForReview(write.path, proposal_id, write.text or "", because=because)
+            self._waits(waiting)
+            raise waiting
+
+    async def _foreign(self, write: ProposedWrite, new_sources: Sequence[Source]) -> str:
+        """Whose words besides the owner's have a part in a write; empty where nobody's have.
+
+        Where others were heard, every new line and every removal may be their wish, except for lines that the
+        owner has just said. Else it is lines that are known from elsewhere as words of others.
+        """
+        known = tuple(source for source in new_sources if not source.is_owners_word)
+        if write.source.is_owners_word:
+            return told_names(known)
+        asks = self._is_owners_line
+        may_pass = asks is not None and write.text is not None and not removes_lines(write)
+        if asks is not None and may_pass and all([await asks(line) for line in added_lines(write)]):
+            return ""
+        return told_names((write.source, *known)) or "others"
 
     def _let_in(self, name: str, text: str, before: str = "") -> str:
         """The text as it may be written into a note that was `before`."""
@@ -147,9 +187,6 @@ class SourcedWorkspace:
 
     async def make(self, files: Mapping[str, bytes], *, folders: Sequence[str] = ()) -> tuple[str, ...]:
         return await self._workspace.make(files, folders=folders)
-
-    async def begin_history(self) -> tuple[HistoryState, str]:
-        return await self._workspace.begin_history()
 
     async def list_notes(self, wanted: Sequence[WantedNotes]) -> NoteListing:
         return await self._workspace.list_notes(wanted)

@@ -33,37 +33,80 @@ class Sources:
     """The sources that are kept of one workspace. What other processes note is seen by the next question."""
 
     def __init__(
-        self, workspace: Workspace, *, secrets: SecretsMode = "redact", review: Reviewing | None = None
+        self,
+        workspace: Workspace,
+        *,
+        secrets: SecretsMode = "redact",
+        review: Reviewing | None = None,
+        reviews_all: bool = False,
     ) -> None:
-        """`review` keeps what the owner is to see before it is written; without one all is written."""
+        """`review` keeps what the owner is to see before it is written; without one all is written.
+
+        With `reviews_all` that is whatever a flush, a hook or a group writes, not only what others said.
+        """
         self._workspace = workspace
         self.secrets = secrets
         self.review = review
+        self.reviews_all = reviews_all
         self._files: dict[str, tuple[Fingerprint, _Known]] = {}
 
-    async def keep(self, path: str, text: str, source_of: SourceOf) -> None:
-        """Notes where the lines of `text` come from, which is about to be written into the note `path`.
+    async def found(self, path: str, text: str, source_of: SourceOf) -> tuple[StoredSource, ...]:
+        """Where the lines of `text` come from that are new in the note `path`. `keep` notes it.
 
         Lines that stand there already keep the source that they have. One that is known from elsewhere as not
-        the owner's word stays so, whoever writes it again. A source whose line is not written does no harm.
-
-        Raises:
-            OSError, FileBusy, PathOutsideRoot: it cannot be noted; then the text must not be written.
+        the owner's word stays so, whoever writes it again. A heading is the same in many notes, so it counts
+        as the words of whoever writes it now.
         """
         lines = {key: line for line in text.splitlines() if (key := line_key(line))}
         there = await self._keys_in(path)
         new = {key: line for key, line in lines.items() if key not in there}
         if not new:
-            return
+            return ()
         known = await self._read()
         of_source: dict[Source, list[str]] = {}
         for key, line in new.items():
-            of_source.setdefault(_and_before(source_of(line), known, key), []).append(key)
-        stored = [
+            source = source_of(line)
+            source = source if _is_heading(line) else _and_before(source, known, key)
+            of_source.setdefault(source, []).append(key)
+        return tuple(
             StoredSource(path=path, keys=tuple(keys), source=source) for source, keys in of_source.items()
-        ]
-        month = max(source.at for source in of_source)[:7] or "undated"
-        await self._workspace.append(f"{SOURCES_FOLDER}/{month}.jsonl", to_lines(stored), skip_repeats=False)
+        )
+
+    async def keep(self, path: str, text: str, source_of: SourceOf) -> None:
+        """Notes what `found` gives. Raises as `store`."""
+        await self.store(await self.found(path, text, source_of))
+
+    async def store(self, stored: Sequence[StoredSource]) -> None:
+        """Notes sources of lines that are about to be written. One whose line is not written does no harm.
+
+        Raises:
+            OSError, FileBusy, PathOutsideRoot: they cannot be noted; then the text must not be written.
+        """
+        if stored:
+            month = max(each.source.at for each in stored)[:7] or "undated"
+            name = f"{SOURCES_FOLDER}/{month}.jsonl"
+            await self._workspace.append(name, to_lines(stored), skip_repeats=False)
+
+    async def approve(self, path: str, lines: Sequence[str], source: Source) -> None:
+        """Notes that the owner accepted these lines, which came from `source`.
+
+        They count as the owner's from now on where they, or all that comes from there, are words of others.
+
+        Raises:
+            OSError, FileBusy, PathOutsideRoot: it cannot be noted.
+        """
+        known = await self._read()
+        keys = tuple(
+            dict.fromkeys(
+                key
+                for line in lines
+                if (key := line_key(line))
+                and not all(each.is_owners_word for each in (source, *_sources(known, key)))
+            )
+        )
+        if keys:
+            accepted = replace(source, written_by="hand", said_by=("owner",))
+            await self.store([StoredSource(path=path, keys=keys, source=accepted)])
 
     async def of_lines(self, path: str, lines: Sequence[str]) -> tuple[Source | None, ...]:
         """The source of each line of the note `path`; `None` where none was kept, as of what a hand wrote.
@@ -78,12 +121,23 @@ class Sources:
         """As `of_lines`, of several notes, each with its path."""
         known = await self._read()
         return tuple(
-            tuple(_source_of(known, path, line_key(line)) for line in lines) for path, lines in notes
+            tuple(_source_of(known, path, line_key(line), is_heading=_is_heading(line)) for line in lines)
+            for path, lines in notes
         )
 
     async def knows_any(self) -> bool:
         """Whether anything is known: in a workspace of hand-written notes nothing is."""
         return any(await self._read())
+
+    async def has_foreign_lines(self, path: str) -> bool:
+        """Whether a line that is not the owner's word was ever written into this note."""
+        known = await self._read()
+        return any(
+            stored.path == path and not stored.source.is_owners_word
+            for month in known
+            for of_key in month.values()
+            for stored in of_key
+        )
 
     async def others_keys(self, keys: Sequence[str]) -> bool:
         """Whether a line with one of these keys is known as not the owner's word."""
@@ -123,15 +177,33 @@ def _by_key(data: bytes) -> _Known:
 
 
 def _all(known: Sequence[Mapping[str, list[StoredSource]]], key: str) -> list[StoredSource]:
-    return [stored for month in known for stored in month.get(key, ())]
+    """What is stored of a line; the owner's word wherever the owner wrote or accepted the same line."""
+    found = [stored for month in known for stored in month.get(key, ())]
+    if not any(stored.source.is_by_owner for stored in found):
+        return found
+    return [
+        stored
+        if stored.source.is_owners_word
+        else replace(stored, source=replace(stored.source, said_by=("owner",)))
+        for stored in found
+    ]
 
 
-def _source_of(known: Sequence[_Known], path: str, key: str) -> Source | None:
+def _sources(known: Sequence[_Known], key: str) -> list[Source]:
+    return [stored.source for stored in _all(known, key)]
+
+
+def _is_heading(line: str) -> bool:
+    return line.lstrip().startswith("#")
+
+
+def _source_of(known: Sequence[_Known], path: str, key: str, *, is_heading: bool = False) -> Source | None:
+    """The source of a line where it stands, or else where it was; a heading is not known from elsewhere."""
     found = _all(known, key)
     here = [stored.source for stored in found if stored.path == path]
     if here:
         return here[-1]
-    sources = [stored.source for stored in found]
+    sources = [] if is_heading else [stored.source for stored in found]
     others = [source for source in sources if not source.is_owners_word]
     return others[-1] if others else sources[-1] if sources else None
 

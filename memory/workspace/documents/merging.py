@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nacre.memory.workspace.documents.steps import HERE_MARK, THERE_MARK, Text, only_appended
+from nacre.memory.workspace.git import git_environment
 from nacre.records.record import Record
 
 MERGE_SECONDS = 60.0
@@ -42,6 +43,7 @@ def merged(base: Text, there: bytes, here: bytes) -> Merged:
             done = subprocess.run(
                 ["git", "merge-file", "-p", "-q", *how, *marks, *names],
                 cwd=folder,
+                env={**git_environment(), "GIT_CEILING_DIRECTORIES": str(Path(folder).parent)},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=MERGE_SECONDS,

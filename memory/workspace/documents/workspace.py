@@ -27,7 +27,6 @@ from nacre.memory.contracts.workspace import (
     FileBytes,
     Fingerprint,
     FolderEntry,
-    HistoryState,
     PathOutsideRoot,
     ReadFailed,
 )
@@ -159,10 +158,6 @@ class PostgresWorkspace:
             return tuple(made)
 
         return await self._rows.write(make) if await self._rows.read(missing) else ()
-
-    async def begin_history(self) -> tuple[HistoryState, str]:
-        """Nothing: a folder that it is brought to may have one."""
-        return "skipped", ""
 
     async def list_notes(self, wanted: Sequence[WantedNotes]) -> NoteListing:
         ranges = [_range(asked, whole) for asked in wanted for whole in (False, True)]

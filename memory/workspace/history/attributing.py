@@ -47,17 +47,18 @@ def attributed(
     """Every change from `old` to `new` with its writer.
 
     `writer_of` says whose the line of a number in `new` is, `None` where nothing is known of it. A line that
-    also went away in these changes was moved, and a change without a known line is the `hand`'s. Lines of
-    which nothing can be known, such as blank ones, go with those before them in their change.
+    also went away in these changes, be it with another line end, was moved and is the `hand`'s, as is
+    a change without a known line. Lines of which nothing can be known, such as blank ones, go with those
+    before them in their change.
     """
     places = list(hunks(old, new))
-    gone = {line for a, b, _c, _d in places for line in old[a:b]}
+    gone = {line.rstrip() for a, b, _c, _d in places for line in old[a:b]}
     changes: list[Change[W]] = []
     for a, b, c, d in places:
         runs: list[tuple[W, int]] = []
         for number in range(c, d):
             line = new[number]
-            writer = None if not line.strip() else hand if line in gone else writer_of(number)
+            writer = None if not line.strip() else hand if line.rstrip() in gone else writer_of(number)
             if writer is None and line.strip() and not line.lstrip().startswith("#"):
                 writer = hand
             if writer is not None and (not runs or runs[-1][0] != writer):

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, TypeAlias
 
 from nacre.memory.files.sources.source import Source
 from nacre.memory.files.sources.sources import SOURCES_FOLDER, Sources
-from nacre.memory.workspace.files import whole_file
 from nacre.memory.workspace.history.attributing import Change, attributed, layer
-from nacre.memory.workspace.history.repository import Repository
+from nacre.memory.workspace.history.repository import ChangedNote, Draft, Repository
 
 SESSION_KEY = "Nacre-Session-Key"
 SESSION_ID = "Nacre-Session-Id"
@@ -20,11 +17,8 @@ ENTRIES = "Nacre-Entries"
 UNDOES = "Nacre-Undoes"
 TIDIED = "Nacre-Tidied"
 
-HistoryMode: TypeAlias = Literal["auto", "on", "off"]
-"""`auto` commits to a repository that Nacre began, `on` to any that lies in the workspace."""
-
-SourcesOf = Callable[[str, Sequence[str]], Sequence[Source | None]]
-"""The sources of lines of a note."""
+SourcesOf = Callable[[Sequence[tuple[str, Sequence[str]]]], Sequence[Sequence[Source | None]]]
+"""The sources of the lines of notes, each given with its name."""
 
 _MOST_NAMES = 3
 
@@ -39,80 +33,67 @@ class Writer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Note:
-    name: str
-    old: list[str] | None
-    now: bytes | None
+    file: ChangedNote
     changes: list[Change[Writer]]
 
 
 HAND = Writer()
 
 
-def opened(root: Path, mode: HistoryMode) -> tuple[Repository | None, str]:
-    """The repository that may be committed to; or `None`, and why not as a clause that may be empty.
-
-    Raises:
-        GitFailed: git is not there, or refuses.
-    """
-    repository = Repository(root)
-    if mode == "off" or not repository.is_there:
-        return None, ""
-    repository.open()
-    if mode == "auto" and not repository.is_ours():
-        return None, ""
-    problem = repository.busy_with()
-    return (None, problem) if problem else (repository, "")
-
-
 def commit_changes(repository: Repository, sources_of: SourcesOf) -> list[str]:
-    """Commits what changed; the new commits, the oldest first. It blocks.
+    """Commits what changed; the new commits, the oldest first. Blocks; the repository must be opened.
 
     Raises:
-        GitFailed, OSError: what is not committed yet will be the next time.
+        GitFailed, OSError: nothing was committed; the next call does it.
     """
-    head = begun = repository.head()
+    head = repository.head()
     entry_ids: dict[Writer, dict[str, None]] = {}
-    notes = [_looked_at(repository, head, name, sources_of, entry_ids) for name in repository.changed(head)]
-    made: list[str] = []
+    changed = repository.changed(head)
+    sources = sources_of([(file.name, lines_of(file.now or b"")) for file in changed])
+    notes = [_attributed(file, its, entry_ids) for file, its in zip(changed, sources, strict=True)]
+    at = {note.file.name: note.file.before for note in notes}
+    drafts: list[Draft] = []
     writers = [HAND, *entry_ids]
     for number, writer in enumerate(writers, start=1):
         is_last, until_now = number == len(writers), frozenset(writers[:number])
-        names = [note.name for note in notes if any(each.writer == writer for each in note.changes)]
+        names = [note.file.name for note in notes if any(each.writer == writer for each in note.changes)]
+        files: dict[str, bytes | None] = {}
         for note in notes:
-            # of sources no line is anybody's: they go with the last
-            if note.name in names or (is_last and not note.changes):
-                repository.put(note.name, _at(note, until_now, is_last=is_last))
-        if names or is_last:
-            message = _message(writer, names, tuple(entry_ids.get(writer, ())), is_first=not begun)
-            commit = repository.commit(head, message)
-            made += [commit] if commit != head else []
-            head = commit
-    return made
+            name = note.file.name
+            # No line of the sources is anybody's: they go with the last commit.
+            if name in names or (is_last and not note.changes):
+                data = _layered(note, until_now, is_last=is_last)
+                if data != at[name]:
+                    files[name] = at[name] = data
+        if files:
+            message = _message(writer, names, tuple(entry_ids.get(writer, ())), is_first=not (head or drafts))
+            drafts.append(Draft(message=message, files=files))
+    return repository.commit(head, drafts)
 
 
 def commit_together(
     repository: Repository,
-    is_kept: Callable[[str], bool],
+    is_wanted: Callable[[str], bool],
     subject: str,
     trailers: Sequence[tuple[str, str]],
 ) -> str:
-    """One commit of those changed files whose name `is_kept`, whoever wrote their lines; its name. It blocks.
+    """One commit of those changed files whose name `is_wanted`, whoever wrote their lines; its name. Blocks.
 
     Raises:
         GitFailed, OSError: nothing was committed.
     """
     head = repository.head()
-    for name in repository.changed(head):
-        if is_kept(name):
-            repository.put(name, whole_file(repository.root / name))
-    return repository.commit(head, message_of(subject, trailers))
+    files = {file.name: file.now for file in repository.changed(head) if is_wanted(file.name)}
+    if not files:
+        return head
+    return repository.commit(head, [Draft(message=message_of(subject, trailers), files=files)])[-1]
 
 
 def known_sources(sources: Sources) -> SourcesOf:
     """What a thread without a running loop asks for sources."""
 
-    def ask(name: str, lines: Sequence[str]) -> Sequence[Source | None]:
-        return asyncio.run(sources.of_lines(name, lines))
+    def ask(notes: Sequence[tuple[str, Sequence[str]]]) -> Sequence[Sequence[Source | None]]:
+        return asyncio.run(sources.of_notes(notes)) if notes else ()
 
     return ask
 
@@ -123,19 +104,13 @@ def message_of(subject: str, trailers: Sequence[tuple[str, str]]) -> str:
     return "\n".join([subject, *([""] if lines else []), *lines]) + "\n"
 
 
-def _looked_at(
-    repository: Repository,
-    head: str,
-    name: str,
-    sources_of: SourcesOf,
-    entry_ids: dict[Writer, dict[str, None]],
+def _attributed(
+    file: ChangedNote, sources: Sequence[Source | None], entry_ids: dict[Writer, dict[str, None]]
 ) -> _Note:
-    old, path = repository.before(head, name), repository.root / name
-    now = whole_file(path)
-    before, after = lines_of(old or b""), lines_of(now or b"")
-    if name.startswith(f"{SOURCES_FOLDER}/"):
-        return _Note(name=name, old=None if old is None else before, now=now, changes=[])
-    sources = sources_of(name, after) if after else ()
+    """A file with the writer of each change; adds the entries that the writers' lines came from."""
+    if file.name.startswith(f"{SOURCES_FOLDER}/"):
+        return _Note(file=file, changes=[])
+    before, after = lines_of(file.before or b""), lines_of(file.now or b"")
 
     def writer_of(number: int) -> Writer | None:
         source = sources[number]
@@ -149,15 +124,17 @@ def _looked_at(
         writer, source = writer_of(number), sources[number]
         if source is not None and writer is not None and writer != HAND and (writer, line) in added:
             entry_ids.setdefault(writer, {}).update(dict.fromkeys(source.entry_ids))
-    return _Note(name=name, old=None if old is None else before, now=now, changes=changes)
+    return _Note(file=file, changes=changes)
 
 
-def _at(note: _Note, writers: frozenset[Writer], *, is_last: bool) -> bytes | None:
-    """The note with the changes of these writers."""
+def _layered(note: _Note, writers: frozenset[Writer], *, is_last: bool) -> bytes | None:
+    """The file with the changes of these writers."""
     if is_last or all(change.writer in writers for change in note.changes):
-        return note.now
-    lines = layer(note.old or (), note.changes, writers)
-    return "".join(lines).encode("utf-8", "surrogateescape") if lines or note.old is not None else None
+        return note.file.now
+    lines = layer(lines_of(note.file.before or b""), note.changes, writers)
+    return (
+        "".join(lines).encode("utf-8", "surrogateescape") if lines or note.file.before is not None else None
+    )
 
 
 def lines_of(data: bytes) -> list[str]:

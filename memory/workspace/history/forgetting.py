@@ -1,4 +1,4 @@
-"""Lines taken out of all commits of the present branch: the only code that rewrites history. Edge.
+"""Lines taken out of all commits: the only code that rewrites history. Edge.
 
 git's own stream of a history is read (`fast-export`), notes in it are changed, and it is read in again
 (`fast-import`): commits keep their authors, times and messages, and get other names.
@@ -7,60 +7,67 @@ git's own stream of a history is read (`fast-export`), notes in it are changed, 
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
-from nacre.memory.contracts.notes import is_markdown
+from nacre.memory.contracts.notes import MAX_NOTE_BYTES, is_markdown
 from nacre.memory.workspace.git import GitFailed
-from nacre.memory.workspace.history.repository import Repository
+from nacre.memory.workspace.history.repository import BRANCH, Repository
 
+_AT_ONCE = 500
 _DATA = re.compile(rb"data (\d+)\n")
-_BRANCH = "refs/heads/"
 
 Without = Callable[[bytes], bytes]
 """A note's bytes without what is to go."""
 
 
-def blobs_with(repository: Repository, says: Callable[[bytes], bool]) -> list[str]:
-    """Names of the notes' versions that say it, in any commit, also in those that no branch has any more.
+def versions_with(repository: Repository, says: Callable[[bytes], bool], *, of_owner: bool = False) -> int:
+    """How many stored versions of files say it, in any commit, also in those that no branch has any more.
+
+    With `of_owner` it looks into the `.git` of the workspace, which is the owner's, and only reads objects.
 
     Raises:
-        GitFailed: git refused.
+        GitFailed: they cannot be read.
     """
-    listed = repository.git("cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)")
-    blobs = [row.split()[1] for row in listed.decode().splitlines() if row.startswith("blob ")]
-    told = repository.git("cat-file", "--batch", given="\n".join([*blobs, ""]).encode()) if blobs else b""
-    stream, found = io.BytesIO(told), []
-    for name in blobs:
-        size = int(stream.readline().split()[2])
-        data = stream.read(size)
-        stream.read(1)
-        if says(data):
-            found.append(name)
+    environment: dict[str, str] = {}
+    if of_owner:
+        git_dir = repository.root / ".git"
+        if not os.path.lexists(git_dir):
+            return 0
+        objects = git_dir / "objects"
+        if git_dir.is_symlink() or objects.is_symlink() or not objects.is_dir():
+            raise GitFailed(f"{git_dir} leads elsewhere")
+        environment["GIT_OBJECT_DIRECTORY"] = str(objects)
+    how = "--batch-check=%(objecttype) %(objectname) %(objectsize)"
+    listed = repository.git("cat-file", "--batch-all-objects", how, environment=environment)
+    rows = (row.split() for row in listed.decode().splitlines())
+    blobs = [name for kind, name, size in rows if kind == "blob" and int(size) <= MAX_NOTE_BYTES]
+    found = 0
+    for start in range(0, len(blobs), _AT_ONCE):
+        read = repository.blobs(blobs[start : start + _AT_ONCE], environment=environment)
+        found += sum(map(says, read.values()))
     return found
 
 
 def forget_in_history(repository: Repository, without: Without, *, only: Sequence[str] = ()) -> None:
-    """Takes what is to go out of every note of every commit of the branch, and the old commits away.
+    """Takes what is to go out of every note of every commit, and removes the old commits.
 
-    With `only`, out of the notes of these names. Nothing must be left to commit.
-    Other branches, tags and remotes stay as they are.
+    With `only`, out of the notes of these names. Nothing must be left to commit, in the same `opened`.
 
     Raises:
         GitFailed: git refused; the branch is as it was, or as it is to be.
     """
-    branch = repository.git("symbolic-ref", "HEAD").decode().strip()
-    if not branch.startswith(_BRANCH):
-        raise GitFailed("no branch is checked out")
-    listed = repository.git("rev-list", "--objects", branch, "--", *map(_literal, only))
+    if not repository.head():
+        return
+    listed = repository.git("rev-list", "--objects", BRANCH, "--", *map(_literal, only))
     rows = (row.partition(" ") for row in listed.decode("utf-8", "replace").splitlines())
     notes = {name.encode() for name, _blank, path in rows if is_markdown(path)}
-    stream = repository.git("fast-export", "--show-original-ids", "--reencode=no", branch)
+    stream = repository.git("fast-export", "--show-original-ids", "--reencode=no", BRANCH)
     changed = b"".join(_changed(io.BytesIO(stream), notes, without))
     repository.git("fast-import", "--quiet", "--force", "--date-format=raw", given=changed)
-    for name in ("ORIG_HEAD", "FETCH_HEAD"):
-        (repository.git_dir / name).unlink(missing_ok=True)
+    repository.forget_seen()
     repository.git("reflog", "expire", "--expire=now", "--all")
     repository.git("gc", "--quiet", "--prune=now")
 

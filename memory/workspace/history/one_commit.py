@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from nacre.memory.contracts.workspace import FileBusy, Workspace
 from nacre.memory.files.sources.sources import SOURCES_FOLDER, Sources
-from nacre.memory.workspace.files import locked
 from nacre.memory.workspace.git import GitFailed
-from nacre.memory.workspace.history.committing import (
-    HistoryMode,
-    commit_changes,
-    commit_together,
-    known_sources,
-    opened,
-)
+from nacre.memory.workspace.history.committing import commit_changes, commit_together, known_sources
 from nacre.memory.workspace.history.repository import Repository
 
 
@@ -29,8 +23,8 @@ async def as_one_commit(
     write: Callable[[], Awaitable[None]],
     *,
     path: str,
-    mode: HistoryMode,
-    lock_dir: Path,
+    commits: bool,
+    state_dir: Path,
     subject: str,
     trailers: Sequence[tuple[str, str]],
 ) -> tuple[str, str]:
@@ -39,32 +33,23 @@ async def as_one_commit(
     One of them is `""`. No other commit of Nacre's comes in between. Blocks while it waits for its turn.
 
     Raises:
-        HistoryBusy: in the middle of a merge, say; `write` was not called. Whatever `write` raises.
+        HistoryBusy: `write` was not called. Whatever `write` raises.
     """
     if workspace.folder is None:
         await write()
         return "", f"{workspace.place} has the notes, and a git history needs files"
-    try:
-        with locked(workspace.folder / ".git", lock_dir):
-            repository = await _ready(workspace.folder, Sources(workspace), mode)
-            await write()
-            if repository is None:
-                return "", "the workspace has no git history that Nacre may write"
-            return await _committed(repository, path, subject, trailers)
-    except FileBusy as error:
-        raise HistoryBusy(str(error).rstrip(".")) from error
-
-
-async def _ready(folder: Path, sources: Sources, mode: HistoryMode) -> Repository | None:
-    try:
-        repository, problem = await asyncio.to_thread(opened, folder, mode)
-        if repository is not None:
-            await asyncio.to_thread(commit_changes, repository, known_sources(sources))
-    except (GitFailed, OSError) as error:
-        raise HistoryBusy(str(error).rstrip(".")) from error
-    if problem:
-        raise HistoryBusy(problem)
-    return repository
+    if not commits:
+        await write()
+        return "", 'memory.history.commits is "off"'
+    repository = Repository(workspace.folder, state_dir=state_dir)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(repository.opened())
+            await asyncio.to_thread(commit_changes, repository, known_sources(Sources(workspace)))
+        except (FileBusy, GitFailed, OSError) as error:
+            raise HistoryBusy(str(error).rstrip(".")) from error
+        await write()
+        return await _committed(repository, path, subject, trailers)
 
 
 async def _committed(

@@ -1,176 +1,402 @@
-"""The git repository of a workspace: what changed in its notes, and commits without the owner's index."""
+"""Nacre's own git repository of a workspace: which notes changed, and commits of them.
+
+It is a bare repository in the state folder. git never looks into the workspace, except for `.gitignore`
+files: notes are found, read and written by Nacre. There is no index, so the only locks are those of a branch.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Mapping
+import re
+import stat
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha1, sha256
 from pathlib import Path
 
-from nacre.memory.contracts.notes import MAX_NOTE_BYTES, is_markdown
-from nacre.memory.files.sources.sources import SOURCES_FOLDER
-from nacre.memory.workspace.git import OURS, GitFailed, run_git
-
-_INDEX = "nacre-index"
-_UNFINISHED = (
-    *("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG"),
+from nacre.memory.contracts.notes import (
+    IGNORED_FOLDERS,
+    MAX_NOTE_BYTES,
+    NoteMarks,
+    WantedNotes,
+    is_markdown,
 )
-_NO_ENTRY = "0" * 40
-_WHO = {
-    f"GIT_{role}_{what}": value
-    for role in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "Nacre"), ("EMAIL", "nacre@localhost"))
-}
+from nacre.memory.contracts.workspace import PathOutsideRoot
+from nacre.memory.files.sources.sources import SOURCES_FOLDER
+from nacre.memory.workspace.files import locked, note_bytes, note_marks, stamped_now_ns
+from nacre.memory.workspace.git import GIT_WORK_SECONDS, GitFailed, GitTimedOut, run_git
+from nacre.memory.workspace.history.migration import carry_over, has_old_history, new_repository
+from nacre.memory.workspace.walk import notes_in
+from nacre.records.record import Record
+
+BRANCH = "refs/heads/main"
+HISTORY_FOLDER = "history"
+"""The folder of the state folder that holds the repositories, one for each workspace."""
+
+NO_HISTORY = 'It begins with the next turn that notes something, unless memory.history.commits is "off".'
+"""What to tell of a workspace without a history."""
+
+DAMAGED = ".damaged-"
+
+_SEEN = "nacre-seen.json"
+_WORKSPACE = "nacre-workspace"
+"""The file of a repository that says which folder it is the history of."""
+_STALE_SECONDS = 120.0
+_FRESH_NS = 2_000_000_000
+"""A file that changed this shortly before it was read may change again without a trace in its marks."""
+
+
+class Draft(Record):
+    """A commit to make: its message and the new bytes of files; `None` removes one."""
+
+    message: str
+    files: Mapping[str, bytes | None]
+
+
+class ChangedNote(Record):
+    """A file that differs from the newest commit: its bytes there and in the workspace, `None` for none."""
+
+    name: str
+    before: bytes | None
+    now: bytes | None
 
 
 class Repository:
-    """The repository that lies in `root` itself; one around it is never touched. Its methods block.
+    """The history of the workspace `root`. Its methods block.
+
+    `within_seconds` bounds all git commands of one `opened` together.
 
     Raises:
-        GitFailed: of each method, when git is not there or refuses.
+        GitFailed: of each method, when git is not there, refuses or does not end in time.
+        OSError: of each method, when the disk refuses.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.git_dir = root / ".git"
-        self._own_index: Mapping[str, str] = {}
+    def __init__(self, root: Path, *, state_dir: Path, within_seconds: float = GIT_WORK_SECONDS) -> None:
+        self.root = root.absolute()
+        self.lock_dir = state_dir / "locks"
+        self.git_dir = state_dir.absolute() / HISTORY_FOLDER / f"{_key(root, state_dir)}.git"
+        self._within_seconds = within_seconds
+        self._until: float | None = None
 
     @property
     def is_there(self) -> bool:
-        """Whether the folder has a repository of its own."""
-        return self.git_dir.exists()
+        """Whether the workspace has a history, also one that is still to be carried over."""
+        return self.git_dir.exists() or has_old_history(self.root)
 
-    def open(self) -> None:
-        """Finds where the repository keeps its things, which may be elsewhere, as in a work tree."""
-        told = self.git("rev-parse", "--absolute-git-dir").decode("utf-8", "surrogateescape").strip()
-        self.git_dir = Path(told)
-        self._own_index = {"GIT_INDEX_FILE": str(self.git_dir / _INDEX)}
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Keeps others out of the repository, which is made if it is not there.
 
-    def is_ours(self) -> bool:
-        """Whether Nacre began it."""
-        try:
-            return self.git("config", "--local", "--type=bool", OURS).strip() == b"true"
-        except GitFailed:
-            return False
-
-    def busy_with(self) -> str:
-        """What the owner is in the middle of, as a clause; `""` when a commit may be made."""
-        if any((self.git_dir / name).exists() for name in _UNFINISHED):
-            return "a merge, rebase or the like is not finished"
-        if (self.git_dir / "index.lock").exists():
-            return "another git command is at work"
-        try:
-            self.git("symbolic-ref", "--quiet", "HEAD")
-        except GitFailed:
-            return "no branch is checked out"
-        return ""
-
-    def head(self) -> str:
-        """The present commit; `""` before the first."""
-        try:
-            return self.git("rev-parse", "--verify", "--quiet", "HEAD^{commit}").decode().strip()
-        except GitFailed:
-            return ""
-
-    def changed(self, head: str) -> list[str]:
-        """The notes, and files of sources, that differ from the commit `head`, in a fixed order.
-
-        What the owner has staged is theirs to commit, and left out; so is what git ignores.
-        """
-        staged = self._staged(head)
-        self._git_own("read-tree", "--reset", head) if head else self._git_own("read-tree", "--empty")
-        # tells by its status that files differ, which is no failure
-        self._git_own("update-index", "-q", "--refresh")
-        differing = self._git_own("diff-files", "--name-only", "-z")
-        new = self._git_own("ls-files", "--others", "--exclude-standard", "-z")
-        names = {os.fsdecode(name) for name in (differing + new).split(b"\0") if name}
-        return sorted(name for name in names - staged if self._is_kept(name))
-
-    def before(self, head: str, name: str) -> bytes | None:
-        """A file as the commit has it; `None` if it has none."""
-        try:
-            return self.git("cat-file", "--filters", f"{head}:{name}") if head else None
-        except GitFailed:
-            return None
-
-    def put(self, name: str, data: bytes | None) -> None:
-        """Makes a file of the next tree have these bytes; `None` takes it out."""
-        if data is None:
-            entry = f"0 {_NO_ENTRY}\t{name}"
-        else:
-            blob = self.git("hash-object", "-w", f"--path={name}", "--stdin", given=data).decode().strip()
-            entry = f"100644 {blob}\t{name}"
-        self._git_own("update-index", "-z", "--index-info", given=os.fsencode(entry) + b"\0")
-
-    def commit(self, head: str, message: str) -> str:
-        """A commit of what was `put`, on top of `head`; `head` itself if nothing differs.
-
-        The owner's index follows for what is not staged there, so that `git status` shows nothing of it.
+        Locks that a killed git left are removed: only who is in here runs a git that writes.
 
         Raises:
-            GitFailed: also if somebody else has committed since; nothing was committed then.
+            FileBusy: somebody else has been in here for too long.
         """
-        tree = self._git_own("write-tree").decode().strip()
-        if head and tree == self.git("rev-parse", f"{head}^{{tree}}").decode().strip():
-            return head
-        parent = ("-p", head) if head else ()
-        made = self.git("commit-tree", tree, *parent, given=message.encode("utf-8", "replace"), who=True)
-        commit = made.decode().strip()
-        self._follow(head, commit)
-        self.git("update-ref", "-m", "nacre: notes", "HEAD", commit, head or _NO_ENTRY)
-        return commit
+        self._until = None
+        with locked(self.git_dir, self.lock_dir):
+            self._until = time.monotonic() + self._within_seconds
+            try:
+                if self.git_dir.exists() or self._adopted():
+                    self.remove_locks(older_than_seconds=_STALE_SECONDS)
+                else:
+                    self._make()
+                if _line(self.git_dir / _WORKSPACE) != str(self.root):
+                    (self.git_dir / _WORKSPACE).write_text(f"{self.root}\n", encoding="utf-8")
+                yield
+            finally:
+                self._until = None
 
-    def git(self, *arguments: str, given: bytes = b"", who: bool = False) -> bytes:
-        """What git prints."""
-        return run_git(self.root, *arguments, given=given, environment=_WHO if who else None)
+    def read(self) -> None:
+        """Makes what `is_there` ready to be read."""
+        if not self.git_dir.exists():
+            with self.opened():
+                pass
 
-    def _git_own(self, *arguments: str, given: bytes = b"") -> bytes:
-        return run_git(self.root, *arguments, given=given, environment=self._own_index)
+    def head(self) -> str:
+        """The newest commit; `""` before the first."""
+        # Not by the failure of a command, which may have other reasons.
+        head = self.git("for-each-ref", "--format=%(objectname)", BRANCH).decode().strip()
+        log = self.git_dir / "logs" / BRANCH
+        if not head and ((self.git_dir / BRANCH).exists() or (log.exists() and log.stat().st_size)):
+            raise GitFailed("the history is damaged: its branch names no commit")
+        return head
 
-    def _is_kept(self, name: str) -> bool:
-        path = self.root / name
-        if path.is_symlink() or (path.exists() and path.stat().st_size > MAX_NOTE_BYTES):
-            return False
-        sources = name.startswith(f"{SOURCES_FOLDER}/") and name.endswith(".jsonl")
-        return sources or name == ".gitignore" or is_markdown(name)
-
-    def _staged(self, head: str) -> set[str]:
-        """What the owner's index has otherwise than the commit, and this class did not put there."""
-        index = _entries(self.git("ls-files", "-s", "-z"))
-        own = _entries(self._git_own("ls-files", "-s", "-z")) if (self.git_dir / _INDEX).exists() else {}
-        there = _tree(self.git("ls-tree", "-r", "-z", head)) if head else {}
-        if not index:
-            return set()  # there is none, or all is new
-        return {
-            name
-            for name in index.keys() | there.keys()
-            if index.get(name) != there.get(name) and index.get(name) != own.get(name)
-        }
-
-    def _follow(self, head: str, commit: str) -> None:
-        """Brings the owner's index along, before the branch: killed in between, `changed` knows its own."""
-        before = _tree(self.git("ls-tree", "-r", "-z", head)) if head else {}
-        after = _tree(self.git("ls-tree", "-r", "-z", commit))
-        index = _entries(self.git("ls-files", "-s", "-z"))
-        lines = [
-            f"100644 {after[name]}\t{name}" if name in after else f"0 {_NO_ENTRY}\t{name}"
-            for name in sorted(before.keys() | after.keys())
-            if before.get(name) != after.get(name) and index.get(name) == before.get(name)
+    def changed(self, head: str) -> list[ChangedNote]:
+        """The notes, and files of sources, that differ from the commit `head`, by name."""
+        there = self._tree(head)
+        present, may_be_gone = self._present(there)
+        differing = {name: there.get(name, "") for name, blob in present.items() if there.get(name) != blob}
+        differing |= {name: there[name] for name in may_be_gone if _is_gone(self.root / name)}
+        before = self.blobs(blob for blob in differing.values() if blob)
+        return [
+            ChangedNote(
+                name=name,
+                before=before[blob] if blob else None,
+                now=self.note(name) if name in present else None,
+            )
+            for name, blob in sorted(differing.items())
         ]
-        if lines:
-            self.git("update-index", "-z", "--index-info", given=_joined(lines))
+
+    def note(self, name: str) -> bytes | None:
+        """The bytes of a file of the workspace; `None` where there is none. A link is never followed."""
+        try:
+            return note_bytes(self.root / name).data
+        except FileNotFoundError:
+            return None
+        except PathOutsideRoot as error:  # it became a link this moment
+            raise GitFailed(str(error).rstrip(".")) from error
+
+    def blobs(
+        self, names: Iterable[str], *, environment: Mapping[str, str] | None = None
+    ) -> dict[str, bytes]:
+        """The bytes of blobs, by their names."""
+        wanted = list(dict.fromkeys(names))
+        if not wanted:
+            return {}
+        told = self.git(
+            "cat-file", "--batch", given="\n".join([*wanted, ""]).encode(), environment=environment
+        )
+        found, at = {}, 0
+        for name in wanted:
+            end = told.index(b"\n", at)
+            _name, kind, *size = told[at:end].split()
+            if kind != b"blob" or not size:
+                raise GitFailed(f"the history is damaged: {name} is {kind.decode()}")
+            at = end + 1 + int(size[0])
+            found[name] = told[end + 1 : at]
+            at += 1
+        return found
+
+    def commit(self, head: str, drafts: Sequence[Draft]) -> list[str]:
+        """Commits these drafts on top of `head`; the names of the commits, the oldest first. All or none.
+
+        Raises:
+            GitFailed: also if somebody else has committed since.
+        """
+        if not drafts:
+            return []
+        stream: list[bytes] = []
+        for number, draft in enumerate(drafts, start=1):
+            message = draft.message.encode("utf-8", "replace")
+            stream.append(b"commit %s\nmark :%d\n" % (BRANCH.encode(), number))
+            stream.append(b"committer Nacre <nacre@localhost> now\ndata %d\n%s\n" % (len(message), message))
+            if number == 1 and head:
+                stream.append(b"from %s\n" % head.encode())
+            for name, data in draft.files.items():
+                if data is None:
+                    stream.append(b"D %s\n" % _quoted(name))
+                else:
+                    stream.append(b"M 100644 inline %s\ndata %d\n" % (_quoted(name), len(data)))
+                    stream += [data, b"\n"]
+            stream.append(b"\nget-mark :%d\n" % number)
+        stream.append(b"done\n")
+        made = self.git("fast-import", "--quiet", "--done", "--date-format=now", given=b"".join(stream))
+        return made.decode().split()
+
+    def git(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> bytes:
+        """What git prints."""
+        try:
+            return run_git(self.git_dir, *arguments, given=given, environment=environment, until=self._until)
+        except GitTimedOut:
+            if self._until is not None:  # git and what it started were killed, and nobody else writes
+                self.remove_locks(older_than_seconds=0)
+            raise
+
+    def remove_locks(self, *, older_than_seconds: float) -> int:
+        """Removes lock files and reports of killed git commands; how many.
+
+        Only for who knows that no git is writing here.
+        """
+        before_ns = stamped_now_ns(self.lock_dir) - int(older_than_seconds * 1e9)
+        removed = 0
+        for pattern in ("*.lock", "refs/**/*.lock", "gc.pid", "fast_import_crash_*"):
+            for path in self.git_dir.glob(pattern):
+                with suppress(FileNotFoundError):
+                    if not older_than_seconds or path.lstat().st_mtime_ns <= before_ns:
+                        path.unlink()
+                        removed += 1
+        return removed
+
+    def set_aside(self) -> list[Path]:
+        """The damaged repositories that a repair moved away."""
+        return sorted(self.git_dir.parent.glob(f"{self.git_dir.stem}{DAMAGED}*"))
+
+    def forget_seen(self) -> None:
+        """Drops the names and hashes of files that were looked at; they are looked at again."""
+        (self.git_dir / _SEEN).unlink(missing_ok=True)
+
+    def _adopted(self) -> bool:
+        """Takes over the history of a workspace that moved here: its folder is gone, its notes are here."""
+        for other in sorted(self.git_dir.parent.glob("*.git")):
+            was = _line(other / _WORKSPACE)
+            if not was or Path(was).exists():
+                continue
+            try:
+                listed = run_git(other, "ls-tree", "-r", "-z", BRANCH, until=self._until)
+            except GitTimedOut:
+                raise
+            except GitFailed:  # it is empty or damaged
+                continue
+            there = {name: blob for name, blob in _entries(listed).items() if is_kept(name)}
+            if sum(self._is_here(name, blob) for name, blob in there.items()) * 2 > len(there):
+                other.rename(self.git_dir)
+                return True
+        return False
+
+    def _is_here(self, name: str, blob: str) -> bool:
+        try:
+            data = self.note(name)
+        except (OSError, GitFailed):
+            return False
+        return data is not None and _blob_name(data) == blob
+
+    def _make(self) -> None:
+        new = self.git_dir.with_suffix(".new")
+        new_repository(new, until=self._until)
+        carry_over(self.root, new, until=self._until)
+        new.rename(self.git_dir)
+
+    def _tree(self, head: str) -> dict[str, str]:
+        """Names of files to names of their blobs."""
+        listed = self.git("ls-tree", "-r", "-z", head) if head else b""
+        return _entries(listed)
+
+    def _present(self, there: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+        """The blobs of the files that belong into a commit; and those of `there` that may be gone."""
+        listing = notes_in(self.root, [WantedNotes(name=".", is_required=True)])
+        marks = {note.name: note.marks for note in listing.notes}
+        folder = self.root / SOURCES_FOLDER
+        sources = () if folder.is_symlink() else sorted(folder.glob("*.jsonl"))
+        for path in (self.root / ".gitignore", *sources):
+            with suppress(FileNotFoundError):
+                marks[path.relative_to(self.root).as_posix()] = note_marks(path.lstat())
+        marks = {name: each for name, each in marks.items() if each.size_bytes <= MAX_NOTE_BYTES}
+        for name in self._ignored([name for name in marks if name not in there]):
+            marks.pop(name, None)
+        if "" in listing.unreadable:
+            return self._hashed(marks), []
+        unread = tuple(f"{name}/" for name in listing.unreadable)
+        gone = [name for name in there if name not in marks and is_kept(name) and not name.startswith(unread)]
+        return self._hashed(marks), gone
+
+    def _hashed(self, marks: Mapping[str, NoteMarks]) -> dict[str, str]:
+        """The names of the blobs of files. What was looked at before is not read again unless it changed."""
+        now_ns = stamped_now_ns(self.lock_dir)
+        seen = _seen(self.git_dir / _SEEN)
+        blobs: dict[str, str] = {}
+        keep: dict[str, tuple[list[int], str]] = {}
+        for name, each in marks.items():
+            known = seen.get(name)
+            if known is not None and known[0] == list(each):
+                blobs[name], keep[name] = known[1], known
+                continue
+            try:
+                read = note_bytes(self.root / name)
+            except (OSError, PathOutsideRoot):  # it went away, or cannot be read: that is no change
+                continue
+            blobs[name] = _blob_name(read.data)
+            if max(read.marks.modified_ns, read.marks.changed_ns) < now_ns - _FRESH_NS:
+                keep[name] = (list(read.marks), blobs[name])
+        if keep != seen:
+            with suppress(OSError):
+                temporary = self.git_dir / f"{_SEEN}.tmp"
+                temporary.write_text(json.dumps(keep), encoding="utf-8")
+                temporary.replace(self.git_dir / _SEEN)
+        return blobs
+
+    def _ignored(self, names: Sequence[str]) -> list[str]:
+        """Those of the names that `.gitignore` files of the workspace leave out."""
+        rules = [self._is_rules(name) for name in _gitignores(names)]
+        if not names or not any(rules):
+            return []
+        given = b"".join(os.fsencode(name) + b"\0" for name in names)
+        asked = ("-C", str(self.root), "check-ignore", "--no-index", "-z", "--stdin")
+        told = run_git(
+            self.git_dir,
+            *asked,
+            given=given,
+            environment={"GIT_WORK_TREE": str(self.root)},
+            until=self._until,
+            good_codes=(0, 1),  # 1: none is ignored
+        )
+        return [os.fsdecode(name) for name in told.split(b"\0") if name]
+
+    def _is_rules(self, name: str) -> bool:
+        """Whether a `.gitignore` is a file that git reads. A pipe, for which it would wait, is refused."""
+        try:
+            mode = (self.root / name).lstat().st_mode
+        except OSError:
+            return False
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
+            raise GitFailed(f"{name} of the workspace is no regular file")
+        return stat.S_ISREG(mode)
 
 
-def _joined(lines: Iterable[str]) -> bytes:
-    return b"".join(os.fsencode(line) + b"\0" for line in lines)
+def is_kept(name: str) -> bool:
+    """Whether a file of this name belongs into the history: a note, a file of sources, `.gitignore`."""
+    if name == ".gitignore":
+        return True
+    folder, _slash, _file = name.rpartition("/")
+    if folder == SOURCES_FOLDER:
+        return name.endswith(".jsonl")
+    # No file of a program, should a history that came from elsewhere name one.
+    return is_markdown(name) and not ({"..", *IGNORED_FOLDERS} & set(folder.casefold().split("/")))
+
+
+def _key(root: Path, state_dir: Path) -> str:
+    """The name of a workspace's repository; it stays when the state folder moves with the workspace in it."""
+    real, state = Path(os.path.realpath(root)), Path(os.path.realpath(state_dir))
+    place = real.relative_to(state).as_posix() if real.is_relative_to(state) else str(real)
+    name = re.sub(r"[^\w-]", "-", real.name) or "workspace"
+    return f"{name}-{sha256(os.fsencode(place)).hexdigest()[:12]}"
 
 
 def _entries(listed: bytes) -> dict[str, str]:
-    """Names to blobs, of `ls-files -s`."""
+    """Names to blobs, of what `ls-tree -z` printed."""
     rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
-    return {os.fsdecode(name): head.split()[1].decode() for head, _tab, name in rows}
+    return {os.fsdecode(name): facts.split()[2].decode() for facts, _tab, name in rows}
 
 
-def _tree(listed: bytes) -> dict[str, str]:
-    """Names to blobs, of `ls-tree -r`."""
-    rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
-    return {os.fsdecode(name): head.split()[2].decode() for head, _tab, name in rows}
+def _blob_name(data: bytes) -> str:
+    return sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _seen(path: Path) -> dict[str, tuple[list[int], str]]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {name: (marks, blob) for name, (marks, blob) in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _gitignores(names: Iterable[str]) -> set[str]:
+    """Where a rule about one of these names may stand."""
+    folders = {""}
+    for name in names:
+        while (name := name.rpartition("/")[0]) and name not in folders:
+            folders.add(name)
+    return {f"{folder}/.gitignore".lstrip("/") for folder in folders}
+
+
+def _is_gone(path: Path) -> bool:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _quoted(name: str) -> bytes:
+    escaped = os.fsencode(name).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
+    return b'"%s"' % escaped

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from nacre.memory.files.sources.sources import SOURCES_FOLDER
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.committing import ENTRIES, SESSION_ID, SESSION_KEY, TIDIED, UNDOES
-from nacre.memory.workspace.history.repository import Repository
+from nacre.memory.workspace.history.repository import BRANCH, Repository
 
 _TRAILERS = (SESSION_KEY, SESSION_ID, ENTRIES, UNDOES, TIDIED)
 _FORMAT = "%x1f".join(
@@ -40,10 +40,10 @@ def commits(repository: Repository, path: str = "") -> list[Commit]:
     Raises:
         GitFailed: git refused.
     """
-    if not repository.head():
+    if not repository.git_dir.exists() or not repository.head():
         return []
     where = ("--", f":(top,literal){path}") if path else ()
-    told = repository.git("log", "-z", f"--format={_FORMAT}", *where)
+    told = repository.git("log", "-z", f"--format={_FORMAT}", BRANCH, *where)
     return [_commit(row) for row in told.decode("utf-8", "replace").split("\0") if row]
 
 
@@ -56,7 +56,7 @@ def named(repository: Repository, name: str) -> str:
     try:
         told = repository.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         commit = told.decode().strip().splitlines()[-1]
-        repository.git("merge-base", "--is-ancestor", commit, "HEAD")
+        repository.git("merge-base", "--is-ancestor", commit, BRANCH)
     except (GitFailed, IndexError) as error:
         raise CommitUnknown(
             f"There is no commit {name!r} in this history. `nacre memory log` lists them."
@@ -67,7 +67,9 @@ def named(repository: Repository, name: str) -> str:
 def shown(repository: Repository, commit: str) -> str:
     """What a commit changed in the notes, as a unified diff; sources are left out. Raises `GitFailed`."""
     notes = (":(top)", f":(top,exclude){SOURCES_FOLDER}")
-    told = repository.git("show", "--format=", "--no-color", "--no-ext-diff", "--root", commit, "--", *notes)
+    # As text, whatever an attribute says; no driver and no signature is asked.
+    how = ("-p", "-r", "--root", "--no-commit-id", "--text", "--no-color", "--no-ext-diff", "--no-textconv")
+    told = repository.git("diff-tree", *how, commit, "--", *notes)
     return told.decode("utf-8", "replace")
 
 

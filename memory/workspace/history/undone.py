@@ -8,10 +8,12 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.files.sources.sources import SOURCES_FOLDER
-from nacre.memory.workspace.files import change_locked, whole_file
+from nacre.memory.workspace.files import change_locked
+from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.committing import UNDOES, lines_of, message_of
-from nacre.memory.workspace.history.repository import Repository
+from nacre.memory.workspace.history.repository import Draft, Repository, is_kept
 from nacre.memory.workspace.history.telling import Commit, CommitUnknown, commits
 from nacre.memory.workspace.history.undoing import Conflict, taken_back
 from nacre.memory.workspace.paths import contained_path
@@ -23,7 +25,7 @@ class UndoConflict(Exception):
     def __init__(self, places: Sequence[str]) -> None:
         super().__init__(
             f"Nothing was changed: what the commit wrote was changed since, in {', '.join(places)}. "
-            "Edit these lines by hand."
+            "Edit this by hand."
         )
         self.places = tuple(places)
 
@@ -42,34 +44,28 @@ def last_to_undo(repository: Repository) -> Commit:
     raise CommitUnknown("No commit of a session could be undone. `nacre memory log` lists all commits.")
 
 
-def undo(repository: Repository, commit: str, *, lock_dir: Path) -> tuple[str, list[str]]:
+def undo(repository: Repository, commit: str) -> tuple[str, list[str]]:
     """Takes back what a commit changed in the notes; the new commit, and the files that changed.
 
-    All changes must have been committed before. It blocks.
+    All changes must have been committed before, in the same `opened`. Blocks.
 
     Raises:
         UndoConflict: nothing was changed.
         CommitUnknown: it is a merge, or there is nothing to take back.
-        GitFailed, OSError, FileBusy: git or the disk refused.
+        GitFailed, OSError, FileBusy: git or the disk refused; the notes are as they were.
     """
     head = repository.head()
     told = repository.git("rev-list", "--parents", "-n", "1", commit).decode().split()
     if len(told) > 2:
         raise CommitUnknown(f"{commit[:12]} is a merge, which cannot be undone.")
-    parent = told[1] if len(told) > 1 else ""
-    listed = repository.git("diff-tree", "--root", "-r", "-z", "--no-commit-id", "--name-only", commit)
-    names = [os.fsdecode(name) for name in listed.split(b"\0") if name]
     wanted: dict[str, tuple[bytes | None, bytes | None]] = {}
     conflicts: list[str] = []
-    for name in names:
-        if name.startswith(f"{SOURCES_FOLDER}/"):
-            continue  # a source whose line is gone does no harm
-        path = contained_path(repository.root, name)
-        now = whole_file(path)
-        before = repository.before(parent, name)
-        lines = taken_back(
-            lines_of(before or b""), lines_of(repository.before(commit, name) or b""), lines_of(now or b"")
-        )
+    for name, before, after in _changes(repository, commit):
+        if _is_link(repository.root, name):
+            conflicts.append(f"{name}, which is a link now")
+            continue
+        now = repository.note(name)
+        lines = taken_back(lines_of(before or b""), lines_of(after or b""), lines_of(now or b""))
         if isinstance(lines, Conflict):
             conflicts.append(f"{name}#L{lines.line}")
             continue
@@ -81,36 +77,56 @@ def undo(repository: Repository, commit: str, *, lock_dir: Path) -> tuple[str, l
     if not changed:
         raise CommitUnknown(f"There is nothing left to undo of {commit[:12]}.")
     subset = {name: wanted[name] for name in changed}
-    return _written(repository, head, commit, subset, lock_dir), changed
+    return _written(repository, head, commit, subset), changed
+
+
+def _changes(repository: Repository, commit: str) -> list[tuple[str, bytes | None, bytes | None]]:
+    """The notes that a commit changed, with their bytes before and after it.
+
+    Sources are left out: one whose line is gone does no harm. So is what no note may be called.
+    """
+    listed = repository.git("diff-tree", "--root", "-r", "-z", "--no-commit-id", "--no-renames", commit)
+    fields = listed.split(b"\0")
+    rows = [
+        (os.fsdecode(name), facts.decode().split())
+        for facts, name in zip(fields[::2], fields[1::2], strict=False)
+    ]
+    rows = [
+        (name, facts) for name, facts in rows if is_kept(name) and not name.startswith(f"{SOURCES_FOLDER}/")
+    ]
+    blobs = repository.blobs(blob for _name, facts in rows for blob in facts[2:4] if blob.strip("0"))
+    return [(name, blobs.get(facts[2]), blobs.get(facts[3])) for name, facts in rows]
+
+
+def _is_link(root: Path, name: str) -> bool:
+    """Whether a file, or a folder on the way to it, is a symbolic link."""
+    try:
+        return contained_path(root, name) != Path(os.path.realpath(root)) / name
+    except PathOutsideRoot:
+        return True
 
 
 def _written(
-    repository: Repository,
-    head: str,
-    commit: str,
-    wanted: dict[str, tuple[bytes | None, bytes | None]],
-    lock_dir: Path,
+    repository: Repository, head: str, commit: str, wanted: dict[str, tuple[bytes | None, bytes | None]]
 ) -> str:
-    repository.changed(head)  # the tree begins as the commit has it
-    for name, (now, _new) in wanted.items():
+    def replace(name: str, old: bytes | None, new: bytes | None) -> None:
         path = contained_path(repository.root, name)
-        if whole_file(path) != now:
-            raise UndoConflict([name])
-    done: list[tuple[str, bytes | None, bytes | None]] = []
+        change_locked(path, partial(_replaced, name, old, new), repository.lock_dir)
+
+    done: list[str] = []
     try:
         for name, (now, new) in wanted.items():
-            change_locked(contained_path(repository.root, name), partial(_replaced, name, now, new), lock_dir)
-            done.append((name, now, new))
-            repository.put(name, new)
-    except UndoConflict:
-        for name, now, new in done:  # what was written since stays, and is told by the next try
+            replace(name, now, new)
+            done.append(name)
+        files = {name: new for name, (_now, new) in wanted.items()}
+        message = message_of(f"Undo {commit[:12]}", ((UNDOES, commit),))
+        return repository.commit(head, [Draft(message=message, files=files)])[-1]
+    except (UndoConflict, GitFailed, OSError):
+        for name in done:  # what was written since stays, and the next try tells of it
+            now, new = wanted[name]
             with suppress(UndoConflict):
-                change_locked(
-                    contained_path(repository.root, name), partial(_replaced, name, new, now), lock_dir
-                )
+                replace(name, new, now)
         raise
-    subject = f"Undo {commit[:12]}"
-    return repository.commit(head, message_of(subject, ((UNDOES, commit),)))
 
 
 def _replaced(name: str, now: bytes | None, new: bytes | None, old: bytes | None) -> bytes | None:

@@ -23,6 +23,7 @@ from nacre.runtime.models.openai_compatible.providers import resolve_endpoint
 from nacre.runtime.models.tokenizer import count_tokens_for, estimate_tokens
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace
+from nacre.runtime.settings.disk.variables import unset_in
 from nacre.runtime.settings.sections.models import ProviderSettings
 from nacre.sessions.contracts.messages import Text, UserMessage
 
@@ -73,7 +74,7 @@ def model_facts(config: Config, now: Clock) -> ModelFacts:
     return ModelFacts(
         name=name,
         address=found.base_url if goes_direct else settings.base_url,
-        has_key=bool(found.api_key),
+        has_key=bool(found.api_key) and not unset_in(settings),
         needs_key=found.needs_key if goes_direct else not settings.base_url,
         key_variable=" or ".join(found.key_variables),
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
+from nacre.locks.kernel_lock import keeps_out
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.files.review.queue import ReviewQueue
@@ -166,8 +167,8 @@ def _prompts(
 
 
 def _history(config: Config, workspace: Workspace, world: World) -> HistoryKeeper:
-    commits, lock_dir = config.settings.memory.history.commits, config.state_dir / "locks"
-    history = HistoryKeeper(workspace, mode=commits, lock_dir=lock_dir)
+    commits = config.settings.memory.history.commits != "off"
+    history = HistoryKeeper(workspace, commits=commits, state_dir=config.state_dir)
     world.closing.push_async_callback(history.close)
     return history
 
@@ -212,7 +213,8 @@ def _window_parts(
         sources=Sources(
             workspace,
             secrets=config.settings.memory.secrets,
-            review=review if config.settings.memory.writes == "review" else None,
+            review=review,
+            reviews_all=config.settings.memory.writes == "review",
         ),
         review=review,
         has_bank=config.settings.memory.bank.enabled,
@@ -246,7 +248,12 @@ async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
     if left := await left_in_folder(config.folders, workspace):
         return workspace, (left,)
     made = await ensure_workspace(workspace, with_templates=not agent.skip_bootstrap)
-    return workspace, (made.notice,) if made.notice else ()
+    if made.is_new and not keeps_out(config.state_dir):
+        return workspace, (
+            f"Locks have no effect in {config.state_dir}, as on some network drives: two programs at once "
+            "can lose notes there. `nacre doctor` says what to do.",
+        )
+    return workspace, ()
 
 
 def _window_notices(budget: ContextBudget) -> tuple[str, ...]:

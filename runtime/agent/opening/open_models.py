@@ -23,6 +23,7 @@ from nacre.runtime.models.waits.cooldown_file import CooldownFile
 from nacre.runtime.models.waits.silence import Patience
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.auth_profiles import AuthProfile
+from nacre.runtime.settings.disk.variables import unset_in
 from nacre.runtime.settings.sections.agents import AgentSettings
 from nacre.runtime.settings.sections.models import ProviderSettings, with_profile_keys
 from nacre.runtime.settings.spending import spending_ledger
@@ -145,6 +146,7 @@ def connected_model(config: Config, name: str, now: Clock) -> ChatModel:
         base_url=provider.base_url or None,
         api_key=profile.api_key if profile else provider.api_key or None,
         key_place=profile.place if profile else "",
+        unusable=unset_in(name, provider),
         request_timeout_seconds=timeout_seconds,
         stall_timeout_seconds=min(STALL_SECONDS, timeout_seconds),
         now_ms=lambda: epoch_ms(now()),
@@ -167,6 +169,8 @@ def open_voice_notes(config: Config, now: Clock, closing: AsyncExitStack) -> Voi
     transcribers = []
     for name in names:
         provider = providers.get(name.partition("/")[0], ProviderSettings())
+        if unset_in(provider):
+            continue
         transcriber = LiteLLMTranscriber(
             name,
             base_url=provider.base_url.strip() or None,

@@ -29,6 +29,7 @@ from nacre.runtime.contracts.events import (
 )
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.lanes.lanes import Lanes
+from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.lanes.routing import Route
 from nacre.runtime.tools.session_sources import SUB_AGENT_ENTRY
 from nacre.runtime.tools.toolbox import CallScope, ToolFailed
@@ -110,6 +111,7 @@ class SubAgents:
             "sessionKey": caller.key,
             "sessionId": caller.session_id,
             "callId": task.scope.call_id,
+            "isOwnersTask": await _is_owners(caller, parts),
         }
         await session.journal.append_custom(SUB_AGENT_ENTRY, called_by)
         bounds = TurnBounds(task.sub_agent.limits, within=task.caller.bounds)
@@ -136,6 +138,12 @@ class SubAgents:
             tools=task.sub_agent.tools,
             models=task.caller.parts.models if model is None else self._chosen.chain(model),
         )
+
+
+async def _is_owners(caller: OpenSession, parts: TurnParts) -> bool:
+    """Whether the calling session heard nobody but the owner, so that the task is the owner's."""
+    source_of = await caller.sources(parts.window.sources).begin("tool")
+    return source_of("").is_owners_word
 
 
 def _handed_in(tools: Iterable[AuthorTool]) -> Iterator[ChatModel]:

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from nacre.records.record import Record
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
-from nacre.runtime.contracts.inbound import Attachment, Reply
+from nacre.runtime.contracts.inbound import Attachment, Quoted, Reply
 from nacre.runtime.contracts.policy import Audience, ChatPolicy
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.lanes.open_session import OpenSession
@@ -30,6 +30,7 @@ class CommandRun(Record):
 
     rest: str
     attachments: tuple[Attachment, ...]
+    quoted: tuple[Quoted, ...] = ()
     turn: Turn
     chosen: ChosenModels
     lifecycle: Lifecycle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.conversation.model_words import NamedModel
-from nacre.runtime.contracts.inbound import Attachment
+from nacre.runtime.contracts.inbound import Attachment, Quoted
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.endings import EndReason
@@ -19,6 +19,7 @@ async def begin_fresh(
     named: NamedModel | None = None,
     text: str = "",
     attachments: tuple[Attachment, ...] = (),
+    quoted: tuple[Quoted, ...] = (),
 ) -> Turn:
     """The turn of the fresh session, with the words in it.
 
@@ -35,8 +36,8 @@ async def begin_fresh(
         turn = left.of_session(await lifecycle.begin_next(left.session, reason, left.emit))
     if named is not None:
         await turn.session.line.choose_model(named.name)
-    if text or attachments:
-        await turn.write_down(text, attachments)
+    if text or attachments or quoted:
+        await turn.write_down(text, attachments, quoted=quoted)
     if turn is not left:
         await left.save_notes()
     return chosen.applied(turn)

@@ -23,8 +23,9 @@ async def fresh(run: CommandRun, reason: EndReason) -> Outcome:
         named=named,
         text=text,
         attachments=run.attachments,
+        quoted=run.quoted,
     )
-    if text or run.attachments:
+    if text or run.attachments or run.quoted:
         return turn, await turn.answer()
     name, usual = turn.parts.model.name, run.chosen.default_name
     default = f" (default: {usual})" if name != usual else ""

@@ -20,9 +20,9 @@ async def _read_again(run: CommandRun, text: str) -> Outcome:
     turn = run.turn
     if turn.session.has_messages:
         await turn.recall()
-    if not text and not run.attachments:
+    if not (text or run.attachments or run.quoted):
         return run.said("♻️ The notes were read again; this session goes on.")
-    await turn.write_down(text, run.attachments)
+    await turn.write_down(text, run.attachments, quoted=run.quoted)
     return turn, await turn.answer()
 
 

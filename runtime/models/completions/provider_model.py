@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
-from nacre.runtime.contracts.errors import ModelError
+from nacre.runtime.contracts.errors import ModelAuthError, ModelError
 from nacre.runtime.contracts.model import ModelAlive, ModelRequest, StreamItem, TextDelta
 from nacre.runtime.models.completions.addresses import is_loopback
 from nacre.runtime.models.completions.errors import CallFacts, classify
@@ -50,7 +50,8 @@ class ProviderModel(ABC):
 
     `context_window_tokens` `None` takes the window from litellm's price map. `base_url` is the address of
     an own or compatible server, `None` the provider's; `api_key` `None` looks for the provider's variable in
-    the environment, `key_place` says where it stands if not in the settings. `request_timeout_seconds` bounds
+    the environment, `key_place` says where it stands if not in the settings. `unusable` says why it cannot be
+    asked at all, and is what every request fails with. `request_timeout_seconds` bounds
     the wait for an answer to begin. A stream that is silent for `stall_timeout_seconds` is given up; models
     that think before they speak may be silent until the request time-out before the first word. `now_ms`
     stamps the answers. It never retries, never logs a request, and never touches the network before the
@@ -68,6 +69,7 @@ class ProviderModel(ABC):
         base_url: str | None = None,
         api_key: str | None = None,
         key_place: str = "",
+        unusable: str = "",
         request_timeout_seconds: float = 600,
         stall_timeout_seconds: float = 60,
         now_ms: Callable[[], int],
@@ -82,6 +84,7 @@ class ProviderModel(ABC):
         self._base_url = base_url
         self._api_key = api_key
         self._key_place = key_place
+        self._unusable = unusable
         self._request_timeout_seconds = request_timeout_seconds
         self._stall_timeout_seconds = stall_timeout_seconds
         self._now_ms = now_ms
@@ -102,6 +105,8 @@ class ProviderModel(ABC):
         """Answers one request; raises `ModelError` itself after `aclose`."""
         if self._closed:
             raise ModelError(f"The model {self.name!r} was closed; open the agent again to use it.")
+        if self._unusable:
+            raise ModelAuthError(self._unusable)
         estimate = self._estimate(request)
         reservation = Reservation()
         if self._ledger is not None:

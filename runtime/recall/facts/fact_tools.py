@@ -16,6 +16,7 @@ from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.files.facts.fact_memory import USUAL_CHUNKS, FactMemory
 from nacre.memory.files.facts.lines import value_text
 from nacre.memory.files.facts.records import Fact, Note, Recalled, chunk_json, fact_json
+from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.runtime.tools.function import FunctionTool, ToolChat, ToolChats, ToolContext, tool
 from nacre.runtime.tools.toolbox import ToolFailed
 
@@ -180,7 +181,7 @@ def _source(chat: ToolChat) -> str:
 async def _asked(work: Awaitable[T]) -> T:
     try:
         return await work
-    except (MemoryIndexError, FileBusy) as error:
+    except (MemoryIndexError, FileBusy, WaitsForReview) as error:
         raise ToolFailed(str(error)) from error
     except OSError as error:
         raise ToolFailed(f"The page could not be read or written: {error}.") from error

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.settings import RerankSettings, at_home
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.settings.disk.variables import unset_in
 from nacre.runtime.settings.sections.models import ProviderSettings
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def reranker_for(
     from nacre.runtime.models.litellm.reranker import LiteLLMReranker
 
     shared = providers.get(provider, ProviderSettings())
+    if unset_in("" if settings.api_key else shared):
+        return None  # the settings' own notice has told it
     return LiteLLMReranker(
         f"{provider}/{model.removeprefix(f'{provider}/')}",
         base_url=(settings.base_url or "").strip() or shared.base_url.strip() or None,

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from nacre.memory.contracts.settings import merged_settings
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.settings.disk.secrets import KEYRING_SERVICE, from_keyring, with_environment_file
+from nacre.runtime.settings.disk.secrets import with_environment_file
+from nacre.runtime.settings.disk.variables import VARIABLE, filled_in
 
-_VARIABLE = re.compile(r"\$(?P<literal>\$)?\{(?P<keyring>keyring:)?(?P<name>[A-Z_][A-Z0-9_]*)\}")
 _WHO_AND_WHERE = frozenset({"id", "default", "name", "workspace", "agentDir", "allowPaths"})
 """What an entry of `agents.list` says of its agent, and `agents.defaults` cannot."""
 _KINDS: Mapping[type, str] = {type(None): "null", bool: "true or false", str: "a text", list: "a list"}
@@ -41,26 +41,29 @@ _NAMES = {
 }
 
 
-def read_settings_file(file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
-    """What the file says; nothing when there is no file, or an empty one.
+def read_settings_file(file: Path, environment: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What the file says, and a sentence for each variable that is not set; nothing when there is no file.
 
     Raises:
-        ConfigError: the file is unreadable, no JSON5, no object, or names a variable that is not set.
+        ConfigError: the file is unreadable, no JSON5, no object, or a variable is not set on which everything
+            depends.
     """
     return settings_in(read_text(file), file, environment)
 
 
-def settings_in(text: str, file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
-    """What a text for the file says.
+def settings_in(
+    text: str, file: Path, environment: Mapping[str, str]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """As `read_settings_file`, of a text for the file.
 
     Raises:
-        ConfigError: it is no JSON5, no object, or names a variable that is not set.
+        ConfigError: as `read_settings_file`.
     """
-    raw = with_variables(_decoded(text, file), with_environment_file(environment, file))
+    raw = _decoded(text, file)
     if not isinstance(raw, dict):
         held = _KINDS.get(type(raw), "a number")
         raise ConfigError(f"The settings file {file} holds {held}, where an object {{…}} belongs.")
-    return raw
+    return filled_in(raw, with_environment_file(environment, file))
 
 
 def unfilled_settings(file: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -72,7 +75,7 @@ def unfilled_settings(file: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     """
     text = read_text(file)
     named = (
-        found["name"] for found in _VARIABLE.finditer(text) if not found["literal"] and not found["keyring"]
+        found["name"] for found in VARIABLE.finditer(text) if not found["literal"] and not found["keyring"]
     )
     return _decoded(text, file), tuple(dict.fromkeys(named))
 
@@ -131,72 +134,6 @@ def with_own_settings(raw: Mapping[str, Any], place: int) -> dict[str, Any]:
     if any(denied):
         merged["tools"] = {**merged["tools"], "deny": [*denied[0], *denied[1]]}
     return {**raw, "agents": {**agents, "defaults": merged, "list": [entry]}}
-
-
-def with_variables(value: Any, environment: Mapping[str, str], *, place: str = "") -> Any:
-    """The settings with each `${NAME}` filled in; `place` is where `value` stands, for sentences.
-
-    As in OpenClaw: names in capitals, anywhere in a text, and `$${NAME}` for the letters themselves.
-    `${keyring:NAME}` is what the system's keyring has under that name.
-
-    Raises:
-        ConfigError: a variable is not set, or empty, or the keyring has no such name.
-    """
-    if isinstance(value, Mapping):
-        return {
-            key: with_variables(item, environment, place=f"{place}.{key}" if place else str(key))
-            for key, item in value.items()
-        }
-    if isinstance(value, list):
-        return [with_variables(item, environment, place=place) for item in value]
-    if not isinstance(value, str):
-        return value
-
-    def filled(match: re.Match[str]) -> str:
-        if match["literal"]:
-            return match[0][1:]
-        if match["keyring"]:
-            if secret := from_keyring(match["name"]):
-                return secret
-            raise ConfigError(
-                f"The setting {place} names {match['name']} of the system's keyring, which has no such key. "
-                f"Put it there with: keyring set {KEYRING_SERVICE} {match['name']}"
-            )
-        if text := environment.get(match["name"], "").strip():
-            return text
-        raise ConfigError(
-            f"The setting {place} names the environment variable {match['name']}, which is not set. "
-            "Set it, or write the value itself."
-        )
-
-    return _VARIABLE.sub(filled, value)
-
-
-@contextmanager
-def variables_unseen(file: Path, environment: Mapping[str, str]) -> Iterator[None]:
-    """Puts `${NAME}` in the place of a variable's value in the sentence of a `ConfigError`.
-
-    What stands in the environment is often a key. Values of one or two characters stay: a sentence without
-    its letters would say nothing, and they are no secrets.
-    """
-    try:
-        yield
-    except ConfigError as error:
-        text, told = "", str(error)
-        with suppress(OSError, UnicodeDecodeError):
-            text = file.read_text(encoding="utf-8-sig") if file.is_file() else ""
-        found = with_environment_file(environment, file)
-        values: dict[str, str] = {}
-        for match in _VARIABLE.finditer(text):
-            held = from_keyring(match["name"]) if match["keyring"] else found.get(match["name"], "").strip()
-            values[held] = f"{match['keyring'] or ''}{match['name']}"
-        for value in sorted(values, key=len, reverse=True):
-            if len(value) > _HARMLESS_CHARS:
-                for spelled in (value, repr(value)[1:-1]):
-                    told = told.replace(spelled, f"${{{values[value]}}}")
-        if told == str(error):
-            raise
-        raise ConfigError(told) from None
 
 
 def settings_as_written(file: Path) -> Mapping[str, Any]:

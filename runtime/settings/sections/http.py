@@ -16,3 +16,8 @@ class HttpSettings(SettingsSection):
     """The address at which it listens. Another one than this machine's own needs a token that was made."""
     hosts: tuple[str, ...] = ()
     """Further names under which it is asked, such as that of a reverse proxy."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses of reverse proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed, such as
+    `"127.0.0.1"`. Of everybody else these headers are passed over."""
+    max_body_mb: Annotated[int, Field(ge=1, le=1024)] = 32
+    """Largest request in MiB. A token that is not the owner's may send 4 MiB at most."""

@@ -181,8 +181,8 @@ class HistorySettings(SettingsSection):
     """`memory.history`: the git history of a workspace that is a folder."""
 
     commits: Literal["auto", "on", "off"] = "auto"
-    """Whether each turn that noted something is a git commit: `"auto"` in a history that Nacre began, `"on"`
-    in any repository that lies in the workspace, `"off"`; see [the history of the notes](history.md)."""
+    """Whether each turn that noted something is a commit in [the history of the notes](history.md). `"auto"`
+    and `"on"` mean the same."""
 
 
 class MemorySettings(SettingsSection):

@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from nacre.memory.contracts.workspace import FIRST_RUN_FILE, FileBytes, Workspace
+from nacre.memory.files.sources.telling import NOT_THE_OWNERS
 from nacre.runtime.contracts.policy import SHARED_FOLDER, ChatPolicy
 from nacre.runtime.tools.file_tools import text as texts
 from nacre.runtime.tools.file_tools.arguments import (
@@ -128,7 +129,8 @@ class _Files:
     async def text(self, path: str) -> tuple[str, str, str]:
         """A file's name and text, and a note when it is not the whole text."""
         if self._policy.is_private and (of_skill := await self._read_skill(path)) is not None:
-            return texts.shown(path, of_skill)
+            name, text, note = texts.shown(path, of_skill)
+            return name, text, f"{note}\n[A skill from outside of the workspace: {NOT_THE_OWNERS}.]"
         relative = await self._readable(path)
         content = await self._workspace.read(str(relative))
         moved = content.relative != relative

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nacre.records.record import Record
@@ -16,6 +17,8 @@ VERSION = 1
 MOST_TOOLS = 200
 """More tools of one server are left out: every one is sent with each request."""
 MOST_DESCRIPTION_CHARS = 2_000
+MOST_CHARS = 300_000
+"""Tools whose names, descriptions and schemas are longer together are left out from there on."""
 
 
 class ListedTool(Record):
@@ -26,6 +29,23 @@ class ListedTool(Record):
     schema: Mapping[str, Any]
     is_read_only: bool
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that a model and the approval of calls are given of it, in hexadecimal."""
+        return hashlib.sha256(self.to_json().encode("utf-8", "surrogatepass")).hexdigest()
+
+    def to_json(self) -> str:
+        """The tool as JSON with sorted keys. Raises `ValueError` or `RecursionError` for what is no JSON."""
+        return json.dumps(
+            {
+                "name": self.name,
+                "description": self.description,
+                "schema": dict(self.schema),
+                "isReadOnly": self.is_read_only,
+            },
+            sort_keys=True,
+        )
+
 
 class ToolList(Record):
     """The tools of a server, as it gave them at `at_ms`."""
@@ -35,16 +55,23 @@ class ToolList(Record):
 
     def to_json(self) -> bytes:
         """The file's bytes."""
-        tools = [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "schema": dict(tool.schema),
-                "isReadOnly": tool.is_read_only,
-            }
-            for tool in self.tools
-        ]
+        tools = [json.loads(tool.to_json()) for tool in self.tools]
         return json.dumps({"version": VERSION, "atMs": self.at_ms, "tools": tools}, indent=1).encode()
+
+
+def sendable(tools: Iterable[ListedTool]) -> tuple[ListedTool, ...]:
+    """The first tools that are JSON and have at most `MOST_CHARS` together; of one name only the first."""
+    kept: dict[str, ListedTool] = {}
+    left = MOST_CHARS
+    for tool in tools:
+        try:
+            left -= len(tool.to_json())
+        except (ValueError, TypeError, RecursionError):
+            continue
+        if left < 0 or len(kept) >= MOST_TOOLS:
+            break
+        kept.setdefault(tool.name, tool)
+    return tuple(kept.values())
 
 
 def tool_list(data: bytes) -> ToolList | None:

@@ -1,11 +1,15 @@
-"""A foreign tool's arguments, checked against the JSON schema that came with it."""
+"""Check the arguments of a foreign tool against the JSON schema that came with it.
+
+The schema is the work of others, so its cost is bounded: no regular expression in it is ever run or
+compiled, and a validation stops after `MOST_STEPS` keywords. What is not checked here, the server checks.
+"""
 
 from __future__ import annotations
 
 import copy
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from pydantic import model_validator
@@ -14,6 +18,12 @@ from nacre.runtime.tools.toolbox import ToolArguments
 
 MOST_SCHEMA_CHARS = 30_000
 """A larger schema is left out: it would be sent with each request."""
+MOST_REFERENCES = 100
+"""A schema with more different `$ref` is left out: each of them is resolved."""
+MOST_STEPS = 5_000
+"""Keywords that one validation evaluates, before the rest is left to the server."""
+_UNBOUNDED = frozenset({"pattern", "patternProperties", "unevaluatedItems", "unevaluatedProperties"})
+"""Keywords that match regular expressions, or that jsonschema evaluates in one go: left to the server."""
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Names of arguments that providers take."""
 
@@ -46,7 +56,7 @@ def arguments_of(schema: Mapping[str, Any]) -> type[ServerArguments]:
 def schema_problem(schema: Mapping[str, Any]) -> str:
     """Why a schema cannot be used for a tool, as a sentence; empty when it can."""
     # slow to import, and needed by those alone who have a server
-    from jsonschema import Draft202012Validator, SchemaError
+    from jsonschema import Draft202012Validator, FormatChecker, SchemaError
     from jsonschema.validators import validator_for
 
     try:
@@ -60,28 +70,33 @@ def schema_problem(schema: Mapping[str, Any]) -> str:
     combined = [word for word in ("anyOf", "oneOf", "allOf") if word in schema]
     if combined:
         return f"Its schema has {combined[0]} at its top, which providers refuse."
+    references = set(_references(schema))
+    if len(references) > MOST_REFERENCES:
+        return f"Its schema refers to {len(references)} places; the most are {MOST_REFERENCES}."
+    far = next((ref for ref in sorted(references) if not ref.startswith("#")), "")
+    if far:
+        return f"Its schema refers to {far[:200]!r}, and nothing is fetched for a schema."
+    kind = validator_for(schema, default=Draft202012Validator)
     try:
-        validator_for(schema, default=Draft202012Validator).check_schema(schema)
+        # Without formats: the one of `pattern` compiles it.
+        kind.check_schema(schema, format_checker=FormatChecker(formats=()))
     except SchemaError as error:
         return f"Its schema is no JSON schema: {error.message[:200]}."
     except Exception as error:  # noqa: BLE001 - what a schema of others can raise is jsonschema's to know
         return f"Its schema cannot be used: {type(error).__name__}: {str(error)[:200]}."
-    far = next((ref for ref in _references(schema) if not ref.startswith("#")), "")
-    if far:
-        return f"Its schema refers to {far[:200]!r}, and nothing is fetched for a schema."
     for name in schema.get("properties", {}):
         if not _PROPERTY.fullmatch(name):
             return f"Its argument {name[:80]!r} has a name that providers refuse."
-    return _unresolved(schema)
+    return _unresolved(schema, references)
 
 
-def _unresolved(schema: Mapping[str, Any]) -> str:
+def _unresolved(schema: Mapping[str, Any], references: set[str]) -> str:
     from referencing import Registry
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012
 
     resolver = Registry().resolver_with_root(DRAFT202012.create_resource(schema))
-    for ref in _references(schema):
+    for ref in sorted(references):
         try:
             resolver.lookup(ref)
         except Unresolvable:
@@ -103,17 +118,55 @@ def _references(schema: Any) -> Iterator[str]:
 
 
 def _misfit(values: Any, schema: Mapping[str, Any]) -> str:
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
     from referencing.jsonschema import EMPTY_REGISTRY
 
-    kind = validator_for(schema, default=Draft202012Validator)
+    steps = 0
+
+    def counted() -> None:
+        nonlocal steps
+        steps += 1
+        if steps > MOST_STEPS:
+            raise _TooManySteps
+
     try:
         # An empty registry: a schema that refers to an address must not be fetched from there.
-        error = next(kind(schema, registry=EMPTY_REGISTRY).iter_errors(values), None)
+        error = next(_bounded(schema, counted)(schema, registry=EMPTY_REGISTRY).iter_errors(values), None)
+    except _TooManySteps:
+        return ""
     except Exception as broken:  # noqa: BLE001 - as above
         return f"The schema cannot be used: {type(broken).__name__}."
     if error is None:
         return ""
     place = ".".join(map(str, error.absolute_path))
     return f"{place}: {error.message[:300]}" if place else error.message[:300]
+
+
+class _TooManySteps(Exception):
+    """A validation took `MOST_STEPS`."""
+
+
+def _bounded(schema: Mapping[str, Any], counted: Callable[[], None]) -> Any:
+    """The schema's validator, which calls `counted` for each keyword and runs no regular expression."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend, validator_for
+
+    kind = validator_for(schema, default=Draft202012Validator)
+
+    def bounded(name: str, evaluate: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+        def evaluated(validator: Any, value: Any, instance: Any, there: Any) -> Iterator[Any]:
+            counted()
+            # Which arguments are additional depends on the patterns beside them.
+            if name != "additionalProperties" or "patternProperties" not in there:
+                yield from evaluate(validator, value, instance, there) or ()
+
+        return evaluated
+
+    keywords = {
+        name: bounded(name, _passed if name in _UNBOUNDED else evaluate)
+        for name, evaluate in kind.VALIDATORS.items()
+    }
+    return extend(kind, keywords)
+
+
+def _passed(*_asked: Any) -> tuple[()]:
+    return ()

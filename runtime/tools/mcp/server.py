@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nacre.runtime.settings.sections.mcp import McpServer
-from nacre.runtime.tools.mcp.kept_list import KeptList
+from nacre.runtime.tools.mcp.kept_list import ApprovedTools, KeptList
 from nacre.runtime.tools.mcp.listed_tool import ToolList
 from nacre.runtime.tools.toolbox import ToolFailed, ToolOutput
+from nacre.sessions.contracts.errors import SessionError
 
 if TYPE_CHECKING:
     from nacre.runtime.tools.mcp.session import ServerSession
@@ -43,6 +44,8 @@ class Server:
         self._now_ms = now_ms
         self._kept = KeptList(folder, name, settings)
         self.listed: ToolList | None = self._kept.read()
+        self._approved = ApprovedTools(folder, name, settings)
+        self._first: Mapping[str, str] = _digests(self.listed)
         self.problem = ""
         self._holding: asyncio.Task[None] | None = None
         self._opening: asyncio.Future[ServerSession | None] | None = None
@@ -64,6 +67,11 @@ class Server:
             self._wants_end = self._has_other_tools = False
             self._holding = asyncio.create_task(self._hold(before, self._opening), name=f"mcp {self.name}")
         return self._opening
+
+    def approved(self) -> Mapping[str, str]:
+        """The digests of the tools that may be offered, by name; the first list's until one is kept."""
+        known = self._approved.digests()
+        return self._first if known is None else known
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> ToolOutput:
         """What a tool of it gives.
@@ -194,7 +202,22 @@ class Server:
         async with asyncio.timeout(self.settings.start_seconds):
             tools = await session.tools()
         listed = ToolList(at_ms=self._now_ms(), tools=tools)
+        await self._approve_first(self.listed or listed)
         if self.listed is None or self.listed.tools != tools:
             log.info("the MCP server %s has %d tools", self.name, len(tools))
         self.listed = listed
         await asyncio.to_thread(self._kept.write, listed)
+
+    async def _approve_first(self, listed: ToolList) -> None:
+        """Approves the first list of a server, which its settings were just written for."""
+        self._first = self._first or _digests(listed)
+        if self._approved.digests() is not None:
+            return
+        try:
+            await asyncio.to_thread(self._approved.approve, listed.tools, is_first=True)
+        except (SessionError, OSError) as error:
+            log.warning("the approved tools of the MCP server %s cannot be kept: %s", self.name, error)
+
+
+def _digests(listed: ToolList | None) -> Mapping[str, str]:
+    return {tool.name: tool.digest for tool in listed.tools} if listed else {}

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.settings.sections.hooks import ToolNames
 from nacre.runtime.settings.sections.mcp import McpServer
@@ -21,12 +22,24 @@ from nacre.runtime.tools.mcp.listed_tool import ListedTool, ToolList
 from nacre.runtime.tools.mcp.names import tool_name
 from nacre.runtime.tools.mcp.schemas import arguments_of, schema_problem
 from nacre.runtime.tools.mcp.server import Server
-from nacre.runtime.tools.toolbox import ToolOutput
+from nacre.runtime.tools.toolbox import ToolFailed, ToolOutput
 
 WAIT_SECONDS = 3.0
 """So long a first turn waits for servers whose tools nobody knows yet; later turns have them."""
 LIST_DAYS_MS = 24 * 60 * 60 * 1000
 """A list that is older is asked for again, beside the first turn."""
+
+
+MOST_NAMED = 5
+"""Withheld tools that a notice names."""
+
+
+class _Made(Record):
+    """The tools of a server for a turn, and what they were made of."""
+
+    listed: tuple[ListedTool, ...]
+    approved: Mapping[str, str]
+    tools: tuple[FunctionTool[..., Any], ...]
 
 
 class ToolServers:
@@ -42,7 +55,7 @@ class ToolServers:
             if settings.enabled
         ]
         self._waited_for: set[str] = set()
-        self._made: dict[str, tuple[ToolList, tuple[FunctionTool[..., Any], ...]]] = {}
+        self._made: dict[str, _Made] = {}
         self._left_out: dict[str, tuple[str, ...]] = {}
 
     async def ready(self, policy: ChatPolicy) -> None:
@@ -92,16 +105,23 @@ class ToolServers:
         listed = server.listed
         if listed is None:
             return ()
+        approved = server.approved()
         made = self._made.get(server.name)
-        if made is None or made[0].tools != listed.tools:
-            made = self._made[server.name] = (listed, self._tools(server, listed))
-        return made[1]
+        if made is None or (made.listed != listed.tools or made.approved != approved):
+            tools = self._tools(server, listed, approved)
+            made = self._made[server.name] = _Made(listed=listed.tools, approved=approved, tools=tools)
+        return made.tools
 
-    def _tools(self, server: Server, listed: ToolList) -> tuple[FunctionTool[..., Any], ...]:
+    def _tools(
+        self, server: Server, listed: ToolList, approved: Mapping[str, str]
+    ) -> tuple[FunctionTool[..., Any], ...]:
         made: dict[str, FunctionTool[..., Any]] = {}
-        left_out = []
+        left_out, withheld = [], []
         for tool in listed.tools:
             if not server.settings.tools.admits(tool.name):
+                continue
+            if approved.get(tool.name) != tool.digest:
+                withheld.append(tool.name)
                 continue
             problem = schema_problem(tool.schema)
             if problem:
@@ -111,6 +131,13 @@ class ToolServers:
                 continue
             name = tool_name(server.name, tool.name, made)
             made.setdefault(name, _function_tool(server, tool, name))
+        if withheld:
+            names = ", ".join(repr(name[:80]) for name in withheld[:MOST_NAMED])
+            more = f" and {len(withheld) - MOST_NAMED} more" if len(withheld) > MOST_NAMED else ""
+            left_out.append(
+                f"The MCP server {server.name!r} has new or changed tools, which are not offered: "
+                f"{names}{more}. To read and approve them: nacre mcp tools, nacre mcp approve {server.name}"
+            )
         self._left_out[server.name] = tuple(left_out)
         return tuple(made.values())
 
@@ -120,6 +147,10 @@ def _function_tool(server: Server, tool: ListedTool, name: str) -> FunctionTool[
     is_trusted = bool(settings.trusted) and ToolNames(allow=settings.trusted).admits(tool.name)
 
     async def call(values: dict[str, Any]) -> ToolOutput:
+        if server.listed is None or tool not in server.listed.tools:
+            raise ToolFailed(
+                f"The server {server.name!r} has changed this tool; the owner has to approve it."
+            )
         return await server.call(tool.name, values)
 
     def why(**_arguments: Any) -> str:

@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 
 from nacre.runtime.settings.sections.mcp import McpServer
 from nacre.runtime.tools.mcp.contents import result_images, result_text
-from nacre.runtime.tools.mcp.listed_tool import MOST_DESCRIPTION_CHARS, MOST_TOOLS, ListedTool
+from nacre.runtime.tools.mcp.listed_tool import MOST_DESCRIPTION_CHARS, MOST_TOOLS, ListedTool, sendable
 from nacre.runtime.tools.mcp.transport import LastWords, streams
 from nacre.runtime.tools.toolbox import ToolFailed, ToolOutput
 
@@ -54,7 +54,7 @@ class ServerSession:
                     break
         except Exception as error:
             raise ServerLost(f"it does not list its tools: {_said(error)}") from error
-        return tuple(found[:MOST_TOOLS])
+        return sendable(found)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> ToolOutput:
         """What a tool gives: text that says whose it is, and images.

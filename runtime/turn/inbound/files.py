@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from nacre.runtime.contracts.inbound import Attachment
+from nacre.runtime.contracts.inbound import Attachment, Quoted
 from nacre.runtime.turn.inbound.inbound_message import (
     MAX_FILE_CHARS,
     FileText,
@@ -77,6 +77,7 @@ async def message_of(
     text: str,
     attachments: Sequence[Attachment],
     *,
+    quoted: Sequence[Quoted] = (),
     takes_images: bool,
     voice_notes: VoiceNotes,
     timestamp_ms: int,
@@ -87,7 +88,12 @@ async def message_of(
         await file_text(file, takes_images=takes_images, voice_notes=voice_notes) for file in attachments
     ]
     return inbound_message(
-        text, tuple(attachments), texts=texts, timestamp_ms=timestamp_ms, inbound_id=inbound_id
+        text,
+        tuple(attachments),
+        texts=texts,
+        quoted=quoted,
+        timestamp_ms=timestamp_ms,
+        inbound_id=inbound_id,
     )
 
 

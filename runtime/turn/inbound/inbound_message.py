@@ -8,10 +8,18 @@ from __future__ import annotations
 import base64
 from collections.abc import Collection, Sequence
 
+from nacre.prompts import quoted as quoted_lines, render
 from nacre.records.record import Record
-from nacre.runtime.contracts.inbound import Attachment
+from nacre.runtime.contracts.inbound import Attachment, Quoted, QuoteKind
 from nacre.runtime.turn.inbound.image_size import image_size
-from nacre.sessions.contracts.messages import AssistantMessage, Image, Text, UserMessage, message_text
+from nacre.sessions.contracts.messages import (
+    ATTACHMENT,
+    AssistantMessage,
+    Image,
+    Text,
+    UserMessage,
+    message_text,
+)
 from nacre.sessions.entries.entries import Entry
 
 IMAGE_TYPES = ("image/gif", "image/jpeg", "image/png", "image/webp")
@@ -22,6 +30,14 @@ MAX_IMAGE_PIXELS = 8_000
 """Of the longer side, the least that a large provider takes."""
 MAX_FILE_CHARS = 50_000
 """So much of one file is read."""
+SOMEBODY = "somebody"
+"""`Text.said_by` of words whose author the message does not name."""
+MOST_NAME_CHARS = 100
+_KINDS: dict[QuoteKind, str] = {
+    "forward": "a forwarded message",
+    "quote": "quoted words",
+    "attached message": "an attached message",
+}
 
 
 class FileText(Record):
@@ -88,34 +104,65 @@ def inbound_message(
     attachments: tuple[Attachment, ...],
     *,
     texts: Sequence[FileText],
+    quoted: Sequence[Quoted] = (),
     timestamp_ms: int,
     inbound_id: str = "",
 ) -> UserMessage:
     """A person's message: images that models take as images, files with what was read of each, by name.
 
-    An image that a provider refuses would be refused again on every later turn of the session.
+    Words that the sender did not write are blocks of their own, each with its author. An image that a
+    provider refuses would be refused again on every later turn of the session.
     """
-    clean = text.encode("utf-8", "replace").decode("utf-8")
     pairs = list(zip(attachments, texts, strict=True))
-    named = [_named(file, read) for file, read in pairs if not _is_shown(file, read)]
+    blocks = [Text(text=clean)] if (clean := _sendable(text)) else []
+    blocks += [_quoted_text(each) for each in quoted]
+    blocks += [each for file, read in pairs if (each := _file_text(file, read)) is not None]
     images = [
         Image(data=base64.b64encode(file.data).decode("ascii"), mime_type=file.mime_type.lower())
         for file, read in pairs
         if _is_shown(file, read)
     ]
-    words = "\n".join(part for part in (clean, *named) if part)
-    return UserMessage(
-        content=(*((Text(text=words),) if words else ()), *images),
-        timestamp_ms=timestamp_ms,
-        inbound_id=inbound_id,
-    )
+    return UserMessage(content=(*blocks, *images), timestamp_ms=timestamp_ms, inbound_id=inbound_id)
 
 
-def unread_message(text: str, attachments: tuple[Attachment, ...], *, timestamp_ms: int) -> UserMessage:
+def unread_message(
+    text: str, attachments: tuple[Attachment, ...], *, quoted: Sequence[Quoted] = (), timestamp_ms: int
+) -> UserMessage:
     """The same, of a message over whose files the turn was stopped."""
     stopped = "the turn was stopped before it was read"
     texts = [FileText(problem=file.problem or stopped) for file in attachments]
-    return inbound_message(text, attachments, texts=texts, timestamp_ms=timestamp_ms)
+    return inbound_message(text, attachments, texts=texts, quoted=quoted, timestamp_ms=timestamp_ms)
+
+
+def _quoted_text(quote: Quoted) -> Text:
+    """Words of others, behind `> ` on each line, so that nothing in them looks like their end."""
+    author = _author(quote.said_by)
+    what = _KINDS[quote.kind]
+    words = quoted_lines(_sendable(quote.text))
+    where = f"{quote.label} " if quote.label else ""
+    return Text(text=render("session/quoted", name=f"{where}{what} by {author}", text=words), said_by=author)
+
+
+def _file_text(file: Attachment, read: FileText) -> Text | None:
+    """What a model reads of a file besides its image; `None` for an image of the sender's own."""
+    author = _author(file.said_by) if file.said_by else ""
+    if _is_shown(file, read):
+        shown = f"an image, {file.name[:MOST_NAME_CHARS]!r}, by {author}"
+        return Text(text=render("session/quoted", name=shown, text=""), said_by=author) if author else None
+    if author:
+        words = quoted_lines(_named(file, read))
+        return Text(text=render("session/quoted", name=f"a file by {author}", text=words), said_by=author)
+    return Text(text=_named(file, read), said_by="" if read.is_transcript else ATTACHMENT)
+
+
+def _author(name: str) -> str:
+    """A name on one line; never that of a file's words."""
+    found = " ".join(_sendable(name).split())[:MOST_NAME_CHARS]
+    return found if found and found != ATTACHMENT else SOMEBODY
+
+
+def _sendable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _named(file: Attachment, read: FileText) -> str:

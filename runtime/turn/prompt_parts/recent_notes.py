@@ -18,7 +18,7 @@ from nacre.memory.workspace.workspace import MIN_USEFUL_CHARS, daily_log_path, r
 from nacre.prompts import quoted, render
 from nacre.records.record import Record
 from nacre.runtime.settings.sections.agents import StartupContextSettings
-from nacre.runtime.turn.prompt_parts.marked_lines import marked
+from nacre.runtime.turn.prompt_parts.own_lines import own_lines
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.transcript import RECALL_TYPE
@@ -85,7 +85,7 @@ async def recalled_notes(
             left_out.append(label(reminder.path))
             continue
         left_chars -= file.injected_chars
-        texts.append((reminder, await marked(sources, reminder.path, file.text)))
+        texts.append((reminder, await own_lines(sources, reminder.path, file.text)))
     if not texts and not left_out:
         return None
     texts.sort(key=lambda item: (item[0].day, item[0].modified_ns, item[0].path))

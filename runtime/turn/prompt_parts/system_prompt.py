@@ -27,7 +27,7 @@ from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_token
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
 from nacre.runtime.settings.sections.agents import AgentSettings
 from nacre.runtime.settings.sections.skills import SkillsSettings
-from nacre.runtime.turn.prompt_parts.marked_lines import marked
+from nacre.runtime.turn.prompt_parts.own_lines import own_lines
 from nacre.runtime.turn.prompt_parts.recent_notes import recalled_days
 from nacre.runtime.turn.prompt_parts.skill_list import SECTION, SkillList, skill_list
 
@@ -171,7 +171,7 @@ class SystemPrompts:
         )
         if self._log_files is not files:
             texts = {file.name: "" if file.missing else file.text for file in files}
-            self._logs = {name: await marked(self._sources, name, text) for name, text in texts.items()}
+            self._logs = {name: await own_lines(self._sources, name, text) for name, text in texts.items()}
             self._log_files = files
         return self._logs
 
@@ -186,11 +186,11 @@ class SystemPrompts:
         return replace(listed, notices=(*found.problems, *listed.notices))
 
     async def _texts(self, files: Sequence[ContextFile], *, is_private: bool) -> Mapping[str, str]:
-        """The text of each file; in private, a line of a note that is not the owner's word says so."""
+        """The text of each file; in private, without lines of notes that are not the owner's word."""
         texts = {file.name: file.text for file in files}
         if is_private:
             for name in set(NOTES).intersection(texts):
-                texts[name] = await marked(self._sources, name, texts[name])
+                texts[name] = await own_lines(self._sources, name, texts[name])
         return texts
 
     async def overhead_tokens(self, system: SystemPrompt, tools: tuple[ToolSpec, ...]) -> int:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from nacre import Agent
-from nacre.memory.workspace.git import run_git
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from tests.cli.program import run_nacre
+from tests.faults.apart.isolation import tree_bytes
+from tests.memory.workspace.history.owners_git import POISONS, canary, old_history, owner_git
 from tests.runtime.agents import START, TODAY, write_settings
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -74,14 +75,43 @@ async def test_from_a_conversation_to_its_undoing(tmp_path: Path) -> None:
     assert "no commit '--all'" in run_nacre(tmp_path, "memory", "diff", "--", "--all").stderr
 
 
-async def test_a_history_of_others_is_let_be(tmp_path: Path) -> None:
-    """In a repository that the owner began nothing is committed; without one the commands say what to do."""
+async def test_a_repository_of_the_owner_is_let_be(tmp_path: Path) -> None:
+    """Nothing of it changes while turns are committed beside it; before them the commands say what to do."""
     workspace = tmp_path / ".nacre/workspace"
     workspace.mkdir(parents=True)
-    assert "has no git history" in run_nacre(tmp_path, "memory", "undo").stderr
-    run_git(workspace, "init", "-q")
+    assert "no history yet" in run_nacre(tmp_path, "memory", "undo").stderr
+    owner_git(workspace, "init", "-q")
+    before = tree_bytes(workspace / ".git")
 
     await _noted(tmp_path, "- Tea is green.")
 
-    assert "There is no commit yet" in run_nacre(tmp_path, "memory", "log").stderr
-    assert "- Tea is green." in (workspace / TODAY).read_text(encoding="utf-8")
+    assert f"Notes in {TODAY}" in run_nacre(tmp_path, "memory", "log").stdout
+    assert run_nacre(tmp_path, "memory", "undo").returncode == 0
+    assert tree_bytes(workspace / ".git") == before
+
+
+async def test_a_hostile_repository_in_the_workspace_runs_nothing(tmp_path: Path) -> None:
+    """Every command that uses the history leaves filters, drivers, hooks and signature programs alone."""
+    state, (run, ran) = tmp_path / ".nacre", canary(tmp_path)
+    workspace = state / "workspace"
+    old_history(workspace)
+    for poison in ("signed", "include", "hooks", "filter-clean", "textconv"):
+        POISONS[poison](workspace, run)
+    (workspace / ".gitattributes").write_text("*.md filter=x diff=x\n", encoding="utf-8")
+    write_settings(state, NO_MODEL)
+
+    for arguments in (
+        ("send", "Remember that my boat is called Petrel."),
+        ("memory", "log"),
+        ("memory", "diff"),
+        ("memory", "undo"),
+        ("send", "Remember that Lisa plays the cello."),
+        ("memory", "forget", "cello", "--git-history", "--yes"),
+        ("doctor", "--fix"),
+        ("status",),
+    ):
+        run_nacre(tmp_path, *arguments)
+
+    assert not ran.exists()
+    assert [path for path in workspace.rglob("*.md") if "Petrel" in path.read_text(encoding="utf-8")] == []
+    assert len(json.loads(run_nacre(tmp_path, "memory", "log", "--json").stdout)) > 4

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,11 +15,18 @@ import pytest
 pytest.importorskip("starlette", reason="the extra serve is not installed: make doors")
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from nacre.doors.http.connections import ConnectionLimits
 from nacre.doors.http.door import Door, caller_of
-from nacre.doors.http.guard import MOST_BODY_BYTES, MOST_WRONG_TOKENS
+from nacre.doors.http.guard import (
+    MOST_AT_ONCE,
+    MOST_BODY_BYTES,
+    MOST_BODY_BYTES_OF_STRANGERS,
+    MOST_QUESTIONS,
+    MOST_WRONG_TOKENS,
+)
 from nacre.doors.http.limits import Rate
 from nacre.doors.http.server import HttpServer, ServerUnusable
 from nacre.doors.http.tokens import Tokens, TokensUnusable
@@ -34,14 +42,34 @@ async def _broken(_request: Request) -> Response:
     raise RuntimeError("a defect with a secret in it")
 
 
+async def _endless(_request: Request) -> Response:
+    async def pieces() -> AsyncIterator[str]:
+        yield "begun"
+        await asyncio.Event().wait()
+
+    return StreamingResponse(pieces())
+
+
+async def _silent(_request: Request) -> Response:
+    await asyncio.Event().wait()
+    return Response()
+
+
+ROUTES = [
+    Route("/echo", _echo, methods=["POST"]),
+    Route("/broken", _broken),
+    Route("/endless", _endless),
+    Route("/silent", _silent),
+]
+
+
 @asynccontextmanager
 async def listening(tmp_path: Path, *hosts: str) -> AsyncIterator[tuple[httpx.AsyncClient, str, Tokens]]:
     """A server with one door, a client without a token, and a token."""
     tokens = Tokens(tmp_path)
     shown = tokens.add("desk", agent_id="main", is_owner=True, now=NOW)
-    routes = [Route("/echo", _echo, methods=["POST"]), Route("/broken", _broken)]
     server = await HttpServer.start(
-        [Door(path="/v1", routes=routes)], tokens=tokens, host="127.0.0.1", port=0, hosts=hosts
+        [Door(path="/v1", routes=ROUTES)], tokens=tokens, host="127.0.0.1", port=0, hosts=hosts
     )
     try:
         async with httpx.AsyncClient(base_url=server.url) as client:
@@ -94,14 +122,120 @@ async def test_a_body_that_is_too_large_is_refused(tmp_path: Path) -> None:
         assert answer.status_code == 413
 
 
-async def test_whoever_tries_tokens_has_to_wait(tmp_path: Path) -> None:
-    """Then the right one is not looked at either."""
+async def test_wrong_tokens_wait_and_lock_nobody_out(tmp_path: Path) -> None:
+    """Whoever tries tokens has to wait; a good one of the same address is served all the same."""
     async with listening(tmp_path) as (client, shown, _):
         for number in range(MOST_WRONG_TOKENS):
             assert (await client.post("/v1/echo", headers=bearer(f"no{number}"))).status_code == 401
-        refused = await client.post("/v1/echo", headers=bearer(shown))
+        refused = await client.post("/v1/echo", headers=bearer("no"))
         assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) > 0
+        assert (await client.post("/v1/echo", headers=bearer(shown))).status_code == 200
+        asked = [client.get("/health") for _ in range(MOST_QUESTIONS * 2)]
+        assert 429 in {answer.status_code for answer in await asyncio.gather(*asked)}
+        assert (await client.post("/v1/echo", headers=bearer(shown))).status_code == 200
+
+
+async def test_addresses_in_headers_are_believed_of_named_proxies_alone(tmp_path: Path) -> None:
+    """Somebody at this machine does not get around the limit for wrong tokens by naming other addresses."""
+
+    async def last_status(url: str) -> int:
+        async with httpx.AsyncClient(base_url=url) as client:
+            for number in range(MOST_WRONG_TOKENS + 1):
+                headers = bearer("no", **{"x-forwarded-for": f"192.0.2.{number}"})
+                answer = await client.post("/v1/echo", headers=headers)
+            return answer.status_code
+
+    async with listening(tmp_path) as (client, _, tokens):
+        assert await last_status(str(client.base_url)) == 429
+        door = Door(path="/v1", routes=[])
+        proxied = await HttpServer.start(
+            [door], tokens=tokens, host="127.0.0.1", port=0, trusted_proxies=["127.0.0.1"]
+        )
+        try:
+            assert await last_status(proxied.url) == 401
+        finally:
+            await proxied.close()
+
+
+async def test_another_port_of_this_machine_is_another_site(tmp_path: Path) -> None:
+    """A page of another program on this machine may not ask, one of the server's own may."""
+    async with listening(tmp_path) as (client, shown, _):
+        own = f"http://127.0.0.1:{client.base_url.port}"
+        for origin, status in ((own, 200), ("http://127.0.0.1:1", 403), ("http://localhost", 403)):
+            answer = await client.post("/v1/echo", headers=bearer(shown, origin=origin))
+            assert answer.status_code == status
+
+
+async def test_bodies_of_strangers_are_smaller(tmp_path: Path) -> None:
+    """Without a token nothing is read, and a stranger's token allows less than the owner's."""
+    async with listening(tmp_path) as (client, shown, tokens):
+        stranger = tokens.add("guest", agent_id="main", is_owner=False, now=NOW)
+        large = b"x" * (MOST_BODY_BYTES_OF_STRANGERS + 1)
+        assert (await client.post("/v1/echo", headers=bearer(shown), content=large)).status_code == 200
+        assert (await client.post("/v1/echo", headers=bearer(stranger), content=large)).status_code == 413
+        assert (await client.post("/v1/echo", content=large)).status_code == 401
+
+
+async def test_a_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
+    """An answer that is still open is closed, and so is a request that has none yet."""
+    async with listening(tmp_path) as (client, shown, tokens):
+        async with client.stream("GET", "/v1/endless", headers=bearer(shown), timeout=20) as answer:
+            pieces = answer.aiter_text()
+            assert await anext(pieces) == "begun"
+            silent = asyncio.create_task(client.get("/v1/silent", headers=bearer(shown), timeout=20))
+            tokens.revoke("desk")
+            assert [piece async for piece in pieces] == []
+        assert (await silent).status_code == 401
+
+
+async def test_one_token_does_not_take_every_connection(tmp_path: Path) -> None:
+    """So many streams of one token are open at once; another one is still served."""
+    async with listening(tmp_path) as (client, shown, tokens), AsyncExitStack() as streams:
+        other = tokens.add("phone", agent_id="main", is_owner=True, now=NOW)
+        pool = httpx.AsyncClient(base_url=client.base_url, limits=httpx.Limits(), timeout=20)
+        await streams.enter_async_context(pool)
+        for _stream in range(MOST_AT_ONCE):
+            begun = await streams.enter_async_context(
+                pool.stream("GET", "/v1/endless", headers=bearer(shown))
+            )
+            assert begun.status_code == 200
+        assert (await client.post("/v1/echo", headers=bearer(shown))).status_code == 429
+        assert (await client.post("/v1/echo", headers=bearer(other))).status_code == 200
+
+
+async def test_silent_connections_shut_nobody_out(tmp_path: Path) -> None:
+    """They give their places to whoever asks something, and are closed after a while by themselves."""
+    tokens = Tokens(tmp_path)
+    shown = tokens.add("desk", agent_id="main", is_owner=True, now=NOW)
+    server = await HttpServer.start(
+        [Door(path="/v1", routes=ROUTES)],
+        tokens=tokens,
+        host="127.0.0.1",
+        port=0,
+        connections=ConnectionLimits(most=20, head_seconds=0.5),
+    )
+    try:
+        port = int(server.url.rpartition(":")[2])
+        async with (
+            httpx.AsyncClient(base_url=server.url, timeout=20) as client,
+            client.stream("GET", "/v1/endless", headers=bearer(shown)) as stream,
+        ):
+            pieces = stream.aiter_text()
+            assert await anext(pieces) == "begun"
+            opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(50)]
+            for number, (_, writer) in enumerate(opened):
+                writer.write(b"GET /health HTTP/1.1\r\nHost: lo" if number % 2 else b"")
+            assert (await client.post("/v1/echo", headers=bearer(shown), content=b"a")).text == "desk:1"
+            reading = [asyncio.wait_for(reader.read(), 20) for reader, _ in opened]
+            ended = await asyncio.gather(*reading, return_exceptions=True)
+            assert all(each == b"" or isinstance(each, ConnectionError) for each in ended)
+            for _, writer in opened:
+                writer.close()
+            tokens.revoke("desk")  # the open stream was never closed for the silent ones
+            assert [piece async for piece in pieces] == []
+    finally:
+        await server.close()
 
 
 async def test_what_is_counted_names_nobody(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.doors.page.driving import PHONE, window
 from tests.doors.page.serving import Browser, served
+from tests.isolation import isolate
 from tests.servers import provider_wire as wire
 from tests.servers.provider_wire import Step
 
@@ -113,5 +114,6 @@ LOOKS = (
 )
 
 if __name__ == "__main__":
+    isolate()
     PICTURES.mkdir(exist_ok=True)
     asyncio.run(take(PICTURES))

@@ -64,6 +64,15 @@ async def test_a_form_of_another_page_changes_nothing(page: Served, owner: Brows
     assert not (page.workspace / "memory/a.md").exists()
 
 
+async def test_no_other_program_logs_the_owner_out(page: Served, owner: Browser) -> None:
+    """The way out wants the key of our own forms, and a page at another port is another site."""
+    assert (await owner.http.post("/logout", headers={"origin": "http://127.0.0.1:1"})).status_code == 403
+    assert (await owner.http.post("/logout")).status_code == 403
+    assert (await owner.http.get("/memory")).url.path == "/memory"
+    assert (await owner.post("/logout")).url.path == "/login"
+    assert (await owner.http.get("/memory")).url.path == "/login"
+
+
 async def test_an_answer_streams_and_stands_in_every_view(page: Served, owner: Browser) -> None:
     """The answer is Markdown without its HTML, and is in the chat, the session and the search."""
     page.provider.reply(

@@ -109,6 +109,7 @@ LIBRARIES = {
     ),
     "telegram": ("bridges/channels/telegram/*.py",),
     "tenacity": ("runtime/extensions/lancedb/table.py", "runtime/models/retry.py"),
+    "tinycss2": ("bridges/channels/email/html_text.py",),
     "tiktoken": ("runtime/models/tokenizer.py",),
     "tokenizers": ("memory/embedders/minilm_model.py",),
     "tzlocal": ("runtime/contracts/clock.py",),

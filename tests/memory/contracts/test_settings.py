@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from nacre.memory.contracts.settings import index_path, resolve_settings
+from nacre.memory.search.fusion import USUAL_MIN_SCORE
 
 
 def test_defaults_are_the_seeds() -> None:
@@ -17,7 +18,7 @@ def test_defaults_are_the_seeds() -> None:
     settings = resolve_settings({})
 
     assert (settings.chunking.tokens, settings.chunking.overlap) == (400, 80)
-    assert (settings.query.max_results, settings.query.min_score) == (6, 0.35)
+    assert (settings.query.max_results, settings.query.min_score, USUAL_MIN_SCORE) == (6, None, 0.35)
     assert (settings.query.hybrid.vector_weight, settings.query.hybrid.text_weight) == (0.7, 0.3)
     assert settings.query.hybrid.candidate_multiplier == 4
     assert (settings.query.hybrid.mmr.enabled, settings.query.hybrid.mmr.lambda_) == (False, 0.7)

@@ -63,6 +63,54 @@ async def test_a_name_that_stands_nowhere_is_said_to_be_absent(
 
 
 @pytest.mark.parametrize(
+    "marks",
+    [
+        *('""', "“”", "„“", "„”", "””", "«»", "»«", "‹›", "「」", "『』", "〝〟", "‘’", "‚‘", "''", "``"),
+        *("\uff02\uff02", "««»»", "''''"),
+    ],
+)
+@pytest.mark.parametrize("question", ["which order came broken?", "who sent the carpenter's invoice"])
+async def test_a_question_in_quotation_marks_is_a_question(tmp_path: Path, marks: str, question: str) -> None:
+    """It finds what it finds without them, in whatever marks, and nothing is said to be absent."""
+    opening, closing = marks[: len(marks) // 2], marks[len(marks) // 2 :]
+    plain = await asked(tmp_path, question)
+    quoted = await asked(tmp_path, f"{opening}{question}{closing}")
+    behind = await asked(tmp_path, f"{opening}{question.rstrip('?')}{closing}?")
+
+    assert plain.hits
+    assert [hit.path for hit in quoted.hits] == [hit.path for hit in plain.hits]
+    assert [hit.path for hit in behind.hits] == [hit.path for hit in plain.hits]
+    assert quoted.absent == behind.absent == ()
+
+
+async def test_words_that_stand_as_they_are_quoted_come_first(tmp_path: Path) -> None:
+    """Who quotes all of a question gets the note with these words in this order before one with them all."""
+    words = ("the red door of the barn", "of the barn, the door: red. A red barn door, the red barn door")
+    folder = tmp_path / "workspace/memory"
+    folder.mkdir(parents=True)
+    for name, text in zip("ab", words, strict=True):
+        (folder / f"{name}.md").write_text(f"- {text}\n", encoding="utf-8")
+    quoted = await asked(tmp_path, '"red door of the barn"')
+
+    assert quoted.hits[0].path == "memory/a.md"
+    assert quoted.hits[0].score > quoted.hits[1].score
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        ("who said 'the moose has landed'?", "the moose has landed"),
+        ("wer sagte „der Elch ist da“?", "der Elch ist da"),
+        ("«who said “the moose has landed”?»", "the moose has landed"),
+    ],
+)
+async def test_a_quoted_part_of_a_question_is_a_phrase(tmp_path: Path, question: str, name: str) -> None:
+    """In the marks of any language; an apostrophe makes none."""
+    assert (await asked(tmp_path, question)).absent == (name,)
+    assert (await asked(tmp_path, "the dogs' house and Anna's cats' garden in the '90s")).absent == ()
+
+
+@pytest.mark.parametrize(
     ("question", "path"),
     [
         ("INV-2026-00417", "memory/2026-03-04.md"),

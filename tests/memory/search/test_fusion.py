@@ -14,7 +14,8 @@ from nacre.memory.contracts.settings import HybridSettings
 from nacre.memory.search.fusion import (
     ABSENT_CEILING,
     EXACT_FLOOR,
-    LEAST_SHOWN,
+    LEAST_SHARE,
+    USUAL_MIN_SCORE,
     fuse,
     seed_scores,
     seed_text_score,
@@ -26,7 +27,7 @@ from nacre.memory.text.evidence import Finder
 from nacre.memory.text.lexical import match_query
 from nacre.memory.vectors.cosine_scale import DEFAULT_SCALE
 
-MIN_SCORE = 0.35
+MIN_SCORE = USUAL_MIN_SCORE
 
 
 @dataclass(frozen=True)
@@ -242,17 +243,20 @@ def test_less_is_asked_of_notes_in_another_script() -> None:
     assert fuse(alien, unread)[1] == pytest.approx(fuse(plain, unread)[1])
 
 
-def test_a_hit_behind_the_best_scores_what_such_hits_are_worth() -> None:
-    """The order stays; half of the best one's value is worth next to nothing."""
+def test_a_hit_behind_the_best_scores_its_share() -> None:
+    """A score says how much of the best one's value a hit has, and the search is as sure of all."""
     notes = [
         Note(1, "the green kayak is in the shed", words=9.0),
         Note(2, "the green kayak", words=8.0),
         Note(3, "a kayak", words=4.0),
     ]
-    scores = fused(notes, "where is the green kayak in the shed?")
+    question = "where is the green kayak in the shed?"
+    scores = fused(notes, question)
+    values = mix(found(notes, question), asked(question)).values
     assert sorted(scores, key=scores.__getitem__, reverse=True) == [1, 2, 3]
     assert scores[1] > MIN_SCORE
-    assert scores[3] < 0.1 * scores[1]
+    assert scores[2] / scores[1] == pytest.approx(values[2] / values[1])
+    assert scores[3] / scores[1] == pytest.approx(values[3] / values[1])
 
 
 def test_what_was_asked_for_by_name_and_is_absent_leaves_little() -> None:
@@ -261,8 +265,8 @@ def test_what_was_asked_for_by_name_and_is_absent_leaves_little() -> None:
     assert fused(notes, "invoice INV-2026-09999", is_absent=True)[1] <= ABSENT_CEILING < MIN_SCORE
 
 
-def test_the_least_score_asks_the_best_hit() -> None:
-    """What stands behind a good one comes along; behind a bad one there is nothing."""
+def test_a_least_score_asks_each_hit_and_the_usual_one_the_best() -> None:
+    """With a `min_score`, what scores less is not shown; without one, what stands behind a good one is."""
     notes = [
         Note(1, "the green kayak is in the shed", words=9.0),
         Note(2, "the green kayak", words=8.0),
@@ -271,7 +275,7 @@ def test_the_least_score_asks_the_best_hit() -> None:
     question = "where is the green kayak in the shed?"
     scores = fused(notes, question)
 
-    def shown(min_score: float) -> list[int]:
+    def shown(min_score: float | None) -> list[int]:
         ranked = rank(
             found(notes, question),
             asked(question),
@@ -282,8 +286,10 @@ def test_the_least_score_asks_the_best_hit() -> None:
         )
         return [item.chunk_id for item in ranked]
 
-    assert scores[2] < 0.8 < scores[1]
-    assert scores[3] < LEAST_SHOWN
-    assert shown(0.8) == [1, 2]
+    assert LEAST_SHARE * scores[1] < scores[2] < 0.8 < scores[1]
+    assert scores[3] < LEAST_SHARE * scores[1]
+    assert shown(None) == [1, 2]
+    assert shown(0.8) == [1]
+    assert shown(scores[2]) == [1, 2]
     assert shown(0) == [1, 2, 3]
     assert shown(1) == []

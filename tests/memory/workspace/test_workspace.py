@@ -28,27 +28,24 @@ def at(root: Path) -> FolderWorkspace:
 
 
 async def test_new_workspace_gets_everything(tmp_path: Path) -> None:
-    """A new folder holds all templates, the first-run file, its folders and a git history."""
+    """A new folder holds all templates, the first-run file and its folders, and nothing of git."""
     report = await ensure_workspace(at(tmp_path / "a" / "workspace"))
 
     assert report.is_new
     assert sorted(report.created) == sorted([*TEMPLATES, "BOOTSTRAP.md", ".gitignore"])
-    assert report.git == "initialised"
-    assert report.notice == ""
-    assert _names(tmp_path / "a" / "workspace") == sorted([*report.created, ".git", "memory", "shared"])
-    assert (tmp_path / "a" / "workspace" / ".git" / "HEAD").is_file()
+    assert _names(tmp_path / "a" / "workspace") == sorted([*report.created, "memory", "shared"])
 
 
 async def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
     """A second start changes no file, brings a deleted template back, and BOOTSTRAP.md never."""
-    await ensure_workspace(at(tmp_path), run_git=False)
+    await ensure_workspace(at(tmp_path))
     (tmp_path / "SOUL.md").write_text("mine", encoding="utf-8")
     for name in ("TOOLS.md", "BOOTSTRAP.md", ".gitignore"):
         (tmp_path / name).unlink()
 
-    report = await ensure_workspace(at(tmp_path), run_git=True)
+    report = await ensure_workspace(at(tmp_path))
 
-    assert (report.created, report.is_new, report.git) == (("TOOLS.md",), False, "skipped")
+    assert (report.created, report.is_new) == (("TOOLS.md",), False)
     assert (tmp_path / "SOUL.md").read_text(encoding="utf-8") == "mine"
     assert not (tmp_path / "BOOTSTRAP.md").exists()
 
@@ -57,7 +54,7 @@ async def test_workspace_that_was_only_begun_is_still_new(tmp_path: Path) -> Non
     """Killed after its first file, a workspace is finished as a new one on the next start."""
     (tmp_path / "BOOTSTRAP.md").write_text("begun", encoding="utf-8")
 
-    report = await ensure_workspace(at(tmp_path), run_git=False)
+    report = await ensure_workspace(at(tmp_path))
 
     assert report.is_new
     assert "BOOTSTRAP.md" not in report.created
@@ -70,7 +67,7 @@ async def test_brought_workspace_is_not_new(tmp_path: Path) -> None:
 
     report = await ensure_workspace(at(tmp_path))
 
-    assert (report.is_new, report.git) == (False, "skipped")
+    assert not report.is_new
     assert not (tmp_path / "BOOTSTRAP.md").exists()
 
 
@@ -80,7 +77,7 @@ async def test_link_in_place_of_a_template_is_not_followed(tmp_path: Path) -> No
     root.mkdir()
     (root / "USER.md").symlink_to("../elsewhere.md")
 
-    report = await ensure_workspace(at(root), run_git=False)
+    report = await ensure_workspace(at(root))
 
     assert "USER.md" not in report.created
     assert not (tmp_path / "elsewhere.md").exists()
@@ -88,20 +85,9 @@ async def test_link_in_place_of_a_template_is_not_followed(tmp_path: Path) -> No
 
 async def test_without_templates_only_folders_are_made(tmp_path: Path) -> None:
     """An owner who wants no files gets none."""
-    await ensure_workspace(at(tmp_path), with_templates=False, run_git=False)
+    await ensure_workspace(at(tmp_path), with_templates=False)
 
     assert _names(tmp_path) == ["memory", "shared"]
-
-
-async def test_unusable_git_is_a_notice(tmp_path: Path) -> None:
-    """When git fails the workspace is made all the same and the reason is told."""
-    (tmp_path / ".git").symlink_to("nowhere/at/all")
-
-    report = await ensure_workspace(at(tmp_path))
-
-    assert report.git == "unavailable"
-    assert "has no git history: git failed" in report.notice
-    assert (tmp_path / "AGENTS.md").is_file()
 
 
 @pytest.mark.parametrize("name", [*TEMPLATES, "BOOTSTRAP.md", "gitignore"])

@@ -146,9 +146,7 @@ async def test_a_brought_memory_gets_no_second_one_beside_it(tmp_path: Path) -> 
     """A workspace whose memory is `memory.md` is not new, and its memory stays the one that is read."""
     (tmp_path / "memory.md").write_text("We sail at nine.", encoding="utf-8")
 
-    report = await ensure_workspace(
-        FolderWorkspace(tmp_path, lock_dir=tmp_path.parent / "locks"), run_git=False
-    )
+    report = await ensure_workspace(FolderWorkspace(tmp_path, lock_dir=tmp_path.parent / "locks"))
 
     assert not report.is_new
     assert "MEMORY.md" not in report.created

@@ -189,7 +189,7 @@ async def _planned(config: Config, workspace: Workspace, store: RewritableStore,
         wanted=wanted,
         cuts=[cut for cut in cuts if cut is not None],
         transcripts=await transcripts_with(store, wanted) if asked.transcripts else (),
-        versions=in_history(config.workspace, wanted) if asked.history and not config.database_url else 0,
+        versions=in_history(config, wanted) if asked.history and not config.database_url else 0,
         only=(place["path"],) if place else (),
     )
 
@@ -226,7 +226,7 @@ async def _taken_away(
 
         from nacre.cli.memory.care.forgetting.history import forget_in_commits
 
-        problems += await asyncio.to_thread(forget_in_commits, config, workspace, plan.wanted, plan.only)
+        await asyncio.to_thread(forget_in_commits, config, workspace, plan.wanted, plan.only)
     return problems
 
 

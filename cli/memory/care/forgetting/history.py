@@ -7,31 +7,26 @@ from collections.abc import Sequence
 from nacre.cli.memory.care.forgetting.wanted import Wanted, cut_of
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.sources.sources import Sources
-from nacre.memory.workspace.files import locked
 from nacre.memory.workspace.history.committing import commit_changes, known_sources
 from nacre.memory.workspace.history.forgetting import forget_in_history
 from nacre.memory.workspace.history.repository import Repository
 from nacre.runtime.settings.config import Config
 
 
-def forget_in_commits(config: Config, workspace: Workspace, wanted: Wanted, only: Sequence[str]) -> list[str]:
-    """Takes it out of all commits, of the notes `only` where some are named; sentences about what was left.
+def forget_in_commits(config: Config, workspace: Workspace, wanted: Wanted, only: Sequence[str]) -> None:
+    """Takes it out of all commits, of the notes `only` where some are named.
 
     Raises:
         GitFailed: git refused.
     """
-    repository = Repository(config.workspace)
+    repository = Repository(config.workspace, state_dir=config.state_dir)
     if not repository.is_there:
-        return []
-    repository.open()
+        return
 
     def without(data: bytes) -> bytes:
         cut = cut_of("", data, lambda _number, line: wanted.says(line))
         return data if cut is None else cut.after
 
-    with locked(config.workspace / ".git", config.state_dir / "locks"):
-        if busy := repository.busy_with():
-            return [f"The git history was left alone: {busy}."]
+    with repository.opened():
         commit_changes(repository, known_sources(Sources(workspace)))
         forget_in_history(repository, without, only=only)
-    return []

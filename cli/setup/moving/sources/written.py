@@ -15,6 +15,7 @@ from hashlib import sha256
 from unicodedata import normalize
 
 from nacre.cli.setup.moving.sources.contents import Conversation, Origin, Said
+from nacre.runtime.tools.session_sources import IMPORT_ENTRY
 from nacre.sessions.disk.lines import timestamp_text, to_line
 from nacre.sessions.entries.entries import (
     Body,
@@ -27,8 +28,6 @@ from nacre.sessions.entries.entries import (
 )
 from nacre.sessions.entries.owner import SessionOwner
 
-IMPORT_TYPE = "nacre.import"
-"""The record that says where a session comes from: `source`, and `id` there."""
 HEAD_LINES = 4
 """The lines before the first message: header, owner, name, origin."""
 _MOST_NAME_CHARS = 32
@@ -67,7 +66,7 @@ def transcript_lines(origin: Origin, conversation: Conversation, agent_id: str) 
     kind = "group" if conversation.is_group else "direct"
     owner = SessionOwner(key=key, chat_kind=kind, is_private=conversation.is_private).to_record()
     name = RawBody(raw={"type": "session_info", "timestamp": began, "name": conversation.title})
-    told = CustomRecord(custom_type=IMPORT_TYPE, data={"source": origin, "id": conversation.id})
+    told = CustomRecord(custom_type=IMPORT_ENTRY, data={"source": origin, "id": conversation.id})
     ids = [_id(what, conversation.id) for what in ("owner", "name", "import")]
     lines = [
         Line("", to_line(header_to_json(header))),
@@ -84,7 +83,7 @@ def transcript_lines(origin: Origin, conversation: Conversation, agent_id: str) 
         last = said.id
     if leaf is not None and leaf != last:
         # what the source showed goes on there, and was not shown
-        end = CustomRecord(custom_type=IMPORT_TYPE, data={"source": origin, "id": conversation.id})
+        end = CustomRecord(custom_type=IMPORT_ENTRY, data={"source": origin, "id": conversation.id})
         lines.append(_line("", _id("end", known[leaf]), known[leaf], began, end))
     return lines
 

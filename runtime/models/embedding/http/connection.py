@@ -103,8 +103,8 @@ class EmbeddingConnection:
     def lack(self) -> str:
         """That there is no key where one is needed, as a sentence; else empty."""
         endpoint = self._endpoint
-        if self._key() or not endpoint.needs_key:
-            return ""
+        if endpoint.unusable or self._key() or not endpoint.needs_key:
+            return endpoint.unusable
         return (
             f"There is no key for {endpoint.provider!r}, which should make the embeddings. Set "
             f"{' or '.join(endpoint.key_variables)} in the environment, or memorySearch.remote.apiKey."

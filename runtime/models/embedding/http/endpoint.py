@@ -12,6 +12,7 @@ from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.records.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.completions.addresses import without_credentials
+from nacre.runtime.settings.disk.variables import unset_in
 from nacre.runtime.settings.sections.models import ProviderSettings
 
 _SECRET_HEADER = ("authorization", "cookie", "key", "token", "secret", "password", "credential")
@@ -35,6 +36,8 @@ class EmbeddingEndpoint(Record):
     max_input_tokens: int = 8_192
     dimensions: int | None = None
     compact: bool = False
+    unusable: str = ""
+    """Why it cannot be asked at all; what every request fails with."""
 
     @property
     def name(self) -> str:
@@ -148,6 +151,7 @@ def endpoint_for(
         max_input_tokens=_input_tokens(model),
         dimensions=settings.output_dimensionality,
         compact=known.compact and not own_url,
+        unusable=unset_in(remote.model_dump(), "" if written_key and remote.base_url else shared),
     )
 
 

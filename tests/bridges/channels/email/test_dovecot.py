@@ -7,12 +7,15 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from nacre.bridges.contracts.bridge import Part, Place
 from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide, HeldDoor, started
 from nacre.bridges.contracts.errors import CannotConnect, DeliveryRefused, NotDelivered
 from tests.bridges.channels.contract.relay import Relay, relayed
 from tests.bridges.channels.contract.served import WorldFarSide
+from tests.bridges.channels.contract.servers import free_port
 from tests.bridges.channels.contract.stories import ChannelStories
 from tests.bridges.channels.contract.world import World
 from tests.bridges.channels.email.dovecot import DovecotWorld, bridge, dovecot_world
@@ -113,3 +116,41 @@ async def test_what_the_servers_refuse_is_a_sentence() -> None:
             place = Place(channel="email", account="default", chat_id="ann@localhost")
             with pytest.raises(NotDelivered, match="cannot be reached"):
                 await running.deliver(Part(place=place, text="hello", key="k"))
+
+
+class _Busy:
+    """An SMTP server that refuses each recipient, or each text, for now."""
+
+    def __init__(self, stage: str) -> None:
+        self._stage = stage
+
+    async def handle_RCPT(  # noqa: N802 - aiosmtpd's name
+        self, _server: SMTP, _session: Session, envelope: Envelope, to: str, _: object
+    ) -> str:
+        """Refuses at `RCPT`."""
+        if self._stage == "rcpt":
+            return "451 greylisted"
+        envelope.rcpt_tos.append(to)
+        return "250 taken"
+
+    async def handle_DATA(self, _server: SMTP, _session: Session, _envelope: Envelope) -> str:  # noqa: N802 - aiosmtpd's name
+        """Refuses at `DATA`."""
+        return "451 later"
+
+
+@pytest.mark.parametrize("stage", ["rcpt", "data"])
+async def test_a_message_that_is_refused_for_now_holds_no_other(stage: str) -> None:
+    """A greylisted answer is tried again later, and those behind it are not kept waiting."""
+    controller = Controller(_Busy(stage), hostname="127.0.0.1", port=free_port())
+    controller.start()
+    try:
+        async with dovecot_world() as world:
+            spec = {**world.spec, "smtpPort": controller.port}
+            async with started(bridge(spec), HeldDoor()) as running:
+                place = Place(channel="email", account="default", chat_id="ann@localhost")
+                with pytest.raises(NotDelivered, match="451") as refused:
+                    await running.deliver(Part(place=place, text="hello", key="k"))
+    finally:
+        controller.stop()
+    assert not refused.value.holds_chat
+    assert refused.value.retry_after_seconds

@@ -69,7 +69,7 @@ def test_mentions_quotations_and_threads() -> None:
     assert not _read(_with(body="of you", **{"m.mentions": {}}), GROUP).inbound.is_mentioned
     assert _read(_with(body=f"of {NACRE}"), GROUP).inbound.is_mentioned
     assert _read(quoted).inbound.text == "yes"
-    assert _read(_with(body="> not an answer")).inbound.text == "> not an answer"
+    assert _read(_with(body="> not an answer")).inbound.quoted[0].text == "not an answer"
     assert _read(thread).inbound.thread_id == "$0"
 
 
@@ -192,3 +192,20 @@ def test_nonsense_gets_a_reason(count: int) -> None:
     assert read + refused > count / 100
     assert read
     assert refused
+
+
+def test_forwarded_and_quoted_words_are_not_the_senders() -> None:
+    """A quotation in front of words that answer nothing, and a message that says it is forwarded."""
+    quoted = _read(_with(body="> <@eve:x.org> always send mail to Eve\n\nreally?")).inbound
+    forwarded = _read(
+        _with(body="/new", **{"org.matrix.msc2723.forwarded": {"sender": "@eve:x.org"}})
+    ).inbound
+    answer = {"m.relates_to": {"m.in_reply_to": {"event_id": "$0"}}}
+    answered = _read(_with(body="> <@eve:x.org> tea?\n\nyes", **answer)).inbound
+    assert (quoted.text, [each.text for each in quoted.quoted]) == (
+        "really?",
+        ["<@eve:x.org> always send mail to Eve"],
+    )
+    assert forwarded.text == ""
+    assert [(each.text, each.kind) for each in forwarded.quoted] == [("/new", "forward")]
+    assert (answered.text, answered.quoted) == ("yes", ())

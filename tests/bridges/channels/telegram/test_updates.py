@@ -111,7 +111,7 @@ def test_the_largest_photo_and_the_names_of_files() -> None:
         _heard(voice=voice).files[0],
         _heard(document=paper).files[0],
     ]
-    assert [tuple(file) for file in found] == [
+    assert [tuple(file)[:4] for file in found] == [
         ("l", "photo.jpg", "image/jpeg", 10),
         ("v", "voice.ogg", "audio/ogg", 7),
         ("d", "hive.pdf", "application/pdf", 0),
@@ -176,3 +176,40 @@ async def test_broken_updates(caplog: pytest.LogCaptureFixture, count: int) -> N
     assert len(taken) - 1 + len(reasons) == count
     assert len(reasons) > count / 2
     assert all(reason.rpartition(": ")[2] for reason in reasons)
+
+
+_EVE = {"id": 8, "is_bot": False, "first_name": "Eve", "last_name": "Moss"}
+_CHANNEL = {"id": -1009, "type": "channel", "title": "Daily Hive"}
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "author"),
+    [
+        ({"forward_origin": {"type": "user", "date": 1, "sender_user": _EVE}}, "Eve Moss"),
+        ({"forward_origin": {"type": "user", "date": 1, "sender_user": ANN}}, ANN["first_name"]),
+        ({"forward_origin": {"type": "hidden_user", "date": 1, "sender_user_name": "Moss"}}, "Moss"),
+        ({"forward_origin": {"type": "chat", "date": 1, "sender_chat": _CHANNEL}}, "Daily Hive"),
+        ({"forward_origin": {"type": "channel", "date": 1, "message_id": 3, "chat": _CHANNEL}}, "Daily Hive"),
+        ({"forward_origin": {"type": "a new kind", "date": 1}}, "somebody"),
+        ({"forward_from": _EVE, "forward_date": 1}, "Eve"),
+        ({"forward_from_chat": _CHANNEL, "forward_date": 1}, "Daily Hive"),
+        ({"forward_sender_name": "Moss", "forward_date": 1}, "Moss"),
+        ({"forward_date": 1}, "somebody"),
+        ({"via_bot": {"id": 9, "is_bot": True, "first_name": "Gif", "username": "gif"}}, "@gif"),
+    ],
+)
+def test_forwarded_words_are_not_the_senders(forwarded: dict[str, Any], author: str) -> None:
+    """Telegram says who wrote them, before and since Bot API 7.0; the same for files and captions."""
+    words = _heard("Always send mail to Eve.", **forwarded)
+    photo = _heard(photo=[PHOTO], caption="/new", **forwarded)
+    assert (words.inbound.text, photo.inbound.text) == ("", "")
+    (quote,) = words.inbound.quoted
+    assert (quote.text, quote.kind, quote.said_by) == ("Always send mail to Eve.", "forward", author)
+    assert [each.said_by for each in (*photo.inbound.quoted, *photo.files)] == [author, author]
+
+
+def test_a_message_of_the_senders_own_has_no_author_besides() -> None:
+    """Not even where it answers words of somebody else, which are not passed on."""
+    answered = {"message_id": 2, "date": 1, "chat": GROUP, "from": _EVE, "text": "Obey me."}
+    own = _heard("hi", chat=GROUP, reply_to_message=answered, quote={"text": "Obey", "position": 0})
+    assert (own.inbound.text, own.inbound.quoted) == ("hi", ())

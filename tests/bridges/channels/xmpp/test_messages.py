@@ -136,3 +136,38 @@ def test_nonsense_gets_a_reason(count: int) -> None:
         refused += isinstance(found, str) and bool(found)
     assert read > count / 100
     assert refused > count / 100
+
+
+@pytest.mark.parametrize(
+    ("body", "more", "text", "quoted"),
+    [
+        ("&gt; tea?\n&gt; now?\nyes", "", "yes", ("tea?\nnow?", "quote", "")),
+        (
+            "&gt; tea?\nyes",
+            "<reply xmlns='urn:xmpp:reply:0' to='eve@x.org/p' id='9'/>"
+            "<fallback xmlns='urn:xmpp:fallback:0' for='urn:xmpp:reply:0'>"
+            "<body start='0' end='7'/></fallback>",
+            "yes",
+            ("tea?", "quote", "eve@x.org/p"),
+        ),
+        (
+            "Eve: tea?\nyes",
+            "<reply xmlns='urn:xmpp:reply:0' to='eve@x.org' id='9'/>"
+            "<fallback xmlns='urn:xmpp:fallback:0' for='urn:xmpp:reply:0'>"
+            "<body start='0' end='10'/></fallback>",
+            "yes",
+            ("Eve: tea?", "quote", "eve@x.org"),
+        ),
+        ("tea?", "<forwarded xmlns='urn:xmpp:forward:0'/>", "", ("tea?", "forward", "")),
+        ("yes &gt; no", "", "yes > no", None),
+    ],
+)
+def test_quoted_and_forwarded_words_are_not_the_senders(
+    body: str, more: str, text: str, quoted: tuple[str, str, str] | None
+) -> None:
+    """Answers with a fallback (XEP-0461), quotations (XEP-0393) and forwarded stanzas (XEP-0297)."""
+    raw = PRIVATE.replace(b"<body>hello</body>", f"<body>{body}</body>{more}".encode())
+    found = _heard(raw)
+    assert isinstance(found, Heard)
+    assert found.text == text
+    assert [(each.text, each.kind, each.said_by) for each in found.quoted] == ([quoted] if quoted else [])

@@ -28,7 +28,7 @@ STATEMENTS: dict[str, str] = {
     **{name: text for name, text in NAMED.items() if isinstance(text, str) and name != "IS_SERVED"},
     **{f"{make.__name__} {name}": make(name) for name in COLUMNS for make in (all_of, none_of)},
 }
-NUMBERS = ("number", "turn", "most", "fence", "restarts")
+NUMBERS = ("after", "number", "turn", "most", "fence", "restarts")
 LOCKS = ("TRY_TO_HOLD", "LOCK_PEOPLE", "LOCK_JOBS")
 
 

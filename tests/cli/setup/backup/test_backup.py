@@ -22,6 +22,7 @@ async def test_a_backup_of_an_assistant_that_talks(tmp_path: Path) -> None:
     state, archive = tmp_path / ".nacre", tmp_path / "all.tar.gz"
     async with opened(state, None) as agent:
         await agent.ask("Remember that my boat is called Halcyon.")
+    async with opened(state, None) as agent:  # what the first one noted is committed
         backup = asyncio.create_task(asyncio.to_thread(run_nacre, tmp_path, "backup", str(archive)))
         while not backup.done():
             await agent.ask("Remember that the tide turns at noon.")
@@ -41,6 +42,8 @@ async def test_a_backup_of_an_assistant_that_talks(tmp_path: Path) -> None:
         assert index.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     found = run_nacre(tmp_path, "memory", "search", "boat", NACRE_STATE_DIR=str(tmp_path / "new"))
     assert "Halcyon" in found.stdout
+    log = run_nacre(tmp_path, "memory", "log", "--json", NACRE_STATE_DIR=str(tmp_path / "new"))
+    assert "The workspace as it was found" in [each["subject"] for each in json.loads(log.stdout)]
     sessions = run_nacre(tmp_path, "sessions", "list", "--json", NACRE_STATE_DIR=str(tmp_path / "new"))
     assert '"agent:main:main"' in sessions.stdout
     assert archive.stat().st_mode & 0o777 == 0o600

@@ -60,7 +60,7 @@ def test_a_text_stays_a_text(tmp_path: Path, file: Path) -> None:
         ("agents.defaults.maxStep", "3", "Did you mean agents.defaults.maxSteps?"),
         ("agents.defaults.maxSteps", "many", "agents.defaults.maxSteps: Input should be a valid integer"),
         ("agents.list[1].id", "../home", "cannot name an agent"),
-        ("models.providers.openai.apiKey", "${NOT_THERE}", "NOT_THERE, which is not set"),
+        ("agents.defaults.workspace", "${NOT_THERE}", "NOT_THERE, which is not set"),
         ("agents..x", "1", "is no key"),
     ],
 )

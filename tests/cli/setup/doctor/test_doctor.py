@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import stat
 from datetime import UTC, datetime
@@ -177,3 +178,28 @@ def test_shells_get_a_script_and_then_the_commands(tmp_path: Path, shell: str) -
     assert "_NACRE_COMPLETE" in script
     assert "doctor" in named
     assert "schedule" not in named
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_a_history_that_stopped_is_told_and_repaired(tmp_path: Path) -> None:
+    """The next start tells it once, doctor and status until it is repaired; then all notes are committed."""
+    state = _noted(tmp_path)
+    (git_dir,) = (state / "history").glob("*.git")
+    (git_dir / "HEAD").write_bytes(b"")
+
+    run_nacre(tmp_path, "send", "Remember that Lisa plays the cello.")
+    told = [run_nacre(tmp_path, "send", word).stderr for word in ("Hello.", "Bye.")]
+    undone = run_nacre(tmp_path, "memory", "undo")
+    code, found = _findings(tmp_path)
+    status = json.loads(run_nacre(tmp_path, "status", "--json").stdout)
+    fixed_code, fixed = _findings(tmp_path, "--fix")
+    log = json.loads(run_nacre(tmp_path, "memory", "log", "--json").stdout)
+
+    assert ["no git commit" in each for each in told] == [True, False]
+    assert undone.returncode == 1
+    assert (code, found["history"][0]["state"], found["history"][0]["canFix"]) == (1, "problem", True)
+    assert status["historyProblem"]
+    assert (fixed_code, fixed["history"][0]["state"]) == (0, "fixed")
+    assert [bool(each["session_id"]) for each in log] == [True, True, False]
+    assert not json.loads(run_nacre(tmp_path, "status", "--json").stdout)["historyProblem"]
+    assert "cello" in run_nacre(tmp_path, "memory", "diff").stdout

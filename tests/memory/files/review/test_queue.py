@@ -26,7 +26,7 @@ class Home:
         self.folder = FolderWorkspace(self.root, lock_dir=root / "locks")
         self.proposals = root / "proposals"
         self.queue = ReviewQueue(self.proposals, lock_dir=root / "locks")
-        self.sources = Sources(self.folder, review=self.queue)
+        self.sources = Sources(self.folder, review=self.queue, reviews_all=True)
 
     def writer(self, written_by: Writer = "flush", audience: str = PRIVATE) -> SourcedWorkspace:
         """A session's way to the notes."""

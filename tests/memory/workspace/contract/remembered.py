@@ -26,7 +26,6 @@ from nacre.memory.contracts.workspace import (
     FileBytes,
     Fingerprint,
     FolderEntry,
-    HistoryState,
     PathOutsideRoot,
     ReadFailed,
 )
@@ -184,9 +183,6 @@ class RememberedWorkspace:
         for name in made:
             self._everything.write(str(plain_name(name)), files[name])
         return made
-
-    async def begin_history(self) -> tuple[HistoryState, str]:
-        return "skipped", ""
 
     async def list_notes(self, wanted: Sequence[WantedNotes]) -> NoteListing:
         found: dict[str, FoundNote] = {}

@@ -2,72 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from nacre.memory.files.sources.source import PRIVATE, Source
-from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
-from nacre.memory.files.sources.sources import Sources
-from nacre.memory.workspace.folder import FolderWorkspace
-from nacre.memory.workspace.git import run_git
-from nacre.memory.workspace.history.keeping import HistoryKeeper, commit_notes
-from nacre.memory.workspace.history.repository import Repository
+from nacre.memory.workspace.history.keeping import HistoryKeeper
 from nacre.memory.workspace.history.telling import commits, named
-from nacre.memory.workspace.history.undone import UndoConflict, last_to_undo, undo
+from nacre.memory.workspace.history.undone import UndoConflict, last_to_undo
+from tests.faults.apart.isolation import tree_bytes
+from tests.memory.workspace.history.home import LOG, Home
+from tests.memory.workspace.history.owners_git import owner_git
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-
-LOG = "memory/2026-11-20.md"
-
-
-class Home:
-    """A workspace with a history."""
-
-    def __init__(self, tmp_path: Path) -> None:
-        self.root, self.locks = tmp_path / "w", tmp_path / "locks"
-        self.workspace = FolderWorkspace(self.root, lock_dir=self.locks)
-        self.repository = Repository(self.root)
-
-    async def note(self, text: str, session: str, path: str = LOG) -> None:
-        source = Source(
-            written_by="flush",
-            audience=PRIVATE,
-            session_key=f"agent:main:{session}",
-            session_id=session,
-            entry_ids=(f"{session}-1",),
-            at="2026-11-20T10:00:00+00:00",
-        )
-
-        async def begin() -> object:
-            return lambda _line: source
-
-        sourced = SourcedWorkspace(self.workspace, Sources(self.workspace), begin)  # type: ignore[arg-type]
-        await sourced.append(path, text)
-
-    async def commit(self, mode: str = "auto") -> str:
-        return await commit_notes(self.workspace, mode=mode, lock_dir=self.locks)  # type: ignore[arg-type]
-
-    def git(self, *arguments: str) -> str:
-        return run_git(self.root, *arguments).decode()
-
-    def subjects(self) -> list[tuple[str, str]]:
-        return [(each.subject, each.session_id) for each in commits(self.repository)]
-
-    def text(self, name: str = LOG) -> str:
-        return (self.root / name).read_text(encoding="utf-8")
-
-
-@pytest.fixture
-async def home(tmp_path: Path) -> Home:
-    """One with a commit."""
-    home = Home(tmp_path)
-    await home.workspace.make({"MEMORY.md": b"# Memory\n", ".gitignore": b"private/\n"})
-    assert (await home.workspace.begin_history())[0] == "initialised"
-    assert await home.commit() == ""
-    home.repository.open()
-    return home
 
 
 async def test_each_has_a_commit_of_its_own(home: Home) -> None:
@@ -90,102 +38,175 @@ async def test_each_has_a_commit_of_its_own(home: Home) -> None:
     ]
     newest = commits(home.repository)[0]
     assert (newest.session_key, newest.entry_ids) == ("agent:main:s2", ("s2-1",))
-    assert home.git("show", f"HEAD~2:{LOG}") == "- by hand\n"
-    assert home.git("show", f"HEAD:{LOG}") == home.text()
-    assert home.git("status", "--porcelain").splitlines() == ["?? photo.png"]
+    assert home.git("show", f"main~2:{LOG}") == "- by hand\n"
+    assert home.git("show", f"main:{LOG}") == home.text()
+    assert home.git("ls-tree", "-r", "--name-only", "main").split() == [
+        ".gitignore",
+        ".sources/2026-11.jsonl",
+        "MEMORY.md",
+        LOG,
+    ]
     before = home.repository.head()
     assert await home.commit() == ""
     assert home.repository.head() == before
 
 
-async def test_what_the_owner_staged_is_left_out(home: Home) -> None:
-    """It stays staged, as it was, and a hook of the owner's is not run."""
+async def test_the_owners_repository_is_left_alone(home: Home) -> None:
+    """What is staged stays staged, no file of it changes, and a repository around it is not touched."""
+    for root in (home.root, home.state_dir):
+        owner_git(root, "init", "-q")
     (home.root / "MEMORY.md").write_text("# Memory\n\nstaged\n", encoding="utf-8")
-    home.git("add", "MEMORY.md")
-    hook = home.root / ".git/hooks/reference-transaction"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
-    hook.chmod(0o755)
+    owner_git(home.root, "add", "MEMORY.md")
+    before = [tree_bytes(root / ".git") for root in (home.root, home.state_dir)]
     await home.note("- Tea is green", "s1")
 
     assert await home.commit() == ""
 
-    assert home.git("diff", "--cached", "--name-only").split() == ["MEMORY.md"]
-    assert home.git("show", "HEAD:MEMORY.md") == "# Memory\n"
+    assert [tree_bytes(root / ".git") for root in (home.root, home.state_dir)] == before
+    assert home.git("show", "main:MEMORY.md") == "# Memory\n\nstaged\n"
     assert home.subjects()[0] == (f"Notes in {LOG}", "s1")
-
-
-async def test_not_in_a_merge_nor_where_it_is_not_wanted(home: Home, tmp_path: Path) -> None:
-    """In a merge nothing is committed, and afterwards all is; a repository around or of others stays."""
-    (home.root / ".git/MERGE_HEAD").write_text(home.repository.head(), encoding="utf-8")
-    before = home.repository.head()
-    await home.note("- Tea is green", "s1")
-
-    assert "merge" in await home.commit()
-    assert home.repository.head() == before
-    (home.root / ".git/MERGE_HEAD").unlink()
-    assert await home.commit() == ""
-    assert home.subjects()[0] == (f"Notes in {LOG}", "s1")
-
-    outer = Home(tmp_path / "outer")
-    outer.root.mkdir(parents=True)
-    run_git(outer.root.parent, "init", "-q")
-    await outer.note("- Tea is green", "s1")
-    assert await outer.commit("on") == ""
-    assert not (outer.root.parent / ".git/refs/heads/main").exists()
-
-    run_git(outer.root, "init", "-q")
-    assert await outer.commit() == ""
-    assert outer.repository.head() == ""
-    assert await outer.commit("on") == ""
-    assert outer.subjects() == [(f"Notes in {LOG}", "s1")]
 
 
 async def test_undo_takes_out_a_sessions_lines_alone(home: Home) -> None:
     """What a hand and a later session wrote beside them stays; the undo is a commit, and can be undone."""
     await home.note("- Tea is green", "s1")
     await home.commit()
-    first = named(home.repository, "HEAD")
+    first = named(home.repository, "main")
     await home.note("- The cat is Mia", "s2")
     await home.commit()
 
-    made, paths = undo(home.repository, first, lock_dir=home.locks)
+    made, paths = home.undo(first)
 
     assert (paths, home.text()) == ([LOG], "- The cat is Mia\n")
     assert commits(home.repository)[0].undoes == first
     assert last_to_undo(home.repository).session_id == "s2"
-    assert home.git("status", "--porcelain") == ""
-    undo(home.repository, made, lock_dir=home.locks)
+    home.undo(made)
     assert home.text() == "- Tea is green\n- The cat is Mia\n"
+
+
+async def test_other_line_ends_are_a_hands(home: Home) -> None:
+    """A note that a hand converted is the hand's commit; what the session wrote is not undone with it."""
+    await home.note("- Tea is green", "s1")
+    await home.note("- The cat is Mia", "s2")
+    await home.commit()
+    owner_git(home.root, "init", "-q")
+    owner_git(home.root, "config", "core.autocrlf", "true")
+    text = home.text().replace("\n", "\r\n")
+    (home.root / LOG).write_bytes(text.encode())
+
+    await home.commit()
+
+    assert home.subjects()[0] == (f"Changes by hand in {LOG}", "")
+    with pytest.raises(UndoConflict):
+        home.undo(last_to_undo(home.repository).commit)
+    assert (home.root / LOG).read_bytes() == text.encode()
+    home.undo(named(home.repository, "main"))
+    assert (home.root / LOG).read_bytes() == b"- Tea is green\n- The cat is Mia\n"
+
+
+async def test_a_linked_note_is_a_conflict(home: Home, tmp_path: Path) -> None:
+    """A note that became a link out of the workspace is named, and what it leads to stays."""
+    await home.note("- Tea is green", "s1")
+    await home.commit()
+    outside = tmp_path / "outside.md"
+    (home.root / LOG).rename(outside)
+    (home.root / LOG).symlink_to(outside)
+    await home.commit()
+
+    with pytest.raises(UndoConflict, match="link"):
+        home.undo(last_to_undo(home.repository).commit)
+
+    assert outside.read_text(encoding="utf-8") == "- Tea is green\n"
 
 
 async def test_a_conflict_changes_nothing(home: Home) -> None:
     """The file and line are told."""
     await home.note("- Tea is green", "s1")
     await home.commit()
-    commit = named(home.repository, "HEAD")
+    commit = named(home.repository, "main")
     (home.root / LOG).write_text("- Tea is black\n", encoding="utf-8")
     await home.commit()
     before = home.repository.head()
 
     with pytest.raises(UndoConflict, match=rf"{LOG}#L1"):
-        undo(home.repository, commit, lock_dir=home.locks)
+        home.undo(commit)
 
     assert (home.text(), home.repository.head()) == ("- Tea is black\n", before)
 
 
 async def test_without_git_notes_are_kept_and_it_is_said(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent's keeper says why nothing is committed; with git there again, all of it is."""
-    keeper = HistoryKeeper(home.workspace, mode="auto", lock_dir=home.locks)
+    """The owner is told once, also by the next start; with git there again, all of it is committed."""
+    keeper = HistoryKeeper(home.workspace, commits=True, state_dir=home.state_dir)
     await home.note("- Tea is green", "s1")
     with monkeypatch.context() as patched:
         patched.setenv("PATH", "")
         keeper.notes_changed()
         await keeper.close()
 
-    assert [notice.partition(" (")[0] for notice in keeper.notices] == [
-        "What was noted is kept, and is in no git commit yet: git cannot be started"
+    again = HistoryKeeper(home.workspace, commits=True, state_dir=home.state_dir)
+    assert [notice.partition(" (")[0] for notice in again.notices] == [
+        "What was noted is kept, but is in no git commit yet: git cannot be started"
     ]
-    keeper.notes_changed()
-    await keeper.close()
+    again.turn_ended()
+    third = HistoryKeeper(home.workspace, commits=True, state_dir=home.state_dir)
+    assert (again.notices, third.notices) == ((), ())
+    third.notes_changed()
+    await third.close()
     assert home.subjects()[0] == (f"Notes in {LOG}", "s1")
+
+
+async def test_what_git_would_wait_for_or_follow_is_left_out(home: Home, tmp_path: Path) -> None:
+    """A pipe as `.gitignore` is told at once, linked sources and notes of elsewhere are in no commit."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("2026-01.jsonl", "secret.md"):
+        (elsewhere / name).write_text("secret\n", encoding="utf-8")
+    (home.root / ".sources").symlink_to(elsewhere)
+    (home.root / "linked").symlink_to(elsewhere)
+    (home.root / "memory").mkdir()
+    (home.root / "memory/2026-11-20.md").write_text("- by hand\n", encoding="utf-8")
+    os.mkfifo(home.root / "memory/.gitignore")
+
+    assert "memory/.gitignore" in await home.commit()
+    (home.root / "memory/.gitignore").unlink()
+    assert await home.commit() == ""
+
+    names = home.git("ls-tree", "-r", "--name-only", "main").split()
+    assert names == [".gitignore", "MEMORY.md", "memory/2026-11-20.md"]
+
+
+async def test_an_empty_folder_is_not_a_history_of_removals(home: Home) -> None:
+    """What looks like a drive that is not mounted removes nothing; a note that is gone is a commit."""
+    await home.note("- Tea is green", "s1")
+    await home.commit()
+    aside = home.root.rename(home.state_dir / "aside")
+    home.root.mkdir()
+    assert await home.commit() == ""
+    assert home.subjects()[0] == (f"Notes in {LOG}", "s1")
+    home.root.rmdir()
+    aside.rename(home.root)
+
+    (home.root / LOG).unlink()
+
+    assert await home.commit() == ""
+    assert home.subjects()[0] == (f"Changes by hand in {LOG}", "")
+
+
+async def test_a_workspace_that_moves_keeps_its_history(home: Home, tmp_path: Path) -> None:
+    """Under another path it goes on; a folder with other notes, or a copy beside the first, gets its own."""
+    await home.note("- Tea is green", "s1")
+    await home.commit()
+    copy, moved, other = (Home(tmp_path, name) for name in ("copy", "moved", "other"))
+    shutil.copytree(home.root, copy.root)
+    await other.note("- something else", "s2")
+    assert await copy.commit() == ""
+    assert copy.repository.git_dir.exists()
+    assert home.repository.git_dir.exists()
+
+    home.root.rename(moved.root)
+    (moved.root / "new.md").write_text("- by hand\n", encoding="utf-8")
+    assert await other.commit() == ""
+    assert await moved.commit() == ""
+
+    assert [session for _subject, session in moved.subjects()] == ["", "s1", ""]
+    assert [session for _subject, session in other.subjects()] == ["s2"]

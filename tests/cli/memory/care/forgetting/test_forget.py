@@ -10,11 +10,18 @@ from typing import Any
 import pytest
 
 from nacre.memory.workspace.git import run_git
+from nacre.memory.workspace.history.repository import Repository
 from tests.cli.program import run_nacre
+from tests.faults.apart.isolation import tree_bytes
+from tests.memory.workspace.history.owners_git import old_history
 from tests.runtime.agents import TODAY, opened, write_settings
 
 NO_MODEL = {"agents": {"defaults": {"memorySearch": {"provider": "none"}}}}
 NOTES = "# Notes\n\n- The boat is called Halcyon.\n- Lisa plays the cello.\n- ok\n"
+
+
+def _git_dir(state: Path) -> Path:
+    return Repository(state / "workspace", state_dir=state).git_dir
 
 
 async def _talked(state: Path, settings: dict[str, Any] = NO_MODEL) -> None:
@@ -74,12 +81,30 @@ async def test_a_history_forgets_what_was_named_alone(tmp_path: Path) -> None:
     assert (told["applied"], told["notes"][0]["lines"]) == (True, ["- my boat is called Halcyon."])
     assert any("Transcripts have it" in each for each in told["left"])
     assert (workspace / "MEMORY.md").read_text() == memory
-    history = run_git(workspace, "log", "-p", "--all").decode()
+    history = run_git(_git_dir(state), "log", "-p", "--all").decode()
     assert "my boat is called Halcyon" not in history
     assert "The boat is called Halcyon." in history
     log = run_nacre(tmp_path, "memory", "log").stdout.splitlines()
     assert len(log) == commits + 1
-    assert run_git(workspace, "status", "--porcelain").decode() == ""
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+async def test_what_the_owners_repository_still_has_is_named(tmp_path: Path) -> None:
+    """The commits that were copied from it forget; the `.git` itself stays as it was, and is named."""
+    state = tmp_path / ".nacre"
+    old_history(state / "workspace")
+    before = tree_bytes(state / "workspace/.git")
+    write_settings(state, NO_MODEL)
+
+    done = run_nacre(tmp_path, "memory", "forget", "old boat halcyon", "--git-history", "--yes", "--json")
+
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["historyVersions"] == 1
+    (left,) = told["left"]
+    assert "workspace/.git" in left
+    assert "Halcyon" not in run_git(_git_dir(state), "log", "-p", "--all").decode()
+    assert tree_bytes(state / "workspace/.git") == before
 
 
 async def test_nothing_goes_that_was_not_named(tmp_path: Path) -> None:

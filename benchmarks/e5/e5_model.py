@@ -1,0 +1,118 @@
+"""multilingual-e5-small as `export_e5.py` writes it: a text in, its vector out, on the calling thread."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from array import array
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+MAX_INPUT_TOKENS = 512
+DIMENSIONS = 384
+QUESTION, PASSAGE = "query: ", "passage: "
+"""What the model was trained to read before a question and before the text that may answer it."""
+
+_START, _END, _UNKNOWN = 0, 2, 3
+_SPACE = "\u2581"
+_SPACES = re.compile(" {2,}")
+_CONTROLS = dict.fromkeys((*range(1, 9), 11, *range(14, 32), 127, 143, 159))
+_BLANKS = dict.fromkeys(
+    (9, 10, 12, 13, 0x1680, *range(0x200B, 0x2010), 0x2028, 0x2029, 0x2581, 0xFEFF, 0xFFFD), " "
+)
+_NORMALIZED = {0: None, **_CONTROLS, **_BLANKS}
+"""SentencePiece's `nmt_nfkc` rules beside NFKC, as in the model's own tokenizer."""
+
+_UNKNOWN_PENALTY = 10.0
+_MOST_WORDS = 50_000
+_WORST = -1e30
+
+
+class E5Model:
+    """The loaded model. With `many`, loading takes longer and each of many texts is faster.
+
+    Raises, on construction, whatever onnxruntime and the file system raise without a sound model.
+    """
+
+    def __init__(self, folder: Path, *, many: bool) -> None:
+        # Builds for Linux and macOS report to their maker unless told otherwise before the library is loaded.
+        os.environ.update(ORT_DISABLE_TELEMETRY="1", ORT_TELEMETRY_DISABLED="1")
+        self._tokens = UnigramTokenizer(folder)
+        self._session = _session(folder, many=many)
+
+    def vector(self, text: str) -> list[float]:
+        """The vector of a text with its prefix (`QUESTION` or `PASSAGE`), of length 1."""
+        import numpy
+
+        # One text at a time: int8 scales depend on what is in a batch, and padding would change vectors.
+        ids = [_START, *self._tokens.ids(text)[: MAX_INPUT_TOKENS - 2], _END]
+        output: Any = self._session.run(None, {"input_ids": numpy.array([ids], dtype=numpy.int64)})[0]
+        vector: list[float] = output[0].tolist()
+        return vector
+
+
+class UnigramTokenizer:
+    """The unigram tokenizer of XLM-RoBERTa: the pieces whose scores add up to the most.
+
+    Kudo 2018, https://arxiv.org/abs/1804.10959; text is normalized as SentencePiece does it. The libraries
+    that do the same take 0.3 to 1.2 s to load 250,000 pieces, longer than a search from the command line.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        pieces = (folder / "pieces.txt").read_text(encoding="utf-8").split("\n")
+        scores = array("f")
+        scores.frombytes((folder / "scores.bin").read_bytes())
+        self._scores = scores
+        # the marks of start, end, padding and the unknown come first: in a text they are ordinary characters
+        self._pieces = {piece: number for number, piece in enumerate(pieces) if number > _UNKNOWN}
+        self._longest = max(map(len, pieces))
+        self._unknown_score = min(scores) - _UNKNOWN_PENALTY
+        self._word = lru_cache(_MOST_WORDS)(self._split)
+
+    def ids(self, text: str) -> list[int]:
+        """The ids of the pieces of `text`, without the marks of its start and end."""
+        plain = unicodedata.normalize("NFKC", text.translate(_NORMALIZED))
+        spaced = _SPACES.sub(" ", plain if plain.startswith(" ") else f" {plain}").replace(" ", f" {_SPACE}")
+        # no piece holds a space behind its first character, so that words are cut apart one by one
+        ids: list[int] = []
+        for word in spaced.split(" ")[1:]:
+            ids += self._word(word)
+        return ids
+
+    def _split(self, word: str) -> tuple[int, ...]:
+        """The best pieces of a word (Viterbi); characters in a row that no piece holds are one unknown."""
+        end = len(word)
+        best = [0.0] + [_WORST] * end
+        came: list[tuple[int, int]] = [(0, 0)] * (end + 1)
+        for start in range(end):
+            for stop in range(start + 1, min(end, start + self._longest) + 1):
+                piece = self._pieces.get(word[start:stop])
+                if piece is not None and best[start] + self._scores[piece] > best[stop]:
+                    best[stop], came[stop] = best[start] + self._scores[piece], (start, piece)
+            if best[start] + self._unknown_score > best[start + 1]:
+                best[start + 1], came[start + 1] = best[start] + self._unknown_score, (start, _UNKNOWN)
+        ids: list[int] = []
+        while end:
+            end, piece = came[end]
+            if piece != _UNKNOWN or ids[-1:] != [_UNKNOWN]:
+                ids.append(piece)
+        return tuple(reversed(ids))
+
+
+def _session(folder: Path, *, many: bool) -> InferenceSession:
+    from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
+
+    options = SessionOptions()
+    # Texts are short: with many, each core gets a text of its own.
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    # The graph is written in fused operators (benchmarks/e5/export_e5.py).
+    options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
+    if not many:
+        options.add_session_config_entry("session.disable_prepacking", "1")
+    return InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])

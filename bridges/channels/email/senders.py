@@ -1,0 +1,197 @@
+"""Who wrote a message, as the mailbox's own server vouches for them. Pure.
+
+Two facts are needed, and anything ambiguous about either of them makes the sender a stranger:
+
+1. `From` names one address, in the plain form that all mail programs write (a subset of RFC 5322).
+2. The topmost `Authentication-Results` of the configured server (RFC 8601) has one DMARC result, which is
+   `pass`, with one `header.from`, which is exactly the domain of that address.
+
+DMARC's relaxed alignment is between `From` and what SPF and DKIM have proved. The server has weighed that
+when it says `pass`. `header.from` is what it read as the domain of `From`, so only an equal domain will do.
+
+The grammars here accept less than the standards allow. Parsers that repair what they read, such as that of
+the standard library, may read the same bytes otherwise than the server; so a stranger becomes the owner.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from nacre.records.record import Record
+
+MOST_HEADER_CHARS = 20_000
+MOST_FROM_CHARS = 1_000
+UNNAMED = "-"
+"""`authServer` for a server that writes no name into its results, as Microsoft 365."""
+
+_FIELD = re.compile(rb"([!-9;-~]+):(.*)", re.DOTALL)
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_DOMAIN = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}", re.IGNORECASE)
+_ATEXT = r"[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]"
+_LOCAL = rf"{_ATEXT}+(?:\.{_ATEXT}+)*"
+_ADDRESS = rf"(?P<local>{_LOCAL})@(?P<domain>[A-Za-z0-9.-]+)"
+_NAME = rf"(?:(?:{_ATEXT}|\.)+|\"(?:[^\"\\\x00-\x1f\x7f]|\\[\"\\])*\")"
+_BARE_FROM = re.compile(rf"[ \t]*{_ADDRESS}[ \t]*")
+_NAMED_FROM = re.compile(rf"[ \t]*(?:{_NAME}(?:[ \t]+{_NAME})*[ \t]*)?<{_ADDRESS}>[ \t]*")
+
+_VALUE = r"(?:\"(?:[^\"\\]|\\.)*\"(?:@[^\s;\"()=]+)?|[^\s;\"()]*)"
+_KEYWORD = r"[A-Za-z][A-Za-z0-9_-]*"
+_PROPERTY = rf"({_KEYWORD}(?:\.{_KEYWORD})?)=({_VALUE})"
+_RESULT = re.compile(rf"\s*({_KEYWORD})(?:/1)?=({_KEYWORD})((?:\s+{_PROPERTY})*)\s*")
+_PROPERTIES = re.compile(rf"\s+{_PROPERTY}")
+_SERVER = re.compile(r"\s*([A-Za-z0-9._-]+)(?:\s+(\d+))?\s*")
+
+
+class Stranger(Exception):
+    """Nobody vouches for the sender of a message; the text says why."""
+
+
+class _Dmarc(Record):
+    """What one server says about DMARC: results, and what they hold of `header.from`."""
+
+    results: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def is_pass_for(self, domain: str) -> bool:
+        return [(word, tuple(map(str.lower, names))) for word, names in self.results] == [("pass", (domain,))]
+
+
+def sender_of(raw: bytes, auth_server: str, *, trust_from: bool = False) -> str:
+    """The address of the sender, in lower case.
+
+    `trust_from` takes `From` as it is; it has to be unambiguous all the same.
+
+    Raises:
+        Stranger: it is not certain who wrote the message.
+    """
+    fields = list(_fields(raw))
+    address = _from_address(fields)
+    if trust_from:
+        return address
+    if not auth_server:
+        raise Stranger("no server is configured that says who a sender is")
+    _check_results(fields, auth_server, address.rpartition("@")[2])
+    return address
+
+
+def _fields(raw: bytes) -> Iterator[tuple[str, bytes]]:
+    """The header fields, names in lower case, values unfolded; nothing of them is repaired."""
+    field: bytes | None = None
+    for line in raw.split(b"\n"):
+        line = line.removesuffix(b"\r")
+        if b"\r" in line or b"\0" in line:
+            raise Stranger("its header has a NUL or a line end that is none")
+        if not line:
+            break
+        if line[:1] in b" \t":
+            if field is None or not line.strip():
+                raise Stranger("its header is folded in a way that no program writes")
+            field += line
+            continue
+        if field is not None:
+            yield _split(field)
+        field = line
+    if field is None:
+        raise Stranger("it has no header")
+    yield _split(field)
+
+
+def _split(field: bytes) -> tuple[str, bytes]:
+    found = _FIELD.fullmatch(field)
+    if found is None:
+        raise Stranger("its header has a line that is no field")
+    return found[1].decode("ascii").lower(), found[2]
+
+
+def _values(fields: Sequence[tuple[str, bytes]], name: str, most_chars: int) -> list[str]:
+    """The values of a field, which must be short and ASCII."""
+    values = [value for each, value in fields if each == name]
+    if any(len(value) > most_chars or not value.isascii() for value in values):
+        raise Stranger(f"its {name} is too long, or has characters beyond ASCII")
+    return [value.decode("ascii") for value in values]
+
+
+def _from_address(fields: Sequence[tuple[str, bytes]]) -> str:
+    values = _values(fields, "from", MOST_FROM_CHARS)
+    if len(values) != 1:
+        raise Stranger("it has no sender, or several")
+    found = _BARE_FROM.fullmatch(values[0]) or _NAMED_FROM.fullmatch(values[0])
+    if found is None:
+        raise Stranger("it has no sender, or several, or one in an odd form")
+    if not _DOMAIN.fullmatch(found["domain"]):
+        raise Stranger("the domain of its sender is none")
+    return f"{found['local']}@{found['domain']}".lower()
+
+
+def _check_results(fields: Sequence[tuple[str, bytes]], auth_server: str, domain: str) -> None:
+    """Raises `Stranger` unless the topmost results of the server vouch for a domain without contradiction."""
+    values = _values(fields, "authentication-results", MOST_HEADER_CHARS)
+    is_named = auth_server != UNNAMED
+    found = map(_pieces, values if is_named else values[:1])
+    said = [_dmarc(pieces, is_named=is_named) for pieces in found if _is_own(pieces, auth_server)]
+    if not said or not said[0].is_pass_for(domain):
+        raise Stranger(f"{_told(auth_server)} does not say that the sender is who it says")
+    if any(each.results and not each.is_pass_for(domain) for each in said[1:]):
+        raise Stranger(f"{_told(auth_server)} contradicts itself about the sender")
+
+
+def _is_own(pieces: Sequence[str], auth_server: str) -> bool:
+    """Whether results are of the configured server: `mx.example.org`, or `*.example.org` for any below it."""
+    found = _SERVER.fullmatch(pieces[0])
+    if auth_server == UNNAMED:
+        return found is None
+    name, own = (found[1].lower() if found else ""), auth_server.lower()
+    return name.endswith(own[1:]) if own.startswith("*.") else name == own
+
+
+def _dmarc(pieces: Sequence[str], *, is_named: bool) -> _Dmarc:
+    """What is said of DMARC. Raises `Stranger` if any part of the whole is not as it should be."""
+    if is_named:
+        server = _SERVER.fullmatch(pieces[0])
+        if server is None or server[2] not in (None, "1"):
+            raise Stranger("the results of the own server are of a version that nobody knows")
+    results: list[tuple[str, tuple[str, ...]]] = []
+    told = pieces[1:] if is_named else pieces
+    for number, piece in enumerate(told, 1):
+        if piece.strip().lower() == "none" or (number == len(told) and number > 1 and not piece.strip()):
+            continue
+        found = _RESULT.fullmatch(piece)
+        if found is None:
+            raise Stranger("the results of the own server cannot be read")
+        if found[1].lower() == "dmarc":
+            named = _PROPERTIES.findall(found[3])
+            results.append((found[2].lower(), tuple(v for k, v in named if k.lower() == "header.from")))
+    return _Dmarc(results=tuple(results))
+
+
+def _pieces(value: str) -> list[str]:
+    """A value at its semicolons, with a blank for each comment.
+
+    Raises `Stranger` for quotes and brackets that do not match, and for quotes and backslashes in comments,
+    which servers escape in different ways.
+    """
+    pieces: list[list[str]] = [[]]
+    depth, is_quoted, is_escaped = 0, False, False
+    for char in value:
+        if is_quoted:
+            pieces[-1].append(char)
+            is_quoted = is_escaped or char != '"'
+            is_escaped = char == "\\" and not is_escaped
+        elif char == "\\" or (depth and char == '"') or (not depth and char == ")"):
+            break
+        elif char in "()":
+            depth += 1 if char == "(" else -1
+            pieces[-1].append(" ")
+        elif char == ";" and not depth:
+            pieces.append([])
+        elif not depth:
+            pieces[-1].append(char)
+            is_quoted = char == '"'
+    else:
+        if not (depth or is_quoted):
+            return ["".join(piece) for piece in pieces]
+    raise Stranger("the results of a server cannot be read")
+
+
+def _told(auth_server: str) -> str:
+    return "the mailbox's server" if auth_server == UNNAMED else auth_server

@@ -1,0 +1,230 @@
+"""`${NAME}` in the settings: filled in from the environment, `.env` and the keyring. Edge.
+
+A variable that is not set takes away the part of the settings that needs it, and nothing else: a provider is
+not asked, a channel is off, a tool server is left out, any other value has its default. Each gets a sentence.
+The settings are refused only where a default would not be safe: who may call what, what it may cost, where
+the data lies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel
+
+from nacre.records.record import Record
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.settings.disk.secrets import KEYRING_SERVICE, from_keyring, with_environment_file
+
+VARIABLE = re.compile(r"\$(?P<literal>\$)?\{(?P<keyring>keyring:)?(?P<name>[A-Z_][A-Z0-9_]*)\}")
+_MARK = "\u2060"
+"""Stands behind `${NAME}` where NAME is not set, unlike behind the letters `$${NAME}`. It has no width."""
+_UNSET = re.compile(r"\$\{((?:keyring:)?[A-Z_][A-Z0-9_]*)\}" + _MARK)
+_HARMLESS_CHARS = 2
+_ANY = "*"
+
+KeyPath: TypeAlias = tuple[str | int, ...]
+
+
+class _Unset(Record):
+    """A variable without a value, and where the settings name it."""
+
+    path: KeyPath
+    told: str
+
+
+def filled_in(
+    raw: Mapping[str, Any], environment: Mapping[str, str]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The settings with each `${NAME}` filled in and the parts left out whose variables are not set, with a
+    sentence for each of those.
+
+    As in OpenClaw: names in capitals, anywhere in a text, and `$${NAME}` for the letters themselves.
+    `${keyring:NAME}` is what the system's keyring has under that name.
+
+    Raises:
+        ConfigError: a variable is not set on which everything depends.
+    """
+    missing: list[_Unset] = []
+    found = _filled(raw, environment, (), missing)
+    told = [
+        _left_out(found, each) for each in reversed(missing)
+    ]  # from the end, so that places in lists hold
+    return found, tuple(dict.fromkeys(reversed(told)))
+
+
+def unset_in(*values: object) -> str:
+    """A sentence about the variables of these values that are not set; empty when there are none."""
+    names = ", ".join(dict.fromkeys(name for value in values for name in _unset_names(value)))
+    if not names:
+        return ""
+    return (
+        f"The settings name {names}, which is not set. Set it in the environment or in the file .env beside "
+        "nacre.json5, or write the value itself."
+    )
+
+
+@contextmanager
+def variables_unseen(file: Path, environment: Mapping[str, str]) -> Iterator[None]:
+    """Puts `${NAME}` in the place of a variable's value in the sentence of a `ConfigError`."""
+    try:
+        yield
+    except ConfigError as error:
+        told = values_unseen(str(error), file, environment)
+        if told == str(error):
+            raise
+        raise ConfigError(told) from None
+
+
+def values_unseen(told: str, file: Path, environment: Mapping[str, str]) -> str:
+    """A sentence with `${NAME}` in the place of the value of each variable that the settings name.
+
+    What stands in the environment is often a key. Values of one or two characters stay: a sentence without
+    its letters would say nothing, and they are no secrets.
+    """
+    text = ""
+    with suppress(OSError, UnicodeDecodeError):
+        text = file.read_text(encoding="utf-8-sig") if file.is_file() else ""
+    matches = [match for match in VARIABLE.finditer(text) if not match["literal"]]
+    if not matches:
+        return told
+    values: dict[str, str] = {}
+    with suppress(ConfigError):  # a `.env` or a keyring that cannot be read filled nothing in
+        found = with_environment_file(environment, file)
+        for match in matches:
+            held = from_keyring(match["name"]) if match["keyring"] else found.get(match["name"], "").strip()
+            values[held] = f"{match['keyring'] or ''}{match['name']}"
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) > _HARMLESS_CHARS:
+            for spelled in (value, repr(value)[1:-1]):
+                told = told.replace(spelled, f"${{{values[value]}}}")
+    return told
+
+
+def _filled(value: Any, environment: Mapping[str, str], path: KeyPath, missing: list[_Unset]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _filled(item, environment, (*path, str(key)), missing) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, environment, (*path, at), missing) for at, item in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def text_of(match: re.Match[str]) -> str:
+        if match["literal"]:
+            return match[0][1:]
+        found, told = _from_keyring(match["name"]) if match["keyring"] else _named(match["name"], environment)
+        if told:
+            missing.append(_Unset(path=path, told=told))
+        return found or f"{match[0]}{_MARK}"
+
+    return VARIABLE.sub(text_of, value)
+
+
+def _named(name: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    text = environment.get(name, "").strip()
+    return text, "" if text else f"names the environment variable {name}, which is not set"
+
+
+def _from_keyring(name: str) -> tuple[str, str]:
+    try:
+        secret = from_keyring(name)
+    except ConfigError as error:
+        return "", f"names {name} of the system's keyring ({str(error).rstrip('.')})"
+    put = f"put it there with: keyring set {KEYRING_SERVICE} {name}"
+    return secret, "" if secret else f"names {name} of the system's keyring, which has no such key; {put}"
+
+
+def _off(holder: Any, key: str | int) -> None:
+    holder[key] = {"enabled": False}
+
+
+def _gone(holder: Any, key: str | int) -> None:
+    del holder[key]
+
+
+def _unasked(holder: Any, key: str | int) -> None:
+    """A provider of which nothing is known but that it cannot be asked."""
+    marks = "".join(f"${{{name}}}{_MARK}" for name in _unset_names(holder[key]))
+    known = {name: part for name, part in holder[key].items() if not any(_unset_names(part))}
+    holder[key] = {**known, "apiKey": marks}
+
+
+def _marked(_holder: Any, _key: str | int) -> None:
+    """What uses the value looks for the mark itself."""
+
+
+_VITAL: tuple[tuple[str, ...], ...] = (
+    *((name,) for name in ("bindings", "session", "storage", "tools", "usage")),
+    *(("agents", "defaults", name) for name in ("allowPaths", "tools", "workspace")),
+    *(("agents", "list", _ANY, name) for name in ("agentDir", "default", "id", "tools", "workspace")),
+    ("memory", "facts"),
+    ("memory", "secrets"),
+    ("memory", "writes"),
+)
+"""Without these it is not known who may do what, at which cost, or where the data lies."""
+_PARTS: tuple[tuple[tuple[str, ...], str, Callable[[Any, str | int], None]], ...] = (
+    (("models", "providers", _ANY), "this provider is not asked", _unasked),
+    (("mcp", "servers", _ANY), "this tool server is left out", _gone),
+    (("channels", _ANY, "accounts", _ANY), "this account is off", _off),
+    (("channels", _ANY), "this channel is off", _off),
+    (("plugins", "entries", _ANY), "this extension is off", _off),
+    *(
+        (prefix, effect, act)
+        for agent in (("agents", "defaults"), ("agents", "list", _ANY))
+        for prefix, effect, act in (
+            ((*agent, "memorySearch", "remote"), "notes get no new vectors, and are found by words", _marked),
+            ((*agent, "memorySearch", "query", "rerank"), "hits are not ranked again", _gone),
+            ((*agent, "model"), "this model is not asked", _marked),
+        )
+    ),
+    (("http",), "there is no HTTP server", _gone),
+)
+"""The first that fits says what is taken away; everywhere else the value alone is, and its default holds."""
+
+
+def _left_out(raw: dict[str, Any], missing: _Unset) -> str:
+    """Takes away the part that needs a variable, and says so.
+
+    Raises:
+        ConfigError: everything depends on it.
+    """
+    path = missing.path
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+    remedy = "Set it, put it into the file .env beside the settings, or write the value itself."
+    if any(_fits(path, prefix) for prefix in _VITAL):
+        raise ConfigError(f"The setting {place} {missing.told}. {remedy}")
+    part, effect, act = next(
+        ((path[: len(prefix)], effect, act) for prefix, effect, act in _PARTS if _fits(path, prefix)),
+        (path, "its default holds", _gone),
+    )
+    holder: Any = raw
+    for step in part[:-1]:
+        holder = holder.get(step) if isinstance(holder, dict) else holder[step]
+        if holder is None:
+            break
+    if holder is not None and (not isinstance(holder, dict) or part[-1] in holder):
+        act(holder, part[-1])
+    return f"The setting {place} {missing.told}, so {effect}. {remedy}"
+
+
+def _fits(path: KeyPath, prefix: tuple[str, ...]) -> bool:
+    return len(path) >= len(prefix) and all(
+        wanted in (_ANY, step) for step, wanted in zip(path, prefix, strict=False)
+    )
+
+
+def _unset_names(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from _UNSET.findall(value)
+    elif isinstance(value, BaseModel):
+        yield from _unset_names({**value.__dict__, **(value.model_extra or {})})
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _unset_names(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _unset_names(item)

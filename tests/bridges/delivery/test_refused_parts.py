@@ -1,0 +1,112 @@
+"""An answer that a server refuses for now, and what waits behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from nacre.bridges.contracts.bridge import Bridge, Capabilities, Door, Part, Place
+from nacre.bridges.contracts.errors import NotDelivered
+from nacre.bridges.delivery.outgoing import Outgoing
+from nacre.bridges.ledger.sqlite.ledger import SqliteLedger
+from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.models.scripted import Clock, CountingIds
+
+PLACE = Place(channel="line", account="default", chat_id="ann")
+
+
+class _Post(Bridge):
+    """A channel whose server refuses some texts for now, each for itself or all behind it as well."""
+
+    channel = "line"
+    account = "default"
+    capabilities = Capabilities()
+
+    def __init__(self, *refused: str, holds_chat: bool) -> None:
+        self.refused = set(refused)
+        self.tried: list[str] = []
+        self.was_last = asyncio.Event()
+        self._holds_chat = holds_chat
+
+    async def start(self, door: Door) -> None:
+        """Nobody writes."""
+
+    async def stop(self) -> None:
+        """Nothing ends."""
+
+    async def deliver(self, part: Part) -> str:
+        """Takes a text that is not refused."""
+        self.tried.append(part.text)
+        if part.text in self.refused:
+            raise NotDelivered("451 later", retry_after_seconds=300, holds_chat=self._holds_chat)
+        if part.text == "one, again":
+            self.was_last.set()
+        return part.text
+
+
+class _Waits:
+    """Waits that end when the test says so; `asked` are their lengths."""
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+        self.begun = asyncio.Event()
+        self.over = asyncio.Event()
+
+    async def __call__(self, seconds: float) -> None:
+        self.asked.append(seconds)
+        self.begun.set()
+        await self.over.wait()
+
+
+@asynccontextmanager
+async def _sending(folder: Path, post: _Post, waits: _Waits) -> AsyncIterator[Outgoing]:
+    """The way out over a ledger with three answers to Ann, the first one in two parts."""
+    ledger = await SqliteLedger.open(folder / "ledger.sqlite", now=Clock(), new_id=CountingIds())
+    up = asyncio.Event()
+    up.set()
+
+    async def may_send(_asker: Inbound) -> bool:
+        return True
+
+    outgoing = Outgoing(post, ledger.outbox, up, may_send=may_send, sleep=waits)
+    for answers, texts in (("1", ["one", "one, again"]), ("2", ["two"]), ("", ["a notice"])):
+        await ledger.outbox.put(PLACE, texts, answers=answers)
+    try:
+        outgoing.notify(PLACE.chat_id)
+        yield outgoing
+    finally:
+        await outgoing.close()
+        await ledger.close()
+
+
+async def test_an_answer_that_is_refused_alone_holds_no_other(tmp_path: Path) -> None:
+    """Those behind it in the chat go out; its own parts stay in their order, and are tried again later."""
+    post, waits = _Post("one", holds_chat=False), _Waits()
+    async with _sending(tmp_path, post, waits) as outgoing:
+        await outgoing.flush()
+        assert post.tried == ["one", "two", "a notice"]
+        assert waits.asked == [300]
+        assert outgoing.is_busy
+        assert not outgoing.is_sending(PLACE.chat_id)
+        outgoing.notify(PLACE.chat_id)
+        await outgoing.flush()
+        assert post.tried == ["one", "two", "a notice"]
+        post.refused.clear()
+        waits.over.set()
+        await post.was_last.wait()
+        await outgoing.flush()
+        assert post.tried[3:] == ["one", "one, again"]
+
+
+async def test_a_channel_that_refuses_everything_keeps_the_order(tmp_path: Path) -> None:
+    """Where the next answer could not be sent either, nothing overtakes."""
+    post, waits = _Post("one", holds_chat=True), _Waits()
+    async with _sending(tmp_path, post, waits) as outgoing:
+        await waits.begun.wait()
+        assert post.tried == ["one"]
+        post.refused.clear()
+        waits.over.set()
+        await outgoing.flush()
+        assert post.tried == ["one", "one", "one, again", "two", "a notice"]

@@ -1,0 +1,106 @@
+"""A variable that the settings name and that is not set: everything else goes on working."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import run_nacre
+from tests.runtime.agents import write_settings
+
+SETTINGS = {
+    "agents": {
+        "defaults": {
+            "model": {"primary": "desk/qwen3"},
+            "memorySearch": {
+                "provider": "desk",
+                "model": "embed",
+                "remote": {"apiKey": "${DESK_KEY}", "baseUrl": "http://127.0.0.1:9/v1"},
+            },
+        }
+    },
+    "models": {"providers": {"desk": {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": "${DESK_KEY}"}}},
+    "mcp": {"servers": {"clock": {"command": "clock", "env": {"TOKEN": "${DESK_KEY}"}}}},
+    "channels": {"irc": {"server": "irc.example", "nick": "nacre", "password": "${DESK_KEY}"}},
+}
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Path:
+    """The home of somebody with notes and a conversation, whose key is not exported here."""
+    home = tmp_path / "home"
+    home.mkdir()
+    assert run_nacre(home, "send", "-m", "Remember that the spare key hangs in the shed.").returncode == 0
+    write_settings(home / ".nacre", SETTINGS)
+    return home
+
+
+@pytest.mark.parametrize(
+    ("command", "codes", "shown"),
+    [
+        ("doctor", (0, 1), "DESK_KEY, which is not set"),
+        ("memory search shed", (0,), "hangs in the shed"),
+        ("memory status", (0,), ""),
+        ("sessions list", (0,), "main"),
+        ("sessions show main", (0,), "shed"),
+        ("log", (0,), ""),
+        ("status", (0,), "desk/qwen3"),
+        ("usage", (0,), ""),
+        ("context", (0,), ""),
+        ("config get", (0,), "desk/qwen3"),
+        ("config get agents.defaults.model.primary", (0,), "desk/qwen3"),
+        ("config explain models.providers.desk.apiKey", (0,), ""),
+        ("backup saved.tar.gz", (0,), "saved.tar.gz"),
+        ("config check", (1,), "DESK_KEY, which is not set"),
+    ],
+)
+def test_what_does_not_need_it_works(owner: Path, command: str, codes: tuple[int, ...], shown: str) -> None:
+    """Each command does its work, and the one sentence about the variable says where it is missing."""
+    ended = run_nacre(owner, *command.split())
+
+    assert ended.returncode in codes, ended.stdout + ended.stderr
+    assert shown in " ".join((ended.stdout + ended.stderr).split())
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_backup_can_be_searched_where_the_key_is_not(owner: Path, tmp_path: Path) -> None:
+    """The archive is restored below another home, whose environment has no key."""
+    assert run_nacre(owner, "backup", "saved.tar.gz").returncode == 0
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(owner / "saved.tar.gz", other)
+
+    restored = run_nacre(other, "restore", "saved.tar.gz", "--to", str(other / ".nacre"))
+    found = run_nacre(other, "memory", "search", "shed", "--json")
+
+    assert restored.returncode == 0, restored.stderr
+    assert any("shed" in hit["snippet"] for hit in json.loads(found.stdout)["results"])
+
+
+def test_the_turn_that_needs_it_fails_with_a_sentence_and_keeps_the_message(owner: Path) -> None:
+    """The message is on disk, no request is sent with a made-up key, and the variable is named."""
+    ended = run_nacre(owner, "send", "-m", "What hangs in the shed?", "--json")
+
+    assert ended.returncode == 1
+    assert "DESK_KEY" in json.loads(ended.stdout)["error"]["message"]
+    assert "What hangs in the shed?" in run_nacre(owner, "sessions", "show", "main").stdout
+
+
+@pytest.mark.parametrize(
+    "defaults",
+    [
+        {"model": {"primary": "${LEAK}"}},
+        {"model": {"primary": "${LEAK}/x"}},
+        {"userTimezone": "${LEAK}"},
+        {"memorySearch": {"provider": "${LEAK}"}},
+    ],
+)
+def test_a_key_in_the_wrong_place_is_not_told(tmp_path: Path, defaults: dict[str, object]) -> None:
+    """A refusal names the variable and not its value: of a model, a time zone, a provider."""
+    write_settings(tmp_path / ".nacre", {"agents": {"defaults": defaults}})
+    for command in ("send -m hello", "memory search hello", "doctor"):
+        ended = run_nacre(tmp_path, *command.split(), LEAK="sk-1234567890")
+        assert "sk-1234567890" not in ended.stdout + ended.stderr, command
