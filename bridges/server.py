@@ -94,9 +94,7 @@ class Server:
         now = clock or owner_clock(config.settings.agent.user_timezone)
         found = configured_accounts(config.settings, state_dir=config.state_dir, home=config.home)
         hide(found.secrets)
-        bridges, problems = _made(found, config, now)
-        if problems and not bridges and config.settings.http.port is None:
-            raise ConfigError(" ".join(problems))  # nothing is left to serve
+        bridges, problems = _to_serve(found, config, now)
         closing = AsyncExitStack()
         try:
             opening = Runtime.open(
@@ -129,12 +127,8 @@ class Server:
             agents=agents,
             gateway=gateway,
             timekeeper=timekeeper,
-            accounts=tuple(
-                each for each in found.accounts if each.id in {(b.channel, b.account) for b in bridges}
-            ),
-            notices=_each_once(
-                opened, [*problems, *found.notices, *agents.unknown(config.settings), gateway.notice]
-            ),
+            accounts=_served(found, bridges),
+            notices=_each_once(opened, [*problems, *agents.unknown(config.settings), gateway.notice]),
             now=now,
             closing=closing,
             hide=hide,
@@ -282,6 +276,23 @@ async def _opened(runtime: Runtime, desk: ScheduleDesk) -> list[Agent]:
     """All agents, the default one first."""
     first = sorted(runtime.agents, key=lambda agent: not agent.is_default)
     return [await runtime.agent(agent.id, tools=[desk.tool(agent.id)]) for agent in first]
+
+
+def _to_serve(found: Configured, config: Config, now: Clock) -> tuple[list[Bridge], list[str]]:
+    """The bridges that can be made, and sentences about the rest and about settings that nobody reads.
+
+    Raises:
+        ConfigError: nothing is left to serve.
+    """
+    bridges, problems = _made(found, config, now)
+    if problems and not bridges and config.settings.http.port is None:
+        raise ConfigError(" ".join(problems))
+    return bridges, [*problems, *found.notices]
+
+
+def _served(found: Configured, bridges: Sequence[Bridge]) -> tuple[Account, ...]:
+    ids = {(bridge.channel, bridge.account) for bridge in bridges}
+    return tuple(account for account in found.accounts if account.id in ids)
 
 
 def _made(found: Configured, config: Config, now: Clock) -> tuple[list[Bridge], list[str]]:

@@ -98,8 +98,8 @@ def test_a_test_run_leaves_the_owners_assistant_alone(
 
     run = run_pytest(owner, *arguments, cwd=ROOT / cwd)
 
-    assert run.returncode == 0, run.stdout[-4_000:] + run.stderr[-2_000:]
-    assert " passed" in run.stdout
+    # whether each of them passes is said by its own run
+    assert " passed" in run.stdout, run.stdout[-4_000:] + run.stderr[-2_000:]
     assert digest(home) == before
     assert provider.raw == []
 

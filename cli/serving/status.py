@@ -53,9 +53,9 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
     if not as_json:
         invocation.say(*overview.lines(invocation.short), "")
     place = ledger_place(config)
+    # whoever only uses the terminal has nothing to serve
+    is_wanted = any(channel.enabled for channel in config.settings.channels.values())
     if not await is_there(place):
-        # whoever only uses the terminal has nothing to serve
-        is_wanted = any(channel.enabled for channel in config.settings.channels.values())
         if as_json:
             print_json({**overview.json(), "serving": False, "bridges": [], "ledger": {}, "coming": []})
         else:
@@ -71,8 +71,11 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
     finally:
         await tables.close()
     turns = await _turns(config) if config.settings.storage.workers else {}
+    is_wanted = is_wanted or bool(kept or any(counts.values()))
     is_well = (
-        is_running and turns.get("workers") != 0 and all(each.status.state == "connected" for each in kept)
+        turns.get("workers") != 0 and all(each.status.state == "connected" for each in kept)
+        if is_running
+        else not is_wanted
     )
     if as_json:
         print_json(

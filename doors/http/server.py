@@ -80,17 +80,7 @@ class HttpServer:
                 f"http.host is {host!r}, which others can reach, and there is no token. Make one with "
                 "`nacre token add NAME`, or leave http.host at 127.0.0.1."
             )
-        try:
-            listening = socket.create_server(
-                (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
-            )
-        except (OSError, OverflowError) as error:
-            raise ServerUnusable(
-                f"The server cannot listen at {host}:{port} ({error}). Is another `nacre serve` running? "
-                "Choose another number for http.port."
-            ) from error
-        # asyncio sets it only on sockets that name their protocol. Without it each answer waits 40 ms.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listening = _listening(host, port)
         metrics = Metrics([door.path for door in doors], figures)
         doors = (metrics.door(), *doors)
         mounted = [route for door in doors for route in _mounted(door)]
@@ -128,6 +118,21 @@ class HttpServer:
         for door in self._doors:
             for close in door.closing:
                 await close()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        listening = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
+        )
+    except (OSError, OverflowError) as error:
+        raise ServerUnusable(
+            f"The server cannot listen at {host}:{port} ({error}). Is another `nacre serve` running? "
+            "Choose another number for http.port."
+        ) from error
+    # asyncio sets it only on sockets that name their protocol. Without it each answer waits 40 ms.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def _mounted(door: Door) -> Iterator[BaseRoute]:

@@ -14,7 +14,8 @@ RESET_TRIGGERS = ("/new", "/reset")
 _RECORDED = ("/new", "/reset", "/resume", "/compact", "/rewind", "/fork", "/label", "/status", "/help")
 """A command is not recorded as words today; transcripts of others and of earlier versions have some."""
 
-_ADDRESSED = re.compile(r"(?:<@!?\w+>|@[\w.-]+)[,:]?\s+(?=/)|(?<=^)(/[A-Za-z][\w-]*)@\w+")
+_ADDRESSED = re.compile(r"(?:<@!?\w+>|@[\w.-]+)[,:]?\s+(?=/)|(/[A-Za-z][\w-]*)@\w+")
+_WORD_ENDS = re.compile(r"\s*:|\s|$")
 
 _SLASH_WORD = re.compile(r"(/[A-Za-z][A-Za-z0-9_-]{0,31})(?=\s*:|\s|$)\s*(.*)", re.DOTALL)
 
@@ -27,9 +28,9 @@ def called_word(text: str, words: Collection[str]) -> tuple[str, str] | None:
     """
     text = _unaddressed(text)
     for length in sorted(set(map(len, words)), reverse=True):
-        word, rest = text[:length].lower(), text[length:]
-        if word in words and re.match(r"\s*:|\s|$", rest):
-            return word, re.sub(r"^\s*:", "", rest).strip()
+        word = text[:length].lower()
+        if word in words and _WORD_ENDS.match(text, length):
+            return word, re.sub(r"^\s*:", "", text[length:]).strip()
     return None
 
 
@@ -46,4 +47,6 @@ def was_command(text: str) -> bool:
 
 
 def _unaddressed(text: str) -> str:
-    return _ADDRESSED.sub(lambda match: match[1] or "", text.strip(), count=1)
+    text = text.strip()
+    match = _ADDRESSED.match(text)  # at the beginning alone: a search would read all of a long message
+    return text if match is None else (match[1] or "") + text[match.end() :]

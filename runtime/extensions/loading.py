@@ -10,6 +10,7 @@ from typing import Any
 from nacre.records.record import Record
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
 from nacre.runtime.extensions.choice import chosen, named, not_installed
 from nacre.runtime.extensions.discovery import Installed, installed_extensions
 from nacre.runtime.extensions.host import ExtensionHost
@@ -106,17 +107,21 @@ def _registered(item: Installed, plugins: PluginsSettings) -> ExtensionHost:
         may_be_memory=item.manifest.kind == "memory",
     )
     try:
-        loaded: Any = item.entry_point.load()
-        result = getattr(loaded, "register", loaded)(host)
-        if inspect.iscoroutine(result):
-            result.close()
-            raise TypeError("register(host) must be a plain function")
-    except (Exception, SystemExit) as error:
-        log.exception("the extension %s failed to load", item.id)
-        raise ExtensionBroken(f"It could not be loaded: {type(error).__name__}: {error}.") from error
+        run_foreign(lambda: _run(item, host), item.id)
+    except ForeignCodeFailed as error:
+        log.warning("the extension %s failed to load", item.id, exc_info=error.__cause__)
+        raise ExtensionBroken(f"It could not be loaded: {error}.") from error
     if host.engine is None and item.manifest.kind == "memory":
         raise ExtensionBroken("Its kind is memory, but it brings no memory engine.")
     return host
+
+
+def _run(item: Installed, host: ExtensionHost) -> None:
+    loaded: Any = item.entry_point.load()
+    result = getattr(loaded, "register", loaded)(host)
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError("register(host) must be a plain function")
 
 
 def _with_commands(there: Commands, host: ExtensionHost) -> Commands:

@@ -11,7 +11,6 @@ import difflib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
@@ -172,24 +171,19 @@ class Hooks:
         Raises:
             ValueError: there is no such name.
         """
-        handlers = self._handlers.setdefault(checked_name(name), [])
-        handlers.append(handler)
+        self._handlers.setdefault(checked_name(name), []).append(handler)
 
         def off() -> None:
-            if handler in handlers:
+            if handler in (handlers := self._handlers.get(name, [])):
                 handlers.remove(handler)
 
         return off
 
-    @contextmanager
-    def whole_or_not(self) -> Iterator[None]:
-        """Takes back what was registered while this was open, if it ends with an error."""
-        before = {name: list(handlers) for name, handlers in self._handlers.items()}
-        try:
-            yield
-        except BaseException:
-            self._handlers = before
-            raise
+    def take_over(self, others: Hooks) -> None:
+        """Adds the handlers of `others`; what is registered with it from now on is registered here."""
+        for name, handlers in others._handlers.items():
+            self._handlers.setdefault(name, []).extend(handlers)
+        others._handlers = self._handlers
 
     def hears(self, *names: str) -> bool:
         """Whether there is a handler for one of the names. All that a turn pays where there is none."""

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from nacre.runtime.contracts.foreign_code import LOAD_SECONDS, ForeignCodeFailed, run_foreign
 from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.hooks.trust import HOOKS_FOLDER, HookFile, TrustedHooks, hook_files
 from nacre.sessions.contracts.errors import SessionError
@@ -15,10 +16,13 @@ from nacre.sessions.contracts.errors import SessionError
 log = logging.getLogger(__name__)
 
 
-def register_workspace_hooks(workspace: Path, trusted: TrustedHooks, hooks: Hooks) -> tuple[str, ...]:
+def register_workspace_hooks(
+    workspace: Path, trusted: TrustedHooks, hooks: Hooks, *, load_seconds: float = LOAD_SECONDS
+) -> tuple[str, ...]:
     """Calls `register(hooks)` of each trusted file, in the order of their names.
 
     Gives a sentence for the owner about each file that was left out. Nothing of such a file stays registered.
+    A file that takes longer than `load_seconds` is one.
     """
     try:
         files = hook_files(workspace)
@@ -28,24 +32,24 @@ def register_workspace_hooks(workspace: Path, trusted: TrustedHooks, hooks: Hook
     except (OSError, SessionError) as error:
         log.warning("the hooks of the workspace are left out: %s", error)
         return (f"The hooks of the workspace are left out: {error}",)
-    said = (_registered(file, file.state(digests), workspace, hooks) for file in files)
+    said = (_registered(file, file.state(digests), workspace, hooks, load_seconds) for file in files)
     return tuple(text for text in said if text)
 
 
-def _registered(file: HookFile, state: str, workspace: Path, hooks: Hooks) -> str:
+def _registered(file: HookFile, state: str, workspace: Path, hooks: Hooks, load_seconds: float) -> str:
     shown = f"{HOOKS_FOLDER}/{file.name}.py"
     if state == "unusable":
         return f"{shown!r} of the workspace is left out: {file.problem}."
     if state != "trusted":
         why = "was changed since it was trusted" if state == "changed" else "is not trusted"
         return f"{shown} of the workspace {why} and does not run. To run it: nacre hooks trust {file.name}"
+    own = Hooks()
     try:
-        with hooks.whole_or_not():
-            _run(file, str(workspace / shown), hooks)
-    except (Exception, SystemExit) as error:
-        # The owner's code: whatever it raises is its own.
-        log.exception("%s of the workspace failed to load", shown)
-        return f"{shown} of the workspace is left out. It failed with {type(error).__name__}: {error}"
+        run_foreign(lambda: _run(file, str(workspace / shown), own), shown, seconds=load_seconds)
+    except ForeignCodeFailed as error:
+        log.warning("%s of the workspace failed to load", shown, exc_info=error.__cause__)
+        return f"{shown} of the workspace is left out. It failed: {error}"
+    hooks.take_over(own)
     log.info("%s of the workspace runs", shown)
     return ""
 

@@ -18,7 +18,10 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 START_SECONDS = 60.0
-"""How long an engine may take to start, before the agent is opened without it."""
+"""How long an engine may take to start, before the agent is opened without it. It goes on starting."""
+RETRY_SECONDS = 2.0
+MOST_RETRY_SECONDS = 300.0
+"""The pause before a start that failed is tried again doubles with each failure, up to this."""
 RECALL_SECONDS = 5.0
 """How long an engine may take to recall something, before the model is asked without it."""
 CAPTURE_SECONDS = 60.0
@@ -31,8 +34,20 @@ NO_MEMORY = "0 files, 0 chunks, no search"
 class MemorySlot:
     """Holds the engine of an agent. `name` is its id, `why_empty` why there is none."""
 
-    def __init__(self, plugin: MemoryPlugin | None, *, name: str, why_empty: str = "") -> None:
-        self._plugin = plugin or MemoryPlugin()
+    def __init__(
+        self,
+        plugin: MemoryPlugin | None,
+        *,
+        name: str,
+        why_empty: str = "",
+        start_seconds: float = START_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
+        self._plugin = self._engine = plugin or MemoryPlugin()
+        self._start_seconds, self._retry_seconds = start_seconds, retry_seconds
+        self._started: asyncio.Task[None] | None = None
+        self._later: asyncio.Task[None] | None = None
+        self._news: list[str] = []
         self._name = name
         self._why_empty = why_empty if plugin is None else ""
         self._captures: set[asyncio.Task[None]] = set()
@@ -53,35 +68,80 @@ class MemorySlot:
         """Sentences for the owner about how the engine started."""
         return tuple(self._notices)
 
+    @property
+    def news(self) -> tuple[str, ...]:
+        """Sentences for the owner about what has happened to the engine since."""
+        return tuple(self._news)
+
     async def start(self, home: MemoryHome, brought: Callable[[MemoryPlugin], T]) -> T | None:
         """What `brought` gives for the engine once it has started.
 
-        One that cannot start, or for which `brought` raises, is closed, told of, and left out: `None`.
+        `None` for one that is left out. One that takes too long or fails to start is told of, and gets its
+        place when it has started, without what `brought` gives. One for which `brought` raises stays closed.
         """
+        engine, self._plugin = self._plugin, MemoryPlugin()
+        self._started = asyncio.create_task(engine.start(home), name="memory-start")
         try:
-            async with asyncio.timeout(START_SECONDS):
-                await self._plugin.start(home)
-            brings = brought(self._plugin)
+            await asyncio.wait((self._started,), timeout=self._start_seconds)
+            if not self._started.done():
+                raise TimeoutError("it is still starting")
+            self._started.result()
         except Exception as error:
-            log.exception("the memory engine %s did not start", self._name)
+            log.warning("the memory engine %s did not start yet", self._name, exc_info=error)
+            self._why_empty = f"the memory engine {self._name!r} did not start"
+            self._notices.append(
+                f"The memory engine {self._name!r} could not be started: {_words_of(error)}. "
+                "Memory tools are missing until it has started; that is tried in the background."
+            )
+            self._later = asyncio.create_task(self._start_later(engine, home), name="memory-start-later")
+            return None
+        try:
+            brings = brought(engine)
+        except Exception as error:
+            log.exception("the memory engine %s cannot be used", self._name)
             with self._kept_going("closing"):
-                await self._plugin.close()
-            self._plugin, self._why_empty = MemoryPlugin(), f"the memory engine {self._name!r} did not start"
+                await engine.close()
+            self._engine = MemoryPlugin()
+            self._why_empty = f"the memory engine {self._name!r} cannot be used"
             self._notices.append(
                 f"The memory engine {self._name!r} could not be started: {_words_of(error)}. "
                 "The agent runs without memory tools until the next start."
             )
             return None
+        self._plugin = engine
         with self._kept_going("telling its problem"):
             if self._plugin.problem:
                 self._notices.append(self._plugin.problem)
         return brings
 
+    async def _start_later(self, engine: MemoryPlugin, home: MemoryHome) -> None:
+        """Waits for a start that takes long, and tries one that failed again; its tools are there then."""
+        pause = self._retry_seconds
+        while True:
+            try:
+                assert self._started is not None
+                await self._started
+                break
+            except Exception as error:  # noqa: BLE001 - an engine of others raises what it likes
+                log.warning("the memory engine %s did not start: %s", self._name, error)
+            await asyncio.sleep(pause)
+            with self._kept_going("closing"):
+                await engine.close()
+            pause = min(2 * pause, MOST_RETRY_SECONDS)
+            self._started = asyncio.create_task(engine.start(home), name="memory-start")
+        log.info("the memory engine %s has started", self._name)
+        self._plugin, self._why_empty = engine, ""
+        self._news.append(f"The memory engine {self._name!r} has started; its tools are there now.")
+
     async def close(self) -> None:
         """Waits for what is being captured, and closes the engine."""
         await asyncio.gather(*self._captures, return_exceptions=True)
+        starting = [task for task in (self._later, self._started) if task is not None]
+        for task in starting:
+            task.cancel()
+        await asyncio.gather(*starting, return_exceptions=True)
         with self._kept_going("closing"):
-            await self._plugin.close()
+            await self._engine.close()
 
     def tools(self, chat: ToolChat) -> tuple[Tool, ...]:
         """The engine's tools in this chat; none where private memory does not belong."""

@@ -55,6 +55,8 @@ class Config(Record):
     auth: AuthProfiles
     environment: Mapping[str, str] = field(repr=False)
     notices: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Those of the notices that tell of a part that cannot be used, because a variable is not set."""
 
     @property
     def agent_id(self) -> str:
@@ -115,16 +117,19 @@ class StateSettings:
         # whoever asks for the environment alone waits neither for pydantic nor for the memory room
         from nacre.runtime.settings.disk import settings_file as disk
         from nacre.runtime.settings.disk.variables import variables_unseen
+        from nacre.runtime.settings.sections.storage import with_storage
         from nacre.runtime.settings.settings import valid_settings
 
         self._environment = environment
         self._state = (state_dir or _state_dir(environment)).absolute()
         self._file = self._state / SETTINGS_FILE
         self._read_at = self._stamps()
-        self._raw, unset = disk.read_settings_file(self._file, environment)
+        read, unset = disk.read_settings_file(self._file, environment)
         with variables_unseen(self._file, environment):
+            self._raw = with_storage(read, self._file)
             self._written = valid_settings(self._raw, self._file)
             self._places = _places(environment, self._state, self._written)
+            self._left_out = unset
             self._notices = (*unset, *_notices(self._raw, self._written, self._file))
         self._listed: dict[str, tuple[ListedAgent, ...]] = {}
 
@@ -177,6 +182,7 @@ class StateSettings:
             auth=auth,
             environment=environment,
             notices=(*self._notices, *auth.problems, *notices),
+            left_out=self._left_out,
         )
 
     def _stamps(self) -> tuple[object, object]:
@@ -227,10 +233,12 @@ def checked_settings(text: str, file: Path, environment: Mapping[str, str]) -> t
     """
     from nacre.runtime.settings.disk import settings_file as disk
     from nacre.runtime.settings.disk.variables import variables_unseen
+    from nacre.runtime.settings.sections.storage import with_storage
     from nacre.runtime.settings.settings import valid_settings
 
-    raw, unset = disk.settings_in(text, file, environment)
+    read, unset = disk.settings_in(text, file, environment)
     with variables_unseen(file, environment):
+        raw = with_storage(read, file)
         written = valid_settings(raw, file)
         for place in range(len(written.agents.entries)):
             valid_settings(disk.with_own_settings(raw, place), file)

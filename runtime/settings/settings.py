@@ -25,7 +25,7 @@ from nacre.runtime.settings.sections.channels import (
 from nacre.runtime.settings.sections.hooks import HooksSettings, ToolRule, ToolsSettings
 from nacre.runtime.settings.sections.http import HttpSettings
 from nacre.runtime.settings.sections.mcp import McpSettings
-from nacre.runtime.settings.sections.memory import MemorySettings
+from nacre.runtime.settings.sections.memory import MemorySettings, QmdScope
 from nacre.runtime.settings.sections.models import ModelsSettings
 from nacre.runtime.settings.sections.plugins import PluginsSettings
 from nacre.runtime.settings.sections.section import SettingsSection, unread_keys
@@ -153,4 +153,17 @@ def told_of_keys(settings: Settings, file: Path) -> tuple[str, ...]:
         notices.append(
             f"Several agents in {file} are marked as the default: {', '.join(marked)}. {marked[0]} is it."
         )
+    if settings.memory.backend == "qmd" and "scope" in settings.memory.qmd.model_fields_set:
+        notices += _told_of_scope(settings.memory.qmd.scope)
     return tuple(notices)
+
+
+def _told_of_scope(scope: QmdScope) -> list[str]:
+    """What a scope that allows more than direct chats does not do."""
+    allowed = [rule.match.chat_type for rule in scope.rules if rule.action == "allow"]
+    if scope.default != "allow" and all(kind == "direct" for kind in allowed):
+        return []
+    return [
+        "memory.qmd.scope lets qmd be asked in groups. It finds only the notes of that group there: a "
+        "chat that is not yours alone is never shown MEMORY.md, memory/, memory.qmd.paths or conversations."
+    ]

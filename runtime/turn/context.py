@@ -234,7 +234,7 @@ class TurnContext:
         servers = self._parts.servers
         tools = servers.tools((*NOTE_TOOLS, *taken))
         if self.chat.policy.is_private:
-            self._tell(servers.notices)
+            self._tell((*servers.notices, *self._parts.memory.news))
         return tools
 
     def _distinct(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:

@@ -156,20 +156,29 @@ def explain(context: click.Context, key: str, as_json: bool) -> int:
 @json_option()
 @shared_options
 def check(context: click.Context, as_json: bool) -> int:
-    """Say whether Nacre can start with these settings, and what it does not read."""
+    """Say whether Nacre can start with these settings, what it would leave out, and what it does not read.
+
+    Exit code 0 when all of it can be used, 1 when a part is left out, 2 when Nacre cannot start.
+    """
+    from nacre.cli.setup.config.left_out import parts_left_out
     from nacre.runtime.contracts.errors import ConfigError
 
     file = _file(context)
     try:
-        notices = load_config(file.environment).notices
+        config = load_config(file.environment)
     except ConfigError as error:
         if not as_json:
             raise
         print_json({"ok": False, "problem": str(error), "notices": []})
         return 2
+    left_out = parts_left_out(config)
+    notices = (*left_out, *(each for each in config.notices if each not in left_out))
     if as_json:
-        return print_json({"ok": True, "problem": None, "notices": list(notices)})
-    return _told(context, "{} can be used." if file.text else "{} is not there; all defaults hold.", notices)
+        print_json({"ok": not left_out, "problem": " ".join(left_out) or None, "notices": list(notices)})
+        return 1 if left_out else 0
+    told = "{} can be used, but not all of it." if left_out else "{} can be used."
+    _told(context, told if file.text else "{} is not there; all defaults hold.", notices)
+    return 1 if left_out else 0
 
 
 @command.command("schema")

@@ -85,9 +85,9 @@ def _locks(invocation: Invocation) -> Finding:
     folders = dict.fromkeys((config.state_dir, config.folders.agent_dir, config.folders.sessions_file.parent))
     idle = [folder for folder in folders if folder.is_dir() and not keeps_out(folder)]
     if not idle:
-        return Finding(area="locks", state="well", text="a lock keeps other programs out")
+        return Finding(area="file locks", state="well", text="a lock keeps other programs out")
     return Finding(
-        area="locks",
+        area="file locks",
         state="problem",
         text=f"locks have no effect in {shown_paths(invocation, idle)}, so two programs can lose notes",
         advice="Move the state folder to a local disk, or mount the network drive with locks, and run only "

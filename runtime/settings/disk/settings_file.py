@@ -22,6 +22,7 @@ _WHO_AND_WHERE = frozenset({"id", "default", "name", "workspace", "agentDir", "a
 """What an entry of `agents.list` says of its agent, and `agents.defaults` cannot."""
 _KINDS: Mapping[type, str] = {type(None): "null", bool: "true or false", str: "a text", list: "a list"}
 _HARMLESS_CHARS = 2
+_YAML = re.compile(r"^\w+:[ \t]*\n[ \t]+\w+:", re.MULTILINE)
 OTHER_FILES = ("nacre.json", "nacre.yaml", "nacre.yml", "openclaw.json", "clawdbot.json", "clawdbot.yaml")
 """Settings under another name, which are not read."""
 _PROBLEM = re.compile(
@@ -174,6 +175,11 @@ def _decoded(text: str, file: Path) -> Any:
         with suppress(pyjson5.Json5Exception):
             return pyjson5.decode(f"{{{text}\n}}")
         problem = _json5_problem(text, str(error.args[0]), getattr(error, "character", None))
+        if _YAML.search(text):
+            problem += (
+                " It looks like YAML; as JSON5, `memory:` with `driver:` and `url:` below it is "
+                '{ storage: { driver: "…", url: "…" } }.'
+            )
         raise ConfigError(f"The settings file {file} is not JSON5. {problem} Mend or move it.") from error
 
 

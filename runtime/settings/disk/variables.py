@@ -14,8 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pydantic import BaseModel
-
 from nacre.records.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.disk.secrets import KEYRING_SERVICE, from_keyring, with_environment_file
@@ -161,8 +159,10 @@ _VITAL: tuple[tuple[str, ...], ...] = (
     *((name,) for name in ("bindings", "session", "storage", "tools", "usage")),
     *(("agents", "defaults", name) for name in ("allowPaths", "tools", "workspace")),
     *(("agents", "list", _ANY, name) for name in ("agentDir", "default", "id", "tools", "workspace")),
+    ("memory", "driver"),
     ("memory", "facts"),
     ("memory", "secrets"),
+    ("memory", "url"),
     ("memory", "writes"),
 )
 """Without these it is not known who may do what, at which cost, or where the data lies."""
@@ -220,8 +220,8 @@ def _fits(path: KeyPath, prefix: tuple[str, ...]) -> bool:
 def _unset_names(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield from _UNSET.findall(value)
-    elif isinstance(value, BaseModel):
-        yield from _unset_names({**value.__dict__, **(value.model_extra or {})})
+    elif hasattr(value, "model_extra"):  # a section of the settings
+        yield from _unset_names({**vars(value), **(value.model_extra or {})})
     elif isinstance(value, Mapping):
         for item in value.values():
             yield from _unset_names(item)

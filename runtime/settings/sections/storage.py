@@ -1,6 +1,7 @@
 """`storage`: what keeps sessions and notes."""
 
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.sections.section import SettingsSection
@@ -34,3 +35,32 @@ class StorageSettings(SettingsSection):
                 "NACRE_DATABASE_URL: postgresql://user:password@host:5432/database."
             )
         return url
+
+
+_DRIVERS = {"postgresql": "postgres"}
+"""What others call `storage.driver`."""
+
+
+def with_storage(raw: dict[str, Any], file: Path) -> dict[str, Any]:
+    """`memory.driver` and `memory.url` as `storage`, which is what a published article calls it.
+
+    Raises:
+        ConfigError: both are written, and say something else.
+    """
+    memory = raw["memory"] if isinstance(raw.get("memory"), dict) else {}
+    named = (
+        {key: memory[key] for key in ("driver", "url") if key in memory} if isinstance(memory, dict) else {}
+    )
+    if not named or not isinstance(raw.get("storage", {}), dict):
+        return raw
+    driver = named.get("driver")
+    if driver in _DRIVERS:
+        named["driver"] = _DRIVERS[driver]
+    storage = raw.get("storage", {})
+    if any(storage.get(key, value) != value for key, value in named.items()):
+        raise ConfigError(
+            f"The settings file {file} says in memory.{' and memory.'.join(named)} something else than in "
+            "storage. Keep storage alone: it says where notes and sessions lie."
+        )
+    kept = {key: value for key, value in memory.items() if key not in named}
+    return {**raw, "memory": kept, "storage": {**named, **storage}}

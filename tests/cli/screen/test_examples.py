@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
+import pytest
 
 from nacre.cli.main import nacre
 from nacre.cli.screen.examples import EXAMPLES
+from tests.cli.program import run_nacre
+from tests.runtime.agents import write_settings
 
 
 def all_commands() -> Iterator[tuple[str, click.Command, click.Context]]:
@@ -94,3 +101,82 @@ def parse(line: str) -> None:
         command, context = below, click.Context(below, parent=context, info_name=name)
     _, left, _ = command.make_parser(context).parse_args(words)
     assert left == [], line
+
+
+STAYS = r"nacre|.* chat.*|nacre (serve|worker.*|mcp|log -f)|.*config edit"
+"""They talk, serve, follow or open an editor until somebody ends them; `parse` has read them."""
+NEEDS = {
+    r"hooks (dis)?trust|pairing (approve|deny|revoke)": "the owner's terminal, and somebody who asks",
+    r"storage migrate|workspace (pull|push)": "PostgreSQL",
+    r"age1…|\.age |nacre\.key|ollama/": "a key, an encrypted archive, a model server",
+    r"-o main\.svg": "matplotlib, which an extra brings",
+    r"3f2a9c10|0198c2f0|memory forget|schedule (add|remove)|completion": "an id, a line or a chat",
+    r"import |--set |ltm": "an export of another program, questions, LanceDB",
+}
+"""Examples about what the prepared state has not. They are run too, and answer with a sentence."""
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with notes, two agents, conversations, facts, a bank, and a backup of it all."""
+    home = tmp_path_factory.mktemp("home")
+    settings = {
+        "agents": {"list": [{"id": "main", "default": True}, {"id": "work"}]},
+        "memory": {"bank": {"enabled": True}, "facts": {"enabled": True}},
+    }
+    write_settings(home / ".nacre", settings)
+    for words in (
+        ["send", "-m", "Remember that my boat is called Halcyon."],
+        ["send", "--session", "project", "-m", "Hello"],
+        ["memory", "facts", "set", "city", "Porto"],
+        ["backup", "nacre-2026-11-20.tar.gz"],
+    ):
+        assert run_nacre(home, *words).returncode == 0, words
+    note = home / ".nacre/workspace/memory/2026-01-20.md"
+    note.write_text("".join(f"- The old address, line {number}.\n" for number in range(1, 15)))
+    return home
+
+
+@pytest.mark.slow
+def test_examples_run(prepared: Path) -> None:
+    """Each line does what it is an example of; what follows a pipe finds something in the output."""
+    failed = []
+    for line in sorted({line for lines in EXAMPLES.values() for line in lines}):
+        if not re.fullmatch(STAYS, line):
+            failed += ran_badly(line, prepared)
+    assert failed == []
+
+
+def test_the_example_with_a_pipe_runs(prepared: Path) -> None:
+    """The reply comes out of the JSON at the path that the example names."""
+    [line] = [line for line in EXAMPLES["send"] if "|" in line]
+    assert ran_badly(line, prepared) == []
+
+
+def ran_badly(line: str, home: Path) -> list[str]:
+    """The line with what was wrong, if anything was."""
+    command, _, filter_ = re.split(r">", line)[0].partition("|")
+    found = re.search(r"nacre( [^)]*)?", command.strip().removeprefix('eval "$('))
+    assert found is not None, line
+    words = shlex.split((found[1] or "").replace("~/", f"{home}/").replace("/mnt/", f"{home}/"))
+    ended = run_nacre(home, *words)
+    told = f"{line}: {ended.returncode} {ended.stdout[-200:]}{ended.stderr[-300:]}"
+    if any(re.search(need, line) for need in NEEDS):
+        is_sentence = "Traceback" not in ended.stderr and "No such option" not in ended.stderr
+        return [] if is_sentence and (ended.returncode == 0 or ended.stderr.strip()) else [told]
+    if ended.returncode != 0:
+        return [told]
+    if filter_ and not piped(filter_.strip(), ended.stdout):
+        return [told]
+    return []
+
+
+def piped(command: str, text: str) -> str:
+    """What `jq -r .a.b` makes of JSON, with jq where it is installed."""
+    if shutil.which("jq"):
+        run = subprocess.run(shlex.split(command), input=text, capture_output=True, text=True)
+        return run.stdout.strip() if run.returncode == 0 else ""
+    value = json.loads(text)
+    for name in shlex.split(command)[-1].strip(".").split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return str(value or "")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import run_nacre
+from tests.bridges.channels.contract.line_extension import install_line
+from tests.bridges.line_channel import LineServer
+from tests.cli.program import WAIT_SECONDS, run_nacre
+from tests.cli.serving.test_serve import line_settings, serving
 from tests.runtime.agents import write_settings
 
 SETTINGS = {
@@ -89,6 +93,46 @@ def test_the_turn_that_needs_it_fails_with_a_sentence_and_keeps_the_message(owne
     assert "What hangs in the shed?" in run_nacre(owner, "sessions", "show", "main").stdout
 
 
+def test_serve_goes_on_without_the_channel_whose_library_is_missing(tmp_path: Path) -> None:
+    """The other channel is served, and `serve --check` says no all the same."""
+    path = install_line(tmp_path / "site")
+    with LineServer() as server:
+        line_settings(tmp_path, server.port, channels={"line": {"port": server.port}, "pigeon": {}})
+        with serving(tmp_path, PYTHONPATH=path) as process:
+            assert process.stdout is not None
+            assert any(line == "line connected.\n" for line in process.stdout)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WAIT_SECONDS) == 0
+        checked = run_nacre(tmp_path, "serve", "--check", PYTHONPATH=path)
+
+    assert checked.returncode == 2
+    assert "pigeon" in checked.stderr
+
+
+def test_check_of_serve_needs_the_library_of_the_server(tmp_path: Path) -> None:
+    """With `http.port` and without uvicorn it is no yes, and says what to install."""
+    write_settings(tmp_path / ".nacre", {"http": {"port": 18789}})
+    hidden = tmp_path / "hidden/uvicorn"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'uvicorn'\")\n")
+
+    ended = run_nacre(tmp_path, "serve", "--check", PYTHONPATH=str(hidden.parent))
+
+    assert ended.returncode == 1
+    assert "nacre[serve]" in ended.stderr
+
+
+@pytest.mark.parametrize(("settings", "code"), [({}, 0), ({"channels": {"irc": {"server": "x"}}}, 1)])
+def test_status_is_well_where_nothing_is_to_be_served(
+    tmp_path: Path, settings: dict[str, object], code: int
+) -> None:
+    """Whoever only uses the terminal gets code 0; with a channel and without `nacre serve` it is 1."""
+    write_settings(tmp_path / ".nacre", settings)
+    assert run_nacre(tmp_path, "schedule", "list").returncode == 0
+    assert run_nacre(tmp_path, "status").returncode == code
+    assert run_nacre(tmp_path, "status", "--json").returncode == code
+
+
 @pytest.mark.parametrize(
     "defaults",
     [
@@ -100,7 +144,7 @@ def test_the_turn_that_needs_it_fails_with_a_sentence_and_keeps_the_message(owne
 )
 def test_a_key_in_the_wrong_place_is_not_told(tmp_path: Path, defaults: dict[str, object]) -> None:
     """A refusal names the variable and not its value: of a model, a time zone, a provider."""
-    write_settings(tmp_path / ".nacre", {"agents": {"defaults": defaults}})
+    write_settings(tmp_path / ".nacre", {"agents": {"defaults": {"modelSlowSeconds": 600, **defaults}}})
     for command in ("send -m hello", "memory search hello", "doctor"):
         ended = run_nacre(tmp_path, *command.split(), LEAK="sk-1234567890")
         assert "sk-1234567890" not in ended.stdout + ended.stderr, command

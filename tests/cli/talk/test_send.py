@@ -98,7 +98,8 @@ def test_files_are_sent_along(tmp_path: Path) -> None:
     assert run.stdout == "I see.\n"
     head = "[attachment 'hive.txt', text/plain, 12 bytes; this is its text:]"
     assert server.requests[0]["messages"][-1]["content"] == [
-        {"type": "text", "text": f"Look\n{head}\nSeven frames\n[end of 'hive.txt']"},
+        {"type": "text", "text": "Look"},
+        {"type": "text", "text": f"{head}\nSeven frames\n[end of 'hive.txt']"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB"}},
     ]
 

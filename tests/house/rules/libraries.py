@@ -49,7 +49,7 @@ LIBRARIES = {
         "runtime/tools/mcp/session.py",
         "runtime/tools/mcp/transport.py",
     ),
-    "mcp_types": ("doors/mcp/server.py", "runtime/tools/mcp/session.py"),
+    "mcp_types": ("doors/mcp/server.py", "runtime/tools/mcp/session.py", "runtime/tools/mcp/transport.py"),
     "markdown_it": (
         "bridges/channels/matrix/content.py",
         "bridges/channels/telegram/formatting.py",
@@ -114,7 +114,7 @@ LIBRARIES = {
     "tokenizers": ("memory/embedders/minilm_model.py",),
     "tzlocal": ("runtime/contracts/clock.py",),
     "watchdog": ("memory/workspace/watcher.py",),
-    "uvicorn": ("cli/serving/http_doors.py", "doors/http/server.py"),
+    "uvicorn": ("cli/serving/http_doors.py", "doors/http/connections.py", "doors/http/server.py"),
     "wcwidth": ("cli/screen/plain.py",),
     "yaml": ("cli/setup/moving/sources/hermes.py", "memory/files/skills/skill.py"),
     "yarl": ("bridges/channels/discord/api.py", "bridges/channels/slack/api.py"),

@@ -216,3 +216,22 @@ async def test_no_file_tool_grants_trust(tmp_path: Path) -> None:
         assert (workspace / "plan.md").read_text(encoding="utf-8") == "mine"
         assert not (state / "agents" / "main" / TRUST_FILE).exists()
         assert not (state / "nacre.json5").exists()
+
+
+@pytest.mark.parametrize(
+    "ending", ["raise KeyboardInterrupt", "raise SystemExit", "import threading; threading.Event().wait(60)"]
+)
+def test_a_file_that_hangs_or_ends_the_program_is_left_out(tmp_path: Path, ending: str) -> None:
+    """Its handlers stay out, also those that it registers later, and the files behind it run."""
+    trusted = TrustedHooks(tmp_path / TRUST_FILE)
+    on = "def register(hooks):\n    hooks.on('after_turn', print)\n"
+    _hook(tmp_path, "a", f"{on}    {ending}\n    hooks.on('before_turn', print)\n")
+    _hook(tmp_path, "b", on.replace("after_turn", "after_tool"))
+    _trust(tmp_path, trusted, "a", "b")
+    hooks = Hooks()
+
+    [said] = register_workspace_hooks(tmp_path, trusted, hooks, load_seconds=0.2)
+
+    assert "hooks/a.py" in said
+    assert not hooks.hears("after_turn", "before_turn")
+    assert hooks.hears("after_tool")

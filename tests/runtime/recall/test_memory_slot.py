@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ import pytest
 
 from nacre import Agent, FunctionTool, MemoryHome, MemoryPlugin, ToolChat, tool
 from nacre.runtime.contracts.events import ReplyReady, Warned
+from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
+from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.sessions.contracts.messages import message_text
 from tests.runtime.agents import START, TODAY, events_of, said, transcript_file, write_settings
 
@@ -194,8 +196,81 @@ async def test_an_engine_that_does_not_start_is_closed_and_left_out(tmp_path: Pa
     assert engine.closed == 1
     assert (
         "The memory engine 'Dead' could not be started: no server at 127.0.0.1. "
-        "The agent runs without memory tools until the next start." in notices
+        "Memory tools are missing until it has started; that is tried in the background." in notices
     )
+
+
+class Late(Lines):
+    """Fails to start at first, and later waits for leave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_start = asyncio.Event()
+
+    async def start(self, home: MemoryHome) -> None:
+        await super().start(home)
+        if len(self.homes) == 1:
+            raise OSError("no server yet")
+        await self.may_start.wait()
+
+
+def home_of(folder: Path) -> MemoryHome:
+    """Where an engine keeps what it knows."""
+    return MemoryHome(
+        agent_id="main",
+        workspace=folder,
+        state_dir=folder,
+        engine_id="Late",
+        now=Clock(START),
+        settings={},
+        embedder=lambda _changes: None,
+        user_folder=folder,
+    )
+
+
+async def _until(is_true: Callable[[], bool]) -> None:
+    for _look in range(2_000):
+        if is_true():
+            return
+        await asyncio.sleep(0.005)
+    pytest.fail("it did not happen within ten seconds")
+
+
+@pytest.mark.parametrize("failures_before", [0, 1])
+async def test_an_engine_that_starts_late_has_its_tools_then(tmp_path: Path, failures_before: int) -> None:
+    """One that takes long goes on starting, one that fails is tried again; each is told when it is there."""
+    home = home_of(tmp_path)
+    policy = ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True)
+    chat = ToolChat(
+        policy=policy, session_key="agent:main:main", session_id="1", channel="cli", workspace=tmp_path
+    )
+    engine = Late()
+    engine.homes += [home] * (1 - failures_before)
+    slot = MemorySlot(engine, name="Late", start_seconds=0.02, retry_seconds=0.01)
+
+    assert await slot.start(home, lambda _engine: "brought") is None
+    assert len(slot.notices) == 1
+    assert slot.tools(chat) == ()
+    await _until(lambda: len(engine.homes) == 2)
+    assert slot.tools(chat) == ()
+    engine.may_start.set()
+    await _until(lambda: bool(slot.tools(chat)))
+    assert len(slot.news) == 1
+    assert await slot.status() == "0 lines"
+    await slot.close()
+    assert engine.closed == 1 + failures_before
+
+
+async def test_an_engine_that_never_starts_holds_up_no_end(tmp_path: Path) -> None:
+    """It is cancelled and closed when the agent is."""
+    home = home_of(tmp_path)
+    engine = Late()
+    engine.homes += [home]
+    slot = MemorySlot(engine, name="Late", start_seconds=0.02)
+    await slot.start(home, lambda _engine: None)
+    async with asyncio.timeout(5):
+        await slot.close()
+    assert engine.closed == 1
 
 
 async def test_two_tools_of_one_name_end_no_turn(tmp_path: Path) -> None:

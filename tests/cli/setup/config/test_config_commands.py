@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from tests.cli.program import run_here, run_nacre
+from tests.runtime.agents import write_settings
 
 WRITTEN = """// mine
 {
@@ -73,6 +74,37 @@ def test_what_nacre_could_not_start_with_is_not_written(
     assert (ended.returncode, ended.stdout) == (2, "")
     assert told in " ".join(ended.stderr.split())
     assert file.read_text(encoding="utf-8") == WRITTEN
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"plugins": {"slots": {"memory": "honey"}}}, "honey"),
+        (
+            {"plugins": {"slots": {"memory": "memory-lancedb"}, "deny": ["memory-lancedb"]}},
+            "plugins.deny names it",
+        ),
+        (
+            {
+                "plugins": {
+                    "slots": {"memory": "memory-lancedb"},
+                    "entries": {"memory-lancedb": {"config": {"x": 1}}},
+                }
+            },
+            "memory-lancedb",
+        ),
+        ({"memory": {"backend": "qmd", "qmd": {"command": "no-such-qmd"}}}, "no-such-qmd"),
+        ({"channels": {"pigeon": {}}}, "pigeon"),
+    ],
+)
+def test_check_tells_what_would_be_left_out(tmp_path: Path, settings: dict[str, object], told: str) -> None:
+    """Code 1, and `ok` is false, when an engine or a channel of the settings could not be used."""
+    write_settings(tmp_path / ".nacre", settings)
+    ended = run_nacre(tmp_path, "config", "check", "--json")
+
+    answer = json.loads(ended.stdout)
+    assert (ended.returncode, answer["ok"]) == (1, False)
+    assert told in answer["problem"]
 
 
 def test_explain_says_where_a_value_comes_from(tmp_path: Path, file: Path) -> None:
