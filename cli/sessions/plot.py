@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +31,9 @@ async def plotted(
 
     session = await shelf.find(name)
     transcript = await shelf.read(session)
-    found = timeline(transcript.branch, budget_of(invocation.config, shelf.now), has_price=has_price)
+    budget = budget_of(invocation.config, shelf.now)
+    # On a thread, so that a signal ends the command meanwhile.
+    found = await asyncio.to_thread(timeline, transcript.branch, budget, has_price=has_price)
     if as_json:
         return print_json({"key": session.key, "sessionId": session.session_id, **timeline_json(found)})
     if not found.points:

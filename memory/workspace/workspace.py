@@ -158,6 +158,11 @@ def cut_text(text: str, name: str, max_chars: int) -> str:
     return text[:head_chars] + mark + text[len(text) - tail_chars :]
 
 
+def is_cut_mark(line: str) -> bool:
+    """Whether a line is part of the mark that `cut_text` makes."""
+    return line.startswith(("[...truncated, read ", "…(truncated "))
+
+
 def _without_text(name: str, mark: str) -> ContextFile:
     return ContextFile(
         name=name, text=mark, missing=True, raw_chars=0, injected_chars=len(mark), truncated=False

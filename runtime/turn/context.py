@@ -20,6 +20,7 @@ from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.results import ToolResults, result_limits
 from nacre.runtime.tools.session_sources import NOTE_TOOLS
 from nacre.runtime.tools.toolbox import Tool, Toolbox
+from nacre.runtime.turn.entering import recalled
 from nacre.runtime.turn.guard import TurnGuard
 from nacre.runtime.turn.inbound.inbound_message import shown_image_problem
 from nacre.runtime.turn.loop.sub_agent import RunSubAgent, SubAgent
@@ -148,9 +149,21 @@ class TurnContext:
         if parts.sub_agent is not None or self._told_in_cycle == session.compaction_count:
             return
         made = await self._now()
-        logs = await parts.prompts.logs(parts.now()) if session.policy.loads_daily_logs else {}
-        await self._prompt.bring_up_to_date(made.stable, made.changing, logs)
+        logs: dict[str, str] = {}
+        if session.policy.loads_daily_logs:
+            logs |= await parts.prompts.logs(parts.now())
+            logs |= await parts.prompts.other_logs(sorted(self._prompt.told_paths - set(logs)))
+        await self._prompt.bring_up_to_date(
+            made.stable,
+            made.changing,
+            logs,
+            is_deleted=self._is_deleted,
+            recall_again=lambda: recalled(session, parts, self._emit, again=True),
+        )
         self._told_in_cycle = session.compaction_count
+
+    async def _is_deleted(self, path: str, lines: Sequence[str]) -> bool:
+        return not await self._parts.prompts.has_lines(path, lines)
 
     async def overhead_tokens(self) -> int:
         """Tokens of system prompt and tool schemas together, counted on a thread."""

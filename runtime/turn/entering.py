@@ -16,7 +16,7 @@ from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.inbound.files import message_of
 from nacre.runtime.turn.inbound.inbound_message import unread_message
 from nacre.runtime.turn.parts import TurnParts
-from nacre.runtime.turn.prompt_parts.recent_notes import recalled_notes
+from nacre.runtime.turn.prompt_parts.recent_notes import RecalledNotes, recalled_notes
 from nacre.sessions.contracts.messages import UserMessage
 from nacre.sessions.entries.entries import CustomMessage
 from nacre.sessions.view.transcript import RECALL_TYPE
@@ -87,11 +87,18 @@ async def taken_in(session: OpenSession, parts: TurnParts, said: Sequence[Inboun
         emit(MessageJoined(inbound_id=each.inbound_id))
 
 
-async def recalled(session: OpenSession, parts: TurnParts, emit: Emit) -> None:
-    """Puts logs and notes of the last days into the transcript; what cannot be read costs no turn."""
+async def recalled(session: OpenSession, parts: TurnParts, emit: Emit, *, again: bool = False) -> None:
+    """Puts logs and notes of the last days into the transcript; what cannot be read costs no turn.
+
+    With `again` they take the place of the earlier ones, also where there is nothing to show any more.
+    """
     agent = parts.settings.agent
-    parts.memory.session_started()
-    if not agent.startup_context.enabled:
+    notes = RecalledNotes()
+    if not again:
+        parts.memory.session_started()
+    if not (agent.startup_context.enabled and session.policy.loads_daily_logs):
+        if again:
+            await session.journal.append(CustomMessage(custom_type=RECALL_TYPE, content=""))
         return
     try:
         notes = await recalled_notes(
@@ -103,6 +110,7 @@ async def recalled(session: OpenSession, parts: TurnParts, emit: Emit) -> None:
         )
     except OSError as error:
         emit(Warned(message=f"The daily logs could not be read, so they are not in the context: {error}."))
-        return
-    if notes:
-        await session.journal.append(CustomMessage(custom_type=RECALL_TYPE, content=notes))
+    if notes.text or again:
+        await session.journal.append(
+            CustomMessage(custom_type=RECALL_TYPE, content=notes.text, details={"paths": list(notes.paths)})
+        )

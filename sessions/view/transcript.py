@@ -99,7 +99,7 @@ def entry_item(entry: Entry) -> TranscriptItem | None:
             message = _usable(body)
         case UserMessage() | ToolResultMessage():
             message = body
-        case CustomMessage():
+        case CustomMessage() if body.content:
             message = user_message(body.content, timestamp_ms=timestamp_ms(entry.timestamp))
         case BranchSummary() if body.summary.strip():
             message = _summary_message(BRANCH_PREFACE, body.summary, entry.timestamp)

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from nacre.sessions.contracts.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage
-from nacre.sessions.entries.entries import Compaction, Entry
+from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.following import Follower
 from nacre.sessions.view.transcript import (
+    RECALL_TYPE,
     TranscriptItem,
     entry_item,
     last_compaction_place,
@@ -31,7 +32,8 @@ def build_transcript(branch: Sequence[Entry]) -> tuple[TranscriptItem, ...]:
     say nothing any more. When the kept part begins in the middle of a turn and holds no word of the
     user, the message that opened the turn stands between summary and kept part, so that the newest
     request is always there in full. What changed of the system prompt is left out once a newer record of
-    the prompt has taken it in. Tool calls and results are paired, see `PairedItems`.
+    the prompt has taken it in, and so are the notes that were recalled before the newest ones. Tool calls
+    and results are paired, see `PairedItems`.
     """
     return TranscriptView().follow(branch)
 
@@ -124,9 +126,16 @@ def _shown_from(branch: Sequence[Entry]) -> Iterable[TranscriptItem | None]:
 
 def _items(entries: Sequence[Entry]) -> Iterable[TranscriptItem | None]:
     taken_in = last_prompt_place(entries) or 0
+    recalls = [place for place, entry in enumerate(entries[:taken_in]) if _is_recall(entry)]
+    outdated = set(recalls[:-1])
     for place, entry in enumerate(entries):
         item = entry_item(entry)
-        yield None if item is not None and item.has_place and place < taken_in else item
+        is_outdated = place in outdated or (item is not None and item.has_place and place < taken_in)
+        yield None if is_outdated else item
+
+
+def _is_recall(entry: Entry) -> bool:
+    return isinstance(entry.body, CustomMessage) and entry.body.custom_type == RECALL_TYPE
 
 
 def _missing_result(caller: TranscriptItem, call: ToolCall) -> TranscriptItem:

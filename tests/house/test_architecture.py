@@ -62,6 +62,7 @@ OPENERS = {
     "cli/logs.py": "the log file",
     "cli/setup/config/editing.py": "the example that new settings begin with, and what could not be used",
     "cli/memory/care/forgetting/left.py": "any file, for what was to be forgotten",
+    "cli/memory/care/forgetting/searching.py": "any file, for what was to be forgotten",
     "cli/setup/backup/copying.py": "each file of a backup, as of one moment",
     "cli/setup/backup/restoring.py": "archives, and what was in them",
     "cli/setup/backup/sealed.py": "the key of an archive, and pipes to what encrypts it",

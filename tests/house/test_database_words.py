@@ -17,6 +17,7 @@ WORDS = re.compile(
 )
 ALLOWED = {
     "cli/memory/text.py": "a field that programs know from OpenClaw's `memory status --json`",
+    "cli/memory/care/forgetting/searching.py": "every row of any such file is searched for what is forgotten",
     "cli/setup/backup/copying.py": "a database is copied as it copies itself",
     "cli/setup/backup/places.py": "the files that a database has beside it for a while",
     "cli/setup/moving/sources/hermes.py": "the other program keeps its sessions in one, which is read",

@@ -26,6 +26,9 @@ FILE, LINES, DATABASE, FOLDER, LINK = "file", "lines", "database", "folder", "li
 """Kinds of entries; `lines` are whole lines of a file that only grows."""
 
 
+_KINDS = (FILE, LINES, DATABASE, FOLDER, LINK)
+
+
 class ArchiveUnusable(Exception):
     """An archive that is damaged, cut off, encrypted for others, or no backup; the sentence says which."""
 
@@ -63,7 +66,7 @@ class Manifest(Record):
     def counts(self) -> dict[str, int]:
         """How many there are of each kind, and how many bytes in all."""
         kinds = Counter(entry.kind for entry in self.entries)
-        return {kind: kinds[kind] for kind in (FILE, LINES, DATABASE, FOLDER, LINK)} | {
+        return {kind: kinds[kind] for kind in _KINDS} | {
             "bytes": sum(entry.size_bytes for entry in self.entries)
         }
 
@@ -114,7 +117,7 @@ def manifest_of(data: bytes) -> Manifest:
             ),
             left_out=tuple(raw["leftOut"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ArchiveUnusable(f"Its manifest cannot be read ({type(error).__name__}: {error}).") from error
 
 
@@ -152,6 +155,8 @@ def _entry_json(entry: Entry) -> dict[str, Any]:
 
 
 def _entry(raw: dict[str, Any]) -> Entry:
+    if raw["kind"] not in _KINDS:
+        raise ArchiveUnusable(f"Its manifest names the kind {raw['kind']!r}, which no backup has.")
     return Entry(
         path=inside(raw["path"]),
         kind=raw["kind"],

@@ -20,9 +20,10 @@ from nacre.cli.setup.backup.text import counted_files, identity_option, manifest
 @json_option("Print one JSON object instead of sentences.")
 @shared_options
 def command(_context: click.Context, archive: Path, to: Path, identity: Path | None, as_json: bool) -> int:
-    """Make a state folder of an archive.
+    """Restore a backup into a new state folder.
 
-    Nothing is ever written over what is there. Then `nacre --state-dir DIR` is the assistant as it was.
+    The whole archive is checked before anything is written, and nothing that is there is overwritten.
+    Then `nacre --state-dir DIR` is the assistant as it was.
     """
     from nacre.cli.setup.backup.manifest import ArchiveUnusable
     from nacre.cli.setup.backup.restoring import RestoreRefused, restore_backup
@@ -33,7 +34,7 @@ def command(_context: click.Context, archive: Path, to: Path, identity: Path | N
         manifest = restore_backup(archive, to, identity=identity)
     except RestoreRefused as error:
         raise click.ClickException(str(error)) from error
-    except (ArchiveUnusable, KeyUnusable) as error:
+    except (ArchiveUnusable, KeyUnusable, OSError) as error:
         raise click.ClickException(f"{archive} cannot be restored, and {to} was not made. {error}") from error
     if as_json:
         return print_json({"stateDir": str(to), **manifest_json(manifest)})

@@ -36,15 +36,29 @@ _PROGRAMS = ("openclaw", "hermes", "chatgpt", "claude")
     show_default=True,
     help="Where keys of providers go: the file .env of the state folder, or the system's keyring.",
 )
+@click.option(
+    "--from-workspace",
+    "workspace_there",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="The workspace of OpenClaw, where it lies outside of PATH.",
+)
 @json_option("Print one JSON object, with the name of everything that was skipped.")
 @shared_options
 def command(
-    context: click.Context, program: Origin, path: Path, dry_run: bool, key_place: str, as_json: bool
+    context: click.Context,
+    program: Origin,
+    path: Path,
+    dry_run: bool,
+    key_place: str,
+    workspace_there: Path | None,
+    as_json: bool,
 ) -> int:
     """Bring over the notes, sessions and settings of OpenClaw, Hermes, ChatGPT or Claude.
 
     PATH is the state folder of OpenClaw (~/.openclaw) or Hermes (~/.hermes), or a data export of ChatGPT or
-    Claude, as the zip archive or unpacked. Nothing that is here is overwritten, and nothing there is changed.
+    Claude, as the zip archive or unpacked. Only files inside of PATH are read, whatever its settings name.
+    Nothing that is here is overwritten, and nothing there is changed.
     Run it again when there is more: what is here already does not come twice.
     """
     from nacre.cli.setup.moving.report import report_json, report_lines, unaccounted
@@ -55,6 +69,8 @@ def command(
     invocation = begin(context)
     invocation.warn(*invocation.config.notices)
     path = path.expanduser().resolve()
+    if workspace_there is not None and (program != "openclaw" or not path.is_dir()):
+        raise click.UsageError("--from-workspace is for the state folder of OpenClaw.")
     wanted = Wanted(origin=program, is_dry=dry_run, key_place="keyring" if key_place == "keyring" else "file")
     screen = screen_on(sys.stderr, invocation.environment)
 
@@ -62,7 +78,7 @@ def command(
         if screen.is_live and sessions % _SESSIONS_TOLD == 0:
             screen.status(f"{sessions} sessions read")
 
-    read, files = _reader(program), _files(invocation, program, path)
+    read, files = _reader(program), _files(invocation, program, path, workspace_there)
     try:
         report = asyncio.run(
             run_import(invocation.config, invocation.environment, wanted, read, files, tell=tell)
@@ -86,21 +102,24 @@ def _reader(program: Origin) -> Reader:
     return reader
 
 
-def _files(invocation: Invocation, program: Origin, path: Path) -> Files:
-    from nacre.cli.setup.moving.files import open_source
+def _files(invocation: Invocation, program: Origin, path: Path, workspace: Path | None) -> Files:
+    """The files of PATH. Its settings choose a workspace among these; another one only the owner names."""
+    from nacre.cli.setup.moving.files import FolderFiles, open_source
 
     files = open_source(path)
-    if program != "openclaw" or not path.is_dir():
+    if program != "openclaw" or not isinstance(files, FolderFiles):
         return files
-    from nacre.cli.setup.moving.sources.openclaw import named_workspace
+    if workspace is not None:
+        return FolderFiles(path, beside={"workspace": workspace.resolve()})
+    from nacre.cli.setup.moving.sources.openclaw import OTHER_WORKSPACE, chosen_workspace, named_workspace
 
     named = named_workspace(files)
-    if not named:
-        return files
-    home = invocation.config.home
-    workspace = home / named[2:] if named.startswith("~/") else Path(named)
-    is_beside = workspace.is_dir() and workspace.resolve() != (path / "workspace").resolve()
-    return open_source(path, beside={"workspace": workspace}) if is_beside else files
+    chosen = chosen_workspace(path, named, home=invocation.config.home) if named else "workspace"
+    if chosen is None:
+        files.left_out.append((named, OTHER_WORKSPACE))
+    elif chosen != "workspace":
+        files = FolderFiles(path, beside={"workspace": path / chosen})
+    return files
 
 
 def _next(report: Report, *, is_dry: bool) -> list[str]:

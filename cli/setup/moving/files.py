@@ -22,23 +22,28 @@ _TOOLS = frozenset({".git", ".hg", ".venv", "venv", "node_modules", "__pycache__
 """Folders that programs fill, and that hold nothing of the owner's; the last one is Hermes's own code."""
 
 
-def open_source(path: Path, *, beside: Mapping[str, Path] | None = None) -> Files:
-    """The files of a folder or of a zip archive; `beside` are folders that stand in for some of its own.
+def open_source(path: Path) -> Files:
+    """The files of a folder or of a zip archive.
 
     Raises:
         ConfigError: there is nothing at `path` that can be read.
     """
     if path.is_dir():
-        return FolderFiles(path, beside=beside or {})
+        return FolderFiles(path)
     if not path.exists():
         raise ConfigError(f"There is nothing at {path}. Name the folder or the archive to import from.")
     return ZipFiles(path)
 
 
 class FolderFiles:
-    """The regular files below a folder; links are not followed."""
+    """The regular files below a folder; links are not followed.
 
-    def __init__(self, root: Path, *, beside: Mapping[str, Path]) -> None:
+    `beside` are folders that stand in for some at its top. They are read wherever they lie: only the owner
+    names one outside of `root`.
+    """
+
+    def __init__(self, root: Path, *, beside: Mapping[str, Path] | None = None) -> None:
+        beside = beside or {}
         self._found: dict[str, Path] = {}
         self.left_out: list[tuple[str, str]] = []
         for name, path in self._walk(root, ""):

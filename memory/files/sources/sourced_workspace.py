@@ -162,11 +162,12 @@ class SourcedWorkspace:
         """Whose words besides the owner's have a part in a write; empty where nobody's have.
 
         Where others were heard, every new line and every removal may be their wish, except for lines that the
-        owner has just said. Else it is lines that are known from elsewhere as words of others.
+        owner has just said. Else it is a write of nothing but lines that are known as words of others; one
+        such line beside others is a coincidence, such as the text that stands on every page of facts.
         """
         known = tuple(source for source in new_sources if not source.is_owners_word)
         if write.source.is_owners_word:
-            return told_names(known)
+            return told_names(known) if len(known) == len(new_sources) else ""
         asks = self._is_owners_line
         may_pass = asks is not None and write.text is not None and not removes_lines(write)
         if asks is not None and may_pass and all([await asks(line) for line in added_lines(write)]):

@@ -117,7 +117,7 @@ class _Held:
 
     def __init__(self) -> None:
         self._kept: list[tuple[str, bool, int]] = []
-        self._summary_tokens = 0
+        self._said_tokens = self._result_tokens = self._summary_tokens = 0
 
     def take(self, entry: Entry) -> None:
         """Adds an entry; a compaction takes away what stands before the first one that it kept."""
@@ -125,6 +125,8 @@ class _Held:
         if isinstance(body, Compaction):
             places = [number for number, kept in enumerate(self._kept) if kept[0] == body.first_kept_entry_id]
             self._kept = self._kept[places[0] :] if places else []
+            self._said_tokens = sum(tokens for _, is_result, tokens in self._kept if not is_result)
+            self._result_tokens = sum(tokens for _, is_result, tokens in self._kept if is_result)
             self._summary_tokens = estimate_tokens(body.summary)
             return
         tokens = 0
@@ -132,12 +134,16 @@ class _Held:
             tokens = estimate_message_tokens(body, estimate_tokens)
         elif isinstance(body, CustomMessage):
             tokens = estimate_tokens(body.content)
-        self._kept.append((entry.id, isinstance(body, ToolResultMessage), tokens))
+        is_result = isinstance(body, ToolResultMessage)
+        self._kept.append((entry.id, is_result, tokens))
+        if is_result:
+            self._result_tokens += tokens
+        else:
+            self._said_tokens += tokens
 
     def parts(self, counted_tokens: int) -> PartTokens:
         """The parts of a context of so many tokens. Estimates that do not fit in are made smaller."""
-        results = sum(tokens for _, is_result, tokens in self._kept if is_result)
-        said = sum(tokens for _, is_result, tokens in self._kept if not is_result)
+        said, results = self._said_tokens, self._result_tokens
         known = results + said + self._summary_tokens
         share = min(1.0, counted_tokens / known) if known else 1.0
         summary, said, results = (int(tokens * share) for tokens in (self._summary_tokens, said, results))

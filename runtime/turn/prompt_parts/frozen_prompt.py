@@ -109,6 +109,17 @@ def changes_between(known: Known, present: Known) -> Changes | None:
     return Changes(text=render("tail/changes", text=text), details=details) if text else None
 
 
+def removed_lines(known: Known, present: Known) -> dict[str, list[str]]:
+    """The lines of each file and log that are known and that it does not have any more."""
+    pairs = {path: (text, present.files.get(path, "")) for path, text in known.files.items()}
+    pairs |= {path: (known.logs[path], text) for path, text in present.logs.items() if path in known.logs}
+    return {
+        path: gone
+        for path, (before, after) in pairs.items()
+        if before != after and (gone := [*filter(str.strip, set(_lines(before)) - set(_lines(after)))])
+    }
+
+
 def _is_same(known: Known, present: Known) -> bool:
     """A quick look, because most often nothing changed."""
     return (

@@ -46,6 +46,13 @@ def recall_is_due(branch: Sequence[Entry]) -> bool:
     return True
 
 
+class RecalledNotes(Record):
+    """Logs and notes as a model reads them, and which these are."""
+
+    text: str = ""
+    paths: tuple[str, ...] = ()
+
+
 class Reminder(Record):
     """A log or a note that may be read. `modified_ns` is 0 for a log, which comes before its day's notes."""
 
@@ -62,8 +69,8 @@ async def recalled_notes(
     now: datetime,
     limits: StartupContextSettings,
     log_chars: int,
-) -> str | None:
-    """Logs and notes of the last days as a model reads them, or `None` when they say nothing.
+) -> RecalledNotes:
+    """Logs and notes of the last days as a model reads them; without text when they say nothing.
 
     `log_chars` is the most of one log; `now` carries the owner's zone. Lines that are not the owner's word by
     their `sources` say so.
@@ -87,12 +94,15 @@ async def recalled_notes(
         left_chars -= file.injected_chars
         texts.append((reminder, await own_lines(sources, reminder.path, file.text)))
     if not texts and not left_out:
-        return None
+        return RecalledNotes()
     texts.sort(key=lambda item: (item[0].day, item[0].modified_ns, item[0].path))
     blocks = [render("recall/file", path=label(reminder.path), text=quoted(text)) for reminder, text in texts]
     if left_out:
         blocks.append(render("recall/left_out", paths=", ".join(left_out)))
-    return render("recall/notes", files="\n\n".join(blocks))
+    return RecalledNotes(
+        text=render("recall/notes", files="\n\n".join(blocks)),
+        paths=tuple(reminder.path for reminder, _ in texts),
+    )
 
 
 def recalled_days(now: datetime, count: int) -> tuple[date, ...]:

@@ -5,12 +5,13 @@
 A provider reads a request from its cache as far as it begins like the last one. So the prompt stays what it
 was, after a restart too, until a compaction begins the conversation anew; and what changed is a message of
 the transcript, which stays where it is. The prompt is made anew at once where its frame is another one (what
-the chat may see, instructions of the program, a section of an extension), and where such messages are large.
+the chat may see, instructions of the program, a section of an extension), where such messages are large,
+and where a line was removed from a file or a log: what the owner deletes is not sent again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from nacre.runtime.contracts.model import ToolSpec
@@ -21,11 +22,12 @@ from nacre.runtime.turn.prompt_parts.frozen_prompt import (
     applied,
     changes_between,
     frozen_prompt,
+    removed_lines,
 )
 from nacre.runtime.turn.prompt_parts.system_prompt import StablePart
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.following import Follower
-from nacre.sessions.view.transcript import CHANGES_TYPE, PROMPT_TYPE
+from nacre.sessions.view.transcript import CHANGES_TYPE, PROMPT_TYPE, RECALL_TYPE
 
 MOST_TOLD_SHARE = 10
 """What changed may fill this share of the window, a tenth; then it is cheaper to make the prompt anew."""
@@ -40,6 +42,8 @@ class ToldPrompt:
         self.known = Known()
         self.tools: dict[str, str] = {}
         self.told_chars = 0
+        self.recalled: tuple[str, ...] = ()
+        """The logs and notes that the newest reminder quotes, where it was seen."""
         self._text: str | None = None
         self._described: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] | None = None
         self._follower = Follower()
@@ -90,6 +94,9 @@ class ToldPrompt:
             self._begin(frozen_prompt(data))
         elif isinstance(entry.body, Compaction):
             self._begin(None)
+        elif isinstance(entry.body, CustomMessage) and entry.body.custom_type == RECALL_TYPE:
+            paths = (entry.body.details or {}).get("paths")
+            self.recalled = tuple(map(str, paths)) if isinstance(paths, list) else ()
         elif isinstance(entry.body, CustomMessage) and entry.body.custom_type == CHANGES_TYPE:
             known = applied(self.known, entry.body.details or {})
             if known is None:  # somebody else's: the prompt is made anew
@@ -118,8 +125,25 @@ class SessionPrompt:
         """The tools as they were told; which there are, and what they take, is always the present truth."""
         return self._told().described(tools)
 
-    async def bring_up_to_date(self, part: StablePart, now: str, logs: Mapping[str, str]) -> None:
+    @property
+    def told_paths(self) -> frozenset[str]:
+        """The logs and notes of past days that the model has been told of."""
+        told = self._told()
+        return frozenset((*told.known.logs, *(told.recalled if told.frozen is None else ())))
+
+    async def bring_up_to_date(
+        self,
+        part: StablePart,
+        now: str,
+        logs: Mapping[str, str],
+        *,
+        is_deleted: Callable[[str, Sequence[str]], Awaitable[bool]],
+        recall_again: Callable[[], Awaitable[None]],
+    ) -> None:
         """Puts the prompt into the transcript, or what changed of it; nothing where nothing did.
+
+        `is_deleted` tells whether a file lacks one of these lines, which may have been cut out of its
+        shown text alone. `recall_again` replaces the recalled notes.
 
         Raises:
             SessionError: the transcript cannot be written.
@@ -130,11 +154,15 @@ class SessionPrompt:
             changes = changes_between(told.known, present)
             if changes is None:
                 return
-            if told.told_chars + len(changes.text) <= self._most_told_chars:
+            removed = removed_lines(told.known, present)
+            has_deleted = any([await is_deleted(path, lines) for path, lines in removed.items()])
+            if not has_deleted and told.told_chars + len(changes.text) <= self._most_told_chars:
                 await journal.append(
                     CustomMessage(custom_type=CHANGES_TYPE, content=changes.text, details=changes.details)
                 )
                 return
+        if told.frozen is not None:
+            await recall_again()
         prompt = FrozenPrompt(frame=part.digest, known=present)
         await journal.append_custom(PROMPT_TYPE, prompt.to_record())
 

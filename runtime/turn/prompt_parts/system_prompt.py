@@ -15,11 +15,12 @@ from datetime import date, datetime
 from functools import cached_property
 from typing import TypeAlias
 
+from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.skills.skills import Skills
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.context_files import ContextFiles
-from nacre.memory.workspace.workspace import ContextFile, daily_log_path
+from nacre.memory.workspace.workspace import ContextFile, daily_log_path, is_cut_mark, read_context_file
 from nacre.prompts import render
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
@@ -174,6 +175,24 @@ class SystemPrompts:
             self._logs = {name: await own_lines(self._sources, name, text) for name, text in texts.items()}
             self._log_files = files
         return self._logs
+
+    async def other_logs(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Other logs and notes by path, as a session is shown them."""
+        if not paths:
+            return {}
+        per_file_chars = self._settings.daily_log_max_chars
+        files = await self._files.read(
+            paths, per_file_chars=per_file_chars, total_chars=per_file_chars * (len(paths) + 1)
+        )
+        texts = {file.name: "" if file.missing else file.text for file in files}
+        return {name: await own_lines(self._sources, name, text) for name, text in texts.items()}
+
+    async def has_lines(self, path: str, lines: Sequence[str]) -> bool:
+        """Whether a file of the workspace still has all of these lines, whole or within one of its own."""
+        file = await read_context_file(self._workspace, path, max_chars=MAX_NOTE_BYTES)
+        text = "" if file.missing else await own_lines(self._sources, path, file.text)
+        left_out = render("recall/not_own_lines", path=path, count="\0").partition("\0")[0]
+        return all(line in text or is_cut_mark(line) or line.startswith(left_out) for line in lines)
 
     async def _skill_list(self, policy: ChatPolicy) -> SkillList:
         """The owner's skills, for the owner alone: no other chat can read their files."""

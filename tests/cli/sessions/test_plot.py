@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,10 +12,11 @@ from xml.etree import ElementTree
 import pytest
 
 from nacre.cli.sessions.timeline import chart_lines, legend
-from nacre.runtime.agent.insight.timeline import Point, Timeline
+from nacre.runtime.agent.insight.timeline import Point, Timeline, timeline
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
-from nacre.sessions.contracts.messages import Usage
+from nacre.sessions.contracts.messages import AssistantMessage, Text, Usage
+from nacre.sessions.entries.entries import Entry
 from tests.cli.program import run_here, run_nacre
 from tests.runtime.agents import TODAY, opened, said, window_settings, write_settings
 from tests.runtime.turn.window.test_window import LONG, SUMMARY
@@ -105,6 +107,28 @@ def test_answers_without_a_known_price_are_counted_apart() -> None:
 
     assert legend(some).endswith(" · $0.25 without 2 of unknown price")
     assert legend(replace(some, points=points[1:])).endswith(" · no price known")
+
+
+def _seconds_for(answers: int) -> float:
+    said = AssistantMessage(
+        content=(Text(text="ok"),),
+        api="",
+        provider="",
+        model="",
+        usage=used(1_000),
+        stop_reason="stop",
+        timestamp_ms=1,
+    )
+    branch = [Entry(id=f"{number}", parent_id=None, timestamp="", body=said) for number in range(answers)]
+    began = time.process_time()
+    assert len(timeline(branch, BUDGET, has_price=bool).points) == answers
+    return time.process_time() - began
+
+
+def test_a_long_session_is_counted_once() -> None:
+    """Four times the answers take about four times as long, and not sixteen times."""
+    _seconds_for(1_000)
+    assert _seconds_for(12_000) < 9 * _seconds_for(3_000)
 
 
 @pytest.mark.parametrize("columns", [10, 60, 200])

@@ -131,7 +131,7 @@ async def reach(home: Home, agent: Agent, way: str, order: str, wording: str) ->
             await agent.respond(said("Look at this.", attachments=(file,)))
         case "display name":
             await agent.respond(
-                said("Hello.", **GROUP | {"sender_name": text, "chat_name": text, "is_owner": False})
+                said("Hello.", **GROUP | {"sender_id": text, "chat_name": text, "is_owner": False})
             )
         case "group message" | "owner in the group":
             model.folder = CLUB
@@ -147,6 +147,14 @@ async def reach(home: Home, agent: Agent, way: str, order: str, wording: str) ->
         case "sub-agent":
             home.page, model.first = text, (("helper", {"task": "Look at the page."}), ("fetch", {}))
             await agent.respond(said("Have somebody look at the page."))
+        case _:
+            await reach_by_notes(home, agent, way, order, text)
+
+
+async def reach_by_notes(home: Home, agent: Agent, way: str, order: str, text: str) -> None:
+    """Has an order reach the owner's chat by a note, a skill or what was said before."""
+    model = home.model
+    match way:
         case "note of a group, searched" | "note of a group, read":
             model.folder = CLUB
             await agent.respond(said(text, **GROUP | {"sender_id": "eve", "is_owner": False}))
@@ -261,7 +269,7 @@ async def test_a_few_orders_do_not_live_on_and_the_owners_notes_do(tmp_path: Pat
     """Two wordings by the ways that matter most; the owner's notes behind them are kept unasked."""
     home, lived = await attacked(tmp_path, way, WORDINGS[:2])
     assert lived == []
-    assert await honest(home, 2) == (2, 0)
+    assert await honest(home, 3) == (3, 0)
 
 
 @pytest.mark.slow

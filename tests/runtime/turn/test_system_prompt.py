@@ -214,18 +214,19 @@ def test_channel_chat_and_model_are_named() -> None:
 
 
 async def test_a_file_that_changes_between_two_turns_is_read_in_the_next_one(tmp_path: Path) -> None:
-    """At once, also when size and second are the same; it is told behind the prompt, which stays."""
+    """At once, also when size and second are the same; what it does not say any more is not sent."""
+    texts = ("be calm", "be curt", "be curt", "be kind")
     model = ScriptedModel(*(says("ok") for _ in range(4)))
     async with opened(tmp_path, model, clock=lambda: datetime.now(UTC)) as agent:
-        for text in ("be calm", "be curt", "be curt", "be kind"):
+        for text in texts:
             (agent.workspace / "SOUL.md").write_text(text, encoding="utf-8")
             await agent.respond(said("hi"))
 
     first, second, third, fourth = model.requests
-    assert first.system == second.system == third.system == fourth.system
-    assert "gone:\n> be calm\nNew from line 1 on:\n> be curt\nEND" in message_text(second.messages[-2])
-    assert message_text(third.messages[-2]) == "ok"
-    assert "gone:\n> be curt\nNew from line 1 on:\n> be kind\nEND" in message_text(fourth.messages[-2])
+    for request, text in zip((first, second, third, fourth), texts, strict=True):
+        assert [each for each in set(texts) if each in request.system.stable] == [text]
+    assert second.system == third.system
+    assert message_text(fourth.messages[-2]) == "ok"
 
 
 async def test_a_group_does_not_learn_where_the_workspace_lies(tmp_path: Path) -> None:

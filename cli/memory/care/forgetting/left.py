@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nacre.cli.memory.care.forgetting.rows import rows_with
-from nacre.cli.memory.care.forgetting.transcripts import says_in, transcripts_with
+from nacre.cli.memory.care.forgetting.searching import (
+    file_has,
+    is_packed,
+    needles_of,
+    says_in,
+    says_name,
+)
+from nacre.cli.memory.care.forgetting.transcripts import transcripts_with
 from nacre.cli.memory.care.forgetting.wanted import Wanted
 from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.workspace.git import GitFailed
@@ -24,6 +33,7 @@ OUT_OF_REACH = (
 )
 _REWRITTEN = ("transcript_lines", "whole_results")
 """Tables of conversations, which are searched value by value."""
+_MOST_NAMED = 50
 _PASSED = frozenset({".git", "locks", "models"})
 
 
@@ -36,34 +46,123 @@ async def still_there(
         SessionError, DatabaseError: a place cannot be searched.
     """
     told = []
-    if found := await transcripts_with(store, wanted):
-        told.append(f"Transcripts have it: {_names(found)}. --transcripts takes it out of them.")
+    found = await transcripts_with(store, wanted)
+    if found:
+        told.append(
+            f"Transcripts have it: {_names(found)}. The provider of the model is sent it again whenever such "
+            "a session goes on. --transcripts takes it out of them."
+        )
     if config.database_url:
         database = shared_database(config.database_url)
-        rows = await rows_with(database, config.agent_id, lambda text: says_in(text, wanted), but=_REWRITTEN)
+        but = _REWRITTEN if found else ()
+        rows = await rows_with(database, config.agent_id, lambda text: says_in(text, wanted), but=but)
         if rows:
             tables = ", ".join(f"{table} ({count})" for table, count in rows.items())
             told.append(f"Rows of these tables have it: {tables}.")
-    return [*told, *await asyncio.to_thread(_in_files, config, wanted, gone)]
+    return [*told, *await asyncio.to_thread(_in_files, config, wanted, needles_of(gone), frozenset(found))]
 
 
-def _in_files(config: Config, wanted: Wanted, gone: Sequence[str]) -> list[str]:
-    told = []
+def _in_files(config: Config, wanted: Wanted, needles: Sequence[bytes], told: frozenset[str]) -> list[str]:
+    """The same about files; those that were `told` of already are passed over."""
+    left = []
     if not config.database_url:
         if versions := in_history(config, wanted):
-            told.append(
+            left.append(
                 f"The git history of the notes has it, in {versions} older versions. "
                 "--git-history takes it out."
             )
-        told += _in_owner_git(config, wanted)
-        told += [
+        left += _in_owner_git(config, wanted)
+        left += _beside_notes(config, wanted, needles)
+        left += [
             f"{path} is a damaged history that was set aside and cannot be searched. Delete it."
             for path in Repository(config.workspace, state_dir=config.state_dir).set_aside()
         ]
-    needles = [line.lstrip(" -*+>").encode() for line in gone if len(line.strip(" -*+>")) > 3]
-    if elsewhere := [path for path in _others(config) if _has(path, wanted, needles)]:
-        told.append(f"These files have it: {_names(elsewhere)}.")
+    named: list[Path] = []
+    elsewhere: list[Path] = []
+    packed: list[Path] = []
+    unread: list[Path] = []
+    for path, inside in _others(config):
+        if says_name(inside, wanted):
+            named.append(path)
+        if str(path) in told or not path.is_file():
+            continue
+        try:
+            with path.open("rb") as file:
+                head = file.read(32)
+            if is_packed(head):
+                packed.append(path)
+            elif file_has(path, wanted, needles):
+                elsewhere.append(path)
+        except OSError:
+            unread.append(path)
+    for paths, sentence in (
+        (elsewhere, "These files have it: {}."),
+        (named, "These names have it: {}. Rename or remove them."),
+        (packed, "These files are packed and were not searched: {}."),
+        (unread, "These files could not be read: {}."),
+    ):
+        if paths:
+            left.append(sentence.format(_names(paths)))
+    return left
+
+
+def _beside_notes(config: Config, wanted: Wanted, needles: Sequence[bytes]) -> list[str]:
+    """Sentences about names and messages in the history, and about git's own files."""
+    repository = Repository(config.workspace, state_dir=config.state_dir)
+    told = []
+    if repository.is_there:
+        try:
+            repository.read()
+            named, said = _names_and_messages(repository, wanted)
+        except (GitFailed, FileBusy, OSError) as error:
+            return [f"The git history could not be searched: {error}."]
+        if named:
+            told.append(
+                f"Names of notes in the git history have it: {_names(named)}. They stay in its trees."
+            )
+        if said:
+            told.append(f"Messages of commits have it: {_names(said)}.")
+    folders = (config.state_dir / HISTORY_FOLDER, config.workspace / ".git")
+    files = (path for folder in folders for path in folder.rglob("*"))
+    plain = (path for path in files if path.is_file() and not path.is_symlink() and not _is_object(path))
+    if own := [path for path in plain if _has(path, wanted, needles)]:
+        told.append(f"These files of git have it: {_names(own)}.")
     return told
+
+
+def _names_and_messages(repository: Repository, wanted: Wanted) -> tuple[list[str], list[str]]:
+    """Names in any tree that say it, and commits or tags whose text does, also where no branch has them."""
+    listed = repository.git("cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)")
+    objects = [row.split() for row in listed.decode().splitlines() if not row.startswith("blob ")]
+    if not objects:
+        return [], []
+    given = "".join(f"{name}\n" for _, name in objects).encode()
+    stream = io.BytesIO(repository.git("cat-file", "--batch", given=given))
+    named: dict[str, None] = {}
+    said = []
+    for kind, name in objects:
+        data = stream.read(int(stream.readline().split()[2]))
+        stream.read(1)
+        if kind != "tree":
+            if wanted.says_any(data.decode("utf-8", "replace")):
+                said.append(name[:12])
+            continue
+        for found in re.finditer(rb"[0-7]+ ([^\0]+)\0.{%d}" % (len(name) // 2), data, re.DOTALL):
+            entry = found[1].decode("utf-8", "replace")
+            if says_name(entry, wanted):
+                named[entry] = None
+    return list(named), said
+
+
+def _is_object(path: Path) -> bool:
+    return "objects" in path.parts
+
+
+def _has(path: Path, wanted: Wanted, needles: Sequence[bytes]) -> bool:
+    try:
+        return says_name(path.name, wanted) or file_has(path, wanted, needles)
+    except OSError:
+        return False  # it went away meanwhile
 
 
 def in_history(config: Config, wanted: Wanted) -> int:
@@ -99,33 +198,21 @@ def _in_owner_git(config: Config, wanted: Wanted) -> list[str]:
     ]
 
 
-def _others(config: Config) -> Iterator[Path]:
-    """Files of the state folder and the workspace that are neither transcripts nor git's."""
-    sessions = config.folders.sessions_file.parent
+def _others(config: Config) -> Iterator[tuple[Path, str]]:
+    """Files and folders of the state folder and the workspace, but git's, each with its name to search."""
     roots = {config.state_dir, config.folders.agent_dir, config.folders.index_file.parent}
+    roots |= {config.folders.sessions_file.parent}
     if not config.database_url:
         roots.add(config.workspace)
     history, seen = config.state_dir / HISTORY_FOLDER, set[Path]()
     for root in roots:
         for path in root.rglob("*"):
-            inside = path.relative_to(root).parts
-            is_passed = (
-                bool(_PASSED & set(inside))
-                or path.is_relative_to(history)
-                or (path.is_relative_to(sessions) and ".json" in path.name)
-            )
-            if path not in seen and not is_passed and path.is_file() and not path.is_symlink():
+            is_passed = bool(_PASSED & set(path.relative_to(root).parts)) or path.is_relative_to(history)
+            if path not in seen and not is_passed and not path.is_symlink():
                 seen.add(path)
-                yield path
-
-
-def _has(path: Path, wanted: Wanted, needles: Sequence[bytes]) -> bool:
-    data = path.read_bytes()
-    if any(needle in data for needle in needles):
-        return True
-    return b"\0" not in data[:1024] and wanted.says_any(data.decode("utf-8", "replace"))
+                yield path, path.name
 
 
 def _names(paths: Sequence[Path | str]) -> str:
-    shown = ", ".join(str(path) for path in paths[:5])
-    return f"{shown} and {len(paths) - 5} more" if len(paths) > 5 else shown
+    shown = ", ".join(str(path) for path in paths[:_MOST_NAMED])
+    return f"{shown} and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else shown

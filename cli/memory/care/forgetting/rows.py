@@ -21,11 +21,11 @@ FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
 WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
     AND atttypid IN ('text'::regtype, 'bytea'::regtype, 'json'::regtype, 'jsonb'::regtype,
         'text[]'::regtype)
-    AND NOT attisdropped AND EXISTS (
-        SELECT FROM pg_attribute AS key WHERE key.attrelid = pg_class.oid AND key.attname = 'agent')
+    AND NOT attisdropped AND (starts_with(relname::text, 'procrastinate_') OR EXISTS (
+        SELECT FROM pg_attribute AS key WHERE key.attrelid = pg_class.oid AND key.attname = 'agent'))
 GROUP BY relname ORDER BY relname
 """
-"""Each table whose rows belong to agents, with its columns that may hold words."""
+"""Each table whose rows belong to agents, and those of the jobs, with their columns that may hold words."""
 
 
 async def rows_with(
@@ -44,6 +44,8 @@ async def rows_with(
                 continue
             # Names that the server itself quoted, of its own catalogue.
             query = f'SELECT {", ".join(columns)} FROM "{table}" WHERE agent = %(agent)s'
+            if table.startswith("procrastinate_"):
+                query = f'SELECT {", ".join(columns)} FROM "{table}"'
             with connection.cursor(name="looked") as rows:
                 rows.execute(query.encode(), {"agent": agent})
                 found[table] += sum(any(says(_text(each)) for each in row) for row in rows)

@@ -30,6 +30,9 @@ _AGENTS = re.compile(rf"^agents/([^/]+)/(?:sessions/|{_DATABASE}$)")
 _SESSIONS = re.compile(r"^agents/([^/]+)/sessions/([^/]+)$")
 _TRANSCRIPT = re.compile(r"(.+\.jsonl)(\.reset\..+)?$")
 _WORKSPACE = ("agents", "defaults", "workspace")
+_PRIVATE = frozenset({"agents", "credentials", "identity"})
+"""Folders of OpenClaw that are no workspace, whatever the settings say: sessions and secrets lie there."""
+OTHER_WORKSPACE = "a workspace that is not in this folder: --from-workspace DIR reads it"
 _CHANNELS = "connect a channel by hand, once OpenClaw has let go of it"
 
 
@@ -76,6 +79,22 @@ def named_workspace(files: Files) -> str:
         if isinstance(value, dict) and isinstance(named := at(value, _WORKSPACE), str):
             return named
     return ""
+
+
+def chosen_workspace(root: Path, named: str, *, home: Path) -> str | None:
+    """The folder below `root` that the settings name as the workspace; `None` if they name something else.
+
+    Links and `..` are followed before that is decided; variables are not expanded.
+    """
+    path = home / named[2:] if named.startswith("~/") else root / named
+    try:
+        inside = path.resolve().relative_to(root.resolve())
+    except (ValueError, OSError, RuntimeError):  # elsewhere; no path at all; links in a circle
+        return None
+    if not inside.parts or inside.parts[0] in _PRIVATE:
+        return None
+    is_there = (root / inside).is_dir() or inside.parts == ("workspace",)
+    return inside.as_posix() if is_there else None
 
 
 def _index(files: Files, name: str, names: tuple[str, ...]) -> dict[str, Mapping[str, Any]]:

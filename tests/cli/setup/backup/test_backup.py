@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import hashlib
 import io
 import json
 import sqlite3
@@ -13,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from nacre.cli.setup.backup.manifest import Entry
+from nacre.cli.setup.backup.restoring import one_name_twice, restore_backup
+from nacre.locks.kernel_lock import try_lock
 from tests.cli.program import run_nacre
 from tests.runtime.agents import opened, write_settings
 
@@ -143,6 +147,91 @@ def test_what_is_damaged_is_not_restored(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
     assert not (tmp_path / "evil").exists()
     assert list(tmp_path.glob(".new*")) == []
+
+
+def _entry(path: str, data: bytes) -> dict[str, object]:
+    digest = hashlib.sha256(data).hexdigest()
+    return {"path": path, "kind": "file", "mode": "0600", "size": len(data), "sha256": digest}
+
+
+def _odd_member(path: Path, name: str, kind: bytes, size: int = 0) -> None:
+    member = tarfile.TarInfo(name)
+    member.type, member.size = kind, size
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(member.tobuf(tarfile.GNU_FORMAT))
+        file.write(bytes(1024))
+
+
+def test_what_cannot_be_trusted_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """A name twice, a file as a folder, an odd kind or size: a sentence, and no folder or byte is made."""
+    run_nacre(tmp_path, "init")
+    one, two = _entry("state/a", b"x"), _entry("state/a/b", b"x")
+    twice = [("state/a", b"x"), ("state/a", b"x")]
+    _archive(tmp_path / "twice.tar.gz", *twice, manifest=_manifest(one))
+    _archive(tmp_path / "both.tar.gz", ("state/a", b"x"), ("state/a/b", b"x"), manifest=_manifest(one, two))
+    other = _entry("state/./a", b"x")
+    _archive(tmp_path / "dot.tar.gz", ("state/a", b"x"), ("state/./a", b"x"), manifest=_manifest(one, other))
+    _archive(tmp_path / "kind.tar.gz", ("state/a", b"x"), manifest=_manifest(one | {"kind": "device"}))
+    long = _entry(f"state/{'n' * 300}", b"x")
+    _archive(tmp_path / "long.tar.gz", (f"state/{'n' * 300}", b"x"), manifest=_manifest(long))
+    _odd_member(tmp_path / "fifo.tar.gz", "state/a", tarfile.FIFOTYPE)
+    _odd_member(tmp_path / "hard.tar.gz", "state/a", tarfile.LNKTYPE)
+    _odd_member(tmp_path / "sparse.tar.gz", "state/a", tarfile.GNUTYPE_SPARSE)
+    _odd_member(tmp_path / "name.tar.gz", "state/a", tarfile.XHDTYPE, size=1 << 33)
+    _odd_member(tmp_path / "huge.tar.gz", "state/a", tarfile.REGTYPE, size=1 << 60)
+
+    for name, reason in {
+        "twice": "stands in it twice",
+        "both": "which is no folder",
+        "dot": "which no backup has",
+        "kind": "which no backup has",
+        "fifo": "of a kind",
+        "hard": "of a kind",
+        "sparse": "of a kind",
+        "name": "which no backup has",
+        "huge": "free on the disk",
+        "long": "cannot be restored",
+    }.items():
+        ended = run_nacre(tmp_path, "restore", f"{name}.tar.gz", "--to", "deep/new")
+        assert (ended.returncode, reason in ended.stderr) == (1, True), (name, ended.stderr)
+        assert "Traceback" not in ended.stderr
+        if name != "long":  # what a disk refuses is known when it does
+            assert not (tmp_path / "deep").exists(), name
+    assert [*(tmp_path / "deep").iterdir()] == []
+
+
+def test_what_a_killed_restore_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    """Its folder goes, also when it was one to another place beside; one that runs now is left alone."""
+    run_nacre(tmp_path, "init")
+    run_nacre(tmp_path, "backup", "whole.tar.gz")
+    for name in ("new", "other", "running"):
+        (tmp_path / f".{name}.restoring/files/deep").mkdir(parents=True)
+        (tmp_path / f".{name}.restoring/lock").touch()
+        (tmp_path / f".{name}.restoring/files/deep").chmod(0o500)
+    release = try_lock(tmp_path / ".running.restoring/lock")
+    assert release is not None
+
+    restored = run_nacre(tmp_path, "restore", "whole.tar.gz", "--to", "new")
+    busy = run_nacre(tmp_path, "restore", "whole.tar.gz", "--to", "running")
+    release()
+
+    assert (restored.returncode, busy.returncode) == (0, 1), restored.stderr
+    assert [path.name for path in tmp_path.glob(".*.restoring")] == [".running.restoring"]
+
+
+def test_names_that_differ_in_case_alone(tmp_path: Path) -> None:
+    """They are found, with accents in either form, and a disk that keeps both restores both."""
+    names = ("state/Å.md", "state/a\u030a.md", "state/b.md")
+    entries = [Entry(path=name, kind="file") for name in names]
+    assert one_name_twice(entries) == names[:2]
+    assert one_name_twice(entries[1:]) is None
+    (tmp_path / "probe").touch()
+    if (tmp_path / "PROBE").exists():
+        return
+    both = ("state/a.md", b"x"), ("state/A.md", b"y")
+    _archive(tmp_path / "both.tar.gz", *both, manifest=_manifest(*(_entry(*each) for each in both)))
+    restore_backup(tmp_path / "both.tar.gz", tmp_path / "new", identity=None)
+    assert (tmp_path / "new/A.md").read_bytes() == b"y"
 
 
 def test_what_a_backup_does_not_hold_is_said(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def _files(root: Path) -> dict[str, bytes]:
 
 def test_what_comes_over_and_what_does_not_add_up_to_the_source(tmp_path: Path) -> None:
     """Every file, note, session, message and setting is counted once, and what is skipped says why."""
-    source = sources.openclaw(tmp_path / "openclaw")
+    source = sources.openclaw(tmp_path / ".openclaw")
     before = _files(source)
     told = brought(tmp_path, "openclaw", source)
     assert numbers(told, "files") == (len(before), 8, 0, 2)
@@ -34,7 +34,7 @@ def test_what_comes_over_and_what_does_not_add_up_to_the_source(tmp_path: Path) 
 
 def test_a_dry_run_tells_the_same_and_writes_nothing(tmp_path: Path) -> None:
     """What a dry run says is what the import then does."""
-    source = sources.openclaw(tmp_path / "openclaw")
+    source = sources.openclaw(tmp_path / ".openclaw")
     planned = brought(tmp_path, "openclaw", source, "--dry-run")
     made = [path for path in (tmp_path / ".nacre").rglob("*") if path.is_file()]
     assert [path.name for path in made] == ["nacre.log"]
@@ -43,7 +43,7 @@ def test_a_dry_run_tells_the_same_and_writes_nothing(tmp_path: Path) -> None:
 
 def test_twice_brings_nothing_twice(tmp_path: Path) -> None:
     """A second import finds everything here, also where the owner went on with a note meanwhile."""
-    source = sources.openclaw(tmp_path / "openclaw")
+    source = sources.openclaw(tmp_path / ".openclaw")
     brought(tmp_path, "openclaw", source)
     note = tmp_path / ".nacre/workspace/MEMORY.md"
     note.write_text(note.read_text() + "- And it is green.\n")
@@ -55,7 +55,7 @@ def test_twice_brings_nothing_twice(tmp_path: Path) -> None:
 
 def test_days_stay_days_and_nothing_is_overwritten(tmp_path: Path) -> None:
     """A day that both have gets what it lacks; other notes go beside, but for a template nobody touched."""
-    source = sources.openclaw(tmp_path / "openclaw")
+    source = sources.openclaw(tmp_path / ".openclaw")
     run_here(tmp_path, "init", "--yes")
     own = tmp_path / ".nacre/workspace"
     (own / "MEMORY.md").write_text("- My own words.\n")
@@ -78,7 +78,7 @@ def test_keys_go_where_keys_are_kept_and_stand_nowhere_else(tmp_path: Path) -> N
     run_here(tmp_path, "init", "--yes")
     settings = tmp_path / ".nacre/nacre.json5"
     settings.write_text("{\n  // mine\n  agents: {defaults: {contextTokens: 50000}},\n}\n")
-    told = brought(tmp_path, "openclaw", sources.openclaw(tmp_path / "openclaw"))
+    told = brought(tmp_path, "openclaw", sources.openclaw(tmp_path / ".openclaw"))
     text, kept = settings.read_text(), tmp_path / ".nacre/.env"
     assert "// mine" in text
     assert "contextTokens: 50000" in text
@@ -109,7 +109,7 @@ def keyring_file(tmp_path: Path) -> Iterator[Path]:
 
 def test_keys_go_into_the_keyring_where_that_is_wanted(keyring_file: Path, tmp_path: Path) -> None:
     """With `--keys keyring` the settings name each key's place there, and a second run finds it."""
-    source = sources.openclaw(tmp_path / "openclaw")
+    source = sources.openclaw(tmp_path / ".openclaw")
     brought(tmp_path, "openclaw", source, "--keys", "keyring")
     text = (tmp_path / ".nacre/nacre.json5").read_text()
     assert 'apiKey: "${keyring:OPENAI_API_KEY}"' in text
@@ -121,7 +121,7 @@ def test_keys_go_into_the_keyring_where_that_is_wanted(keyring_file: Path, tmp_p
 
 def test_sessions_are_shown_searched_and_gone_on_with(tmp_path: Path) -> None:
     """An imported session has its key, is found by the search where that looks at sessions, and goes on."""
-    source = sources.openclaw(tmp_path / "openclaw")
+    source = sources.openclaw(tmp_path / ".openclaw")
     brought(tmp_path, "openclaw", source)
     run_here(tmp_path, "config", "unset", "agents.defaults.model")
     search = '{sources: ["memory", "sessions"], experimental: {sessionMemory: true}}'
@@ -137,7 +137,7 @@ def test_sessions_are_shown_searched_and_gone_on_with(tmp_path: Path) -> None:
 
 def test_a_session_that_went_on_there_goes_on_here(tmp_path: Path) -> None:
     """What was added to a transcript since the last import is added here too; other words here stay."""
-    source = sources.openclaw(tmp_path / "openclaw")
+    source = sources.openclaw(tmp_path / ".openclaw")
     transcript = source / "agents/main/sessions" / f"{sources.OPENCLAW_SESSION}.jsonl"
     transcript.write_text(transcript.read_text().replace('{"type":"mess', ""))
     brought(tmp_path, "openclaw", source)
@@ -166,7 +166,7 @@ def test_a_session_that_went_on_there_goes_on_here(tmp_path: Path) -> None:
 
 def test_sessions_of_newer_versions_come_out_of_their_database(tmp_path: Path) -> None:
     """Where OpenClaw keeps sessions in a database they are read there, and a file of one counts once."""
-    source = sources.openclaw_database(sources.openclaw(tmp_path / "openclaw"))
+    source = sources.openclaw_database(sources.openclaw(tmp_path / ".openclaw"))
     told = brought(tmp_path, "openclaw", source)
     assert numbers(told, "sessions") == (3, 2, 0, 1)
     assert numbers(told, "messages") == (4, 4, 0, 0)
@@ -177,14 +177,66 @@ def test_sessions_of_newer_versions_come_out_of_their_database(tmp_path: Path) -
     assert all(counts["imported"] == 0 for counts in again["counts"].values())
 
 
-def test_the_workspace_is_found_where_the_settings_name_it(tmp_path: Path) -> None:
-    """A workspace outside of the state folder comes along; links in it are not followed."""
-    source = sources.openclaw(tmp_path / ".openclaw")
+def _naming(source: Path, workspace: str) -> Path:
+    settings = source / "openclaw.json"
+    settings.write_text(settings.read_text().replace("~/.openclaw/workspace", workspace))
+    return source
+
+
+def test_a_workspace_elsewhere_comes_along_where_the_owner_names_it(tmp_path: Path) -> None:
+    """A workspace outside of the state folder needs `--from-workspace`; links in it are not followed."""
+    source = _naming(sources.openclaw(tmp_path / ".openclaw"), "~/clawd")
     (source / "workspace").rename(tmp_path / "clawd")
     (tmp_path / "outside.md").write_text("a secret")
     (tmp_path / "clawd/link.md").symlink_to(tmp_path / "outside.md")
-    settings = source / "openclaw.json"
-    settings.write_text(settings.read_text().replace("~/.openclaw/workspace", "~/clawd"))
-    told = brought(tmp_path, "openclaw", source)
+    unasked = brought(tmp_path, "openclaw", source, "--dry-run")
+    told = brought(tmp_path, "openclaw", source, "--from-workspace", str(tmp_path / "clawd"))
+    assert numbers(unasked, "notes") == (0, 0, 0, 0)
     assert numbers(told, "notes")[1] == 4
     assert reasons(told, "files")["it is a link, which is not followed"] == ["workspace/link.md"]
+
+
+def test_a_workspace_of_another_name_inside_of_the_folder_comes_along(tmp_path: Path) -> None:
+    """Where the settings name a folder below the one that is imported, it is the workspace."""
+    source = _naming(sources.openclaw(tmp_path / ".openclaw"), "~/.openclaw/workspace-home")
+    (source / "workspace").rename(source / "workspace-home")
+    assert numbers(brought(tmp_path, "openclaw", source), "notes")[1] == 4
+
+
+@pytest.mark.parametrize("is_dry", [True, False])
+@pytest.mark.parametrize(
+    "named",
+    [
+        "{home}/private",
+        "~/private",
+        "../private",
+        "workspace/../../private",
+        "{home}/.openclaw/../private",
+        "link",
+        "workspace/link",
+        "credentials",
+        "~/.openclaw/agents",
+        "~/.openclaw",
+        ".",
+        "${{HOME}}/private",
+        "circle",
+        "nul\\u0000here",
+    ],
+)
+def test_what_foreign_settings_name_is_not_read(tmp_path: Path, named: str, is_dry: bool) -> None:
+    """A folder outside of the imported one, or one with its secrets, is listed by its path and not read."""
+    source = sources.openclaw(tmp_path / ".openclaw")
+    for folder in (tmp_path / "private", source / "credentials"):
+        folder.mkdir()
+        (folder / "id_rsa").write_text("PRIVATE KEY")
+        (folder / "diary.md").write_text("a secret")
+    (source / "link").symlink_to(tmp_path / "private")
+    (source / "workspace/link").symlink_to(tmp_path / "private")
+    (source / "circle").symlink_to(source / "circle")
+    place = named.format(home=tmp_path)
+    _naming(source, place)
+    told = brought(tmp_path, "openclaw", source, *(["--dry-run"] if is_dry else []))
+    came = [path for path in (tmp_path / ".nacre").rglob("*") if path.is_file()]
+    assert not any(b"PRIVATE KEY" in path.read_bytes() or b"a secret" in path.read_bytes() for path in came)
+    listed = [name for names in reasons(told, "files").values() for name in names]
+    assert place.replace("\\u0000", "\0") in listed

@@ -180,8 +180,8 @@ async def test_what_the_settings_keep_from_a_session_is_kept(tmp_path: Path) -> 
             assert ("Porto" in str(found)) is (access == "ro")
 
 
-async def test_what_a_page_says_is_recalled_as_such(tmp_path: Path) -> None:
-    """A fact that a tool had a part in says so in a later session; what the owner said does not."""
+async def test_what_a_page_says_is_no_fact_before_the_owner_accepts_it(tmp_path: Path) -> None:
+    """A fact that is set after a tool was heard waits, and a later session does not recall it."""
     _switched_on(tmp_path)
     model = ScriptedModel(
         calls(("browse", {})),
@@ -203,4 +203,6 @@ async def test_what_a_page_says_is_recalled_as_such(tmp_path: Path) -> None:
     model.assert_complete()
     told = json.loads(message_text(model.requests[-1].messages[-1]))["identity_facts"]
 
-    assert {fact["key"]: fact.get("saidBy") for fact in told} == {"boat": "others, or a tool", "city": None}
+    assert told == []
+    results = [message_text(each) for each in model.requests[3].messages]
+    assert sum("browse" in text and "/review" in text for text in results) == 2

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from nacre import tool
 from nacre.runtime.contracts.model import ModelRequest, StreamItem, TextDelta
 from nacre.runtime.models.completions.messages import completion_arguments
@@ -87,6 +89,12 @@ def prompts(file: Path) -> int:
     return sum(entry.get("customType") == "nacre.prompt" for entry in entries(file))
 
 
+def noted(file: Path, text: str) -> None:
+    """Adds a text to a note."""
+    with file.open("a", encoding="utf-8") as opened_file:
+        opened_file.write(text)
+
+
 async def test_over_two_hundred_turns_with_writes_each_request_begins_like_the_last(tmp_path: Path) -> None:
     """Notes and logs are written by hand, days pass, and each fact stands in the very next request."""
     dice, clock, model = random.Random(4), Clock(START), Recorder()
@@ -112,14 +120,13 @@ async def test_a_restart_changes_nothing_although_files_did(tmp_path: Path) -> N
     for number, model in enumerate(models):
         async with opened(tmp_path, model, ids=f"{number}-") as agent:
             await agent.respond(said("hi"))
-            (agent.workspace / "MEMORY.md").write_text(f"- The boat is Halcyon {number}.\n", encoding="utf-8")
+            noted(agent.workspace / "MEMORY.md", f"- The boat is Halcyon {number}.\n")
             await agent.respond(said("and now?"))
 
     first, second, third, fourth = (request for model in models for request in model.requests)
     assert first.system == second.system == third.system == fourth.system
     assert told(second).count("> - The boat is Halcyon 0.") == 1
     assert told(third) == "ok"
-    assert "These lines are gone:\n> - The boat is Halcyon 0." in told(fourth)
     assert fourth.messages[: len(third.messages)] == third.messages
     assert len(changes(transcript_file(tmp_path))) == 2
 
@@ -131,7 +138,7 @@ async def test_a_group_is_told_of_its_own_files_alone(tmp_path: Path) -> None:
         await agent.respond(said("hi", chat_kind="group"))
         for name in ("MEMORY.md", "USER.md", TODAY):
             (agent.workspace / name).write_text("SECRET\n", encoding="utf-8")
-        (agent.workspace / "SOUL.md").write_text("Be curt.\n", encoding="utf-8")
+        noted(agent.workspace / "SOUL.md", "Be curt.\n")
         await agent.respond(said("and now?", chat_kind="group"))
 
     assert "> Be curt." in told(model.requests[1])
@@ -162,9 +169,9 @@ async def test_what_is_forbidden_is_gone_at_once(tmp_path: Path) -> None:
     """Security goes before the cache: with less access the prompt is made anew, without the changes."""
     model, later = ScriptedModel(says("ok"), says("ok")), ScriptedModel(says("ok"))
     async with opened(tmp_path, model) as agent:
-        (agent.workspace / "MEMORY.md").write_text("- The code is 4711.\n", encoding="utf-8")
+        noted(agent.workspace / "MEMORY.md", "- The code is 4711.\n")
         await agent.respond(said("hi"))
-        (agent.workspace / "MEMORY.md").write_text("- The code is 4712.\n", encoding="utf-8")
+        noted(agent.workspace / "MEMORY.md", "- The code is 4712.\n")
         await agent.respond(said("hi"))
     write_settings(
         tmp_path, {"agents": {"defaults": {"sandbox": {"mode": "all", "workspaceAccess": "none"}}}}
@@ -185,7 +192,7 @@ async def test_changes_are_folded_in_by_a_compaction(tmp_path: Path) -> None:
     write_settings(tmp_path, {"agents": {"defaults": {"compaction": compaction}}})
     async with opened(tmp_path, model) as agent:
         await agent.respond(said("hi " * 4_000))
-        (agent.workspace / "MEMORY.md").write_text("- The boat is Halcyon.\n", encoding="utf-8")
+        noted(agent.workspace / "MEMORY.md", "- The boat is Halcyon.\n")
         await agent.respond(said("hi " * 4_000))
         await agent.respond(said("/compact"))
         await agent.respond(said("and now?"))
@@ -201,8 +208,8 @@ async def test_large_changes_are_folded_in_at_once(tmp_path: Path) -> None:
     model = ScriptedModel(*(says("ok") for _ in range(3)))
     async with opened(tmp_path, model) as agent:
         await agent.respond(said("hi"))
-        for text in ("- short\n", "- short\n" + "- a line about bees\n" * 500):
-            (agent.workspace / "MEMORY.md").write_text(text, encoding="utf-8")
+        for text in ("- short\n", "- a line about bees\n" * 500):
+            noted(agent.workspace / "MEMORY.md", text)
             await agent.respond(said("hi"))
 
     assert told(model.requests[1]).count("- short") == 1
@@ -210,6 +217,62 @@ async def test_large_changes_are_folded_in_at_once(tmp_path: Path) -> None:
         message_text(message) for message in model.requests[2].messages if "short" in message_text(message)
     ] == []
     assert model.requests[2].system.stable.count("- a line about bees") == 500
+
+
+@pytest.mark.parametrize("reopens", [False, True])
+async def test_what_the_owner_deletes_is_not_sent_again(tmp_path: Path, reopens: bool) -> None:
+    """A line or a file that goes leaves system prompt and messages, and all else is there once."""
+    write_settings(tmp_path, {"session": {"reset": {"mode": "idle", "idleMinutes": 100_000}}})
+    notes = {
+        "MEMORY.md": "- Lisa plays the cello.\n- PASSPORT-1 in the desk.\n",
+        TODAY: "- Planted kale.\n- PASSPORT-2 in the car.\n",
+        f"{TODAY[:-3]}-trip.md": "PASSPORT-3 in the boat.\n",
+    }
+    clock = Clock(START)
+    first = ScriptedModel(*(says("ok") for _ in range(6)))
+    async with opened(tmp_path, first, clock=clock) as agent:
+        for name, text in notes.items():
+            (agent.workspace / name).parent.mkdir(exist_ok=True)
+            (agent.workspace / name).write_text(text, encoding="utf-8")
+        await agent.respond(said("hi"))
+        (agent.workspace / "USER.md").write_text("- PASSPORT-4 at home.\n- Likes bees.\n", encoding="utf-8")
+        await agent.respond(said("hi again"))
+        before = sent(first.requests[-1])
+        clock.advance(hours=96)  # behind the days that a session begins with
+        for name in (*notes, "USER.md"):
+            file = agent.workspace / name
+            lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+            file.write_text("".join(line for line in lines if "PASSPORT" not in line), encoding="utf-8")
+        model = first
+        if not reopens:
+            await agent.respond(said("and now?"))
+    if reopens:
+        model = ScriptedModel(says("ok"))
+        async with opened(tmp_path, model, clock=clock, ids="later-") as agent:
+            await agent.respond(said("and now?"))
+
+    after = sent(model.requests[-1])
+    assert [before.count(f"PASSPORT-{number}") for number in (1, 2, 3, 4)] == [1, 1, 1, 1]
+    assert "PASSPORT" not in after
+    assert (after.count("plays the cello"), after.count("Likes bees")) == (1, 1)
+
+
+async def test_a_log_whose_middle_is_cut_costs_no_new_prompt(tmp_path: Path) -> None:
+    """Where a large log is shown in part, a line that moves out of sight was not deleted."""
+    agents = {"defaults": {"dailyLogMaxChars": 500}}
+    write_settings(tmp_path, {"agents": agents})
+    model = Recorder()
+    async with opened(tmp_path, model) as agent:
+        log = agent.workspace / TODAY
+        log.parent.mkdir(exist_ok=True)
+        log.write_text("".join(f"- Fact {number} of the day.\n" for number in range(100)), encoding="utf-8")
+        for number in range(5):
+            await agent.respond(said("hi"))
+            with log.open("a", encoding="utf-8") as file:
+                file.write(f"- Fact {100 + number} of the day.\n")
+        await agent.respond(said("hi"))
+
+    assert prompts(transcript_file(tmp_path)) == 1
 
 
 async def test_status_says_what_was_read_from_the_cache(tmp_path: Path) -> None:

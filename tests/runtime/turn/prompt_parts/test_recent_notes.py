@@ -33,7 +33,8 @@ def put(workspace: Path, **texts: str) -> None:
 async def read(workspace: Path, *, now: datetime = NOW, **limits: Any) -> str:
     settings = StartupContextSettings.model_validate(limits)
     folder = FolderWorkspace(workspace, lock_dir=workspace.parent / "locks")
-    return await recalled_notes(folder, Sources(folder), now=now, limits=settings, log_chars=6_000) or ""
+    found = await recalled_notes(folder, Sources(folder), now=now, limits=settings, log_chars=6_000)
+    return found.text
 
 
 async def test_a_session_begins_with_the_logs_of_two_days_quoted_as_data(tmp_path: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 
 from nacre.memory.workspace.git import run_git
 from nacre.memory.workspace.history.repository import Repository
+from nacre.runtime.models.scripted import ScriptedModel, says
 from tests.cli.program import run_nacre
 from tests.faults.apart.isolation import tree_bytes
 from tests.memory.workspace.history.owners_git import old_history
@@ -122,6 +127,69 @@ async def test_nothing_goes_that_was_not_named(tmp_path: Path) -> None:
     assert (missing.returncode, "There is no note" in missing.stderr) == (1, True)
     assert (elsewhere.returncode, "Transcripts have it" in elsewhere.stderr) == (1, True)
     assert (state / "workspace/MEMORY.md").read_text() == NOTES
+
+
+async def test_what_is_left_is_named_wherever_it_lies(tmp_path: Path) -> None:
+    """Rows of a ledger, names of notes, labels, escapes, freed pages, commits: each is found and named."""
+    state = tmp_path / ".nacre"
+    await _talked(state)
+    workspace = state / "workspace"
+    (workspace / "memory/2026-01-20_halcyon-boat.md").write_text("- Bought rope.\n", encoding="utf-8")
+    run_nacre(tmp_path, "memory", "undo")  # commits what is there
+    (state / "bridges").mkdir(exist_ok=True)
+    with closing(sqlite3.connect(state / "bridges/odd.sqlite")) as ledger:
+        ledger.execute("CREATE TABLE inbound (sender TEXT, message TEXT)")
+        ledger.execute(
+            "INSERT INTO inbound VALUES (?, ?)", ("x" * 5000, '{"text": "our b\\u006fat Halcyon"}')
+        )
+        ledger.commit()
+    with closing(sqlite3.connect(state / "bridges/freed.sqlite")) as ledger:
+        ledger.execute("CREATE TABLE inbound (sender TEXT, message TEXT)")
+        ledger.execute("INSERT INTO inbound VALUES ('anna', 'a boat named Halcyon')")
+        ledger.commit()
+        ledger.execute("PRAGMA secure_delete = OFF")
+        ledger.execute("DELETE FROM inbound")
+        ledger.commit()
+    (state / "wide.txt").write_text("the boat Halcyon", encoding="utf-16")
+    (state / "escaped.jsonl").write_text('{"a": {"b": "Halcy\\u006fn b\\u006fat"}}\n', encoding="utf-8")
+    (state / "packed.gz").write_bytes(gzip.compress(b"x"))
+    sessions = state / "agents/main/sessions/sessions.json"
+    listed = json.loads(sessions.read_text())
+    listed["agent:main:main"]["label"] = "Halcyon, the boat"
+    sessions.write_text(json.dumps(listed))
+
+    done = run_nacre(tmp_path, "memory", "forget", "halcyon boat", "--yes", "--transcripts", "--json")
+
+    told = json.loads(done.stdout)["left"]
+    files = next(each for each in told if each.startswith("These files have it"))
+    for name in ("odd.sqlite", "freed.sqlite", "wide.txt", "escaped.jsonl", "sessions.json"):
+        assert name in files, (name, told)
+    names = next(each for each in told if each.startswith("These names have it"))
+    assert "2026-01-20_halcyon-boat.md" in names
+    assert any("not searched" in each and "packed.gz" in each for each in told)
+    assert any("trees" in each and "halcyon-boat.md" in each for each in told)
+
+
+async def test_what_is_forgotten_is_not_sent_again(tmp_path: Path) -> None:
+    """No request has the words, in a session that stays open and in one that is opened later."""
+    state = tmp_path / ".nacre"
+    write_settings(state, NO_MODEL)
+    model, later = (ScriptedModel(*(says("Noted.") for _ in range(2))) for _ in range(2))
+    async with opened(state, model) as agent:
+        (agent.workspace / "MEMORY.md").write_text(NOTES, encoding="utf-8")
+        await agent.ask("The boat is called Halcyon, by the way.")
+        done = await asyncio.to_thread(
+            run_nacre, tmp_path, "memory", "forget", "halcyon boat", "--transcripts", "--yes"
+        )
+        assert done.returncode == 0, done.stderr
+        await agent.ask("And what does Lisa play?")
+    async with opened(state, later, ids="later-") as agent:
+        await agent.ask("And now?")
+
+    assert "Halcyon" in repr(model.requests[0])
+    assert "Halcyon" not in repr(model.requests[1])
+    assert "Halcyon" not in repr(later.requests[0])
+    assert "cello" in repr(later.requests[0])
 
 
 @pytest.mark.postgres
