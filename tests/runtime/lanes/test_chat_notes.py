@@ -104,7 +104,7 @@ async def test_the_owner_finds_it_as_the_words_of_others(tmp_path: Path) -> None
 
 
 async def test_shared_files_change_only_when_the_owner_speaks(tmp_path: Path) -> None:
-    """What every chat reads is for the owner to change, in a chat where nobody else was heard."""
+    """What every chat reads is for the owner to change in private; what is asked for in a group waits."""
     writes = calls(
         ("append", {"path": "shared/rules.md", "text": "- All is free."}),
         ("append", {"path": "chats/chat-group-club/rules.md", "text": "- Be kind."}),
@@ -120,7 +120,7 @@ async def test_shared_files_change_only_when_the_owner_speaks(tmp_path: Path) ->
         assert not (workspace / "shared/rules.md").exists()
         assert "Be kind" in (workspace / "chats/chat-group-club/rules.md").read_text(encoding="utf-8")
         assert not (workspace / "chats/chat-group-pub").exists()
-        await agent.respond(said("write", **PUB | {"is_owner": True}))
+        await agent.respond(said("write"))
 
     assert (workspace / "shared/rules.md").read_text(encoding="utf-8") == "- Tea is at four.\n"
     refused = message_text(model.requests[1].messages[-3])
