@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nacre.memory.contracts.workspace import Workspace
-from nacre.memory.files.sources.proposed import WaitsForReview
+from nacre.memory.files.sources.proposed import WaitsForReview, told_names
 from nacre.memory.files.sources.source import PRIVATE, Source, Speaker, Writer
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources
@@ -215,6 +215,14 @@ class SessionSources(Record):
         if not self.policy.is_private or not voices.is_latest_message(line):
             return False
         return not await self.sources.others_keys(tuple(voices.latest_keys))
+
+    async def others_behind(self, text: str) -> str:
+        """Who besides the owner may have a wish in `text`, which a model worded; empty where nobody has."""
+        source = (await self.begin("tool"))("")
+        lines = filter(str.strip, text.splitlines())
+        if source.is_owners_word or all([await self._has_owner_just_said(line) for line in lines]):
+            return ""
+        return told_names((source,)) or "others"
 
     async def begin(self, written_by: Writer, entry_ids: tuple[str, ...] = ()) -> SourceOf:
         """What says where a line comes from that this session is about to write.
