@@ -16,11 +16,11 @@ from pydantic import Field
 
 from nacre.bridges.schedule.timetable import Job, Timetable, TooManyJobs
 from nacre.bridges.schedule.when import WhenUnreadable, read_when, shown
-from nacre.memory.files.sources.telling import NOT_THE_OWNERS
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.tools.function import FunctionTool, ToolContext, tool
+from nacre.runtime.tools.session_sources import FOREIGN_MARK
 from nacre.runtime.tools.toolbox import ToolFailed
 
 Speaking = Callable[[str], Inbound | None]
@@ -139,7 +139,7 @@ def job_line(job: Job) -> str:
     problem = f" [{job.problem}]" if job.problem else ""
     names = ", ".join(quote.said_by for quote in job.asker.quoted)
     is_others = names or job.asker.chat_kind != "direct"
-    mark = f" [{f'words of {names}; ' if names else ''}{NOT_THE_OWNERS}]" if is_others else ""
+    mark = f" [{f'words of {names}; ' if names else ''}{FOREIGN_MARK}]" if is_others else ""
     return f"{job.id}: {when}{rule}, {_where(job.asker)}: {' '.join(job.text.split())}{mark}{problem}"
 
 

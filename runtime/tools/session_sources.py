@@ -35,6 +35,8 @@ _FACT_TOOLS = ("memory_set_fact", "memory_note", "memory_recall_facts")
 _OWN_TOOLS = ("schedule",)
 NOTE_TOOLS = frozenset((*_FILE_TOOLS, *_MEMORY_TOOLS, *_FACT_TOOLS, *_OWN_TOOLS))
 """Tools of Nacre's own, whose results are notes. A note says itself whose word it is."""
+FOREIGN_MARK = NOT_THE_OWNERS
+"""What a result of these tools says of words that are not the owner's. The session has heard others then."""
 IMPORT_ENTRY = "nacre.import"
 """The entry that says which program a transcript was imported from: its `source`, and the `id` there."""
 IMPORTED, CONVERSATION, PARTS = "imported conversation", "earlier conversation", "part of a long line"
@@ -153,7 +155,7 @@ class Voices:
         self.recent.append(_Said(entry_id=entry_id, sender=message.sender, words=_words(text)))
 
     def _show(self, text: str) -> None:
-        if NOT_THE_OWNERS in text or _OTHERS.search(text):
+        if FOREIGN_MARK in text or _OTHERS.search(text):
             self.has_others = self.are_latest = True
         if _OF_SESSIONS.search(text):
             self._hear_other(CONVERSATION)
