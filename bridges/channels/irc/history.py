@@ -125,8 +125,8 @@ class History:
                     since = max(since, moment((line.tags or {}).get("time", "")) or since)
             if len(found) == known:
                 return list(found.values())
-        log.warning("more was missed in %s than is read: the first %d messages are taken", chat, len(found))
-        return list(found.values())
+        log.warning("more was missed in %s than is read: the first %d messages are taken", chat, MOST_MISSED)
+        return list(found.values())[:MOST_MISSED]
 
     async def _asked(self, *params: str) -> list[Line]:
         self._page.clear()

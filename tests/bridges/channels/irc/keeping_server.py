@@ -70,7 +70,7 @@ class KeepingServer:
         self._caps = caps
         self._limit = limit
         self._clients: list[Client] = []
-        self._at = datetime.now(UTC) - timedelta(minutes=1)
+        self._at = _whole_ms(datetime.now(UTC) - timedelta(minutes=1))
 
     async def start(self) -> None:
         """Takes connections."""
@@ -85,7 +85,7 @@ class KeepingServer:
 
     def keep(self, source: str, target: str, text: str, command: str = "PRIVMSG") -> None:
         """Somebody says something: it goes to who is there, and is kept."""
-        self._at = max(self._at + timedelta(milliseconds=1), datetime.now(UTC))
+        self._at = max(self._at + timedelta(milliseconds=1), _whole_ms(datetime.now(UTC)))
         number = len(self.kept)
         kept = Kept(at=self._at, msgid=f"m{number}", source=source, command=command, target=target, text=text)
         self.kept.append(kept)
@@ -100,7 +100,7 @@ class KeepingServer:
             while raw := await reader.readline():
                 line = raw.decode().rstrip("\r\n")
                 command, *words = line.partition(" :")[0].split(" ")
-                text = line.partition(" :")[2] if " :" in line else words[-1]
+                text = line.partition(" :")[2] if " :" in line else words[-1] if words else ""
                 self._answer(client, command, words, text)
         self._clients.remove(client)
         self._tell(client, f":{client.source} QUIT :gone")
@@ -185,6 +185,10 @@ class KeepingServer:
             lines = [kept.line(client.caps, "p") for kept in kept if kept.target == chat]
             client.say(f":znc.in BATCH +p znc.in/playback {chat}", *lines, ":znc.in BATCH -p")
         client.say(":*playback!znc@znc.in PRIVMSG Nacre :done")
+
+
+def _whole_ms(at: datetime) -> datetime:
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
 
 
 def _moment(word: str) -> datetime:
