@@ -62,7 +62,7 @@ def heard(line: Line, server: Server, *, knows_accounts: bool, own_nick: str = "
 def is_own(nick: str, server: Server, own_nick: str) -> bool:
     """Whether a nick is the assistant's. In history it may have had a tail: give `own_nick` there."""
     tail_less = server.casefold(own_nick).rstrip("_")
-    return server.is_me(nick) or (bool(tail_less) and server.casefold(nick).rstrip("_") == tail_less)
+    return bool(server.is_me(nick) or (tail_less and server.casefold(nick).rstrip("_") == tail_less))
 
 
 def message_id(line: Line, server: Server) -> str:
@@ -70,11 +70,9 @@ def message_id(line: Line, server: Server) -> str:
     tags = line.tags or {}
     at = moment(tags.get("time", ""))
     if tags.get("msgid") or at is None:
-        return tags.get("msgid", "")
-    sender = server.casefold(line.source or "")
-    said = "\0".join(
-        (stamp(at), sender, *(server.casefold(word) for word in line.params[:1]), *line.params[1:])
-    )
+        return str(tags.get("msgid", ""))
+    names = (server.casefold(word) for word in (line.source or "", *line.params[:1]))
+    said = "\0".join((stamp(at), *names, *line.params[1:]))
     return f"~{hashlib.sha256(said.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 
