@@ -123,16 +123,8 @@ def test_a_text_is_counted_once() -> None:
 
 def test_an_estimate_is_the_sum_of_what_the_scripts_cost() -> None:
     """Words, capitals, digits, marks, newlines and characters of other scripts have each their own price."""
-    assert [
-        estimate_tokens(text) for text in ("", "words", "extraordinarily", "HTTPS", "1234", "?!?!?!\n")
-    ] == [
-        0,
-        1,
-        4,
-        3,
-        3,
-        2,
-    ]
+    texts = ("", "words", "extraordinarily", "HTTPS", "1234", "?!?!?!\n")
+    assert [estimate_tokens(text) for text in texts] == [0, 1, 4, 3, 3, 2]
     assert [estimate_tokens(text * 100) for text in ("ф", "ა", "한", "界", "か", "😀")] == [
         math.ceil(tokens) for tokens in (1 + 0.2 * 97, 38, 68, 87, 67, 175)
     ]
