@@ -58,8 +58,6 @@ MAX_LAST_ASK_CHARS, MAX_ASK_CHARS, MAX_STEP_CHARS = 600, 200, 240
 _CONVERSATION = re.compile(r"<conversation>(.*)</conversation>", re.DOTALL)
 _PREVIOUS = re.compile(r"<previous-summary>(.*?)</previous-summary>", re.DOTALL)
 _FOCUS = re.compile(r"^Additional focus[^:\n]*:[ \t]*([^\n]+)", re.MULTILINE)
-MOST_PARTS_FLUSHED = 10_000
-"""So much of what was said last is looked through for notes: weeks of talk, in a second."""
 _EARLIER = 1_000_000  # what was said before has places before those of a conversation
 _HEADING = re.compile(r"\n#{1,6} +")
 _NO_ITEM = re.compile(r"\W*(?:none|nothing|n/a)?\W*|---.*|\*\*Turn Context.*", re.IGNORECASE)
@@ -88,7 +86,7 @@ def flush_notes(request: ModelRequest, *, count_tokens: Callable[[str], int]) ->
     calls = (done.call for done in finished_calls(request.messages) if not done.failed)
     appended = [str(call.arguments.get("text")) for call in calls if call.name == "append"]
     recalled = [part.text for part in said if part.speaker == "other"]
-    notes = notes_of(said[-MOST_PARTS_FLUSHED:], Known([request.system.joined(), *recalled, *appended]))
+    notes = notes_of(said, Known([request.system.joined(), *recalled, *appended]))
     groups = _newest_in_groups(notes, most=MOST_NOTES_PER_GROUP)
     text = _outline(groups, request, count_tokens, "")
     return f"{text}\n" if text else ""

@@ -187,15 +187,6 @@ async def test_exact_identifiers_make_a_sentence_worth_keeping() -> None:
     ]
 
 
-async def test_a_flush_looks_through_the_newest_part_of_an_endless_session() -> None:
-    """What was said beyond the last ten thousand contributions is not looked through again."""
-    chatter = [user("The sky is grey.")] * 9_997
-    block = await notes("My boss is Dan Fuller.", *chatter, "My vet is Ida Brook.", "I prefer tea.")
-    assert "Dan Fuller" in block
-    block = await notes("My boss is Dan Fuller.", *chatter, *chatter[:9], "My vet is Ida Brook.")
-    assert bullets(block) == ["My vet is Ida Brook."]
-
-
 async def test_the_block_keeps_to_the_output_limit() -> None:
     """With little room the newest notes of each group are kept, and with none nothing is written."""
     talk = [user(f"We decided to paint hall {number} green.") for number in range(40)]
