@@ -112,7 +112,7 @@ def mix(found: Candidates, asked: Asked) -> Mixed:
     related = {chunk_id: asked.scale.relatedness(cosine) for chunk_id, cosine in found.cosines.items()}
     most = _MOST_WITH_SENTENCES if found.has_sentences else _MOST_BY_VECTORS
     vectors = vector_share(covered, sorted(related.values(), reverse=True), asked, words=top > 0, most=most)
-    nearest = max(related.values(), default=0.0)
+    meanings = meaning_of(found.cosines, found.nearest, asked.scale)
     fits = _fits(found.places, asked.days)
     lines = {at: best_line_share(item, among_best) for at, item in zip(first, by_words, strict=True)}
     values: dict[int, float] = {}
@@ -121,7 +121,7 @@ def mix(found: Candidates, asked: Asked) -> Mixed:
     for chunk_id in found.ids:
         bm25, item = found.words.get(chunk_id, 0.0), found.evidence.get(chunk_id)
         words = (bm25 / top + _LINE_WEIGHT * lines.get(chunk_id, 0.0)) / (1 + _LINE_WEIGHT) if bm25 else 0.0
-        meaning = related.get(chunk_id, 0.0) / nearest if nearest else 0.0
+        meaning = meanings.get(chunk_id, 0.0)
         value = (1 - vectors) * words + vectors * meaning + _DATE_WEIGHT * fits.get(chunk_id, 0.0)
         if item and item.lines:
             value += _BEST_LINE * best_line_share(item, everywhere)
@@ -142,6 +142,18 @@ def mix(found: Candidates, asked: Asked) -> Mixed:
         nearest=max(related.get(at, 0.0) for at in first_two) if related else None,
         best_fit=max(fits.values(), default=0.0),
     )
+
+
+def meaning_of(cosines: Scores, nearest: Scores, scale: CosineScale) -> dict[int, float]:
+    """The cosine of each candidate as a share of the best, 0…1.
+
+    It counts from that of unrelated texts, or from the least of the `nearest` when that is lower: notes in
+    another language than the query often lie below unrelated ones, and still have an order.
+    """
+    if not cosines:
+        return {}
+    low, high = min([scale.unrelated, *nearest.values()]), max(cosines.values())
+    return {at: max(0.0, value - low) / (high - low) if high > low else 1.0 for at, value in cosines.items()}
 
 
 def most_in_a_text(asked: Asked) -> float:

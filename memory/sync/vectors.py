@@ -73,8 +73,8 @@ async def embed_pending(
     has any, and the rest from the embedder; then their sentences, if that costs nothing but time. `tally`
     says how jobs went before.
 
-    Also measures what the embedder's cosines mean, if that is not known; without an answer to that, nothing
-    else is asked for.
+    Also measures what the embedder's cosines mean, if that is not known; when it gives no vectors of passages
+    for that, nothing else is asked for.
     """
     work = _Pass(store, embedder, embedder_key, now_seconds)
     outcome = work.outcome
@@ -205,7 +205,8 @@ class _Pass:
         """Measures what this embedder's cosines mean, once, and keeps it with the index.
 
         Raises:
-            EmbeddingFailed: no vectors could be had. After a refusal the usual scale will do.
+            EmbeddingFailed: no vectors could be had. After a refusal the usual scale will do, and until
+                questions are answered, too.
         """
         meta = await self.store.read(lambda index: index.meta())
         if json.loads(meta.get(SCALE_ROW, "{}")).get("embedder") == self.key:
@@ -213,6 +214,8 @@ class _Pass:
         try:
             scale = await measured_scale(self.embedder)
         except TextRefused:
+            return
+        if scale is None:
             return
         row = {"embedder": self.key, "unrelated": float(scale.unrelated), "related": float(scale.related)}
         await self.store.write(lambda index: index.set_meta({SCALE_ROW: json.dumps(row)}))

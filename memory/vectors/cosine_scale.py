@@ -5,11 +5,13 @@ Pure arithmetic over vectors; never loads a model.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Mapping, Sequence
 
-from nacre.memory.contracts.embedder import Embedder
+from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed
+from nacre.memory.vectors.query_vectors import TIMEOUT_SECONDS
 from nacre.records.record import Record
 
 
@@ -45,24 +47,32 @@ DEFAULT_SCALE = CosineScale(unrelated=0.1, related=0.75)
 """For a model that was not measured; right for most sentence encoders."""
 
 
-async def measured_scale(embedder: Embedder) -> CosineScale:
-    """The scale of a model, from ten short sentences: one request, to be kept with the index.
+async def measured_scale(embedder: Embedder) -> CosineScale | None:
+    """The scale of a model, from ten short sentences: six requests, to be kept with the index.
+
+    The left sides are embedded as questions and the right sides as passages, as a search does it: many models
+    have an instruction for each. `None` when the passages got vectors and a question got none: a provider
+    waits less long for questions, and the index need not wait for them.
 
     Raises:
-        EmbeddingFailed: the model or provider gave no vector.
+        EmbeddingFailed: the model or provider gave no vectors of passages.
     """
-    vectors = await embedder.embed_documents([text for pair in SCALE_SENTENCES for text in pair])
-    return scale_of(vectors)
+    passages = await embedder.embed_documents([right for _, right in SCALE_SENTENCES])
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            questions = [await embedder.embed_query(left) for left, _ in SCALE_SENTENCES]
+    except (EmbeddingFailed, TimeoutError):
+        return None
+    return scale_of(questions, passages)
 
 
-def scale_of(vectors: Sequence[Sequence[float]]) -> CosineScale:
-    """The scale that vectors of `SCALE_SENTENCES`, flattened, show: means over pairs and over strangers."""
+def scale_of(questions: Sequence[Sequence[float]], passages: Sequence[Sequence[float]]) -> CosineScale:
+    """The scale that vectors of both sides of `SCALE_SENTENCES` show: means over pairs and over strangers."""
     same: list[float] = []
     strangers: list[float] = []
-    for left in range(len(vectors)):
-        for right in range(left + 1, len(vectors)):
-            pair = left // 2 == right // 2
-            (same if pair else strangers).append(cosine(vectors[left], vectors[right]))
+    for left, question in enumerate(questions):
+        for right, passage in enumerate(passages):
+            (same if left == right else strangers).append(cosine(question, passage))
     if not same or not strangers:
         return DEFAULT_SCALE
     return CosineScale(unrelated=sum(strangers) / len(strangers), related=sum(same) / len(same))

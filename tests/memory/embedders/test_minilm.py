@@ -96,12 +96,13 @@ async def test_its_cosines_are_measured() -> None:
     """Related sentences and strangers are far apart on the model's own scale."""
     embedder = MiniLmEmbedder()
     scale = await measured_scale(embedder)
+    assert scale is not None
     assert scale.unrelated < 0.2
     assert scale.related > 0.6
     assert scale.relatedness(scale.unrelated) == 0.0
     assert scale.relatedness(scale.related) == pytest.approx(1.0)
     assert len(SCALE_SENTENCES) == 5
-    assert scale_of([]).related > scale_of([]).unrelated
+    assert scale_of([], []).related > scale_of([], []).unrelated
     await embedder.close()
 
 

@@ -11,6 +11,7 @@ from nacre.memory.search.mixing import Asked, Candidates, mix, with_sentences
 from nacre.memory.search.same_words import only_answers
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.lexical import match_query
+from nacre.memory.vectors.cosine_scale import CosineScale
 
 
 def order(
@@ -60,6 +61,19 @@ def test_sentences_give_the_vectors_more_weight() -> None:
     asked = Asked(term_counts=[100, 100], chunk_count=1_000)
     before, after = (mix(replace(found, has_sentences=has), asked).values for has in (False, True))
     assert after[2] - after[1] > before[2] - before[1] + 0.2
+
+
+def test_cosines_below_those_of_strangers_have_an_order() -> None:
+    """Notes in another language all lie below `unrelated`; the nearest one still is first."""
+    found = Candidates(words={}, nearest={2: 0.79, 1: 0.77}, cosines={1: 0.77, 2: 0.79}, evidence={})
+    asked = Asked(term_counts=None, chunk_count=1_000, scale=CosineScale(unrelated=0.8, related=0.9))
+    assert mix(found, asked).values == {2: 1.0, 1: 0.0}
+
+
+def test_one_candidate_alone_is_the_nearest() -> None:
+    """Without another one to compare it with, its cosine is the best, whatever it is."""
+    found = Candidates(words={}, nearest={1: 0.05}, cosines={1: 0.05}, evidence={})
+    assert mix(found, Asked(term_counts=None, chunk_count=1_000)).values == {1: 1.0}
 
 
 def test_what_the_assistant_says_alone_comes_behind_what_the_person_said() -> None:

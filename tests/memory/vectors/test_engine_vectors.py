@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
+from statistics import fmean
 
+import pytest
+
+from nacre.memory.contracts.embedder import EmbeddingFailed
+from nacre.memory.vectors.cosine_scale import SCALE_ROW, SCALE_SENTENCES, cosine
 from tests.memory.doubles import (
     ArrayEmbedder,
     DeadEmbedder,
@@ -219,3 +228,67 @@ async def test_with_hybrid_off_vectors_alone_decide(tmp_path: Path) -> None:
     assert all(hit.explain is not None and hit.explain.lexical_rank is None for hit in report.hits)
     assert (await words.search("lentil soup")).mode == "lexical"
     await words.close()
+
+
+class InstructedEmbedder(WordEmbedder):
+    """Puts another instruction before questions than before passages; fails for questions while `is_busy`."""
+
+    is_busy = False
+
+    async def embed_query(self, text: str) -> Sequence[float]:
+        """The vector of a question, or none."""
+        if self.is_busy:
+            raise EmbeddingFailed("The embedding server answered 429.")
+        return await super().embed_query(f"query {text}")
+
+    async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector for each text."""
+        return await super().embed_documents([f"passage {text}" for text in texts])
+
+
+def scale_in(root: Path) -> tuple[float, float] | None:
+    """The numbers for strangers and for paraphrases that the index keeps."""
+    with closing(sqlite3.connect(root / "state/main.sqlite")) as index:
+        row = index.execute("SELECT value FROM meta WHERE key = ?", (SCALE_ROW,)).fetchone()
+    kept = json.loads(row[0]) if row else None
+    return kept and (kept["unrelated"], kept["related"])
+
+
+async def synced(root: Path, embedder: WordEmbedder) -> tuple[int, str]:
+    """One pass of an engine of its own: how many vectors it made, and its problem."""
+    engine = await open_engine(root, embedder=embedder)
+    report = await engine.sync(reason="cli")
+    await engine.close()
+    return report.embedded, report.problem
+
+
+async def test_a_scale_compares_questions_with_passages(tmp_path: Path) -> None:
+    """It is measured once for an index, as a search compares: two passages share their instruction."""
+    workspace(tmp_path, NOTES)
+    embedder = InstructedEmbedder(dimensions=256)
+    await synced(tmp_path, embedder)
+
+    kept = scale_in(tmp_path)
+    instructed = [
+        (await embedder.embed_query(left), (await embedder.embed_documents([right]))[0])
+        for left, right in SCALE_SENTENCES
+    ]
+    assert kept is not None
+    assert kept[1] == pytest.approx(fmean(cosine(left, right) for left, right in instructed))
+    asked = len(embedder.queries)
+    workspace(tmp_path, {"memory/2026-02-12.md": "A new note.\n"})
+    await synced(tmp_path, embedder)
+    assert len(embedder.queries) == asked
+
+
+async def test_vectors_are_made_while_questions_get_none(tmp_path: Path) -> None:
+    """The usual scale stands in until the provider answers questions again."""
+    workspace(tmp_path, NOTES)
+    embedder = InstructedEmbedder()
+    embedder.is_busy = True
+    assert await synced(tmp_path, embedder) == (2, "")
+    assert scale_in(tmp_path) is None
+
+    embedder.is_busy = False
+    await synced(tmp_path, embedder)
+    assert scale_in(tmp_path) is not None

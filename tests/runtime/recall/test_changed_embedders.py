@@ -170,7 +170,7 @@ async def test_each_request_is_stored_before_the_next(tmp_path: Path, server: Ch
     notes.mkdir(parents=True)
     for number in range(12):
         (notes / f"{number}.md").write_text(f"{number} " + "蜂" * 1_500)
-    server.fails_at = 3
+    server.fails_at = 8
     async with memory(tmp_path, server, chunking={"tokens": 2_000, "overlap": 0}) as engine:
         first = await engine.sync(reason="test")
         second = await engine.sync(reason="test")
