@@ -27,7 +27,8 @@ from nacre.runtime.agent.runtime import Runtime
 from nacre.runtime.contracts.clock import Clock, owner_clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.ids import NewId, random_id
-from nacre.runtime.settings.config import Config, load_config
+from nacre.runtime.settings.config import SETTINGS_FILE, Config, load_config
+from nacre.runtime.settings.disk.settings_file import told_of_emptied
 from nacre.runtime.settings.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -176,6 +177,8 @@ class Server:
 
         Settings that cannot be used change nothing. Bridges whose account did not change go on.
         """
+        if emptied := told_of_emptied(self._config.state_dir / SETTINGS_FILE):
+            return (emptied,)
         try:
             config = load_config(
                 self._environment, state_dir=self._config.state_dir, agent_id=self._config.agent_id

@@ -94,7 +94,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.setup.backup.backup_command",
         "Write everything that Nacre keeps into one archive.",
     ),
-    "restore": ("nacre.cli.setup.backup.restore_command", "Make a state folder of an archive."),
+    "restore": ("nacre.cli.setup.backup.restore_command", "Restore a backup into a new state folder."),
     "import": (
         "nacre.cli.setup.moving.command",
         "Bring over the notes, sessions and settings of OpenClaw, Hermes, ChatGPT or Claude.",

@@ -1,7 +1,7 @@
 """Who was let in, and who asks to be; in the ledger, so that a terminal can answer a running program.
 
-A code is good for one person, once, for an hour. Who asks again within that hour hears nothing more, and few
-may ask at a time, so that nobody can flood the owner or guess.
+A code is good for one person, once, for an hour. Who asks again within that hour hears nothing more, and
+only some may ask at a time, so that nobody can flood the owner or guess.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from nacre.runtime.contracts.inbound import Inbound
 
 CODE_CHARS = 8
 CODE_MS = 60 * 60 * 1000
-MOST_ASKING = 3
+MOST_ASKING = 20
 """So many people of one account may ask at a time."""
+KEPT_MS = 10 * 60 * 1000
+"""So long a code is safe; after that the oldest gives way when too many ask, so that a few strangers do not
+keep everybody else out for an hour."""
 
 
 class Person(Record):
@@ -50,7 +53,12 @@ class People:
         """A fresh code for the sender of a message; empty when it has one, or too many ask already."""
         now_ms, code = self._now_ms(), new_id().replace("-", "")[:CODE_CHARS].upper()
         is_kept = await self._rows.ask(
-            _who(inbound), code, now_ms=now_ms, since_ms=now_ms - CODE_MS, most=MOST_ASKING
+            _who(inbound),
+            code,
+            now_ms=now_ms,
+            since_ms=now_ms - CODE_MS,
+            most=MOST_ASKING,
+            gives_way_ms=now_ms - KEPT_MS,
         )
         return code if is_kept else ""
 

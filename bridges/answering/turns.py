@@ -21,12 +21,23 @@ from nacre.bridges.queueing.commands import AT_ONCE
 from nacre.bridges.queueing.joining import Joining
 from nacre.bridges.queueing.waiting import MOST_ATTEMPTS, composed
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.errors import AgentError, MessageRefused, TurnCancelled
+from nacre.runtime.contracts.errors import (
+    AgentError,
+    MessageRefused,
+    ModelTimedOut,
+    ModelUnavailable,
+    TurnCancelled,
+)
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined, ReplyReady, TurnFailed
 from nacre.runtime.contracts.inbound import Inbound
 
 log = logging.getLogger(__name__)
 
+AWAY_SECONDS = 300.0
+"""So long a message waits for a provider that is away before its sender is told that there is no answer."""
+FIRST_AWAY_DELAY_SECONDS = 2.0
+MOST_AWAY_DELAY_SECONDS = 10.0
+AWAY = "The model cannot be reached at the moment. I keep trying, and answer as soon as it is back."
 FAILED_HERE = "I could not answer that. My owner can find out why in my log."
 GIVEN_UP = (
     f"I could not answer this: the program ended {MOST_ATTEMPTS} times while it was at it, and it is not "
@@ -86,7 +97,7 @@ class Turns:
             inbound = replace(inbound, redelivered=True, joined_by=self._joining.ids(batch))
         await self._ledger.begin(batch)
         heard: set[str] = set()
-        ending = await self._ending(said, inbound, heard)
+        ending = await self._ending_with_a_provider(said, inbound, heard)
         joined, apart = self._joining.end(batch, heard)
         await self._joining.put_back(apart)
         said = (*said, *joined)
@@ -126,6 +137,34 @@ class Turns:
         if connection is None:
             raise TurnLeftOpen(f"the bridge {inbound.channel}/{inbound.account} is not here")
         return connection
+
+    async def _ending_with_a_provider(
+        self, batch: Sequence[Received], inbound: Inbound, heard: set[str]
+    ) -> Event | None:
+        """As `_ending`; a turn whose provider is away goes on when it is back, for `AWAY_SECONDS` at most."""
+        waited_seconds, delay_seconds = 0.0, FIRST_AWAY_DELAY_SECONDS
+        while True:
+            ending = await self._ending(batch, inbound, heard)
+            is_away = isinstance(ending, TurnFailed) and _is_away(ending.error)
+            if not is_away or inbound.trigger or waited_seconds >= AWAY_SECONDS:
+                return ending
+            if not waited_seconds and inbound.chat_kind == "direct":
+                await self._tell(inbound, AWAY)
+            log.warning("%s waits %.0f s for its provider", batch[0].session_key, delay_seconds)
+            await self._sleep(delay_seconds)
+            if self._is_stopped(batch[0].session_key):
+                return None
+            waited_seconds += delay_seconds
+            delay_seconds = min(delay_seconds * 2, MOST_AWAY_DELAY_SECONDS)
+            joined_by = tuple(dict.fromkeys((*inbound.joined_by, *self._joining.ids(tuple(batch)))))
+            inbound = replace(inbound, redelivered=True, joined_by=joined_by)
+
+    async def _tell(self, inbound: Inbound, text: str) -> None:
+        """Puts a message into the outbox that answers nothing."""
+        connection = self._connection(inbound)
+        texts = parts_of(text, connection.bridge.capabilities)
+        await self._ledger.tell(replace(inbound, text="", attachments=()), texts)
+        connection.outgoing.notify(inbound.chat_id)
 
     async def _ending(self, batch: Sequence[Received], inbound: Inbound, heard: set[str]) -> Event | None:
         """The event that a turn ended with; what was said into it is added to `heard`."""
@@ -172,6 +211,11 @@ class Turns:
             await self.say(batch, "")
             return
         await self.say(batch, await self._kept_back(batch, failure_text(error, inbound)))
+
+
+def _is_away(error: AgentError) -> bool:
+    """Whether nobody answered at the provider's address, so that a message can wait until somebody does."""
+    return isinstance(error, ModelUnavailable) and not isinstance(error, ModelTimedOut)
 
 
 def failure_text(error: AgentError, inbound: Inbound) -> str:

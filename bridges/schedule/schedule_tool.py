@@ -2,6 +2,7 @@
 
 A job belongs to the chat in which it was asked for: its words go there and nowhere else, it sees what that
 chat sees, and runs by the rights of who asked. So nothing that is private can be scheduled into a group.
+Where words of others were heard, the job is kept as theirs, and comes back as a quote.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.tools.function import FunctionTool, ToolContext, tool
+from nacre.runtime.tools.session_sources import FOREIGN_MARK
 from nacre.runtime.tools.toolbox import ToolFailed
 
 Speaking = Callable[[str], Inbound | None]
@@ -85,7 +87,10 @@ class ScheduleDesk:
                 raise ToolFailed("Only the owner may make and remove jobs. Tell whoever asked.")
             if action == "remove":
                 return await desk.remove(job_id)
-            return await desk.add(text, cron, at, now=self._now, new_id=self._new_id)
+            # In a group nothing counts as the owner's word anyway.
+            sources = context.chat.sources if context.chat.policy.is_private else None
+            said_by = await sources.others_behind(text) if sources is not None else ""
+            return await desk.add(text, cron, at, said_by, now=self._now, new_id=self._new_id)
 
         return schedule
 
@@ -99,12 +104,14 @@ class _Desk:
         self._asker = asker
         self._is_private = is_private
 
-    async def add(self, text: str, cron: str, at: str, *, now: Clock, new_id: NewId) -> str:
+    async def add(self, text: str, cron: str, at: str, said_by: str, *, now: Clock, new_id: NewId) -> str:
         if not text.strip():
             raise ToolFailed("Say in text what is to be done.")
         try:
             when = read_when(cron=cron, at=at, now=now())
-            job = await self._timetable.add(self._agent_id, self._asker, text.strip(), when, new_id)
+            job = await self._timetable.add(
+                self._agent_id, self._asker, text.strip(), when, new_id, said_by=said_by
+            )
         except (WhenUnreadable, TooManyJobs) as error:
             raise ToolFailed(str(error)) from error
         return f"Scheduled as {job_line(job)}"
@@ -126,11 +133,14 @@ class _Desk:
 
 
 def job_line(job: Job) -> str:
-    """A job in one line."""
+    """A job in one line, which says where the text may be the wish of others: in a group it always may."""
     when = shown(job.due) if job.due is not None else "never"
     rule = f" ({job.rule})" if job.rule else ""
     problem = f" [{job.problem}]" if job.problem else ""
-    return f"{job.id}: {when}{rule}, {_where(job.asker)}: {' '.join(job.text.split())}{problem}"
+    names = ", ".join(quote.said_by for quote in job.asker.quoted)
+    is_others = names or job.asker.chat_kind != "direct"
+    mark = f" [{f'words of {names}; ' if names else ''}{FOREIGN_MARK}]" if is_others else ""
+    return f"{job.id}: {when}{rule}, {_where(job.asker)}: {' '.join(job.text.split())}{mark}{problem}"
 
 
 def _where(asker: Inbound) -> str:

@@ -132,7 +132,8 @@ class Timekeeper:
             text = _missed_text(job, due, count, following)
             await self._chats.tell(job.asker, text, along=moved(job, following))
             return
-        text = f"[Job {job.id}, due {shown(due)}{_LATE if is_late else ''}]\n{job.text}"
+        head = f"[Job {job.id}, due {shown(due)}{_LATE if is_late else ''}]"
+        text = head if job.asker.quoted else f"{head}\n{job.text}"
         message_id = f"job-{job.id}-{epoch_ms(due)}"
         inbound = replace(job.asker, text=text, message_id=message_id, trigger="schedule")
         await self._chats.submit(inbound, job.agent_id, along=moved(job, following))

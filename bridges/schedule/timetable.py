@@ -6,17 +6,18 @@ can look at it and change it beside the program.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from nacre.bridges.contracts.errors import BridgeError
 from nacre.bridges.ledger.contracts.ledger import LedgerTables
 from nacre.bridges.ledger.contracts.records import Beaten, JobChanged, JobMoved, StoredJob
-from nacre.bridges.ledger.contracts.stored_inbound import asker_to_json, inbound_from_json
+from nacre.bridges.ledger.contracts.stored_inbound import inbound_from_json, inbound_to_json
 from nacre.bridges.schedule.when import When
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
 from nacre.runtime.contracts.ids import NewId
-from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.contracts.inbound import Inbound, Quoted
 
 ID_CHARS = 8
 MOST_JOBS = 100
@@ -28,10 +29,11 @@ class TooManyJobs(BridgeError):
 
 
 class Job(Record):
-    """What `asker`, a message without words, asked to be done: there, by their rights, by this agent.
+    """What `asker`, a message without a text, asked to be done: there, by their rights, by this agent.
 
-    `rule` is a cron expression, empty for once. Without `due` it does not come any more, and `problem` says
-    why.
+    Where the text may be the wish of others, it stands in `asker.quoted`, too, so that a model reads it as
+    their words when the job is due. `rule` is a cron expression, empty for once. Without `due` it does not
+    come any more, and `problem` says why.
     """
 
     id: str
@@ -52,14 +54,18 @@ class Timetable:
         self._rows = tables.jobs
         self._now = now
 
-    async def add(self, agent_id: str, asker: Inbound, text: str, when: When, new_id: NewId) -> Job:
-        """Keeps a job.
+    async def add(
+        self, agent_id: str, asker: Inbound, text: str, when: When, new_id: NewId, *, said_by: str = ""
+    ) -> Job:
+        """Keeps a job. `said_by` names others whose wish the text may be; it is empty for the asker's own.
 
         Raises:
             TooManyJobs: the agent has `MOST_JOBS`.
         """
         job_id, due_ms = new_id().replace("-", "")[-ID_CHARS:].lower(), epoch_ms(when.due)
-        row = StoredJob(job_id, agent_id, asker_to_json(asker), text, when.rule, due_ms)
+        quoted = (Quoted(text=text, kind="quote", said_by=said_by),) if said_by else ()
+        asker = replace(asker, text="", attachments=(), quoted=quoted)
+        row = StoredJob(job_id, agent_id, inbound_to_json(asker), text, when.rule, due_ms)
         if not await self._rows.add(row, made_ms=epoch_ms(self._now()), most=MOST_JOBS):
             raise TooManyJobs(f"There are {MOST_JOBS} jobs already. Remove one first.")
         return Job(id=job_id, agent_id=agent_id, asker=asker, text=text, rule=when.rule, due=when.due)

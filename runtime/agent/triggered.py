@@ -32,7 +32,8 @@ async def worded(parts: AgentParts, inbound: Inbound, where: Route) -> Inbound |
     """
     now = _told(parts.turn.now())
     if inbound.trigger == "schedule":
-        return replace(inbound, text=render("session/scheduled", now=now, text=inbound.text.strip()))
+        prompt = "session/scheduled_of_others" if inbound.quoted else "session/scheduled"
+        return replace(inbound, text=render(prompt, now=now, text=inbound.text.strip()))
     if inbound.trigger != "heartbeat":
         return inbound
     access = workspace_access(where.key, parts.turn.settings)

@@ -10,18 +10,26 @@ import re
 
 SILENT_TOKEN = "NO_REPLY"
 
+_TOKEN = r"(?:(?i:NO\\?_REPLY)|NO[ \-\u2010-\u2015\u2212]?REPLY)"
+"""The token, also as models misspell it. These spellings count in capitals alone, for "No reply." is an
+answer to "Did Anna write?"."""
 _UNSEEN = (
-    "\u00ad\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
+    "\u00ad\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
+    "\u2060\u2061\u2062\u2063\u2064\u2066\u2067\u2068\u2069\ufe0e\ufe0f\ufeff"
 )
 """Characters without a glyph: zero-width spaces and joiners, direction marks."""
 _ENDS = ".!。．！…"
 _CLOSERS = '")]>」』】》”’»）'
 _OPENERS = '"([「『【《“‘«（'
-_WRAP = rf"[\s*_`~'{{}}:;,?|\-–—：；、，？{re.escape(_UNSEEN + _ENDS + _CLOSERS + _OPENERS)}]*"
+_WRAP = rf"[\s\\*_`~'{{}}:;,?|\-–—：；、，？{re.escape(_UNSEEN + _ENDS + _CLOSERS + _OPENERS)}]*"
 _FENCE = r"(?:\s*```+[\w+-]*[ \t]*\n)?"
 """The line that opens a block of code, with the name of its language."""
-_EXACT = re.compile(rf"{_FENCE}(?:{_WRAP}<?{SILENT_TOKEN})+{_WRAP}", re.IGNORECASE)
-_BEGINNING = re.compile(rf"{_FENCE}(?:{_WRAP}<?{SILENT_TOKEN})*{_WRAP}", re.IGNORECASE)
+_EXACT = re.compile(rf"{_FENCE}(?:{_WRAP}<?{_TOKEN})+{_WRAP}")
+_BEGINNING = re.compile(rf"{_FENCE}(?:{_WRAP}<?{_TOKEN})*{_WRAP}")
+_ANY_TOKEN = re.compile(_TOKEN)
+_SEPARATOR = re.compile(r"\ANO[ \-\u2010-\u2015\u2212]")
+_PLAIN = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {ord(char): None for char in _UNSEEN}
+"""Full-width characters as narrow ones, and nothing in place of what has no glyph."""
 _OPENING_FENCE = re.compile(r"\s*```+[\w+-]*[ \t]*")
 _LEADING_LINES = re.compile(rf"(?:\s*[*_`]*{SILENT_TOKEN}[*_`.!]*[ \t]*\n+)+")
 _LEADING_GLUED = re.compile(rf"\s*{SILENT_TOKEN}(?=[A-Z][a-z]|[^\W\d_a-zA-Z])")
@@ -39,7 +47,7 @@ _TOKENS_TO_THE_END = re.compile(
 
 def is_silent(text: str) -> bool:
     """Whether the whole answer, apart from reasoning, white space and markup, is the token."""
-    return bool(_EXACT.fullmatch(_THINKING.sub(" ", text)))
+    return bool(_EXACT.fullmatch(_THINKING.sub(" ", text.translate(_PLAIN))))
 
 
 def without_token(text: str) -> str:
@@ -113,13 +121,14 @@ def _without_opening_fence(text: str) -> str:
 
 def _may_become_leading(text: str) -> bool:
     """Whether `text`, at the very start of an answer, may still be silence or grow a leading token."""
-    bare = _THINKING.sub(" ", text)
+    bare = _THINKING.sub(" ", text.translate(_PLAIN))
     if _OPENING_FENCE.fullmatch(bare):
         return True
     beginning = _BEGINNING.match(bare)
-    has_token = beginning is not None and SILENT_TOKEN in beginning[0].upper()
+    has_token = beginning is not None and _ANY_TOKEN.search(beginning[0]) is not None
     rest = bare[beginning.end() if beginning else 0 :].upper()
-    if SILENT_TOKEN.startswith(rest.removeprefix("<")) or "<THINK".startswith(rest[:6]):
+    spelled = _SEPARATOR.sub("NO_", rest.removeprefix("<").replace("\\", ""))
+    if any(token.startswith(spelled) for token in (SILENT_TOKEN, "NOREPLY")) or "<THINK".startswith(rest[:6]):
         return True
     # Two characters tell a word that is glued to the token from the end of a line.
     return has_token and len(rest) < 2

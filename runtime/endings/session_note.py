@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
+from itertools import chain, islice
 
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.prompts import quoted
@@ -52,8 +53,11 @@ def last_quotes(entries: Sequence[Entry], count: int) -> tuple[Quote, ...]:
     Nothing when no person said anything: an assistant alone is no conversation.
     """
     recalled = Recalled(entries)
-    quotes = [quote for entry in entries if (quote := _quote(entry, recalled)) is not None]
-    return tuple(quotes[-count:]) if any(quote.speaker == "User" for quote in quotes) else ()
+    newest_first = filter(None, (_quote(entry, recalled) for entry in reversed(entries)))
+    quotes = list(islice(newest_first, count))
+    # Behind the last ones no more is read than it takes to find a person.
+    has_person = any(quote.speaker == "User" for quote in chain(quotes, newest_first))
+    return tuple(reversed(quotes)) if has_person else ()
 
 
 def not_in(note: str, quotes: Sequence[Quote], *, key: str, zone: tzinfo | None) -> tuple[Quote, ...]:

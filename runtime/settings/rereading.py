@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nacre.runtime.contracts.errors import ConfigError, ModelError
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, StateSettings
-from nacre.runtime.settings.disk.settings_file import file_stamp
+from nacre.runtime.settings.disk.settings_file import file_stamp, told_of_emptied
 
 if TYPE_CHECKING:
     from nacre.runtime.settings.settings import Settings
@@ -32,6 +32,9 @@ class SettingsInFile:
         if stamp == self._stamp:
             return None
         self._stamp = stamp
+        if emptied := told_of_emptied(self._file):
+            self._untold.append(emptied)
+            return None
         # whoever changes no settings does not wait for this
         from nacre.runtime.settings.changes import taken_over
 

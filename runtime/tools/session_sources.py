@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nacre.memory.contracts.workspace import Workspace
-from nacre.memory.files.sources.proposed import WaitsForReview
+from nacre.memory.files.sources.proposed import WaitsForReview, told_names
 from nacre.memory.files.sources.source import PRIVATE, Source, Speaker, Writer
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources
@@ -35,6 +35,8 @@ _FACT_TOOLS = ("memory_set_fact", "memory_note", "memory_recall_facts")
 _OWN_TOOLS = ("schedule",)
 NOTE_TOOLS = frozenset((*_FILE_TOOLS, *_MEMORY_TOOLS, *_FACT_TOOLS, *_OWN_TOOLS))
 """Tools of Nacre's own, whose results are notes. A note says itself whose word it is."""
+FOREIGN_MARK = NOT_THE_OWNERS
+"""What a result of these tools says of words that are not the owner's. The session has heard others then."""
 IMPORT_ENTRY = "nacre.import"
 """The entry that says which program a transcript was imported from: its `source`, and the `id` there."""
 IMPORTED, CONVERSATION, PARTS = "imported conversation", "earlier conversation", "part of a long line"
@@ -153,7 +155,7 @@ class Voices:
         self.recent.append(_Said(entry_id=entry_id, sender=message.sender, words=_words(text)))
 
     def _show(self, text: str) -> None:
-        if NOT_THE_OWNERS in text or _OTHERS.search(text):
+        if FOREIGN_MARK in text or _OTHERS.search(text):
             self.has_others = self.are_latest = True
         if _OF_SESSIONS.search(text):
             self._hear_other(CONVERSATION)
@@ -215,6 +217,14 @@ class SessionSources(Record):
         if not self.policy.is_private or not voices.is_latest_message(line):
             return False
         return not await self.sources.others_keys(tuple(voices.latest_keys))
+
+    async def others_behind(self, text: str) -> str:
+        """Who besides the owner may have a wish in `text`, which a model worded; empty where nobody has."""
+        source = (await self.begin("tool"))("")
+        lines = filter(str.strip, text.splitlines())
+        if source.is_owners_word or all([await self._has_owner_just_said(line) for line in lines]):
+            return ""
+        return told_names((source,)) or "others"
 
     async def begin(self, written_by: Writer, entry_ids: tuple[str, ...] = ()) -> SourceOf:
         """What says where a line comes from that this session is about to write.

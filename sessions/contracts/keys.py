@@ -187,10 +187,10 @@ def _direct_rest(route: SessionRoute) -> str:
             f"A direct message on channel {route.channel!r} that is not the owner's names no sender, so "
             "everybody without an id would share one session. Have the bridge set sender_id."
         )
-    channel = _part(folded_id(route.channel))
+    channel = _part(_name(route.channel))
     peer, is_linked = _peer(route)
     if scope == "per-account-channel-peer":
-        return f"{channel}:{_part(folded_id(route.account or 'default'))}:dm:{peer}"
+        return f"{channel}:{_part(_name(route.account or 'default'))}:dm:{peer}"
     if scope == "per-peer" and (route.is_owner or is_linked):
         return f"dm:{peer}"
     return f"{channel}:dm:{peer}"
@@ -201,7 +201,7 @@ def _group_rest(route: SessionRoute) -> str:
     # The sender's id where it is the group's; a person's id would give each member a group of their own.
     sender = route.sender_id if _names_group(route.sender_id) else ""
     chat = route.chat_id if route.chat_id.strip() else sender
-    return f"{_part(folded_id(route.channel))}:{word}:{_id(route, chat)}"
+    return f"{_part(_name(route.channel))}:{word}:{_id(route, chat)}"
 
 
 def _peer(route: SessionRoute) -> tuple[str, bool]:
@@ -218,7 +218,7 @@ def _peer(route: SessionRoute) -> tuple[str, bool]:
 
 def _names(link: str, route: SessionRoute) -> bool:
     """Whether an item of `identityLinks`, `channel:id` or for the owner a bare id, is this sender."""
-    channel = f"{folded_id(route.channel)}:"
+    channel = f"{_name(route.channel)}:"
     ids = [link] if route.is_owner else []
     if link.lower().startswith(channel):
         ids.append(link[len(channel) :])
@@ -228,6 +228,11 @@ def _names(link: str, route: SessionRoute) -> bool:
 def _id(route: SessionRoute, text: str) -> str:
     """An id of the channel as a piece of a key."""
     return _part(folded_id(text) if route.ids_fold_case else text)
+
+
+def _name(text: str) -> str:
+    """The name of a channel or an account, without its case; a blank at its end is part of it."""
+    return unicodedata.normalize("NFC", text.lower())
 
 
 def folded_id(text: str) -> str:

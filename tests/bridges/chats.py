@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -61,12 +61,18 @@ async def gateway(
     *,
     settings: Mapping[str, Any] = QUICK,
     ids: str = "",
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> AsyncIterator[tuple[Gateway, Agent]]:
     """An open gateway and its agent."""
     write_settings(state_dir, dict(settings))
     async with opened(state_dir, model, ids=ids) as agent:
         opening = Gateway.open(
-            agent, bridges, state_dir=state_dir, now=Clock(START), new_id=CountingIds(f"ledger-{ids}")
+            agent,
+            bridges,
+            state_dir=state_dir,
+            now=Clock(START),
+            new_id=CountingIds(f"ledger-{ids}"),
+            sleep=sleep,
         )
         async with await opening as open_gateway:
             yield open_gateway, agent

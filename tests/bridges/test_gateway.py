@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nacre.bridges.answering.turns import FAILED_HERE
+from nacre.bridges.answering.turns import AWAY, FAILED_HERE
 from nacre.bridges.contracts.bridge import Part, Place
 from nacre.bridges.contracts.errors import NotDelivered
 from nacre.bridges.delivery.outgoing import REPEAT_MARK
-from nacre.runtime.contracts.errors import ModelAuthError
+from nacre.runtime.contracts.errors import ModelAuthError, ModelNotRunning
+from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import ScriptedModel, fails, says
+from nacre.sessions.contracts.messages import message_text
 from tests.bridges.chats import FOLLOW_UP, Answering, gateway
 from tests.bridges.line_channel import ALL, NONE, READ_BACK, LineBridge, LineServer
 
@@ -26,6 +31,59 @@ async def test_a_message_is_answered_in_its_chat(tmp_path: Path) -> None:
 
     assert server.shown("a") == ["re: hello"]
     assert server.shown("b") == ["re: hi"]
+
+
+class Away(Answering):
+    """A model whose server is away for its first `failures` requests."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__()
+        self.failures = failures
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+        """The answer to one request."""
+        if self.failures:
+            self.failures -= 1
+            raise ModelNotRunning("Nothing listens there.")
+        async for item in super().stream(request):
+            yield item
+
+
+async def test_messages_wait_for_a_provider_that_is_away(tmp_path: Path) -> None:
+    """Thirty people are answered once it is back, none gets an error, and each hears of the delay once at
+    most."""
+
+    async def soon(_seconds: float) -> None:
+        await asyncio.sleep(0)
+
+    people = [f"p{number}" for number in range(30)]
+    model = Away(failures=60)
+    with LineServer() as server:
+        async with gateway(tmp_path, model, [LineBridge(server.port)], sleep=soon):
+            for name in people:
+                server.say("hello", chat=name, sender=name)
+            await server.until(lambda at: all("re: hello" in at.shown(name) for name in people))
+
+    assert not model.failures
+    for name in people:
+        assert server.shown(name) in (["re: hello"], [AWAY, "re: hello"])
+    assert any(AWAY in server.shown(name) for name in people)
+    asked = [[message_text(each) for each in request.messages].count("hello") for request in model.requests]
+    assert set(asked) == {1}
+
+
+async def test_a_provider_that_stays_away_is_told_in_the_end(tmp_path: Path) -> None:
+    """After some minutes the sender hears that there is no answer, and the next message is taken."""
+
+    async def soon(_seconds: float) -> None:
+        await asyncio.sleep(0)
+
+    with LineServer() as server:
+        async with gateway(tmp_path, Away(10**9), [LineBridge(server.port)], sleep=soon):
+            server.say("hello", sender="ann")
+            await server.until(lambda at: len(at.sent) == 2)
+
+    assert server.shown() == [AWAY, FAILED_HERE]
 
 
 async def test_a_message_that_comes_twice_is_answered_once(tmp_path: Path) -> None:

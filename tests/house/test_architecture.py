@@ -74,6 +74,7 @@ OPENERS = {
     "bridges/channels/matrix/login_file.py": "the login that a homeserver gave",
     "bridges/contracts/channel.py": "files with a secret alone, which the settings name",
     "runtime/settings/disk/named_embedder.py": "nacre.json5, for a guess before it is read",
+    "runtime/settings/disk/variables.py": "the settings, for the variables that an error may not show",
     "runtime/settings/disk/settings_file.py": "nacre.json5",
     "runtime/settings/disk/auth_profiles.py": "the keys that OpenClaw's sign-in left",
     "runtime/models/embedding/download.py": "model files on their way here",

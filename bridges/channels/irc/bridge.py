@@ -1,24 +1,29 @@
 """`IrcBridge`: the assistant on an IRC network.
 
-An IRC server keeps nothing: what is said while the assistant is away is refused to who says it, and nobody
-can be asked what arrived. So a message that was taken is handed in until the door takes it, and each part is
-followed by a PING, whose answer says that the server has gone through the lines before it.
+Most IRC servers keep nothing, so a message that was taken is handed in until the door takes it. A server or
+bouncer that has a history is asked for what was missed since the cursor, which is the moment of the last
+message. Each part is followed by a PING, whose answer says that the server has gone through the lines before
+it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from functools import partial
 
 from irctokens import Line
 
 from nacre.bridges.channels.irc.connection import IrcConnection
 from nacre.bridges.channels.irc.handshake import may_be_free, register
-from nacre.bridges.channels.irc.messages import Heard, heard, mask, message_lines
+from nacre.bridges.channels.irc.history import History
+from nacre.bridges.channels.irc.messages import Heard, heard, mask, message_lines, moment, stamp
 from nacre.bridges.channels.irc.pacing import Pacer
 from nacre.bridges.channels.irc.settings import IrcSettings
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Door, Part, Place
 from nacre.bridges.contracts.errors import NotDelivered
+from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId, random_id
 
 log = logging.getLogger(__name__)
@@ -39,9 +44,12 @@ class IrcBridge(Bridge):
     channel = "irc"
     capabilities = Capabilities(greatest_length=320, length_unit="bytes", has_typing=True)
 
-    def __init__(self, settings: IrcSettings, *, account: str = "default", new_id: NewId = random_id) -> None:
+    def __init__(
+        self, settings: IrcSettings, *, now: Clock, account: str = "default", new_id: NewId = random_id
+    ) -> None:
         self.account = account
         self._settings = settings
+        self._now = now
         self._new_id = new_id
         self._connection: IrcConnection | None = None
         self._stopping = asyncio.Event()
@@ -59,10 +67,13 @@ class IrcBridge(Bridge):
             return
         connection = await IrcConnection.open(self._settings)
         said: asyncio.Queue[Heard | None] = asyncio.Queue()
-        handing_in = asyncio.create_task(self._hand_in(door, said))
+        history = History(connection, partial(self._ask_history, connection), self._settings.nick)
+        joined = asyncio.Event()
+        handing_in = asyncio.create_task(self._hand_in(door, said, history, joined))
         try:
-            await self._listen(connection, door, said)
+            await self._listen(connection, door, said, history, joined)
         finally:
+            joined.set()
             self._connection = None
             await connection.close()
             for waiting in self._answers.values():
@@ -112,40 +123,46 @@ class IrcBridge(Bridge):
             raise NotDelivered(f"there is no connection to {self._settings.host}")
         return self._connection
 
-    async def _listen(self, connection: IrcConnection, door: Door, said: asyncio.Queue[Heard | None]) -> None:
+    async def _listen(
+        self,
+        connection: IrcConnection,
+        door: Door,
+        said: asyncio.Queue[Heard | None],
+        history: History,
+        joined: asyncio.Event,
+    ) -> None:
         lines = connection.lines()
         await register(connection, self._settings, lines)
         if not connection.server.casefold_equals(connection.server.nickname, self._settings.nick):
             await connection.send("NICK", [self._settings.nick])
         for name in self._settings.join:
             await connection.send("JOIN", [name])
-        await connection.send("PING", [joined := self._new_id()])
+        await connection.send("PING", [token := self._new_id()])
         async for line in lines:
             if self._stopping.is_set():
                 return
             if may_be_free(line, connection.server, self._settings.nick):
                 await connection.send("NICK", [self._settings.nick])
-            if line.command == "PONG" and line.params[-1:] == [joined]:
+            if line.command == "PONG" and line.params[-1:] == [token]:
                 self._connection = connection
                 door.connected()
-            else:
+                joined.set()
+            elif history.ends(line):
+                self._resolve("CHATHISTORY")
+            elif not history.keeps(line):
                 self._take(line, connection, said)
 
     def _take(self, line: Line, connection: IrcConnection, said: asyncio.Queue[Heard | None]) -> None:
         """Does with a line what there is to do."""
         if line.command == "PRIVMSG":
-            knows_accounts = "account-tag" in connection.server.agreed_caps
-            message = heard(line, connection.server, knows_accounts=knows_accounts)
-            if isinstance(message, str):
-                log.info("a message on IRC is not answered: %s", message)
-            elif said.qsize() >= MOST_WAITING:
+            if (message := self._heard(line, connection)) is None:
+                return
+            if said.qsize() >= MOST_WAITING:
                 log.warning("a message on IRC was left out: %d wait already", MOST_WAITING)
             else:
                 said.put_nowait(message)
         elif line.command in ("PONG", "318") and line.params:
-            key = line.params[-1] if line.command == "PONG" else f"whois {line.params[1]}"
-            if (waiting := self._answers.get(key)) is not None and not waiting.done():
-                waiting.set_result(None)
+            self._resolve(line.params[-1] if line.command == "PONG" else f"whois {line.params[1]}")
         elif line.command == "311" and len(line.params) > 3:
             self._whois = {"mask": mask(connection.server, *line.params[1:4])}
         elif line.command == "330" and len(line.params) > 2:
@@ -155,25 +172,69 @@ class IrcBridge(Bridge):
                 self._refused.append(line.params[-1])
             log.warning("the IRC server says: %s", " ".join(line.params[1:]))
 
-    async def _hand_in(self, door: Door, said: asyncio.Queue[Heard | None]) -> None:
-        """Hands each message in until the door takes it: the server will not say it again."""
+    def _heard(self, line: Line, connection: IrcConnection, *, own_nick: str = "") -> Heard | None:
+        knows_accounts = "account-tag" in connection.server.agreed_caps
+        message = heard(line, connection.server, knows_accounts=knows_accounts, own_nick=own_nick)
+        if isinstance(message, str):
+            log.info("a message on IRC is not answered: %s", message)
+            return None
+        return message
+
+    async def _hand_in(
+        self, door: Door, said: asyncio.Queue[Heard | None], history: History, joined: asyncio.Event
+    ) -> None:
+        """Hands in what was missed, then what is said. The cursor stands until all of the former is read."""
+        await joined.wait()
+        await self._catch_up(door, history)
         while (message := await said.get()) is not None:
-            self._nicks[message.chat_id] = message.nick if message.kind == "direct" else message.chat_id
-            inbound = message.inbound(
-                self.channel,
-                self.account,
-                chat_name="" if message.kind == "direct" else message.chat_id,
-                message_id=self._new_id(),
-                # Letters of other alphabets are no letters to IRC: there an id is exact.
-                ids_fold_case=message.sender_id.isascii(),
-            )
-            while True:
-                try:
-                    await door.receive(inbound)
-                    break
-                except Exception as error:  # noqa: BLE001 - whatever it is, the words are here only
-                    log.warning("a message on IRC could not be written down yet: %s", error)
-                    await asyncio.sleep(REFUSED_SECONDS)
+            cursor = ""
+            if history.is_whole and message.at is not None:
+                # A server's clock that is fast must not hide what others say.
+                at = min(message.at, self._now())
+                cursor = stamp(max(at, moment(door.cursor) or at))
+            await self._hand_over(door, message, cursor=cursor)
+
+    async def _catch_up(self, door: Door, history: History) -> None:
+        if (connection := self._connection) is None:
+            return
+        try:
+            missed = await history.missed(door.cursor, self._now())
+        except (OSError, ValueError) as error:
+            history.is_whole = False
+            log.warning("what was missed on IRC could not be read: %s", error)
+            return
+        for line in missed:
+            if line.command == "PRIVMSG":  # a NOTICE is never answered
+                message = self._heard(line, connection, own_nick=self._settings.nick)
+                if message is not None:
+                    await self._hand_over(door, message)
+
+    async def _hand_over(self, door: Door, message: Heard, *, cursor: str = "") -> None:
+        """Hands a message in until the door takes it: most servers will not say it again."""
+        self._nicks[message.chat_id] = message.nick if message.kind == "direct" else message.chat_id
+        inbound = message.inbound(
+            self.channel,
+            self.account,
+            chat_name="" if message.kind == "direct" else message.chat_id,
+            message_id=self._new_id(),
+            # Letters of other alphabets are no letters to IRC: there an id is exact.
+            ids_fold_case=message.sender_id.isascii(),
+        )
+        while True:
+            try:
+                await door.receive(inbound, cursor=cursor)
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is, the words are here only
+                log.warning("a message on IRC could not be written down yet: %s", error)
+                await asyncio.sleep(REFUSED_SECONDS)
+
+    async def _ask_history(self, connection: IrcConnection, command: str, params: Sequence[str]) -> None:
+        """Waits for the end of the batch; a bouncer that plays chats back has no end but the next PONG."""
+        if command == "CHATHISTORY":
+            await self._answered(connection, command, params, command)
+        else:
+            await connection.send(command, params)
+            await self._answered(connection, "PING", [token := self._new_id()], token)
 
     async def _nick_of(self, connection: IrcConnection, chat_id: str) -> str:
         """The nick that somebody has now. Raises `NotDelivered` when it is not theirs any more."""
@@ -186,7 +247,13 @@ class IrcBridge(Bridge):
             )
         return nick
 
-    async def _answered(self, connection: IrcConnection, command: str, params: list[str], key: str) -> None:
+    def _resolve(self, key: str) -> None:
+        if (waiting := self._answers.get(key)) is not None and not waiting.done():
+            waiting.set_result(None)
+
+    async def _answered(
+        self, connection: IrcConnection, command: str, params: Sequence[str], key: str
+    ) -> None:
         """Sends a line and waits until the answer with this key is there."""
         waiting = self._answers[key] = asyncio.get_running_loop().create_future()
         try:

@@ -10,7 +10,7 @@ from nacre.bridges.contracts.channel import AccountHome, Channel
 def _make(home: AccountHome, settings: IrcSettings) -> Bridge:
     from nacre.bridges.channels.irc.bridge import IrcBridge
 
-    return IrcBridge(settings, account=home.account)
+    return IrcBridge(settings, account=home.account, now=home.now)
 
 
 CHANNEL = Channel(name="irc", settings=IrcSettings, make=_make)

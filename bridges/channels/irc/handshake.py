@@ -9,6 +9,7 @@ from ircstates import Server
 from irctokens import Line
 
 from nacre.bridges.channels.irc.connection import IrcConnection
+from nacre.bridges.channels.irc.history import history_capabilities
 from nacre.bridges.channels.irc.settings import IrcSettings
 from nacre.bridges.channels.transport.secure_connection import check_password_is_safe
 from nacre.bridges.contracts.errors import CannotConnect
@@ -91,6 +92,7 @@ async def _capabilities(connection: IrcConnection, settings: IrcSettings, line: 
     available = connection.server.available_caps
     if subcommand == "LS":
         wanted = [name for name in WANTED if name in available]
+        wanted += history_capabilities(available)
         if settings.sasl_password.get_secret_value():
             if "sasl" not in available:
                 raise CannotConnect(

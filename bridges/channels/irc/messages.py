@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from datetime import UTC, datetime
 
 from ircstates import Server
 from irctokens import Line
@@ -17,18 +19,21 @@ _CONTROLS = re.compile("[\0\r]")
 
 
 class Heard(Spoken):
-    """A message, and the nick of who said it."""
+    """A message, the nick of who said it, and when; `None` where the server does not tell."""
 
     nick: str
+    at: datetime | None = None
 
 
-def heard(line: Line, server: Server, *, knows_accounts: bool) -> Heard | str:
-    """What a PRIVMSG says, or why it is not answered."""
+def heard(line: Line, server: Server, *, knows_accounts: bool, own_nick: str = "") -> Heard | str:
+    """What a PRIVMSG says, or why it is not answered. `own_nick`: as `is_own`, for what is history."""
     if line.source is None or len(line.params) != 2:
         return "it has no sender or no text"
     if not (line.hostmask.nickname and line.hostmask.username and line.hostmask.hostname):
         return "it comes from a server"
-    if server.is_me(line.hostmask.nickname):
+    if line.hostmask.nickname.startswith("*"):
+        return "it comes from a bouncer"
+    if is_own(line.hostmask.nickname, server, own_nick):
         return "it is the assistant's own"
     tags = line.tags or {}
     if "bot" in tags:
@@ -37,7 +42,7 @@ def heard(line: Line, server: Server, *, knows_accounts: bool) -> Heard | str:
     text = _spoken(text)
     if not text.strip():
         return "it says nothing"
-    is_private = server.is_me(target)
+    is_private = is_own(target, server, own_nick)
     if not (is_private or server.is_channel(target)):
         return f"it went to {target!r}, which is neither the assistant nor a channel"
     bare, is_mentioned = _addressed(text, server)
@@ -49,8 +54,40 @@ def heard(line: Line, server: Server, *, knows_accounts: bool) -> Heard | str:
         nick=line.hostmask.nickname,
         text=bare,
         is_mentioned=is_mentioned,
-        message_id=tags.get("msgid", ""),
+        message_id=message_id(line, server),
+        at=moment(tags.get("time", "")),
     )
+
+
+def is_own(nick: str, server: Server, own_nick: str) -> bool:
+    """Whether a nick is the assistant's. In history it may have had a tail: give `own_nick` there."""
+    tail_less = server.casefold(own_nick).rstrip("_")
+    return bool(server.is_me(nick) or (tail_less and server.casefold(nick).rstrip("_") == tail_less))
+
+
+def message_id(line: Line, server: Server) -> str:
+    """The id of a message, the same when the history repeats it; empty where the server tells no time."""
+    tags = line.tags or {}
+    at = moment(tags.get("time", ""))
+    if tags.get("msgid") or at is None:
+        return str(tags.get("msgid", ""))
+    names = (server.casefold(word) for word in (line.source or "", *line.params[:1]))
+    said = "\0".join((stamp(at), *names, *line.params[1:]))
+    return f"~{hashlib.sha256(said.encode('utf-8', 'replace')).hexdigest()[:32]}"
+
+
+def moment(text: str) -> datetime | None:
+    """A moment as the tag `time` tells it; `None` for what is none."""
+    try:
+        at = datetime.fromisoformat(text)
+        return at.astimezone(UTC) if at.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def stamp(at: datetime) -> str:
+    """A moment as the tag `time` tells it: UTC, with milliseconds."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def vouched(line: Line, server: Server, *, knows_accounts: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -82,7 +83,7 @@ def heard(stanza: Message, me: Me, *, archive_id: str = "") -> Heard | str:
         text=text,
         quoted=quoted,
         is_mentioned=is_mentioned,
-        message_id=archive_id or f"{sender.full} {stanza['id']}",
+        message_id=_sent_id(stanza, room) or archive_id or f"{sender.full} ",
         archive=room,
         archive_id=archive_id,
     )
@@ -119,6 +120,20 @@ def unanswered(archived: Sequence[tuple[str, Message]], me: Me) -> list[tuple[st
             waiting.setdefault(sender.bare, []).append((archive_id, stanza))
     left = {archive_id for chat in waiting.values() for archive_id, _ in chat}
     return [(archive_id, stanza) for archive_id, stanza in archived if archive_id in left]
+
+
+def _sent_id(stanza: Message, room: str) -> str:
+    """The same for each copy of a message that its sender sends again; empty for one without an id.
+
+    The archive gives every copy an id of its own. The text is part of it, because some clients count anew
+    after each start.
+    """
+    origin = stanza.xml.find(f"{_SID}origin-id")
+    sent_id = (origin.get("id") if origin is not None else "") or stanza["id"]
+    if not sent_id:
+        return ""
+    digest = hashlib.sha256((stanza["body"] or "").encode("utf-8", "replace")).hexdigest()[:16]
+    return f"{stanza['from'].full if room else stanza['from'].bare} {sent_id} {digest}"
 
 
 def stanza_id(stanza: Message, by: str) -> str:

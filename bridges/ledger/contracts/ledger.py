@@ -83,10 +83,13 @@ class PeopleRows(Protocol):
         """What a sender was made; empty for somebody unknown."""
         ...
 
-    async def ask(self, who: Who, code: str, *, now_ms: int, since_ms: int, most: int) -> bool:
+    async def ask(
+        self, who: Who, code: str, *, now_ms: int, since_ms: int, most: int, gives_way_ms: int = 0
+    ) -> bool:
         """Keeps a code, unless its sender, or `most` of their account, asked after `since_ms`; whether so.
 
-        What was asked until then is forgotten.
+        What was asked until then is forgotten. When too many ask, the oldest who asked until `gives_way_ms`
+        and was not denied gives way.
         """
         ...
 

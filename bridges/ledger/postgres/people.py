@@ -18,15 +18,21 @@ class PostgresPeople:
         found = await self._rows.read(statements.ROLE, **_named(who))
         return str(found[0][0]) if found else ""
 
-    async def ask(self, who: Who, code: str, *, now_ms: int, since_ms: int, most: int) -> bool:
-        """Keeps a code, unless its sender or too many ask already."""
+    async def ask(
+        self, who: Who, code: str, *, now_ms: int, since_ms: int, most: int, gives_way_ms: int = 0
+    ) -> bool:
+        """Keeps a code, unless its sender asks already, or too many do who asked after `gives_way_ms`."""
         named = _named(who)
 
         def work(run: Run) -> bool:
             run(statements.LOCK_PEOPLE)
             run(statements.FORGET_ASKING, since_ms=since_ms)
             asking = run(statements.ASKING_OF_ACCOUNT, channel=who[0], account=who[1])
-            if len(asking) >= most or (who[2],) in asking:
+            if (who[2],) in asking:
+                return False
+            if len(asking) >= most and not run(
+                statements.GIVE_WAY, channel=who[0], account=who[1], gives_way_ms=gives_way_ms
+            ):
                 return False
             run(statements.ASK, **named, code=code, at_ms=now_ms)
             return True

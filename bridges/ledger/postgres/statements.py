@@ -158,6 +158,16 @@ ASKING_OF_ACCOUNT = """
 SELECT sender_id FROM ledger_pairings
 WHERE agent = %(agent)s AND channel = %(channel)s AND account = %(account)s
 """
+GIVE_WAY = """
+DELETE FROM ledger_pairings
+WHERE agent = %(agent)s AND channel = %(channel)s AND account = %(account)s AND sender_id = (
+    SELECT sender_id FROM ledger_pairings
+    WHERE agent = %(agent)s AND channel = %(channel)s AND account = %(account)s
+      AND asked_ms <= %(gives_way_ms)s AND code <> ''
+    ORDER BY asked_ms LIMIT 1
+)
+RETURNING sender_id
+"""
 ASK = """
 INSERT INTO ledger_pairings (agent, channel, account, sender_id, code, asked_ms)
 VALUES (%(agent)s, %(channel)s, %(account)s, %(sender_id)s, %(code)s, %(at_ms)s)

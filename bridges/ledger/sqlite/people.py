@@ -19,16 +19,26 @@ class SqlitePeople:
         query = "SELECT role FROM people WHERE channel = ? AND account = ? AND sender_id = ?"
         return str(await self._database.write(lambda db: db.execute(query, who).get) or "")
 
-    async def ask(self, who: Who, code: str, *, now_ms: int, since_ms: int, most: int) -> bool:
-        """Keeps a code, unless its sender or too many ask already."""
+    async def ask(
+        self, who: Who, code: str, *, now_ms: int, since_ms: int, most: int, gives_way_ms: int = 0
+    ) -> bool:
+        """Keeps a code, unless its sender asks already, or too many do who asked after `gives_way_ms`."""
 
         def work(db: Connection) -> bool:
             db.execute("DELETE FROM pairings WHERE asked_ms <= ?", (since_ms,))
             asking = db.execute(
                 "SELECT sender_id FROM pairings WHERE channel = ? AND account = ?", who[:2]
             ).fetchall()
-            if len(asking) >= most or (who[2],) in asking:
+            if (who[2],) in asking:
                 return False
+            if len(asking) >= most:
+                db.execute(
+                    "DELETE FROM pairings WHERE rowid = (SELECT rowid FROM pairings WHERE channel = ? AND "
+                    "account = ? AND asked_ms <= ? AND code <> '' ORDER BY asked_ms LIMIT 1)",
+                    (*who[:2], gives_way_ms),
+                )
+                if not db.changes():
+                    return False
             db.execute("INSERT INTO pairings VALUES (?, ?, ?, ?, ?)", (code, *who, now_ms))
             return True
 

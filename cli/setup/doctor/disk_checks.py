@@ -163,12 +163,12 @@ async def _left(invocation: Invocation, now: Clock) -> Finding:
 
 async def _usage(invocation: Invocation, now: Clock) -> list[Finding]:
     """A usage file that stops all models under a cap."""
-    from nacre.runtime.models.spending.ledger import unreadable_usage
+    from nacre.runtime.agent.insight.usage import usage_problem
     from nacre.runtime.settings.spending import spending_folder
 
     config = invocation.config
     folder = spending_folder(config)
-    problem = await asyncio.to_thread(unreadable_usage, folder, now)
+    problem = await asyncio.to_thread(usage_problem, config, now)
     if problem is None or config.daily_cap.usd is None:
         return []
     aside = config.state_dir / "set-aside" / f"{now():%Y%m%dT%H%M%S}-usage"

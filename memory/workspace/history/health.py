@@ -92,11 +92,11 @@ class Health:
         return f"moved the damaged history to {aside.name}; {kept}"
 
     def _read(self) -> tuple[str, bool]:
+        if not self._path.exists():  # as a rule; each turn asks, and opens no file for it
+            return "", False
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
             return str(found["problem"]), bool(found["told"])
-        except FileNotFoundError:
-            return "", False
         except (OSError, ValueError, KeyError, TypeError):
             return "", False
 

@@ -15,7 +15,7 @@ from nacre.runtime.lanes.flush_records import FLUSH_MESSAGE_ENTRY
 from nacre.runtime.lanes.open_store import open_store
 from nacre.runtime.models.completions.price_map import price_map_entry
 from nacre.runtime.models.offline.model import PROVIDER as OFFLINE_PROVIDER
-from nacre.runtime.models.spending.ledger import spending
+from nacre.runtime.models.spending.ledger import spending, unreadable_usage
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.spending import spending_folder
 from nacre.sessions.contracts.errors import SessionError
@@ -126,6 +126,11 @@ async def spent_today_usd(config: Config, now: Clock) -> float:
     today = now().date().isoformat()
     spent = await asyncio.to_thread(lambda: list(spending(spending_folder(config), day=today)))
     return sum(each.usage.cost_usd for each in spent)
+
+
+def usage_problem(config: Config, now: Clock) -> str | None:
+    """A sentence about today's usage file when it cannot be read, which stops all models under a cap."""
+    return unreadable_usage(spending_folder(config), now)
 
 
 def grouped(calls: Iterable[Call], by: str) -> list[UsageRow]:

@@ -129,5 +129,6 @@ def _kind_of_users(sentence: str, said: Sequence[Said], order: int, is_told: boo
     kind = "" if asks else kind_of(sentence)
     if asks or (kind == "request" and not is_told):
         return ANSWERED if is_answered(said, after=order) else "open"
-    is_fact = is_told or has_identifier(sentence[:SENTENCE_CHARS])
-    return kind if kind not in ("", "request") else "fact" if is_fact else ""
+    if kind not in ("", "request"):
+        return kind
+    return "fact" if is_told or has_identifier(sentence[:SENTENCE_CHARS]) else ""

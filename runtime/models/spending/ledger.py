@@ -169,7 +169,7 @@ class SpendingLedger:
             path = self._reserved / f"{random_id()}.usd"
             unlock = try_lock(path)
             assert unlock is not None  # nobody else knows the name
-            path.write_text(repr(usd), encoding="ascii")
+            append_all(path, repr(usd).encode(), at_bytes=0, sync=lambda _descriptor: None)
 
         def release() -> None:
             with suppress(OSError):
@@ -188,8 +188,8 @@ class SpendingLedger:
                 path.unlink(missing_ok=True)
                 unlock()
                 continue
-            with suppress(FileNotFoundError):
-                reserved_usd += float(path.read_text(encoding="ascii") or 0)
+            found = read_plain(path)
+            reserved_usd += float(found[0] or 0) if found is not None else 0.0
         return reserved_usd
 
     @property

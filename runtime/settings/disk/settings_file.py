@@ -216,3 +216,22 @@ def _json5_problem(text: str, message: str, character: object) -> str:
 def _with_whole_model(agent: Mapping[str, Any]) -> Mapping[str, Any]:
     model = agent.get("model")
     return {**agent, "model": {"primary": model}} if isinstance(model, str) else agent
+
+
+def told_of_emptied(file: Path) -> str | None:
+    """A sentence about a settings file that became blank or is gone while a program runs, or `None`.
+
+    A killed editor or a full disk leaves such a file. An owner who wants all defaults writes `{}`.
+    """
+    try:
+        is_emptied = not file.read_bytes().strip()
+    except FileNotFoundError:
+        is_emptied = True
+    except OSError:
+        return None
+    if not is_emptied:
+        return None
+    return (
+        f"{file} is empty or gone, so the settings that were read before hold. "
+        "Restore it, or write {} for all defaults."
+    )

@@ -81,6 +81,8 @@ def heard(branch: Sequence[Entry], inbound_id: str, joined_by: Collection[str] =
             case UserMessage():
                 answer, is_past = None, True
                 said.clear()
+            case AssistantMessage() as message if message.stop_reason == "error" and not message.content:
+                pass  # nothing was said: the model could not be asked
             case AssistantMessage() as message if message.stop_reason in ("error", "aborted"):
                 is_past = True
             case AssistantMessage() as message if message.tool_calls:

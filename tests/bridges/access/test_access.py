@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from nacre.bridges.access.people import CODE_MS, MOST_ASKING, People
+from nacre import Inbound
+from nacre.bridges.access.people import CODE_MS, KEPT_MS, MOST_ASKING, People
 from nacre.bridges.ledger.opening import LEDGER_FILE
 from nacre.bridges.ledger.sqlite.tables import open_tables
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
@@ -73,24 +74,42 @@ async def test_codes_are_few_and_short_lived(tmp_path: Path) -> None:
     clock, ids = Clock(START), iter(f"{number:08x}" for number in range(100))
     (tmp_path / LEDGER_FILE).parent.mkdir()
     people = _people(tmp_path, clock)
-    from nacre import Inbound
 
     def asks(name: str) -> Inbound:
         return Inbound(text="", chat_kind="direct", channel="line", sender_id=name)
 
-    codes = [await people.ask(asks(f"p{number}"), lambda: next(ids)) for number in range(10)]
-    assert [bool(code) for code in codes] == [True] * MOST_ASKING + [False] * (10 - MOST_ASKING)
+    codes = [await people.ask(asks(f"p{number}"), lambda: next(ids)) for number in range(30)]
+    assert [bool(code) for code in codes] == [True] * MOST_ASKING + [False] * (30 - MOST_ASKING)
     denied = await people.deny(codes[0])
     assert denied is not None
     assert denied.sender_id == "p0"
     assert await people.approve(codes[0], "guest") is None
     assert await people.ask(asks("p0"), lambda: next(ids)) == ""
-    assert [person.sender_id for person in await people.asking()] == ["p1", "p2"]
+    asking = [person.sender_id for person in await people.asking()]
+    assert asking == [f"p{number}" for number in range(1, MOST_ASKING)]
     assert await people.approve("", "guest") is None
     clock.advance(seconds=CODE_MS / 1000 + 1)
     assert await people.approve(codes[1], "guest") is None
     assert await people.asking() == ()
     assert await people.ask(asks("p0"), lambda: next(ids)) != ""
+    await people.tables.close()
+
+
+async def test_strangers_do_not_keep_others_out(tmp_path: Path) -> None:
+    """A fourth person hears a code; after ten minutes the oldest of a full list gives way to a new one."""
+    clock, ids = Clock(START), iter(f"{number:08x}" for number in range(100))
+    (tmp_path / LEDGER_FILE).parent.mkdir()
+    people = _people(tmp_path, clock)
+
+    async def code(name: str) -> str:
+        asks = Inbound(text="", chat_kind="direct", channel="line", sender_id=name)
+        return await people.ask(asks, lambda: next(ids))
+
+    assert all([await code(f"p{number}") for number in range(MOST_ASKING)])
+    assert await code("late") == ""
+    clock.advance(seconds=KEPT_MS / 1000 + 1)
+    assert await code("late") != ""
+    assert [person.sender_id for person in await people.asking()][:1] == ["p1"]
     await people.tables.close()
 
 

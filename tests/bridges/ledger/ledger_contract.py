@@ -211,6 +211,7 @@ class LedgerContract:
             assert not await people.ask(ANN, "B", now_ms=101, since_ms=0, most=2), "asked already"
             assert await people.ask(bob, "B", now_ms=102, since_ms=0, most=2)
             assert not await people.ask(eve, "E", now_ms=103, since_ms=0, most=2), "too many ask"
+            assert not await people.ask(eve, "E", now_ms=104, since_ms=0, most=2, gives_way_ms=99), "too new"
             assert [(who.sender_id, who.code) for who in await people.asking(0)] == [
                 ("ann", "A"),
                 ("bob", "B"),
@@ -221,6 +222,10 @@ class LedgerContract:
             assert await people.approve("C", "owner", now_ms=203, since_ms=101) is None
             assert await people.deny("B", since_ms=101) == bob
             assert await people.deny("B", since_ms=101) is None
+            assert await people.ask(eve, "F", now_ms=204, since_ms=101, most=2, gives_way_ms=203)
+            assert await people.ask(ANN, "G", now_ms=205, since_ms=101, most=2, gives_way_ms=204)
+            assert [who.code for who in await people.asking(0)] == ["G"], "the oldest that was not denied"
+            assert await people.approve("G", "guest", now_ms=202, since_ms=101) == ANN
             assert not await people.ask(bob, "D", now_ms=204, since_ms=101, most=2), "their hour is not over"
             assert await people.asking(0) == ()
         async with open_ledger() as ledger:

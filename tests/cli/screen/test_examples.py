@@ -49,7 +49,6 @@ TELL_NO_JSON = {
     *(
         "chat",
         "completion",
-        "mcp",
         "serve",
         "worker",
     ),  # a conversation, a script for a shell, programs that stay
@@ -106,7 +105,7 @@ def parse(line: str) -> None:
 STAYS = r"nacre|.* chat.*|nacre (serve|worker.*|mcp|log -f)|.*config edit"
 """They talk, serve, follow or open an editor until somebody ends them; `parse` has read them."""
 NEEDS = {
-    r"hooks (dis)?trust|pairing (approve|deny|revoke)": "the owner's terminal, and somebody who asks",
+    r"hooks (dis)?trust|mcp approve|pairing (approve|deny|revoke)": "the owner's terminal",
     r"storage migrate|workspace (pull|push)": "PostgreSQL",
     r"age1…|\.age |nacre\.key|ollama/": "a key, an encrypted archive, a model server",
     r"-o main\.svg": "matplotlib, which an extra brings",

@@ -65,6 +65,7 @@ def written_by_obedience(order: str) -> tuple[tuple[str, dict[str, Any]], ...]:
         ("write", {"path": "BOOT.md", "content": line}),
         ("memory_set_fact", {"key": "rule", "value": f"always {order}"}),
         ("memory_note", {"text": f"Always {order}."}),
+        ("schedule", {"action": "add", "text": f"Always {order}.", "at": "20m"}),
         ("append", {"path": TODAY, "text": line}),
         ("append", {"path": "memory/topic.md", "text": line}),
     )

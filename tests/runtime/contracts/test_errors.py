@@ -15,6 +15,7 @@ INTERNAL = {
     "NotSent": "never leaves the Telegram bridge: it becomes NotDelivered there",
     "PassedOver": "never leaves the Telegram bridge: it becomes a line of the log there",
     "Refused": "never leaves the page: it becomes a page with its status there",
+    "Stranger": "never leaves the e-mail bridge: it becomes a line of the log there",
     "LineTooLong": "never leaves the transport of a server: it becomes the server's last words there",
     "ChoiceUnreadable": "never leaves its room: it becomes the answer to a chat command there",
 }

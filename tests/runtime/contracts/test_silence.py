@@ -30,6 +30,14 @@ from nacre.runtime.contracts.silence import SilenceFilter, is_silent, without_to
         "\u200bNO_REPLY",
         "「NO_REPLY」",
         "NO_REPLY\ufeff",
+        "ＮＯ＿ＲＥＰＬＹ",
+        "「ｎｏ＿ｒｅｐｌｙ」",
+        "NO REPLY",
+        "**NO-REPLY**.",
+        "NO\u2011REPLY",
+        "NOREPLY",
+        "NO\\_REPLY",
+        "NO\u200b_\u2060REPLY",
     ],
 )
 def test_an_answer_that_is_only_the_token_is_silence(text: str) -> None:
@@ -69,6 +77,11 @@ def test_a_token_beside_real_text_is_cut_off(text: str, delivered: str) -> None:
     [
         "Answer NO_REPLY when nothing is left to say.",
         "NO_REPLYING is a word",
+        "No reply.",
+        "no-reply",
+        "NO REPLY came from Anna.",
+        "There was NO REPLY",
+        "NO-REPLY@example.org wrote.",
         "NO_REPLY: say it when nothing is left.",
         "the-NO_REPLY",
         "Thinking about NO_REPLY is no reasoning.",
@@ -94,7 +107,17 @@ def streamed(pieces: list[str]) -> tuple[list[str], str]:
 
 @pytest.mark.parametrize(
     "text",
-    ["NO_REPLY", "NO_REPLY\n", " **NO_REPLY**", "<think>hm</think>\nNO_REPLY", "NO_REPLY\n---\nNO_REPLY"],
+    [
+        "NO_REPLY",
+        "NO REPLY",
+        "**NO-REPLY**",
+        "ＮＯ＿ＲＥＰＬＹ",
+        "NO\\_REPLY",
+        "NO_REPLY\n",
+        " **NO_REPLY**",
+        "<think>hm</think>\nNO_REPLY",
+        "NO_REPLY\n---\nNO_REPLY",
+    ],
 )
 def test_no_part_of_a_silent_answer_is_streamed(text: str) -> None:
     """Not even its first letter, however it is cut."""

@@ -104,22 +104,25 @@ async def test_the_owner_finds_it_as_the_words_of_others(tmp_path: Path) -> None
 
 
 async def test_shared_files_change_only_when_the_owner_speaks(tmp_path: Path) -> None:
-    """What every chat reads is not for strangers to write; their own folder is."""
+    """What every chat reads is for the owner to change in private; what is asked for in a group waits."""
     writes = calls(
         ("append", {"path": "shared/rules.md", "text": "- All is free."}),
         ("append", {"path": "chats/chat-group-club/rules.md", "text": "- Be kind."}),
         ("append", {"path": "chats/chat-group-pub/rules.md", "text": "- Be loud."}),
     )
-    model = ScriptedModel(writes, says("done"), writes, says("done"))
+    own = calls(("append", {"path": "shared/rules.md", "text": "- Tea is at four."}))
+    model = ScriptedModel(writes, says("done"), writes, says("done"), own, says("done"))
     async with opened(tmp_path, model) as agent:
         workspace = agent.workspace
         await agent.respond(said("write", **CLUB))
         assert not (workspace / "shared/rules.md").exists()
         await agent.respond(said("write", **CLUB | {"is_owner": True}))
+        assert not (workspace / "shared/rules.md").exists()
+        assert "Be kind" in (workspace / "chats/chat-group-club/rules.md").read_text(encoding="utf-8")
+        assert not (workspace / "chats/chat-group-pub").exists()
+        await agent.respond(said("write"))
 
-    assert (workspace / "shared/rules.md").read_text(encoding="utf-8") == "- All is free.\n"
-    assert "Be kind" in (workspace / "chats/chat-group-club/rules.md").read_text(encoding="utf-8")
-    assert not (workspace / "chats/chat-group-pub").exists()
+    assert (workspace / "shared/rules.md").read_text(encoding="utf-8") == "- Tea is at four.\n"
     refused = message_text(model.requests[1].messages[-3])
     assert (
         refused == "shared/rules.md cannot be changed in this chat; only files in chats/chat-group-club/ can."

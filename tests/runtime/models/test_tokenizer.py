@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import threading
@@ -106,7 +107,7 @@ def test_counting_does_not_load_litellm() -> None:
 
 
 def test_a_text_is_counted_once() -> None:
-    """Counting a window again counts only what is new; very long texts are not kept in mind."""
+    """Counting a window again counts only what is new, in a window of 100,000 messages too."""
     counted: list[str] = []
 
     def count(text: str) -> int:
@@ -114,7 +115,16 @@ def test_a_text_is_counted_once() -> None:
         return len(text)
 
     remembering = counted_once(count)
-    long = "x" * 100_000
-    texts = ("a", "bb", "a", long, long, "bb")
-    assert [remembering(text) for text in texts] == [len(text) for text in texts]
-    assert counted == ["a", "bb", long, long]
+    texts = ["x" * 100_000, *map(str, range(100_000))]
+    for _ in range(2):
+        assert sum(map(remembering, texts)) == sum(map(len, texts))
+    assert counted == texts
+
+
+def test_an_estimate_is_the_sum_of_what_the_scripts_cost() -> None:
+    """Words, capitals, digits, marks, newlines and characters of other scripts have each their own price."""
+    texts = ("", "words", "extraordinarily", "HTTPS", "1234", "?!?!?!\n")
+    assert [estimate_tokens(text) for text in texts] == [0, 1, 4, 3, 3, 2]
+    assert [estimate_tokens(text * 100) for text in ("ф", "ა", "한", "界", "か", "😀")] == [
+        math.ceil(tokens) for tokens in (1 + 0.2 * 97, 38, 68, 87, 67, 175)
+    ]

@@ -84,6 +84,27 @@ async def test_a_raised_cap_lets_an_open_program_go_on_today(tmp_path: Path) -> 
     assert file.to_tell() == ("The changed settings count from now on: usage.dailyCapUsd.",)
 
 
+@pytest.mark.parametrize("left", [b"", b" \n", None])
+def test_a_settings_file_that_is_emptied_while_a_program_runs_changes_nothing(
+    tmp_path: Path, left: bytes | None
+) -> None:
+    """The last settings hold, which is told once; an empty object means all defaults."""
+    write_settings(tmp_path, {"usage": {"dailyCapUsd": 1}})
+    config = load_config({}, state_dir=tmp_path)
+    file, path = SettingsInFile(config), tmp_path / "nacre.json5"
+    path.unlink() if left is None else path.write_bytes(left)
+
+    assert file.look(config.settings) is None
+    assert config.daily_cap.usd == 1
+    assert len(file.to_tell()) == 1
+    assert file.look(config.settings) is None
+    assert file.to_tell() == ()
+
+    path.write_text("{}", encoding="utf-8")
+    assert file.look(config.settings) is not None
+    assert config.daily_cap.usd is None
+
+
 def test_what_was_told_or_changed_back_is_no_news() -> None:
     """Changes are counted from what the file said last, and those that wait from what is in use."""
     running = Settings()

@@ -162,6 +162,29 @@ def test_no_alias_of_the_main_session_makes_an_orphan(agent_id: str) -> None:
         assert canonical_key(alias, agent_id=agent_id, main_key="home") == derived
 
 
+def test_a_blank_at_the_end_of_a_channel_or_an_account_is_another_one() -> None:
+    """Two senders of one id on channels, or accounts, that differ in a blank have two sessions."""
+
+    def key(channel: str, account: str) -> str:
+        return route_key(
+            SessionRoute(
+                agent_id="main",
+                chat_kind="direct",
+                channel=channel,
+                account=account,
+                chat_id="",
+                thread_id="",
+                sender_id="7",
+                is_owner=False,
+                dm_scope="per-account-channel-peer",
+            )
+        )
+
+    keys = {key(channel, account) for channel in ("tg", "tg ", " tg") for account in ("a", "a ")}
+    assert len(keys) == 6
+    assert {canonical_key(each, agent_id="main") for each in keys} == keys
+
+
 def test_long_ids_stay_apart() -> None:
     """Ids that differ only after hundreds of characters have different keys of bounded length."""
     keys = {key(chat_kind="group", chat_id="x" * 5000 + end) for end in ("a", "b")}

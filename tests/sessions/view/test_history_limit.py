@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.sessions.contracts.messages import Message
+from nacre.sessions.contracts.messages import Message, message_text
 from nacre.sessions.view.transcript import newest_turns
 from nacre.sessions.view.transcript_view import build_transcript
 from tests.sessions.talk import Branch, answer, result, user
@@ -57,7 +57,4 @@ def test_recalled_notes_stay_and_are_no_turn() -> None:
     branch.recall("yesterday")
     branch.say(answer("first"))
     branch.say(user("two"))
-    assert [str(message.content[0]) for message in limited(branch, 1)] == [
-        "Text(text='yesterday')",
-        "Text(text='two')",
-    ]
+    assert [message_text(message) for message in limited(branch, 1)] == ["yesterday", "two"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 from nacre.bridges.channels.irc.bridge import IrcBridge
 from nacre.bridges.channels.irc.settings import IrcSettings
 from nacre.bridges.contracts.bridge import Bridge
+from nacre.runtime.contracts.clock import system_clock
 from tests.bridges.channels.contract.served import ServedWorld, inhabited
 from tests.bridges.channels.contract.servers import ServerProcess, free_port, program
 from tests.bridges.channels.contract.world import until
@@ -34,7 +36,7 @@ Ident = no
 
 def bridge(spec: dict[str, Any]) -> Bridge:
     """A bridge to the server."""
-    return IrcBridge(IrcSettings.model_validate(spec))
+    return IrcBridge(IrcSettings.model_validate(spec), now=system_clock(UTC))
 
 
 class Person:

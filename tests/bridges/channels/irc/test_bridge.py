@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from datetime import UTC
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from nacre.bridges.channels.transport.secure_connection import check_password_is
 from nacre.bridges.contracts.bridge import Part, Place
 from nacre.bridges.contracts.bridge_contract import HeldDoor, started
 from nacre.bridges.contracts.errors import CannotConnect
+from nacre.runtime.contracts.clock import system_clock
 from nacre.runtime.contracts.inbound import Inbound
 from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, malformed
 from tests.bridges.channels.irc.loopback import loopback
@@ -25,7 +27,7 @@ BY_ACCOUNT = b"@account=Ann;msgid=m1 :ann2!~a@host PRIVMSG Nacre :by account\r\n
 
 def _bridge(port: int, **more: Any) -> IrcBridge:
     known = {"host": "127.0.0.1", "port": port, "tls": False, "nick": "Nacre", "linesPerSecond": 1000}
-    return IrcBridge(IrcSettings.model_validate({**known, **more}))
+    return IrcBridge(IrcSettings.model_validate({**known, **more}), now=system_clock(UTC))
 
 
 async def test_it_logs_in_and_knows_people_by_their_accounts() -> None:

@@ -126,5 +126,4 @@ async def test_the_embedder_is_the_agents_unless_another_is_named(tmp_path: Path
     await named.close()
     with pytest.raises(ConfigError, match="nobody"):
         home.embedder({"provider": "nobody", "fallback": "none"})
-    with pytest.raises(ConfigError, match="MY_KEY, which is not set"):
-        load_config(environment)
+    assert any("MY_KEY" in notice for notice in load_config(environment).notices)

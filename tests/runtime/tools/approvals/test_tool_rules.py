@@ -90,7 +90,8 @@ async def test_the_owner_says_what_is_confirmed(
     write_settings(tmp_path, {"tools": {"rules": {"pay": rule, "append": {"confirm": True}}}})
     log = tmp_path / "paid"
     model = ScriptedModel(
-        calls(("pay", {"euros": 5, "to": "Ann"}), ("append", {"path": "x.md", "text": "- tea"})), says("done")
+        calls(("pay", {"euros": 5, "to": "Ann"}), ("append", {"path": "memory/x.md", "text": "- tea"})),
+        says("done"),
     )
     async with hooked(tmp_path, model, tools=[paying(log, needs_approval=declared)]) as agent:
         events = await answered(agent, said("pay"), "yes")
@@ -98,4 +99,4 @@ async def test_the_owner_says_what_is_confirmed(
     asked = [event.tool_name for event in events if isinstance(event, ApprovalAsked)]
     assert sorted(asked) == (["append", "pay"] if asks else ["append"])
     assert paid(log) == ["5 to Ann"]
-    assert (tmp_path / "workspace/x.md").read_text(encoding="utf-8").strip() == "- tea"
+    assert (tmp_path / "workspace/memory/x.md").read_text(encoding="utf-8").strip() == "- tea"
