@@ -1,36 +1,22 @@
-"""multilingual-e5-small with int8 weights as an embedder, on the cores that are idle.
+"""multilingual-e5-small with int8 weights as an embedder, on the threads of the model that ships.
 
 It reads about a hundred languages, so that a question in one finds notes in another.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-import sys
-import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.e5.e5_model import PASSAGE, QUESTION, E5Model
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed
+from nacre.memory.embedders.minilm import PIECE_TOKENS, MiniLmEmbedder
 
 VECTORS = "multilingual-e5-small-int8-1"
-"""Names the vectors, not the files: another layout of the same model keeps it and every index stays good."""
-PIECE_TOKENS = 100
-MOST_THREADS = 4
-"""Threads that embed notes. Each takes one text at a time: a text is too short to be shared."""
-_NICENESS = 5
-"""Not more: on a busy machine, a thread that is kept waiting may hold what all threads of Python need."""
 
 
-class E5Embedder:
-    """`Embedder` (its methods are described there) in this process; its vectors have length 1.
-
-    Loads on first use (tenths of a second), then takes milliseconds a text.
-    """
+class E5Embedder(MiniLmEmbedder):
+    """`MiniLmEmbedder` with another model, which reads a prefix before questions and passages."""
 
     facts = EmbedderFacts(
         provider="local",
@@ -42,64 +28,25 @@ class E5Embedder:
     )
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._lock = threading.Lock()
-        self._model: E5Model | None = None
-        self._threads: ThreadPoolExecutor | None = None
+        super().__init__(folder)
 
     def reads(self, text: str) -> float:
         """1 for a text with letters or digits, 0 for one of signs alone, which says nothing to compare."""
         return float(any(char.isalnum() for char in text))
 
     async def embed_query(self, text: str) -> Sequence[float]:
-        return await asyncio.to_thread(self._embed, QUESTION + text)
+        return await super().embed_query(QUESTION + text)
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """On threads that give way to all others: neither a question nor a turn waits for them."""
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_idle_cores(), "memory-embed", initializer=_give_way)
-        loop = asyncio.get_running_loop()
-        return await asyncio.gather(
-            *(loop.run_in_executor(self._threads, self._embed, PASSAGE + text) for text in texts)
-        )
+        return await super().embed_documents([PASSAGE + text for text in texts])
 
-    async def close(self) -> None:
-        """Frees the model once the texts in hand are done."""
-        threads, self._threads = self._threads, None
-        if threads is not None:
-            await asyncio.to_thread(threads.shutdown, cancel_futures=True)
-        await asyncio.to_thread(self._unload)
-
-    def _unload(self) -> None:
-        with self._lock:
-            self._model = None
-
-    def _embed(self, text: str) -> Sequence[float]:
-        with self._lock:
-            model = self._model or self._load()
-        return model.vector(text)
-
-    def _load(self) -> E5Model:
+    def _load(self) -> E5Model:  # type: ignore[override]  # a benchmark's model in the place of MiniLM
         try:
-            self._model = E5Model(self._folder, many=True)
+            self._model = E5Model(self._folder, many=True)  # type: ignore[assignment]  # the same
         # onnxruntime raises bare Exceptions of its own.
         except Exception as error:
             raise EmbeddingFailed(
-                f"The local embedding model in {self._folder} could not be loaded ({error}). "
+                f"The embedding model in {self._folder} could not be loaded ({error}). "
                 "benchmarks/e5/export_e5.py makes it."
             ) from error
         return self._model
-
-
-def _idle_cores() -> int:
-    """How many threads embed: on Linux as many as there are cores, because they give way; else one less."""
-    if hasattr(os, "sched_getaffinity"):
-        return min(MOST_THREADS, len(os.sched_getaffinity(0)))
-    return min(MOST_THREADS, max(1, (os.cpu_count() or 1) - 1))
-
-
-def _give_way() -> None:
-    """Lowers the priority of the calling thread; where only a whole process has one, it stays."""
-    if sys.platform == "linux":
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
