@@ -108,18 +108,10 @@ class ChatModel(Protocol):
         """Releases connections; further calls are an error."""
 
 
-@runtime_checkable
-class KnownSight(Protocol):
-    """A model of which it may be known whether it takes images."""
-
-    @property
-    def takes_images(self) -> bool | None:
-        """`None` when nobody knows."""
-
-
 def takes_images(model: ChatModel) -> bool:
-    """Whether images are shown to a model: not to one that is known to take none."""
-    return not (isinstance(model, KnownSight) and model.takes_images is False)
+    """Whether images are shown to a model: not to one whose own `takes_images` says that it takes none."""
+    # each turn asks, and `isinstance` with a protocol costs some eighty calls
+    return getattr(model, "takes_images", None) is not False
 
 
 class AnswerRestarted(Record):
