@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MAX_INPUT_TOKENS = 512
 DIMENSIONS = 384
 QUESTION, PASSAGE = "query: ", "passage: "
-"""What the model was trained to read before a question and before the text that may answer it."""
+"""The prefixes of questions and passages with which the model was trained."""
 
 _START, _END, _UNKNOWN = 0, 2, 3
 _SPACE = "\u2581"

@@ -34,7 +34,7 @@ from nacre.runtime.contracts.inbound import Inbound
 log = logging.getLogger(__name__)
 
 AWAY_SECONDS = 300.0
-"""So long a message waits for a provider that is away before its sender is told that there is no answer."""
+"""How long a message waits for an unreachable provider before its sender is told that there is no answer."""
 FIRST_AWAY_DELAY_SECONDS = 2.0
 MOST_AWAY_DELAY_SECONDS = 10.0
 AWAY = "The model cannot be reached at the moment. I keep trying, and answer as soon as it is back."
@@ -214,7 +214,7 @@ class Turns:
 
 
 def _is_away(error: AgentError) -> bool:
-    """Whether nobody answered at the provider's address, so that a message can wait until somebody does."""
+    """Whether the provider was unreachable, so that the message can wait for it."""
     return isinstance(error, ModelUnavailable) and not isinstance(error, ModelTimedOut)
 
 

@@ -49,7 +49,7 @@ Style = Mapping[str, str]
 
 
 class Page(Record):
-    """What a page shows, and whether it hides more."""
+    """The visible text of a page, and whether the page hides more."""
 
     text: str
     hides_text: bool = False
