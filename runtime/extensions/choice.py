@@ -28,6 +28,8 @@ def chosen(name: str, kind: ExtensionKind | None, plugins: PluginsSettings) -> C
         return Choice(is_on=False, reason=f"plugins.entries.{name}.enabled is false")
     if kind == "channel":
         return Choice(is_on=False, reason=f"it is a channel: channels.{name} switches it on in nacre serve")
+    if kind == "commands":
+        return Choice(is_on=False, reason="its commands run when they are called")
     if kind == "memory" and not has_slot:
         return Choice(is_on=False, reason=f"plugins.slots.memory is {plugins.slots.memory}")
     if has_slot:

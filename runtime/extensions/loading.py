@@ -15,6 +15,7 @@ from nacre.runtime.extensions.choice import chosen, named, not_installed
 from nacre.runtime.extensions.discovery import Installed, installed_extensions
 from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.extensions.settings_schema import settings_problems
+from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.sections.plugins import PluginsSettings
 
 log = logging.getLogger(__name__)
@@ -74,6 +75,22 @@ def load_extensions(
         commands = with_its_own
         hosts.append(host)
     return Loaded(commands=commands, hosts=tuple(hosts), notices=tuple(notices))
+
+
+def load_engine(name: str, plugins: PluginsSettings) -> MemoryPlugin:
+    """The memory engine that the extension `name` brings, not started.
+
+    Raises:
+        ConfigError: it is off, not installed, broken, or brings none.
+    """
+    slots = plugins.slots.model_copy(update={"memory": name})
+    only = {each: entry for each, entry in plugins.entries.items() if each == name}
+    alone = plugins.model_copy(update={"slots": slots, "entries": only})
+    loaded = load_extensions(alone, tool_names=(), part_names=(), commands=Commands())
+    for host in loaded.hosts:
+        if host.engine is not None:
+            return host.engine
+    raise ConfigError(" ".join(loaded.notices) or f"The extension {name!r} brings no memory engine.")
 
 
 def problem_of(item: Installed, plugins: PluginsSettings) -> str:

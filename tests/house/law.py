@@ -10,6 +10,7 @@ from __future__ import annotations
 from tests.house.rules.rooms import Floors, Law, Never
 
 ROOTS: Floors = (
+    ("extensions",),
     ("cli",),
     ("bridges", "doors"),
     ("runtime",),
@@ -23,25 +24,32 @@ CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
     (
-        *("cli/bench", "cli/setup/first_run", "cli/setup/backup", "cli/setup/doctor", "cli/memory/care"),
-        *("cli/memory/care/forgetting", "cli/memory/opening", "cli/setup/lists", "cli/setup/moving"),
+        *("cli/setup/first_run", "cli/setup/doctor", "cli/memory/care"),
+        *("cli/memory/care/forgetting", "cli/memory/opening", "cli/setup/lists"),
         *("cli/talk/display", "cli/talk/keyboard"),
     ),
-    ("cli/setup/config", "cli/setup/moving/sources"),
+    ("cli/setup/config",),
     ("cli",),
     ("cli/screen",),
+)
+EXTENSIONS: Floors = (
+    tuple(
+        f"extensions/{name}"
+        for name in (
+            *("backup", "discord", "email", "importers", "irc", "lancedb", "matrix", "memory_bench", "slack"),
+            *("telegram", "xmpp"),
+        )
+    ),
+    ("extensions/importers/sources",),
 )
 BRIDGES: Floors = (
     ("bridges",),
     ("bridges/answering", "bridges/schedule", "bridges/workers"),
     ("bridges/queueing", "bridges/access", "bridges/channels", "bridges/connections"),
-    ("bridges/channels/telegram", "bridges/channels/discord", "bridges/channels/slack"),
     ("bridges/delivery",),
     ("bridges/ledger",),
     ("bridges/ledger/sqlite", "bridges/ledger/postgres"),
     ("bridges/ledger/contracts",),
-    ("bridges/channels/email", "bridges/channels/irc", "bridges/channels/matrix", "bridges/channels/xmpp"),
-    ("bridges/channels/transport", "bridges/channels/text"),
     ("bridges/contracts",),
 )
 DOORS: Floors = (
@@ -52,7 +60,6 @@ RUNTIME: Floors = (
     ("runtime/agent", "runtime/agent/first_model"),
     ("runtime/agent/insight",),
     ("runtime/agent/opening",),
-    ("runtime/extensions/lancedb",),
     ("runtime/extensions",),
     ("runtime/commands",),
     ("runtime/commands/session", "runtime/commands/waiting"),
@@ -176,6 +183,7 @@ NEVERS = (
 LAW = Law(
     roots=ROOTS,
     floors={
+        "extensions": EXTENSIONS,
         "cli": CLI,
         "bridges": BRIDGES,
         "doors": DOORS,

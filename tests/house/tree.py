@@ -10,6 +10,7 @@ from tests.house.rules.source import Source
 
 ROOT = Path(__file__).parents[2]
 ROOMS = (
+    "extensions",
     "cli",
     "bridges",
     "doors",
