@@ -32,7 +32,7 @@ IN_MEMORY := $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test slow extras channels doors page lancedb qmd postgres fresh lowest check editor fix docs picture clean
+.PHONY: help chat test slow extras channels protocols page lancedb qmd postgres fresh lowest check editor fix docs picture clean
 
 help: ## list the verbs
 	@echo "Nacre. The verbs are:"
@@ -60,15 +60,15 @@ lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and ru
 	@$(call install,--editable ".[lancedb]" "moto[server]>=5$(,)<6")
 	@$(BIN)/python -m pytest -rs tests/extensions/lancedb
 
-doors: $(VENV)/installed-dev ## add the libraries of other programs' protocols and run their tests
+protocols: $(VENV)/installed-dev ## add the libraries of other programs' protocols and run their tests
 	@$(call install,--editable ".[mcp$(,)serve]" mcp-server-time mcp-server-git)
-	@$(BIN)/python -m pytest -m "not browser" -rs tests/doors tests/runtime/tools/mcp tests/cli/serving/test_http.py
+	@$(BIN)/python -m pytest -m "not browser" -rs tests/extensions/http tests/extensions/mcp
 
 page: $(VENV)/installed-dev ## add what serves and drives the page, and run its tests in a real Chromium
 	@$(call install,--editable ".[serve]" "playwright>=1.49$(,)<2")
 	@command -v chromium chromium-browser google-chrome >/dev/null || \
 		echo "No Chromium is installed, so the tests that drive it are skipped: apt-get install chromium"
-	@$(BIN)/python -m pytest -rs tests/doors/page
+	@$(BIN)/python -m pytest -rs tests/extensions/http/page
 
 qmd: $(VENV)/installed-dev ## add the program qmd from npm, and a node that it runs on, and run its tests
 	@if command -v npm >/dev/null; then npm install --no-audit --no-fund --silent --prefix build/qmd @tobilu/qmd@2.8.3 node@22; \

@@ -35,7 +35,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.serving.worker",
         "Run turns from the database that the settings name, until a signal ends it.",
     ),
-    "mcp": ("nacre.cli.serving.mcp", "Share the notes with another program, which speaks MCP."),
     "status": (
         "nacre.cli.serving.status",
         "Say how the assistant is: model, notes, sessions, cost; and `nacre serve` with its channels.",
@@ -74,10 +73,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "pairing": (
         "nacre.cli.permissions.pairing",
         "List who asks to write to the assistant and who may, let people in, or not.",
-    ),
-    "token": (
-        "nacre.cli.permissions.token",
-        "List the tokens of programs and browsers, make and revoke them.",
     ),
     "config": ("nacre.cli.setup.config.commands", "Look at the settings and change them."),
     "agents": ("nacre.cli.setup.lists.agents", "List the agents that the settings name."),

@@ -7,7 +7,7 @@ The file lies in the package that the entry point names. Its keys are those of O
 
 `id` is also the entry point's name. `kind` is left out, `memory` for one that brings a memory engine, or
 `channel` for one whose entry point names a channel: `channels.<id>` in the settings switches that on.
-Built-in extensions that bring nothing but terminal commands have the kind `commands`.
+`built-in` is for extensions that come with Nacre and that settings of their own switch on.
 `configSchema` is a JSON schema of `plugins.entries.<id>.config`; without one there are no settings.
 
 `commands` names the terminal commands that it adds. The name of a command below another has a space:
@@ -30,7 +30,7 @@ from nacre.records.record import Record
 
 MANIFEST_FILE = "nacre.extension.json"
 
-ExtensionKind: TypeAlias = Literal["memory", "channel", "commands"]
+ExtensionKind: TypeAlias = Literal["memory", "channel", "built-in"]
 KINDS = frozenset(get_args(ExtensionKind))
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")

@@ -117,7 +117,8 @@ class Turn:
     async def _answer(self) -> Reply | None:
         session, agent = self.session, self.parts.settings.agent
         if self.parts.sub_agent is None:
-            await self.parts.servers.ready(session.policy)
+            for source in self.parts.tool_sources:
+                await source.ready(session.policy)
         context = await self.context()
         self._deadline = asyncio.timeout(agent.timeout_seconds)
         try:

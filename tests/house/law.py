@@ -12,7 +12,7 @@ from tests.house.rules.rooms import Floors, Law, Never
 ROOTS: Floors = (
     ("extensions",),
     ("cli",),
-    ("bridges", "doors"),
+    ("bridges",),
     ("runtime",),
     ("sessions", "memory", "prompts"),
     ("postgres",),
@@ -36,11 +36,17 @@ EXTENSIONS: Floors = (
     tuple(
         f"extensions/{name}"
         for name in (
-            *("backup", "discord", "email", "importers", "irc", "lancedb", "matrix", "memory_bench", "slack"),
-            *("telegram", "xmpp"),
+            *("backup", "discord", "email", "http", "importers", "irc", "lancedb", "matrix", "mcp"),
+            *("memory_bench", "slack", "telegram", "xmpp"),
         )
     ),
-    ("extensions/importers/sources",),
+    ("extensions/http/openai", "extensions/http/page"),
+    (
+        "extensions/http/server",
+        "extensions/importers/sources",
+        "extensions/mcp/client",
+        "extensions/mcp/server",
+    ),
 )
 BRIDGES: Floors = (
     ("bridges",),
@@ -51,10 +57,6 @@ BRIDGES: Floors = (
     ("bridges/ledger/sqlite", "bridges/ledger/postgres"),
     ("bridges/ledger/contracts",),
     ("bridges/contracts",),
-)
-DOORS: Floors = (
-    *(("doors/mcp", "doors/openai", "doors/page"), ("doors/page/views",), ("doors/page/site",)),
-    *(("doors/page/home", "doors/page/shown"), ("doors/http",)),
 )
 RUNTIME: Floors = (
     ("runtime/agent", "runtime/agent/first_model"),
@@ -81,7 +83,7 @@ RUNTIME: Floors = (
     ("runtime/models/embedding", "runtime/models/offline"),
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),
-    ("runtime/tools/mcp", "runtime/tools/file_tools"),
+    ("runtime/tools/file_tools",),
     ("runtime/settings",),
     ("runtime/models", "runtime/settings/sections", "runtime/tools"),
     (
@@ -186,7 +188,6 @@ LAW = Law(
         "extensions": EXTENSIONS,
         "cli": CLI,
         "bridges": BRIDGES,
-        "doors": DOORS,
         "runtime": RUNTIME,
         "memory": MEMORY,
         "sessions": SESSIONS,

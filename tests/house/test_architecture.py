@@ -31,8 +31,8 @@ ENVIRONMENT = {
     "runtime/models/tokenizer.py": "tiktoken takes the folder of its tables from the environment only",
 }
 IDS = {
-    "doors/page/site/access.py": "cookies and keys of forms, which nobody may guess",
-    "doors/http/tokens.py": "makes tokens, which nobody may guess",
+    "extensions/http/page/access.py": "cookies and keys of forms, which nobody may guess",
+    "extensions/http/server/tokens.py": "makes tokens, which nobody may guess",
     "postgres/life.py": "numbers a lock of the server, which no other process may have by chance",
     "runtime/contracts/ids.py": "makes the ids",
     "runtime/models/retry.py": "spreads retries, so that clients do not come back at once",
@@ -81,7 +81,7 @@ OPENERS = {
     "runtime/models/completions/price_map.py": "litellm's packaged price map",
     "postgres/job_tables.py": "the packaged files that make the tables of jobs",
     "postgres/migrations.py": "the packaged files that make the tables",
-    "runtime/tools/mcp/transport.py": "the pipe for what a server writes on standard error",
+    "extensions/mcp/client/transport.py": "the pipe for what a server writes on standard error",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",
     "locks/kernel_lock.py": "lock files",
     "sessions/journal/reading.py": "transcripts that are only looked at",
@@ -245,7 +245,7 @@ def test_suppressions_have_code_and_reason() -> None:
 
 def test_every_prompt_is_sent_by_somebody() -> None:
     """No prompt file lies there unused."""
-    code = "\n".join(source.text for source in HOUSE if source.root in ("runtime", "doors", "extensions"))
+    code = "\n".join(source.text for source in HOUSE if source.root in ("runtime", "extensions"))
     files = [path for path in (ROOT / "prompts").glob("*/*.md") if path.stem != "README"]
     names = [f"{path.parent.name}/{path.stem}" for path in files]
 

@@ -13,7 +13,6 @@ ROOMS = (
     "extensions",
     "cli",
     "bridges",
-    "doors",
     "runtime",
     "sessions",
     "memory",

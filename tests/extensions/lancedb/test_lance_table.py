@@ -16,7 +16,7 @@ from tests.extensions.lancedb.homes import call, home, owner, started, texts
 
 lancedb = pytest.importorskip("lancedb", reason="the extra lancedb is not installed")
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 GIVEN = ["id", "text", "vector", "importance", "category", "createdAt"]
 
 

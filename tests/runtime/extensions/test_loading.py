@@ -87,7 +87,7 @@ def test_what_is_installed_is_listed_without_running_it(tmp_path: Path) -> None:
     assert text.returncode == 0
     assert "bees            on      0.3 · Weighs hives.\n" in text.stdout
     assert {"telegram", "backup", "memory-lancedb"} <= set(found)
-    assert found["telegram"]["state"] == found["backup"]["state"] == "off"
+    assert (found["telegram"]["state"], found["backup"]["state"]) == ("off", "on")
 
 
 def test_a_package_cannot_take_the_place_of_a_built_in_extension(tmp_path: Path) -> None:
