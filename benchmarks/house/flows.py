@@ -23,8 +23,7 @@ from types import CodeType, FrameType
 import nacre
 from nacre import Agent, Inbound
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
-from nacre.sessions.contracts.messages import AssistantMessage, Text, ToolCall
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import AssistantMessage, Text, ToolCall, Usage
 
 PACKAGE = Path(nacre.__file__ or "").resolve().parent.as_posix() + "/"
 LONG = "The hive in the garden has enough honey. " * 900
@@ -53,7 +52,9 @@ def walked() -> Iterator[Walk]:
         if code not in known:
             name = code.co_filename.replace("/build/typed/nacre/", "/")
             here = name[len(PACKAGE) :] if name.startswith(PACKAGE) else ""
-            outside = here.startswith(("tests/", "benchmarks/", ".venv/", "build/")) or here.endswith("__init__.py")
+            outside = here.startswith(("tests/", "benchmarks/", ".venv/", "build/")) or here.endswith(
+                "__init__.py"
+            )
             known[code] = "" if outside or code.co_name == "<module>" else here
         return known[code]
 
@@ -120,7 +121,9 @@ def _flow(before: list[str], text: str) -> Callable[[Agent], Awaitable[Walk]]:
 FLOWS: dict[str, Callable[[Agent], Awaitable[Walk]]] = {
     "plain turn": _flow(["Hello.", "Hello again."], "And now?"),
     "turn with memory_search": _flow(["Hello.", "SEARCH first."], "SEARCH the notes."),
-    "turn with a flush": _flow(["Hello.", LONG[:20_000], LONG[:20_000], LONG[:20_000], LONG[:20_000]], "And now? Flush."),
+    "turn with a flush": _flow(
+        ["Hello.", LONG[:20_000], LONG[:20_000], LONG[:20_000], LONG[:20_000]], "And now? Flush."
+    ),
     "/compact": _flow(["Hello.", "One.", "Two."], "/compact"),
     "/status": _flow(["Hello.", "/status"], "/status"),
 }

@@ -28,7 +28,7 @@ from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
 from nacre.runtime.turn.prompt_parts.system_prompt import SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage
 
 log = logging.getLogger(__name__)
 

@@ -32,8 +32,13 @@ from nacre.runtime.turn.loop.loop import run_loop
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.prompt_parts.recent_notes import recall_is_due
 from nacre.runtime.turn.window.window import Window
-from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Message,
+    ToolResultMessage,
+    Usage,
+    message_text,
+)
 
 log = logging.getLogger(__name__)
 

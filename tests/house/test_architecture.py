@@ -84,7 +84,7 @@ OPENERS = {
     "extensions/mcp/client/transport.py": "the pipe for what a server writes on standard error",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",
     "locks/kernel_lock.py": "lock files",
-    "sessions/journal/reading.py": "transcripts that are only looked at",
+    "sessions/journal/journal.py": "transcripts that are only looked at",
     "sessions/index/recovery.py": "what is set aside",
 }
 LONG: dict[str, str] = {}

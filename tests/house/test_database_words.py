@@ -25,7 +25,7 @@ ALLOWED = {
     "memory/contracts/index_settings.py": "the owner's settings say what they mean for this database",
     "memory/contracts/settings.py": "the owner's settings name the database and where its file lies",
     "runtime/recall/qmd/answers.py": "what the program qmd says about its own index",
-    "sessions/compaction/identifiers.py": "an ending of file names that people talk about",
+    "sessions/compaction/facts.py": "an ending of file names that people talk about",
 }
 
 

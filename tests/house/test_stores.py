@@ -10,19 +10,19 @@ from tests.house.tree import HOUSE
 
 FILES_OF_SESSIONS = (
     "nacre.sessions.disk",
-    "nacre.sessions.index.checkpoint",
+    "nacre.sessions.index.index_files",
     "nacre.sessions.index.index",
     "nacre.sessions.index.index_files",
     "nacre.sessions.index.recovery",
     "nacre.sessions.journal",
     "nacre.sessions.stores.files",
     "nacre.sessions.stores.postgres",
-    "nacre.sessions.upkeep.catalogue",
+    "nacre.sessions.upkeep.transcript_listing",
     "nacre.sessions.upkeep.transcript_listing",
     "nacre.sessions.upkeep.upkeep",
 )
 """What knows that sessions are files, or rows."""
-FORMAT = "nacre.sessions.disk.lines"
+FORMAT = "nacre.sessions.disk.json_text"
 """Lines and times as text: it opens nothing, and a database exports the same."""
 ALLOWED = {
     "runtime/hooks/trust.py": "a file of its own, written as safely",

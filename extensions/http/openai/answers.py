@@ -32,7 +32,7 @@ from nacre.runtime.contracts.events import (
     ToolStarted,
     Warned,
 )
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage
 
 BEGINS_ANEW = "\n\n(The answer broke off here and begins anew.)\n\n"
 

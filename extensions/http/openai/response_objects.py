@@ -14,7 +14,7 @@ from typing import Any
 
 from nacre.extensions.http.openai.answers import usage_json
 from nacre.runtime.contracts.events import ToolEnded
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage
 
 _ID = re.compile(r"resp_(\d{1,9})_([A-Za-z0-9_-]+)")
 

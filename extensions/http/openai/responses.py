@@ -41,7 +41,7 @@ from nacre.runtime.contracts.events import (
     TurnFailed,
 )
 from nacre.runtime.extensions.http_mount import caller_of
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage
 
 
 async def create_response(talks: Talks, request: Request) -> Response:

@@ -21,7 +21,7 @@ from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
-from nacre.sessions.entries.stored_transcript import StoredTranscript
+from nacre.sessions.entries.entries import StoredTranscript
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 
 MOST_FOUND = 50

@@ -21,7 +21,7 @@ from nacre.extensions.importers.sources.env import variables
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.runtime.settings.disk.json5_edits import readings
 from nacre.runtime.settings.keys import at
-from nacre.sessions.disk.lines import timestamp_text, to_line
+from nacre.sessions.disk.json_text import timestamp_text, to_line
 from nacre.sessions.entries.entries import SessionHeader, header_from_json, header_to_json
 
 SETTINGS_FILES = ("openclaw.json", "clawdbot.json", "moltbot.json")

@@ -16,17 +16,17 @@ from unicodedata import normalize
 
 from nacre.extensions.importers.sources.contents import Conversation, Origin, Said
 from nacre.runtime.tools.session_sources import IMPORT_ENTRY
-from nacre.sessions.disk.lines import timestamp_text, to_line
+from nacre.sessions.disk.json_text import timestamp_text, to_line
 from nacre.sessions.entries.entries import (
     Body,
     CustomRecord,
     Entry,
     RawBody,
     SessionHeader,
+    SessionOwner,
     entry_to_json,
     header_to_json,
 )
-from nacre.sessions.entries.owner import SessionOwner
 
 HEAD_LINES = 4
 """The lines before the first message: header, owner, name, origin."""

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nacre.prompts import render
-from nacre.sessions.contracts.messages import Image
-from nacre.sessions.contracts.whole_results import MAX_KEPT_CHARS
+from nacre.sessions.contracts.messages import MAX_KEPT_CHARS, Image
 
 
 def result_text(server: str, result: Any) -> str:

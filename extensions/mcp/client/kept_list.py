@@ -16,9 +16,8 @@ from pathlib import Path
 from nacre.extensions.mcp.client.listed_tool import ListedTool, ToolList, tool_list
 from nacre.runtime.settings.sections.mcp import McpServer
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.disk.durable import read_plain, replace_file
+from nacre.sessions.disk.durable import make_folder, read_plain, replace_file
 from nacre.sessions.disk.locks import locked
-from nacre.sessions.disk.reported import make_folder
 
 log = logging.getLogger(__name__)
 

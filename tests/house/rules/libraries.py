@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LIBRARIES = {
-    "aiofiles": ("sessions/journal/reading.py",),
+    "aiofiles": ("sessions/journal/journal.py",),
     "aiohttp": (
         "extensions/discord/api.py",
         "extensions/matrix/client.py",
@@ -92,7 +92,7 @@ LIBRARIES = {
         "runtime/settings/sections/*.py",
     ),
     "prometheus_client": ("extensions/http/server/metrics.py",),
-    "pyjson5": ("runtime/settings/disk/*.py", "sessions/index/json_file.py"),
+    "pyjson5": ("runtime/settings/disk/*.py", "sessions/index/recovery.py"),
     "pyrage": ("extensions/backup/sealed.py",),
     "pypdf": ("runtime/turn/inbound/pdf_text.py",),
     "referencing": ("runtime/extensions/settings_schema.py", "extensions/mcp/client/schemas.py"),
