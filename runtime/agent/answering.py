@@ -42,9 +42,9 @@ from nacre.runtime.contracts.events import (
 )
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
-from nacre.runtime.hooks.around import arrived, leaving, without_text
+from nacre.runtime.hooks.hooks import arrived, leaving, without_text
+from nacre.runtime.lanes.lanes import Route, workspace_access
 from nacre.runtime.lanes.open_session import FLUSH_ENTRY
-from nacre.runtime.lanes.routing import Route, workspace_access
 from nacre.runtime.tools.approvals.store import Approval
 from nacre.runtime.turn.inbound.inbound_message import (
     HEARTBEAT_FILE,

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from nacre.postgres.database import Database
+from nacre.runtime.tools.approvals import table
 from nacre.runtime.tools.approvals.approvals import ApprovalFolder
 from nacre.runtime.tools.approvals.store import ApprovalStore
-from nacre.runtime.tools.approvals import table
 from nacre.runtime.tools.approvals.table import SET, ApprovalTable
 from nacre.sessions.contracts.errors import SessionTakenOver
 from tests.runtime.tools.approvals.store_contract import KEY, ApprovalStoreContract, asked, claimed
