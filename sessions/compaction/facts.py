@@ -7,7 +7,7 @@ messages themselves. Identifiers and files go on over compactions; the rest spea
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nacre.records.record import Record
 from nacre.sessions.compaction.identifiers import identifiers
@@ -134,15 +134,16 @@ def _identifiers(previous: Compaction | None, messages: Sequence[Message]) -> tu
         earlier = identifiers([without_facts(previous.summary)], most=MOST_IDENTIFIERS)
         for block in _LISTED_IDENTIFIERS.finditer(previous.summary):
             earlier += [line.removeprefix("- ").strip("`") for line in block[1].splitlines()]
-    spoken: list[str] = []
-    for message in messages:
-        if isinstance(message, ToolResultMessage):
-            continue
-        spoken.append(message_text(message))
-        if isinstance(message, AssistantMessage):
-            spoken.extend(map(call_text, message.tool_calls))
-    new = identifiers(spoken, most=MOST_IDENTIFIERS)
+    new = identifiers(_spoken_newest_first(messages), most=MOST_IDENTIFIERS)
     return tuple(dict.fromkeys([*(name for name in earlier if name not in new), *new]))[-MOST_IDENTIFIERS:]
+
+
+def _spoken_newest_first(messages: Sequence[Message]) -> Iterator[str]:
+    for message in reversed(messages):
+        if isinstance(message, AssistantMessage):
+            yield from reversed([call_text(call) for call in message.tool_calls])
+        if not isinstance(message, ToolResultMessage):
+            yield message_text(message)
 
 
 def _tool_failures(messages: Sequence[Message]) -> tuple[str, ...]:
