@@ -82,6 +82,7 @@ class _Notes:
         self._said = said
         self._known = known
         self._wanted = wanted
+        self._kinds: dict[str, str] = {}
         self._kept: set[str] = set()
         self._closed: list[str] = []
         self._closed_words: set[str] = set()
@@ -103,12 +104,9 @@ class _Notes:
     def _of_user(self, sentence: str, order: int, *, has_answer: bool) -> Item | None:
         text = without_request(sentence)
         is_told = text != sentence
-        wants_facts = "fact" in self._wanted
-        kind = kind_of(sentence, KINDS if wants_facts else self._wanted)
-        if is_told:
-            kind = "fact" if kind in ("", "request") else kind
-        elif not kind and wants_facts and has_identifier(sentence[:SENTENCE_CHARS]):
-            kind = "fact"
+        kind = self._kinds.get(sentence)
+        if kind is None:
+            kind = self._kinds[sentence] = self._kind(sentence, is_told=is_told)
         is_plain = kind in ("", "request")
         if has_answer and is_plain:
             # Whether it was a question is not looked at: it is no note in either case.
@@ -122,6 +120,14 @@ class _Notes:
                 return None
             kind = "open"
         return self._noted(sentence, text, kind, order) if kind else None
+
+    def _kind(self, sentence: str, *, is_told: bool) -> str:
+        """The kind of a sentence, whatever it asks; empty also for one that is no longer wanted."""
+        wants_facts = "fact" in self._wanted
+        kind = kind_of(sentence, KINDS if wants_facts else self._wanted)
+        if is_told:
+            return "fact" if kind in ("", "request") else kind
+        return "fact" if not kind and wants_facts and has_identifier(sentence[:SENTENCE_CHARS]) else kind
 
     def _noted(self, sentence: str, text: str, kind: str, order: int) -> Item | None:
         words = folded(text)
