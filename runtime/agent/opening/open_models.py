@@ -176,6 +176,7 @@ def open_voice_notes(config: Config, now: Clock, closing: AsyncExitStack) -> Voi
             api_key=provider.api_key.strip() or None,
             language=audio.language.strip(),
             now_seconds=lambda: now().timestamp(),
+            ledger=spending_ledger(config, now),
         )
         closing.push_async_callback(transcriber.close)
         transcribers.append(transcriber)

@@ -401,7 +401,12 @@ class Window:
                 models=[
                     replace(model, ask=self._heard.ask(model.ask, model_name=model.name))
                     for model in summary_models(
-                        self._models, parts.summary_model, self.budget, parts.settings, self._emit
+                        self._models,
+                        parts.summary_model,
+                        parts.offline,
+                        self.budget,
+                        parts.settings,
+                        self._emit,
                     )
                 ],
                 extractor=extractor(parts.offline, self.budget, parts.settings)
