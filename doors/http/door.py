@@ -20,12 +20,14 @@ class Door(Record):
     """Routes under `path`, which begins with a slash.
 
     `wants_token` refuses whoever shows no token of the tokens file as a bearer; a door without it looks
-    after that itself. `closing` is called in order when the server ends.
+    after that itself, and `login_of` names the login that a `Cookie` header has, or nobody's. `closing` is
+    called in order when the server ends.
     """
 
     path: str
     routes: Sequence[BaseRoute]
     wants_token: bool = True
+    login_of: Callable[[str], str] = lambda _cookies: ""
     closing: Sequence[Callable[[], Awaitable[None]]] = _NOTHING_TO_CLOSE
 
 

@@ -50,9 +50,9 @@ class UsageSettings(SettingsSection):
     """Most that models, embeddings, re-rankers and recordings may cost in a day of yours, in dollars by
     litellm's price map, for all agents of the state folder together. From four fifths on only replies, their
     summaries and recordings are asked of a model: flushes take notes without one, sessions are named by their
-    time, notes are embedded tomorrow, searches go by words. At the cap replies stop too, with a sentence. Before a call, the most that it can cost is reserved, in all
-    processes; near the cap an answer is bounded to what is left. A model of unknown price is refused, unless
-    it is on this machine."""
+    time, notes are embedded tomorrow, searches go by words. At the cap replies stop too, with a sentence.
+    Before a call, the most that it can cost is reserved, in all processes; near the cap an answer is bounded
+    to what is left. A model of unknown price is refused, unless it is on this machine."""
     prices: Mapping[str, ModelPrice] = Field(default_factory=dict)
     """Prices of models that litellm's price map does not know, or knows wrongly, by `provider/model`."""
 

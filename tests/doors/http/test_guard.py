@@ -72,7 +72,7 @@ async def listening(tmp_path: Path, *hosts: str) -> AsyncIterator[tuple[httpx.As
         [Door(path="/v1", routes=ROUTES)], tokens=tokens, host="127.0.0.1", port=0, hosts=hosts
     )
     try:
-        async with httpx.AsyncClient(base_url=server.url) as client:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
             yield client, shown, tokens
     finally:
         await server.close()
