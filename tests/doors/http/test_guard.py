@@ -14,9 +14,10 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra serve is not installed: make doors")
 
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from nacre.doors.http.connections import ConnectionLimits
 from nacre.doors.http.door import Door, caller_of
@@ -25,9 +26,9 @@ from nacre.doors.http.guard import (
     MOST_BODY_BYTES,
     MOST_BODY_BYTES_OF_STRANGERS,
     MOST_QUESTIONS,
-    MOST_WRONG_TOKENS,
+    Guard,
 )
-from nacre.doors.http.limits import Rate
+from nacre.doors.http.limits import MOST_WRONG_TOKENS, Rate
 from nacre.doors.http.server import HttpServer, ServerUnusable
 from nacre.doors.http.tokens import Tokens, TokensUnusable
 
@@ -36,6 +37,10 @@ NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 
 async def _echo(request: Request) -> Response:
     return PlainTextResponse(f"{caller_of(request).name}:{len(await request.body())}")
+
+
+async def _echo_nobody(_request: Request) -> Response:
+    return Response("seen")
 
 
 async def _broken(_request: Request) -> Response:
@@ -131,9 +136,26 @@ async def test_wrong_tokens_wait_and_lock_nobody_out(tmp_path: Path) -> None:
         assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) > 0
         assert (await client.post("/v1/echo", headers=bearer(shown))).status_code == 200
-        asked = [client.get("/health") for _ in range(MOST_QUESTIONS * 2)]
-        assert 429 in {answer.status_code for answer in await asyncio.gather(*asked)}
+
+
+async def test_a_flood_keeps_no_owner_of_the_same_address_out(tmp_path: Path) -> None:
+    """Whoever has a token or a login, or logs in, is counted apart from the others at an address."""
+    tokens = Tokens(tmp_path)
+    shown = tokens.add("desk", agent_id="main", is_owner=True, now=NOW)
+    page = [Route("/login", _echo_nobody, methods=["POST"]), Route("/chat", _echo_nobody)]
+    doors = [
+        Door(path="/v1", routes=ROUTES),
+        Door(path="/", routes=page, wants_token=False, login_of=lambda cookies: cookies),
+    ]
+    app = Starlette(routes=[*page, Mount("/v1", routes=ROUTES)])
+    guard = Guard(app, tokens=tokens, doors=doors, hosts=["test"], seconds=lambda: 1.0)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(guard), base_url="http://test") as client:
+        statuses = [(await client.get("/chat")).status_code for _ in range(MOST_QUESTIONS + 1)]
+        assert statuses == [200] * MOST_QUESTIONS + [429]
         assert (await client.post("/v1/echo", headers=bearer(shown))).status_code == 200
+        assert (await client.post("/login")).status_code == 200
+        assert (await client.get("/chat", headers={"cookie": "the owner's"})).status_code == 200
+        assert (await client.get("/chat")).status_code == 429
 
 
 async def test_addresses_in_headers_are_believed_of_named_proxies_alone(tmp_path: Path) -> None:
