@@ -511,4 +511,5 @@ def _failure(failed: Mapping[str, ModelError]) -> ModelError:
     return AllModelsFailed(
         f"All models failed ({len(failed)}): {told}",
         detail="\n".join(error.detail for error in failed.values() if error.detail),
+        failures=tuple(failed.values()),
     )

@@ -31,7 +31,17 @@ PROVIDER = "offline"
 MODEL = "extractive"
 CONTEXT_WINDOW_TOKENS = 32_000
 
+MOST_QUICK_MESSAGES = 4
 _PIECE = re.compile(r"\S{1,24}\s{0,24}|\s{1,24}")
+
+
+MOST_QUICK_CHARS = 50_000
+"""More in the newest four messages is read on a thread."""
+
+
+def _is_long(request: ModelRequest) -> bool:
+    newest = request.messages[-MOST_QUICK_MESSAGES:]
+    return sum(len(message_text(message)) for message in newest) > MOST_QUICK_CHARS
 
 
 class OfflineModel:
@@ -59,8 +69,8 @@ class OfflineModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
         """Streams the answer in pieces of about a word, then the whole message."""
-        if request.purpose in ("flush", "compaction"):
-            # They read a whole history, which takes seconds in which other sessions want their turns.
+        if request.purpose in ("flush", "compaction") or _is_long(request):
+            # Other sessions want their turns in the seconds that a history or a pasted book takes.
             message = await asyncio.to_thread(self._answer, request)
         else:
             message = self._answer(request)
