@@ -33,6 +33,7 @@ from nacre.runtime.turn.prompt_parts.system_prompt import (
     joined,
     sub_agent_part,
 )
+from nacre.runtime.turn.tool_writes import ToolWrites
 from nacre.runtime.turn.window.parts import WindowTurn
 from nacre.sessions.contracts.messages import Image
 
@@ -95,6 +96,7 @@ class TurnContext:
             self.chat,
             hooks=parts.hooks,
             approvals=parts.approvals,
+            writes=ToolWrites(parts.workspace, self._session.sources(parts.window.sources)),
             emit=self._emit,
             pause=self._pause,
         )
@@ -230,11 +232,11 @@ class TurnContext:
             self._emit(Warned(message=f"{gone[0].upper()}{gone[1:]}: no note can be read or written."))
             return offered_tools((), own, chat, rules)
         sources = self._session.sources(parts.window.sources)
-        asks = parts.window.sources.secrets == "ask" and chat.policy.is_private
         tools = file_tools(
             sources.workspace(parts.workspace, "tool"),
             chat.policy,
-            approved=sources.workspace(parts.workspace, "tool", is_approved=True) if asks else None,
+            approved=sources.workspace(parts.workspace, "tool", is_approved=True),
+            asks_secrets=parts.window.sources.secrets == "ask" and chat.policy.is_private,
             on_changed=parts.window.on_notes,
             now=parts.now,
             whole_results=self._whole,

@@ -20,7 +20,9 @@ from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.tools.approvals.approval import Approval
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.function import ToolChat
+from nacre.runtime.tools.session_sources import NOTE_TOOLS
 from nacre.runtime.tools.toolbox import Tool, ToolFailed, ToolOutcome
+from nacre.runtime.turn.tool_writes import ToolWrites
 from nacre.sessions.contracts.messages import AssistantMessage, ToolCall, message_text
 
 WITHDRAWN = "Not run: the question whether it may was withdrawn, and it cannot be approved any more."
@@ -30,7 +32,10 @@ log = logging.getLogger(__name__)
 
 
 class TurnGuard:
-    """The guard of one turn's calls. `pause` stops the turn's deadline while the owner thinks."""
+    """The guard of one turn's calls. `pause` stops the turn's deadline while the owner thinks.
+
+    `writes` sees what tools write into the folder of the notes by themselves.
+    """
 
     def __init__(
         self,
@@ -39,6 +44,7 @@ class TurnGuard:
         *,
         hooks: Hooks,
         approvals: Approvals,
+        writes: ToolWrites,
         emit: Emit,
         pause: Callable[[], AbstractContextManager[None]],
     ) -> None:
@@ -46,6 +52,7 @@ class TurnGuard:
         self._chat = chat
         self._hooks = hooks
         self._approvals = approvals
+        self._writes = writes
         self._emit = emit
         self._pause = pause
         self._paused = ExitStack()
@@ -64,6 +71,8 @@ class TurnGuard:
         Raises:
             ToolFailed: a hook or the owner said no, or the owner has not answered.
         """
+        if call.name not in NOTE_TOOLS:
+            await self._writes.before()
         if call.id in self._claimed:
             return True
         why = await self._why(call, tool, arguments)
@@ -96,8 +105,13 @@ class TurnGuard:
         return True
 
     async def after(self, call: ToolCall, outcome: ToolOutcome) -> None:
-        """Keeps what came of an approved call, and tells the hooks how a call ended."""
+        """Keeps what came of an approved call, and tells the hooks how a call ended.
+
+        What the tool wrote into notes by itself has a source then.
+        """
         text, is_error = message_text(outcome.message), outcome.message.is_error
+        if call.name not in NOTE_TOOLS:
+            await self._writes.after(call.name)
         for waiting in self._session.take_waiting():
             if waiting.proposal_id and waiting.because and self._session.policy.is_private:
                 self._emit(Warned(message=waiting_for_review(waiting)))

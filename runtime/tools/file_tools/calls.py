@@ -33,10 +33,12 @@ def became_redacted(wanted: bytes, written: bytes) -> bool:
     return written.count(mark) > wanted.count(mark)
 
 
-def asking_about_secrets(tool: Tool, approved: Callable[[Any], Awaitable[ToolOutput]] | None) -> Tool:
-    """A tool that asks before it writes a key or a password, and does `approved` for what the owner let run.
+def approvable(
+    tool: Tool, approved: Callable[[Any], Awaitable[ToolOutput]] | None, *, asks_secrets: bool
+) -> Tool:
+    """A tool that does `approved` for a call that the owner let run; without it, the tool that it was.
 
-    Without `approved` it is the tool that it was.
+    With `asks_secrets` it asks before it writes a key or a password.
     """
     if approved is None:
         return tool
@@ -45,7 +47,7 @@ def asking_about_secrets(tool: Tool, approved: Callable[[Any], Awaitable[ToolOut
     async def run(arguments: Any, scope: CallScope) -> ToolOutput:
         return await (of_owner if scope.is_approved else tool.run)(arguments, scope)
 
-    return replace(tool, run=run, needs_approval=asks_about_secrets)
+    return replace(tool, run=run, needs_approval=asks_about_secrets if asks_secrets else False)
 
 
 async def in_sentences(

@@ -27,7 +27,7 @@ from nacre.runtime.tools.file_tools.arguments import (
 )
 from nacre.runtime.tools.file_tools.calls import (
     REDACTED_TOLD,
-    asking_about_secrets,
+    approvable,
     asks_about_secrets,
     became_redacted,
     in_sentences,
@@ -57,6 +57,7 @@ def file_tools(
     policy: ChatPolicy,
     *,
     approved: Workspace | None = None,
+    asks_secrets: bool = False,
     on_changed: Callable[[str], None],
     now: Callable[[], datetime],
     whole_results: WholeResults,
@@ -65,10 +66,10 @@ def file_tools(
 ) -> tuple[Tool, ...]:
     """The five tools for one chat; `read` alone, for the results of this session, where it sees no notes.
 
-    `approved` is the workspace for calls that the owner let run; with one, they are asked before a key or a
-    password is written. `on_changed` gets the relative path of each file that a call changed, after it is on
-    disk. `now` is the owner's clock: a path with a literal `YYYY-MM-DD`, as instructions name the daily log,
-    means today.
+    `approved` is the workspace for calls that the owner let run. With `asks_secrets` they are asked before a
+    key or a password is written. `on_changed` gets the relative path of each file that a call changed, after
+    it is on disk. `now` is the owner's clock: a path with a literal `YYYY-MM-DD`, as instructions name the
+    daily log, means today.
     `whole_results` are those of this session and no other; `read_skill` reads a file of a
     skill that lies outside, for the owner's private chats; `page_chars` is most of what `read` shows at once.
     """
@@ -81,7 +82,7 @@ def file_tools(
     write_hint = "" if is_whole else f" Only {_folders(policy)} can be changed in this chat."
     return (
         _tool("read", "Read a text file.", ReadArguments, reader.read),
-        asking_about_secrets(
+        approvable(
             _tool(
                 "write",
                 f"Create a file or replace its whole content.{write_hint}",
@@ -89,14 +90,17 @@ def file_tools(
                 files.write,
             ),
             of_approved.write if of_approved else None,
+            asks_secrets=asks_secrets,
         ),
-        asking_about_secrets(
+        approvable(
             _tool("edit", f"Replace one exact passage of a file.{write_hint}", EditArguments, files.edit),
             of_approved.edit if of_approved else None,
+            asks_secrets=asks_secrets,
         ),
-        asking_about_secrets(
+        approvable(
             _tool("append", f"Add text at the end of a file.{write_hint}", AppendArguments, files.append),
             of_approved.append if of_approved else None,
+            asks_secrets=asks_secrets,
         ),
         _tool("list", "List the files in a folder.", ListArguments, files.list),
     )
