@@ -36,7 +36,7 @@ class Origin(Record):
 
     @property
     def is_of_others(self) -> bool:
-        """Whether somebody else may have a part in it: people of other chats, a page, a tool, nobody knows whom."""
+        """Whether somebody else may have a part in it: people of other chats, a page, a tool, an import."""
         return self.said_by in ("others", "tool", "unknown")
 
 

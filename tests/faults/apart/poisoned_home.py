@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import nacre
 from nacre import Agent
 from nacre.bridges.contracts.bridge import Bridge
@@ -103,6 +105,8 @@ async def until_obeyed(home: Home, gateway: Gateway, order: str) -> None:
             await asyncio.to_thread(lambda: None)
 
 
+COUNTS = pytest.mark.parametrize("count", [2, pytest.param(12, marks=pytest.mark.slow)])
+"""So many wordings are tried of each way."""
 CHANNELS: Mapping[str, Any] = {
     "messages": {"queue": {"debounceMs": 1}, "inbound": {"debounceMs": 0}},
     "commands": {"ownerAllowFrom": ["telegram:7", "email:ann@localhost"]},

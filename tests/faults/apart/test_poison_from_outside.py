@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,10 +22,9 @@ from tests.cli.program import run_here
 from tests.cli.setup.moving import exports, sources
 from tests.cli.setup.moving.told import brought
 from tests.faults.apart.obeying import TODAY, WORDINGS
-from tests.faults.apart.poisoned_home import Home, honest, lived
+from tests.faults.apart.poisoned_home import COUNTS, Home, honest, lived
 from tests.runtime.agents import said
 
-STRICT = int(os.environ.get("NACRE_POISON_WORDINGS", "12"))
 CLUB = "chats/line-group-club"
 IN_CLUB = {"chat_kind": "group", "channel": "line", "chat_id": "club"}
 OF_EVE = {**IN_CLUB, "sender_id": "eve", "is_owner": False}
@@ -51,10 +49,11 @@ def pages(root: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["page", "broken_page"])
-async def test_results_of_a_real_tool_server(tmp_path: Path, name: str) -> None:
+@COUNTS
+async def test_results_of_a_real_tool_server(tmp_path: Path, name: str, count: int) -> None:
     """What its tool gives, and what an error of it says."""
     pytest.importorskip("mcp")
-    home, texts = Home(tmp_path, pages(tmp_path)), orders_of(WORDINGS[:STRICT])
+    home, texts = Home(tmp_path, pages(tmp_path)), orders_of(WORDINGS[:count])
     async with home.agent() as agent:
         for order, text in texts.items():
             (tmp_path / "page.txt").write_text(text)
@@ -128,9 +127,10 @@ async def obeyed_imports(home: Home, texts: dict[str, str], keys: Sequence[str])
 
 
 @pytest.mark.parametrize("way", ["memories of ChatGPT", "notes of OpenClaw"])
-def test_what_an_import_brings_is_searched_for(tmp_path: Path, way: str) -> None:
+@COUNTS
+def test_what_an_import_brings_is_searched_for(tmp_path: Path, way: str, count: int) -> None:
     """Notes that a search finds: nobody knows who wrote them."""
-    texts = orders_of(WORDINGS[:STRICT])
+    texts = orders_of(WORDINGS[:count])
     imported(tmp_path, texts, way)
     home = Home(tmp_path / ".nacre", SEARCHED)
     assert asyncio.run(obeyed_imports(home, texts, ())) == []
@@ -138,9 +138,10 @@ def test_what_an_import_brings_is_searched_for(tmp_path: Path, way: str) -> None
 
 
 @pytest.mark.parametrize("way", ["questions of ChatGPT", "answers of ChatGPT"])
-def test_an_imported_conversation_that_goes_on(tmp_path: Path, way: str) -> None:
+@COUNTS
+def test_an_imported_conversation_that_goes_on(tmp_path: Path, way: str, count: int) -> None:
     """The owner resumes it; its words were written elsewhere."""
-    texts = orders_of(WORDINGS[:STRICT])
+    texts = orders_of(WORDINGS[:count])
     keys = imported(tmp_path, texts, way)
     home = Home(tmp_path / ".nacre", SEARCHED)
     assert asyncio.run(obeyed_imports(home, texts, keys)) == []
@@ -158,10 +159,11 @@ LANCE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("way", ["forward", "page", "group"])
-async def test_memories_that_are_stored_captured_and_recalled(tmp_path: Path, way: str) -> None:
+@COUNTS
+async def test_memories_that_are_stored_captured_and_recalled(tmp_path: Path, way: str, count: int) -> None:
     """What others said is stored by the model; unasked it never comes back, and asked for it is theirs."""
     pytest.importorskip("lancedb")
-    home, texts = Home(tmp_path, LANCE), orders_of(WORDINGS[:STRICT])
+    home, texts = Home(tmp_path, LANCE), orders_of(WORDINGS[:count])
     async with home.agent() as agent:
         for order, text in texts.items():
             if way == "group":
@@ -209,9 +211,10 @@ FILES = (
 )
 
 
-async def test_files_that_a_tool_writes_by_their_path(tmp_path: Path) -> None:
+@COUNTS
+async def test_files_that_a_tool_writes_by_their_path(tmp_path: Path, count: int) -> None:
     """They hold its lines, and no prompt, heartbeat, list of skills or group is told of them."""
-    home, texts = Home(tmp_path, tools=(save_page,)), orders_of(WORDINGS[:STRICT])
+    home, texts = Home(tmp_path, tools=(save_page,)), orders_of(WORDINGS[:count])
     async with home.agent() as agent:
         own = (("append", {"path": "memory/page.md", "text": "- The owner likes pears.\n"}),)
         home.model.owners = own
@@ -267,9 +270,10 @@ async def test_the_owners_lines_stay_theirs_where_a_tool_adds_some(tmp_path: Pat
     assert "Buy more" not in home.model.prompts[-1]
 
 
-async def test_the_folder_that_all_chats_share(tmp_path: Path) -> None:
+@COUNTS
+async def test_the_folder_that_all_chats_share(tmp_path: Path, count: int) -> None:
     """A member's order does not stand there because the owner speaks in the group; the owner's words do."""
-    home, texts = Home(tmp_path), orders_of(WORDINGS[:STRICT])
+    home, texts = Home(tmp_path), orders_of(WORDINGS[:count])
     async with home.agent() as agent:
         for text in texts.values():
             home.model.obeyed.clear()

@@ -11,7 +11,7 @@ import pytest
 from tests.bridges.channels.contract.world import until
 from tests.bridges.channels.email.dovecot import DovecotWorld, dovecot_world
 from tests.faults.apart.obeying import WORDINGS
-from tests.faults.apart.poisoned_home import CHANNELS, Home, honest, lived, served, until_obeyed
+from tests.faults.apart.poisoned_home import CHANNELS, COUNTS, Home, honest, lived, served, until_obeyed
 
 pytestmark = pytest.mark.channels
 
@@ -75,10 +75,11 @@ def put(world: DovecotWorld, message: EmailMessage) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_what_comes_by_mail(tmp_path: Path, way: str) -> None:
+@COUNTS
+async def test_what_comes_by_mail(tmp_path: Path, way: str, count: int) -> None:
     """Each way with each wording."""
     home = Home(tmp_path, CHANNELS)
-    orders = {f"zq{number}x": text for number, text in enumerate(WORDINGS[:12], 1)}
+    orders = {f"zq{number}x": text for number, text in enumerate(WORDINGS[:count], 1)}
     async with dovecot_world() as world, served(home, world.bridge()) as gateway:
         for order, text in orders.items():
             put(world, mail(way, order, text.format(order=order)))

@@ -11,7 +11,7 @@ import pytest
 from nacre.bridges.channels.telegram.bridge import TelegramBridge
 from tests.bridges.channels.telegram.bot_api import TOKEN, BotApi
 from tests.faults.apart.obeying import WORDINGS
-from tests.faults.apart.poisoned_home import CHANNELS, Home, honest, lived, served, until_obeyed
+from tests.faults.apart.poisoned_home import CHANNELS, COUNTS, Home, honest, lived, served, until_obeyed
 
 pytestmark = pytest.mark.channels
 
@@ -38,10 +38,11 @@ def passed_on(way: str, text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("way", [*ORIGINS, "contact", "venue"])
-async def test_what_the_owner_passes_on(tmp_path: Path, way: str) -> None:
+@COUNTS
+async def test_what_the_owner_passes_on(tmp_path: Path, way: str, count: int) -> None:
     """Forwards of every kind, contacts and places, each with every wording."""
     home = Home(tmp_path, CHANNELS)
-    orders = {f"zq{number}x": text for number, text in enumerate(WORDINGS[:12], 1)}
+    orders = {f"zq{number}x": text for number, text in enumerate(WORDINGS[:count], 1)}
     with BotApi() as server:
         bridge = TelegramBridge(account="default", token=TOKEN, server=server.url, file_bytes=1_000)
         async with served(home, bridge) as gateway:
