@@ -2,31 +2,59 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from nacre.runtime.tools.mcp.schemas import MOST_STEPS, TooManySteps, bounded
+
+_MOST_PATTERN_CHARS = 200
+_MOST_REPEATS = 2
+_REPEATS = re.compile(r"[*+?{]")
 
 
 def settings_problems(config: Mapping[str, Any], schema: Mapping[str, Any], *, key: str) -> tuple[str, ...]:
     """What does not fit, a sentence each, the first five; nothing when all is well.
 
     `key` is where the settings stand, such as `plugins.entries.honey.config`. Sentences name keys and rules
-    and never a value, which may be a secret.
+    and never a value, which may be a secret. A `pattern` that could take long is not matched.
     """
     # slow to import, and needed by those alone who have an extension
-    from jsonschema import Draft202012Validator, SchemaError
+    from jsonschema import Draft202012Validator, FormatChecker, SchemaError
     from jsonschema.validators import validator_for
     from referencing.jsonschema import EMPTY_REGISTRY
 
     kind = validator_for(schema, default=Draft202012Validator)
+    steps = 0
+
+    def counted() -> None:
+        nonlocal steps
+        steps += 1
+        if steps > MOST_STEPS:
+            raise TooManySteps(f"it takes more than {MOST_STEPS} steps")
+
     try:
-        kind.check_schema(schema)
+        # Without formats: the one of `pattern` compiles it.
+        kind.check_schema(schema, format_checker=FormatChecker(formats=()))
         # An empty registry: a schema that refers to an address must not be fetched from there.
-        errors = list(kind(schema, registry=EMPTY_REGISTRY).iter_errors(config))
+        validator = bounded(schema, counted, may_match=is_cheap)(schema, registry=EMPTY_REGISTRY)
+        errors = list(validator.iter_errors(config))
     except SchemaError as error:
         return (f"Its configSchema is no JSON schema: {error.message}.",)
     except Exception as error:  # noqa: BLE001 - what a schema of others can raise is jsonschema's to know
         return (f"Its configSchema cannot be used: {type(error).__name__}: {error}.",)
     return tuple(_sentence(error, key) for error in errors[:5])
+
+
+def is_cheap(pattern: str) -> bool:
+    """Whether a regular expression takes at most quadratic time: no groups, and few repeats.
+
+    One that is not bound to the beginning of a text is tried at each place, which counts as a repeat.
+    """
+    if len(pattern) > _MOST_PATTERN_CHARS or "(" in pattern or re.search(r"\\\d", pattern):
+        return False
+    is_bound = pattern.startswith("^") and "|" not in pattern
+    return len(_REPEATS.findall(pattern)) + (not is_bound) <= _MOST_REPEATS
 
 
 def _sentence(error: Any, key: str) -> str:

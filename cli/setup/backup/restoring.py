@@ -208,23 +208,12 @@ def _staging(to: Path) -> Iterator[Path]:
 
 def remove_leftovers(parent: Path) -> None:
     """Removes the folders of restores to folders of `parent` that were killed: nobody holds their lock."""
-    for outer in _held(parent):
-        _remove(outer)
-
-
-def leftovers(parent: Path) -> list[Path]:
-    """The folders that `remove_leftovers` would remove."""
-    return list(_held(parent))
-
-
-def _held(parent: Path) -> Iterator[Path]:
-    """The folders of killed restores, each while its lock is held."""
-    for outer in sorted(parent.glob(".*.restoring")):
+    for outer in parent.glob(".*.restoring"):
         if outer.is_symlink() or not (outer / _LOCK).is_file():
             continue
         release = try_lock(outer / _LOCK)
         if release is not None:
-            yield outer
+            _remove(outer)
             release()
 
 

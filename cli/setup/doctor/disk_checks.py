@@ -26,7 +26,6 @@ async def disk_findings(invocation: Invocation, now: Clock) -> list[Finding]:
         await _permissions(invocation),
         _locks(invocation),
         await _left(invocation, now),
-        *await _restores(invocation),
         _workspace(invocation),
         await _history(invocation),
         *await _usage(invocation, now),
@@ -160,23 +159,6 @@ async def _left(invocation: Invocation, now: Clock) -> Finding:
         advice="They hold nothing that is used. `nacre doctor --fix` moves them aside.",
         repair=move,
     )
-
-
-async def _restores(invocation: Invocation) -> list[Finding]:
-    """What killed restores left beside the state folder; a backup removes it."""
-    from nacre.cli.setup.backup.restoring import leftovers
-
-    found = await asyncio.to_thread(leftovers, invocation.config.state_dir.parent)
-    if not found:
-        return []
-    return [
-        Finding(
-            area="left-overs",
-            state="note",
-            text=f"a restore that was killed left {shown_paths(invocation, found)}",
-            advice="The next `nacre backup` or `nacre restore` removes it.",
-        )
-    ]
 
 
 async def _usage(invocation: Invocation, now: Clock) -> list[Finding]:

@@ -22,7 +22,9 @@ MOST_REFERENCES = 100
 """A schema with more different `$ref` is left out: each of them is resolved."""
 MOST_STEPS = 5_000
 """Keywords that one validation evaluates, before the rest is left to the server."""
-_UNBOUNDED = frozenset({"pattern", "patternProperties", "unevaluatedItems", "unevaluatedProperties"})
+MOST_MATCHED_CHARS = 1_000
+"""A longer text is not matched with a `pattern` of others."""
+_UNBOUNDED = frozenset({"patternProperties", "unevaluatedItems", "unevaluatedProperties"})
 """Keywords that match regular expressions, or that jsonschema evaluates in one go: left to the server."""
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Names of arguments that providers take."""
@@ -126,12 +128,12 @@ def _misfit(values: Any, schema: Mapping[str, Any]) -> str:
         nonlocal steps
         steps += 1
         if steps > MOST_STEPS:
-            raise _TooManySteps
+            raise TooManySteps
 
     try:
         # An empty registry: a schema that refers to an address must not be fetched from there.
-        error = next(_bounded(schema, counted)(schema, registry=EMPTY_REGISTRY).iter_errors(values), None)
-    except _TooManySteps:
+        error = next(bounded(schema, counted)(schema, registry=EMPTY_REGISTRY).iter_errors(values), None)
+    except TooManySteps:
         return ""
     except Exception as broken:  # noqa: BLE001 - as above
         return f"The schema cannot be used: {type(broken).__name__}."
@@ -141,28 +143,39 @@ def _misfit(values: Any, schema: Mapping[str, Any]) -> str:
     return f"{place}: {error.message[:300]}" if place else error.message[:300]
 
 
-class _TooManySteps(Exception):
+class TooManySteps(Exception):
     """A validation took `MOST_STEPS`."""
 
 
-def _bounded(schema: Mapping[str, Any], counted: Callable[[], None]) -> Any:
-    """The schema's validator, which calls `counted` for each keyword and runs no regular expression."""
+def bounded(
+    schema: Mapping[str, Any], counted: Callable[[], None], *, may_match: Callable[[str], bool] | None = None
+) -> Any:
+    """The schema's validator, which calls `counted` for each keyword.
+
+    It runs no regular expression but those of `pattern` of which `may_match` says that they are cheap, on
+    texts of at most `MOST_MATCHED_CHARS`.
+    """
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend, validator_for
 
     kind = validator_for(schema, default=Draft202012Validator)
 
-    def bounded(name: str, evaluate: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+    def counting(name: str, evaluate: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
         def evaluated(validator: Any, value: Any, instance: Any, there: Any) -> Iterator[Any]:
             counted()
+            if name == "pattern" and (len(str(instance)) > MOST_MATCHED_CHARS or not matched(value)):
+                return
             # Which arguments are additional depends on the patterns beside them.
             if name != "additionalProperties" or "patternProperties" not in there:
                 yield from evaluate(validator, value, instance, there) or ()
 
         return evaluated
 
+    def matched(pattern: Any) -> bool:
+        return may_match is not None and isinstance(pattern, str) and may_match(pattern)
+
     keywords = {
-        name: bounded(name, _passed if name in _UNBOUNDED else evaluate)
+        name: counting(name, _passed if name in _UNBOUNDED else evaluate)
         for name, evaluate in kind.VALIDATORS.items()
     }
     return extend(kind, keywords)

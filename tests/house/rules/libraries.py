@@ -25,6 +25,7 @@ LIBRARIES = {
         "locks/kernel_lock.py",
         "runtime/models/embedding/download.py",
     ),
+    "httpx2": ("runtime/tools/mcp/transport.py",),
     "httpx": (
         "bridges/channels/telegram/api.py",
         "runtime/models/embedding/download.py",

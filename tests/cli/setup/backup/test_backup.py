@@ -219,20 +219,15 @@ def test_what_a_killed_restore_left_is_removed_by_the_next(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.glob(".*.restoring")] == [".running.restoring"]
 
 
-def test_what_a_killed_restore_left_is_named_and_goes_with_the_next_backup(tmp_path: Path) -> None:
-    """`nacre doctor` names it beside the state folder, and changes nothing."""
+def test_what_a_killed_restore_left_goes_with_the_next_backup(tmp_path: Path) -> None:
+    """It lies beside the state folder, and holds as much as the archive."""
     run_nacre(tmp_path, "init")
     left = tmp_path / "..nacre.restoring"
     (left / "files").mkdir(parents=True)
     (left / "files/a.md").write_bytes(b"x" * 2_000_000)
     (left / "lock").touch()
-
-    told = " ".join(run_nacre(tmp_path, "doctor", "--fix").stdout.split())
-    assert left.exists()
-    assert "a restore that was killed left ~/..nacre.restoring" in told
     assert run_nacre(tmp_path, "backup", "whole.tar.gz").returncode == 0
     assert not left.exists()
-    assert "..nacre.restoring" not in run_nacre(tmp_path, "doctor").stdout
 
 
 def test_a_member_that_claims_three_gibibytes_is_refused_before_anything_is_written(tmp_path: Path) -> None:
