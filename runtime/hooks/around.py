@@ -8,14 +8,21 @@ from dataclasses import replace
 
 from nacre.prompts import quoted, render
 from nacre.runtime.contracts.errors import MessageRefused, ModelError
-from nacre.runtime.contracts.events import Emit, Event, TextStreamed
+from nacre.runtime.contracts.events import (
+    CompactionEnded,
+    CompactionReason,
+    Emit,
+    Event,
+    FlushEnded,
+    TextStreamed,
+)
 from nacre.runtime.contracts.inbound import Inbound, Reply
 from nacre.runtime.contracts.model import Answering, Ask, ModelRequest
 from nacre.runtime.hooks import events as told
+from nacre.runtime.hooks.events import AfterCompaction, AfterFlush, BeforeCompaction, BeforeFlush
 from nacre.runtime.hooks.hooks import Answer, Hooks
 from nacre.runtime.tools.function import ToolChat
-from nacre.sessions.contracts.messages import AssistantMessage
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import AssistantMessage, Usage
 
 log = logging.getLogger(__name__)
 
@@ -171,3 +178,31 @@ def _told_when_odd(answer: Answer, name: str) -> None:
     if answer.value is not None:
         kind = type(answer.value).__name__
         log.error("the hook %s answered %s with a %s, which does nothing", answer.handler, name, kind)
+
+
+class HeardWindow:
+    """Tells the handlers of an agent what the window of one chat does."""
+
+    def __init__(self, hooks: Hooks, chat: ToolChat) -> None:
+        self._hooks = hooks
+        self._chat = chat
+
+    def ask(self, ask: Ask, *, model_name: str) -> Ask:
+        """`ask` as hooks hear it."""
+        return asking(ask, self._hooks, self._chat, model_name=model_name)
+
+    async def flush_begins(self) -> None:
+        if self._hooks.hears("before_flush"):
+            await self._hooks.trigger(BeforeFlush(chat=self._chat))
+
+    async def flush_ended(self, ended: FlushEnded) -> None:
+        if self._hooks.hears("after_flush"):
+            await self._hooks.trigger(AfterFlush(chat=self._chat, ended=ended))
+
+    async def compaction_begins(self, reason: CompactionReason, tokens: int) -> None:
+        if self._hooks.hears("before_compaction"):
+            await self._hooks.trigger(BeforeCompaction(chat=self._chat, reason=reason, tokens=tokens))
+
+    async def compaction_ended(self, ended: CompactionEnded, summary: str) -> None:
+        if self._hooks.hears("after_compaction"):
+            await self._hooks.trigger(AfterCompaction(chat=self._chat, ended=ended, summary=summary))

@@ -7,11 +7,13 @@ a killed process cannot leave behind.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 from nacre.runtime.contracts.errors import SessionInUse
+from nacre.runtime.contracts.events import Emit, Warned
 
 POLL_SECONDS = 0.05
 NOTICE_AFTER_SECONDS = 2.0
@@ -80,3 +82,21 @@ def _in_use(session_key: str, waited_seconds: float) -> SessionInUse:
         f"{waited_seconds:.0f} seconds. "
         "Try again when it is done, or use another session."
     )
+
+
+log = logging.getLogger(__name__)
+
+
+class Told:
+    """What an agent has told so far, session by session."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str]] = set()
+
+    def once(self, session_id: str, notices: Sequence[str], emit: Emit) -> None:
+        """Warns of each notice that this session has not been told yet; an empty id is the whole agent."""
+        for notice in notices:
+            if (session_id, notice) not in self._told:
+                self._told.add((session_id, notice))
+                log.warning("%s", notice)
+                emit(Warned(message=notice))

@@ -26,8 +26,7 @@ from nacre.runtime.contracts.model import (
     overhead_tokens,
 )
 from nacre.runtime.models.retry import MAX_RETRIES, stream_with_retries
-from nacre.runtime.models.waits.cooldown import asking_order, cooling
-from nacre.runtime.models.waits.cooldown_file import CooldownFile
+from nacre.runtime.models.waits.cooldown import CooldownFile, asking_order, cooling
 from nacre.runtime.models.waits.silence import AS_LONG_AS_IT_TAKES, Patience
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.view.tokens import estimate_message_tokens

@@ -19,7 +19,7 @@ from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.models.litellm.model import LiteLLMModel
 from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.models.openai_compatible.providers import address_in_environment, goes_without_litellm
-from nacre.runtime.models.waits.cooldown_file import CooldownFile
+from nacre.runtime.models.waits.cooldown import CooldownFile
 from nacre.runtime.models.waits.silence import Patience
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.auth_profiles import AuthProfile
@@ -27,7 +27,7 @@ from nacre.runtime.settings.disk.variables import unset_in
 from nacre.runtime.settings.sections.agents import AgentSettings
 from nacre.runtime.settings.sections.models import ProviderSettings, with_profile_keys
 from nacre.runtime.settings.spending import spending_ledger
-from nacre.runtime.turn.inbound.voice_notes import VoiceNotes
+from nacre.runtime.turn.inbound.inbound_message import VoiceNotes
 
 STALL_SECONDS = 60.0
 """A stream that has begun and then says nothing for so long is given up."""

@@ -8,19 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import json
+import logging
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
-from functools import cached_property
-from typing import TypeAlias
+from functools import cached_property, partial
+from typing import Any, TypeAlias
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.workspace import Workspace
+from nacre.memory.files.skills.skill import Skill
 from nacre.memory.files.skills.skills import Skills
 from nacre.memory.files.sources.sources import Sources
-from nacre.memory.workspace.context_files import ContextFiles
-from nacre.memory.workspace.workspace import ContextFile, daily_log_path, is_cut_mark, read_context_file
+from nacre.memory.workspace.workspace import (
+    ContextFile,
+    ContextFiles,
+    daily_log_path,
+    is_cut_mark,
+    read_context_file,
+)
 from nacre.prompts import render
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
@@ -28,9 +37,45 @@ from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_token
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
 from nacre.runtime.settings.sections.agents import AgentSettings
 from nacre.runtime.settings.sections.skills import SkillsSettings
-from nacre.runtime.turn.prompt_parts.own_lines import own_lines
-from nacre.runtime.turn.prompt_parts.recent_notes import recalled_days
-from nacre.runtime.turn.prompt_parts.skill_list import SECTION, SkillList, skill_list
+from nacre.runtime.tools.function import ToolChat
+from nacre.runtime.tools.own_thread import on_its_own_thread
+from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
+from nacre.runtime.turn.prompt_parts.recent_notes import own_lines, recalled_days
+
+SECTION = "Skills"
+"""The section's name; it stands behind the files of the workspace, so that a change is told as theirs are."""
+
+
+class SkillList(Record):
+    """The section's text, empty where there is no skill, and sentences for the owner."""
+
+    text: str = ""
+    notices: tuple[str, ...] = ()
+
+
+def skill_list(skills: Sequence[Skill], *, most_chars: int) -> SkillList:
+    """Tells of skills in so many characters: with descriptions as long as there is room, then by name."""
+    lines: list[str] = []
+    left_chars, shortened, unnamed = most_chars, 0, 0
+    for skill in skills:
+        whole = f"- `{skill.name}` ({skill.path}): {skill.description}"
+        short = f"- `{skill.name}` ({skill.path})"
+        line = whole if len(whole) <= left_chars and not shortened else short
+        if len(line) > left_chars:
+            unnamed += 1
+            continue
+        shortened += line is short
+        lines.append(line)
+        left_chars -= len(line) + 1
+    notices = []
+    if shortened or unnamed:
+        notices.append(
+            f"There is no room to describe all skills: {shortened} are told by name alone, {unnamed} not at "
+            "all. Raise skills.limits.maxSkillsPromptChars, or switch some off in skills.entries."
+        )
+    text = render("system/skills", skills="\n".join(lines)) if lines else ""
+    return SkillList(text=text, notices=tuple(notices))
+
 
 OPTIONAL_FILES = ("MEMORY.md",)
 """Files whose absence is no news: they are left out instead of marked as missing."""
@@ -302,3 +347,95 @@ def _cuts(files: Sequence[ContextFile]) -> tuple[str, ...]:
 
 def _is_shown(file: ContextFile) -> bool:
     return bool(file.text.strip()) and not (file.missing and file.name in OPTIONAL_FILES)
+
+
+log = logging.getLogger(__name__)
+
+PART_SECONDS = 5.0
+"""How long a part may take, before the model is asked without it."""
+PART_CHARS = 40_000
+"""Most of one part that enters the prompt."""
+KEPT_SESSIONS = 1_000
+"""For so many sessions the stable sections are kept; one that comes back later is asked anew."""
+
+_Kept: TypeAlias = dict[PromptPart, str]
+
+
+class PromptParts:
+    """The parts of an agent, and what they gave for the sessions that were open lately."""
+
+    def __init__(self, parts: Sequence[PromptPart]) -> None:
+        self._parts = tuple(parts)
+        self._kept: OrderedDict[tuple[str, int, ChatPolicy], _Kept] = OrderedDict()
+
+    async def stable(
+        self, chat: ToolChat, *, cycle: int, tell: Callable[[Sequence[str]], None]
+    ) -> tuple[str, ...]:
+        """The sections of the cached part.
+
+        `cycle` counts the session's compactions: each one breaks the cache, so that a new text costs nothing.
+        """
+        key = (chat.session_id, cycle, chat.policy)
+        kept = self._kept.setdefault(key, {})
+        self._kept.move_to_end(key)
+        if len(self._kept) > KEPT_SESSIONS:
+            self._kept.popitem(last=False)
+        for part in self._of(chat, changing=False):
+            if part not in kept:
+                text = await _asked(part, chat, tell)
+                if text is not None:
+                    kept[part] = text
+        return tuple(kept[part] for part in self._of(chat, changing=False) if kept.get(part))
+
+    async def changing(self, chat: ToolChat, *, tell: Callable[[Sequence[str]], None]) -> tuple[str, ...]:
+        """The sections behind the conversation, as they are in this turn."""
+        asked = [await _asked(part, chat, tell) for part in self._of(chat, changing=True)]
+        return tuple(text for text in asked if text)
+
+    def _of(self, chat: ToolChat, *, changing: bool) -> list[PromptPart]:
+        return [part for part in self._parts if part.changing is changing and part.is_for(chat.policy)]
+
+
+def instructions_part(text: str) -> PromptPart:
+    """The words of the program that runs the agent, as a stable part of every chat."""
+    section = render("system/instructions", text=text.strip()) if text.strip() else ""
+    return PromptPart(
+        function=lambda _chat: section,
+        name="instructions",
+        changing=False,
+        chats=frozenset({"private", "direct", "group"}),
+    )
+
+
+async def _asked(part: PromptPart, chat: ToolChat, tell: Callable[[Sequence[str]], None]) -> str | None:
+    """What a part says now; `None` when it failed."""
+    try:
+        async with asyncio.timeout(PART_SECONDS):
+            text = await _given(part.function, chat)
+    except Exception as error:
+        log.exception("the prompt part %s failed", part.name)
+        problem = (
+            "it took too long" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+        )
+        tell((f"The prompt part {part.name!r} was left out: {problem}.",))
+        return None
+    if text is None or isinstance(text, str):
+        return _fitting(part, (text or "").strip())
+    log.error("the prompt part %s gave %s", part.name, type(text).__name__)
+    tell((f"The prompt part {part.name!r} was left out: it gave {type(text).__name__}, not text.",))
+    return None
+
+
+async def _given(function: PromptFunction, chat: ToolChat) -> object:
+    """What the function returns; a plain one works on a thread, because it may read a slow file."""
+    call: Callable[[], Any] = partial(function, chat)
+    result = call() if inspect.iscoroutinefunction(function) else await on_its_own_thread(call)
+    return await result if inspect.isawaitable(result) else result
+
+
+def _fitting(part: PromptPart, text: str) -> str:
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    if len(text) <= PART_CHARS:
+        return text
+    log.warning("the prompt part %s gave %d characters and was cut", part.name, len(text))
+    return f"{text[:PART_CHARS]}\n[…]"

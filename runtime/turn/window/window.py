@@ -14,14 +14,13 @@ from functools import partial
 from nacre.runtime.contracts.budget import Decision
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Warned
-from nacre.runtime.hooks.heard_window import HeardWindow
+from nacre.runtime.hooks.around import HeardWindow
+from nacre.runtime.turn.window.flush import SessionFlush
 from nacre.runtime.turn.window.parts import WindowTurn
 from nacre.runtime.turn.window.pruning.session import prune
-from nacre.runtime.turn.window.session_flush import SessionFlush
-from nacre.runtime.turn.window.session_shortening import SessionShortening
-from nacre.runtime.turn.window.shortening import LEAST_ROOM_SHARE, room_in
+from nacre.runtime.turn.window.shortening import LEAST_ROOM_SHARE, SessionShortening, room_in
 from nacre.runtime.turn.window.summaries.ladder import Summary, extractor, summary_models, summary_of
-from nacre.runtime.turn.window.summaries.partial import partial_summaries
+from nacre.runtime.turn.window.summaries.summariser import partial_summaries
 from nacre.sessions.compaction.cut import (
     CompactionPlan,
     NothingToCompact,

@@ -19,8 +19,8 @@ from nacre import Agent
 from nacre.runtime.contracts.inbound import Quoted
 from nacre.runtime.tools.function import ToolContext
 from tests.cli.program import run_here
-from tests.cli.setup.moving import exports, sources
-from tests.cli.setup.moving.told import brought
+from tests.extensions.importers import exports, sources
+from tests.extensions.importers.told import brought
 from tests.faults.apart.obeying import TODAY, WORDINGS
 from tests.faults.apart.poisoned_home import COUNTS, Home, honest, lived
 from tests.runtime.agents import said
