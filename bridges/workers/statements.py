@@ -75,6 +75,12 @@ FROM turns WHERE agent = %(agent)s AND state = 'done'
 FORGET_ENDED: LiteralString = """
 DELETE FROM turns WHERE agent = %(agent)s AND id = ANY(%(ids)s) AND state = 'done'
 """
+WAITING: LiteralString = """
+SELECT id, inbound FROM turns WHERE agent = %(agent)s AND state <> 'done' AND state = 'waiting'
+"""
+FORGET_WAITING: LiteralString = """
+DELETE FROM turns WHERE agent = %(agent)s AND id = ANY(%(ids)s) AND state = 'waiting'
+"""
 OPEN: LiteralString = """
 SELECT state, count(*), extract(epoch FROM clock_timestamp() - min(asked_at))::float
 FROM turns WHERE agent = %(agent)s AND state <> 'done' GROUP BY state

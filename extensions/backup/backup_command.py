@@ -45,7 +45,7 @@ def command(
     folder are in it: keep it as you keep those, or encrypt it.
     """
     from nacre.extensions.backup.manifest import ArchiveUnusable
-    from nacre.extensions.backup.restoring import check_backup
+    from nacre.extensions.backup.restoring import check_backup, remove_leftovers
     from nacre.extensions.backup.sealed import KeyUnusable
     from nacre.extensions.backup.writing import BackupRefused, write_backup
     from nacre.runtime.contracts.clock import system_clock
@@ -60,6 +60,7 @@ def command(
     if identity is not None:
         raise click.UsageError("--identity is for --check and for nacre restore.", context)
     invocation = begin(context)
+    remove_leftovers(invocation.config.state_dir.parent)
     now = system_clock(UTC)()
     archive = _archive(path or Path(), now, is_sealed=bool(recipients))
     try:

@@ -105,7 +105,7 @@ def restore_backup(archive: Path, to: Path, *, identity: Path | None) -> Manifes
     """
     if to.is_symlink() or (to.exists() and not to.is_dir()) or (to.is_dir() and any(to.iterdir())):
         raise RestoreRefused(f"There is something at {to}. Name a folder that is not there, or is empty.")
-    _remove_leftovers(to.parent)
+    remove_leftovers(to.parent)
     manifest = check_backup(archive, identity=identity, most_bytes=_free_bytes(to))
     to.parent.mkdir(parents=True, exist_ok=True)
     with _staging(to) as staging:
@@ -206,7 +206,7 @@ def _staging(to: Path) -> Iterator[Path]:
             release()
 
 
-def _remove_leftovers(parent: Path) -> None:
+def remove_leftovers(parent: Path) -> None:
     """Removes the folders of restores to folders of `parent` that were killed: nobody holds their lock."""
     for outer in parent.glob(".*.restoring"):
         if outer.is_symlink() or not (outer / _LOCK).is_file():

@@ -74,6 +74,9 @@ def words_of(mail: Message, *, is_forward: bool = False) -> Words:
     plain, html, holders, files = _parts(mail)
     text, notice = _text_of(plain, html)
     own = split(text, is_forward=is_forward)
+    if is_forward and own.text and not (own.quoted or holders):
+        # It forwards something, and nothing tells where that begins.
+        own = Words(text="", quoted=(Quoted(text=own.text, kind="forward"),))
     quoted, others_files = list(own.quoted), [*_attachments(files, "")]
     for each in holders[:MOST_ATTACHED]:
         attached = _attached(each, 1)

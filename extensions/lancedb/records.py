@@ -36,8 +36,8 @@ class Origin(Record):
 
     @property
     def is_of_others(self) -> bool:
-        """Whether somebody else is known to have a part in it: people of other chats, a page, a tool."""
-        return self.said_by in ("others", "tool")
+        """Whether somebody else may have a part in it: people of other chats, a page, a tool, an import."""
+        return self.said_by in ("others", "tool", "unknown")
 
 
 class Memory(Record):

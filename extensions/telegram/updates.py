@@ -76,7 +76,8 @@ def _of_message(message: Message, me: User, account: str) -> Heard:
     author = _foreign_author(message)
     files = tuple(file._replace(said_by=author) for file in _files(message))
     text = _words(message, me)
-    if not (text.strip() or files):
+    cards = _cards(message)
+    if not (text.strip() or files or cards):
         raise PassedOver("it has nothing that can be read")
     ids = (message.chat.id, sender.id, message.message_id, message.message_thread_id or 0)
     if not all(type(number) is int for number in ids):
@@ -84,7 +85,7 @@ def _of_message(message: Message, me: User, account: str) -> Heard:
     quoted = (Quoted(text=text, kind="forward", said_by=author),) if author and text.strip() else ()
     inbound = Inbound(
         text="" if author else text,
-        quoted=quoted,
+        quoted=(*quoted, *(Quoted(text=card, kind="attached message", said_by=author) for card in cards)),
         # Whatever kind comes new is a group, in which nothing private is said.
         chat_kind=_KINDS.get(str(message.chat.type), "group"),
         channel=CHANNEL,
@@ -151,17 +152,23 @@ def _without_files(message: Message) -> Iterator[str]:
         yield f"[sticker {message.sticker.emoji or ''}]"
     if message.location is not None and message.venue is None:
         yield f"[location {message.location.latitude}, {message.location.longitude}]"
-    if message.venue is not None:
-        venue = message.venue
-        at = venue.location
-        yield f"[place {venue.title!r}, {venue.address!r}, {at.latitude}, {at.longitude}]"
-    if message.contact is not None:
-        yield f"[contact {message.contact.first_name!r}, {message.contact.phone_number!r}]"
     if message.poll is not None:
         answers = ", ".join(repr(option.text) for option in message.poll.options)
         yield f"[poll {message.poll.question!r}: {answers}]"
     if message.dice is not None:
         yield f"[dice {message.dice.emoji} shows {message.dice.value}]"
+
+
+def _cards(message: Message) -> list[str]:
+    """A place or a contact, whose names somebody else has given."""
+    cards = []
+    if message.venue is not None:
+        venue = message.venue
+        at = venue.location
+        cards.append(f"[place {venue.title!r}, {venue.address!r}, {at.latitude}, {at.longitude}]")
+    if message.contact is not None:
+        cards.append(f"[contact {message.contact.first_name!r}, {message.contact.phone_number!r}]")
+    return cards
 
 
 def _speaks_to(message: Message, me: User) -> bool:

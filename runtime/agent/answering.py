@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
+from nacre.memory.files.sources.sources import Sources
 from nacre.prompts import render
 from nacre.records.record import Record
 from nacre.runtime.agent.opening.parts import AgentParts
@@ -54,6 +55,7 @@ from nacre.runtime.turn.inbound.inbound_message import (
     worth_saying,
 )
 from nacre.runtime.turn.loop.loop import TurnBounds
+from nacre.runtime.turn.prompt_parts.system_prompt import own_lines
 from nacre.runtime.turn.turn import Turn, settle
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import UserMessage
@@ -265,7 +267,7 @@ async def worded(parts: AgentParts, inbound: Inbound, where: Route) -> Inbound |
     policy = replace(where.policy, access=access)
     if not policy.may_read(PurePosixPath(HEARTBEAT_FILE)):
         return None
-    checklist = await _checklist(parts.turn.workspace)
+    checklist = await _checklist(parts.turn.workspace, parts.turn.window.sources)
     if checklist is None:
         return None
     return replace(inbound, text=render("session/heartbeat", now=now, checklist=checklist))
@@ -288,15 +290,15 @@ async def heartbeat_ended(turn: Turn, inbound: Inbound, reply: Reply | None) -> 
     return None
 
 
-async def _checklist(workspace: Workspace) -> str | None:
-    """What the owner's list says, `None` where it asks for nothing."""
+async def _checklist(workspace: Workspace, sources: Sources) -> str | None:
+    """What the owner's list says in lines of the owner's, `None` where it asks for nothing."""
     if not workspace.is_there:
         return None
     try:
         file = await workspace.read(HEARTBEAT_FILE)
     except FileNotFoundError:
         return NO_LIST
-    text = file.data.decode("utf-8", "replace")
+    text = await own_lines(sources, HEARTBEAT_FILE, file.data.decode("utf-8", "replace"))
     return None if asks_for_nothing(text) else f"{HEARTBEAT_FILE} says:\n\n{text.strip()}"
 
 

@@ -1,32 +1,57 @@
-"""An extension's own settings against the JSON schema of its manifest: the only file with jsonschema."""
+"""An extension's settings against the JSON schema of its manifest, and what bounds the cost of a schema."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
+
+MOST_STEPS = 5_000
+"""Keywords that one validation evaluates, before it ends."""
+MOST_MATCHED_CHARS = 1_000
+"""A longer text is not matched with a `pattern` of others."""
+_UNBOUNDED = frozenset({"patternProperties", "unevaluatedItems", "unevaluatedProperties"})
+"""Keywords that match regular expressions, or that jsonschema evaluates in one go: not checked."""
+_MOST_PATTERN_CHARS = 200
+_MOST_REPEATS = 2
+_REPEATS = re.compile(r"[*+?{]")
 
 
 def settings_problems(config: Mapping[str, Any], schema: Mapping[str, Any], *, key: str) -> tuple[str, ...]:
     """What does not fit, a sentence each, the first five; nothing when all is well.
 
     `key` is where the settings stand, such as `plugins.entries.honey.config`. Sentences name keys and rules
-    and never a value, which may be a secret.
+    and never a value, which may be a secret. A `pattern` that could take long is not matched.
     """
     # slow to import, and needed by those alone who have an extension
-    from jsonschema import Draft202012Validator, SchemaError
+    from jsonschema import Draft202012Validator, FormatChecker, SchemaError
     from jsonschema.validators import validator_for
     from referencing.jsonschema import EMPTY_REGISTRY
 
     kind = validator_for(schema, default=Draft202012Validator)
     try:
-        kind.check_schema(schema)
+        # Without formats: the one of `pattern` compiles it.
+        kind.check_schema(schema, format_checker=FormatChecker(formats=()))
         # An empty registry: a schema that refers to an address must not be fetched from there.
-        errors = list(kind(schema, registry=EMPTY_REGISTRY).iter_errors(config))
+        validator = bounded(schema, may_match=is_cheap)(schema, registry=EMPTY_REGISTRY)
+        errors = list(validator.iter_errors(config))
     except SchemaError as error:
         return (f"Its configSchema is no JSON schema: {error.message}.",)
     except Exception as error:  # noqa: BLE001 - what a schema of others can raise is jsonschema's to know
         return (f"Its configSchema cannot be used: {type(error).__name__}: {error}.",)
     return tuple(_sentence(error, key) for error in errors[:5])
+
+
+def is_cheap(pattern: str) -> bool:
+    """Whether a regular expression takes at most quadratic time: no groups, and few repeats.
+
+    One that is not bound to the beginning of a text is tried at each place, which counts as a repeat.
+    """
+    if len(pattern) > _MOST_PATTERN_CHARS or "(" in pattern or re.search(r"\\\d", pattern):
+        return False
+    is_bound = pattern.startswith("^") and "|" not in pattern
+    return len(_REPEATS.findall(pattern)) + (not is_bound) <= _MOST_REPEATS
 
 
 def _sentence(error: Any, key: str) -> str:
@@ -51,3 +76,42 @@ def _sentence(error: Any, key: str) -> str:
 
 def _listed(names: Sequence[str], between: str = ", ") -> str:
     return between.join(names)
+
+
+class TooManySteps(Exception):
+    """A validation took `MOST_STEPS`."""
+
+
+def bounded(schema: Mapping[str, Any], *, may_match: Callable[[str], bool] = lambda _pattern: False) -> Any:
+    """The schema's validator, for one validation, which raises `TooManySteps` behind `MOST_STEPS` keywords.
+
+    It runs no regular expression but those of `pattern` of which `may_match` says that they are cheap, on
+    texts of at most `MOST_MATCHED_CHARS`.
+    """
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend, validator_for
+
+    kind = validator_for(schema, default=Draft202012Validator)
+    steps = count(1)
+
+    def counting(name: str, evaluate: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+        def evaluated(validator: Any, value: Any, instance: Any, there: Any) -> Iterator[Any]:
+            if next(steps) > MOST_STEPS:
+                raise TooManySteps(f"it takes more than {MOST_STEPS} steps")
+            if name == "pattern" and (len(str(instance)) > MOST_MATCHED_CHARS or not may_match(str(value))):
+                return
+            # Which arguments are additional depends on the patterns beside them.
+            if name != "additionalProperties" or "patternProperties" not in there:
+                yield from evaluate(validator, value, instance, there) or ()
+
+        return evaluated
+
+    keywords = {
+        name: counting(name, _passed if name in _UNBOUNDED else evaluate)
+        for name, evaluate in kind.VALIDATORS.items()
+    }
+    return extend(kind, keywords)
+
+
+def _passed(*_asked: Any) -> tuple[()]:
+    return ()

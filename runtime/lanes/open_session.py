@@ -124,6 +124,7 @@ class OpenSession:
             session_id=self.session_id,
             chat=" ".join(filter(None, (origin.channel, origin.chat_kind, "chat", named))),
             now=self._now,
+            owner_id=origin.sender_id.strip() if self.policy.is_owner is True else "",
             waits=self._waiting.append,
         )
 

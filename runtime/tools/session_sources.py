@@ -177,7 +177,8 @@ class Voices:
 class SessionSources(Record):
     """What gives the lines of one session their sources, and notes them in `sources`.
 
-    `voices` are up to date when they are given, `chat` is the session's chat in words.
+    `voices` are up to date when they are given, `chat` is the session's chat in words. `owner_id` is the
+    owner's id in a chat that is not private and in which the owner is speaking.
     """
 
     sources: Sources
@@ -187,6 +188,7 @@ class SessionSources(Record):
     session_id: str
     chat: str
     now: Clock
+    owner_id: str = ""
     waits: Callable[[WaitsForReview], None] = lambda _waiting: None
 
     def workspace(
@@ -219,7 +221,10 @@ class SessionSources(Record):
 
     async def _has_owner_just_said(self, line: str) -> bool:
         voices = self.voices()
-        if not self.policy.is_private or not voices.is_latest_message(line):
+        if not voices.is_latest_message(line):
+            return False
+        is_owner = self.policy.is_private or voices.recent[-1].sender == self.owner_id != ""
+        if not is_owner:
             return False
         return not await self.sources.others_keys(tuple(voices.latest_keys))
 
@@ -230,6 +235,20 @@ class SessionSources(Record):
         if source.is_owners_word or all([await self._has_owner_just_said(line) for line in lines]):
             return ""
         return told_names((source,)) or "others"
+
+    async def of_tool(self, name: str) -> SourceOf:
+        """As `begin`, of lines that the tool of this name has written into a note by itself."""
+        source_of = await self.begin("tool")
+
+        def written(line: str) -> Source:
+            source = source_of(line)
+            if source.said_by == ("owner",):
+                return source
+            said_by: tuple[Speaker, ...] = tuple(dict.fromkeys((*source.said_by, "tool")))
+            names = tuple(dict.fromkeys((*source.names, name)))
+            return replace(source, said_by=said_by, names=names[-MOST_NAMES:])
+
+        return written
 
     async def begin(self, written_by: Writer, entry_ids: tuple[str, ...] = ()) -> SourceOf:
         """What says where a line comes from that this session is about to write.

@@ -42,6 +42,7 @@ from nacre.runtime.turn.prompt_parts.system_prompt import (
     recalled_notes,
     sub_agent_part,
 )
+from nacre.runtime.turn.tool_writes import ToolWrites
 from nacre.runtime.turn.window.parts import WindowTurn
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -60,7 +61,10 @@ WITHDRAWN = "Not run: the question whether it may was withdrawn, and it cannot b
 
 
 class TurnGuard:
-    """The guard of one turn's calls. `pause` stops the turn's deadline while the owner thinks."""
+    """The guard of one turn's calls. `pause` stops the turn's deadline while the owner thinks.
+
+    `writes` sees what tools write into the folder of the notes by themselves.
+    """
 
     def __init__(
         self,
@@ -69,6 +73,7 @@ class TurnGuard:
         *,
         hooks: Hooks,
         approvals: Approvals,
+        writes: ToolWrites,
         emit: Emit,
         pause: Callable[[], AbstractContextManager[None]],
     ) -> None:
@@ -76,6 +81,7 @@ class TurnGuard:
         self._chat = chat
         self._hooks = hooks
         self._approvals = approvals
+        self._writes = writes
         self._emit = emit
         self._pause = pause
         self._paused = ExitStack()
@@ -94,6 +100,8 @@ class TurnGuard:
         Raises:
             ToolFailed: a hook or the owner said no, or the owner has not answered.
         """
+        if call.name not in NOTE_TOOLS:
+            await self._writes.before()
         if call.id in self._claimed:
             return True
         why = await self._why(call, tool, arguments)
@@ -126,8 +134,13 @@ class TurnGuard:
         return True
 
     async def after(self, call: ToolCall, outcome: ToolOutcome) -> None:
-        """Keeps what came of an approved call, and tells the hooks how a call ended."""
+        """Keeps what came of an approved call, and tells the hooks how a call ended.
+
+        What the tool wrote into notes by itself has a source then.
+        """
         text, is_error = message_text(outcome.message), outcome.message.is_error
+        if call.name not in NOTE_TOOLS:
+            await self._writes.after(call.name)
         for waiting in self._session.take_waiting():
             if waiting.proposal_id and waiting.because and self._session.policy.is_private:
                 self._emit(Warned(message=waiting_for_review(waiting)))
@@ -301,6 +314,7 @@ class TurnContext:
             self.chat,
             hooks=parts.hooks,
             approvals=parts.approvals,
+            writes=ToolWrites(parts.workspace, self._session.sources(parts.window.sources)),
             emit=self._emit,
             pause=self._pause,
         )
@@ -354,6 +368,20 @@ class TurnContext:
         session, parts = self._session, self._parts
         if parts.sub_agent is not None or self._told_in_cycle == session.compaction_count:
             return
+        await self._bring_up_to_date(only_deleted=False)
+        self._told_in_cycle = session.compaction_count
+
+    async def drop_deleted(self) -> None:
+        """As `bring_up_to_date`, where a line was deleted. For requests that are no step of a turn.
+
+        Raises:
+            SessionError: the transcript cannot be written.
+        """
+        if self._parts.sub_agent is None and self._told_in_cycle != self._session.compaction_count:
+            await self._bring_up_to_date(only_deleted=True)
+
+    async def _bring_up_to_date(self, *, only_deleted: bool) -> None:
+        session, parts = self._session, self._parts
         made = await self._now()
         logs: dict[str, str] = {}
         if session.policy.loads_daily_logs:
@@ -365,8 +393,8 @@ class TurnContext:
             logs,
             is_deleted=self._is_deleted,
             recall_again=lambda: recalled(session, parts, self._emit, again=True),
+            only_deleted=only_deleted,
         )
-        self._told_in_cycle = session.compaction_count
 
     async def _is_deleted(self, path: str, lines: Sequence[str]) -> bool:
         return not await self._parts.prompts.has_lines(path, lines)
@@ -436,11 +464,11 @@ class TurnContext:
             self._emit(Warned(message=f"{gone[0].upper()}{gone[1:]}: no note can be read or written."))
             return offered_tools((), own, chat, rules)
         sources = self._session.sources(parts.window.sources)
-        asks = parts.window.sources.secrets == "ask" and chat.policy.is_private
         tools = file_tools(
             sources.workspace(parts.workspace, "tool"),
             chat.policy,
-            approved=sources.workspace(parts.workspace, "tool", is_approved=True) if asks else None,
+            approved=sources.workspace(parts.workspace, "tool", is_approved=True),
+            asks_secrets=parts.window.sources.secrets == "ask" and chat.policy.is_private,
             on_changed=parts.window.on_notes,
             now=parts.now,
             whole_results=self._whole,

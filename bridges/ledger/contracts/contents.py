@@ -67,8 +67,11 @@ class MovableLedger(Protocol):
         """All that it has; nothing where there is no ledger yet."""
         ...
 
-    async def replace(self, contents: Contents) -> None:
-        """Keeps these contents in the place of what it had, with their numbers; all of it or nothing."""
+    async def replace(self, contents: Contents, *, copied: str | None = None) -> None:
+        """Keeps these contents in the place of what it had, with their numbers; all of it or nothing.
+
+        They were brought in from another member unless `copied` says what was brought in last.
+        """
         ...
 
 

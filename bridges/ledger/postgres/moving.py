@@ -30,11 +30,12 @@ class MovableRows:
 
         return await self._rows.read_all(work)
 
-    async def replace(self, contents: Contents) -> None:
+    async def replace(self, contents: Contents, *, copied: str | None = None) -> None:
         """Keeps these contents in the place of what it had."""
+        mark = contents.checksum if copied is None else copied
 
         def work(run: Run) -> None:
-            run(statements.PUT_MARKS, ledger_id=contents.ledger_id, copied=contents.checksum)
+            run(statements.PUT_MARKS, ledger_id=contents.ledger_id, copied=mark)
             for name in COLUMNS:
                 run(none_of(name))
                 for row in contents.rows.get(name, ()):

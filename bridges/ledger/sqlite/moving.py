@@ -35,16 +35,18 @@ class MovableFile:
 
         return await self._database().write(work)
 
-    async def replace(self, contents: Contents) -> None:
-        """Keeps these contents in the place of what it had."""
+    async def replace(self, contents: Contents, *, copied: str | None = None) -> None:
+        """Keeps these contents in the place of what it had, of which no byte stays in the file."""
+        mark = contents.checksum if copied is None else copied
 
         def work(db: Connection) -> None:
+            db.execute("PRAGMA secure_delete = ON")
             for name, columns in COLUMNS.items():
                 db.execute(f"DELETE FROM {name}")
                 places = ", ".join("?" * len(columns))
                 insert = f"INSERT INTO {name} ({_columns(name)}) VALUES ({places})"
                 db.executemany(insert, contents.rows.get(name, ()))
-            meta = {"id": contents.ledger_id, "copied": contents.checksum}
+            meta = {"id": contents.ledger_id, "copied": mark}
             for row in meta.items():
                 db.execute("INSERT OR REPLACE INTO meta SELECT ?1, ?2 WHERE ?2 <> ''", row)
 

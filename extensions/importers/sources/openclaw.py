@@ -130,7 +130,8 @@ def _note(files: Files, name: str) -> Piece:
     if reason:
         return Skipped(kind="notes", name=path, reason=reason, file=name)
     with files.opened(name) as file:
-        return Note(path=path, data=file.read(), file=name)
+        # A log has also what others and pages said in a conversation, and nothing tells which lines.
+        return Note(path=path, data=file.read(), file=name, is_owners=not path.startswith("memory/"))
 
 
 def _stored_sessions(path: Path | None) -> dict[str, tuple[str, dict[str, Any] | None]]:

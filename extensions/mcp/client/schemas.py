@@ -1,7 +1,7 @@
 """Check the arguments of a foreign tool against the JSON schema that came with it.
 
 The schema is the work of others, so its cost is bounded: no regular expression in it is ever run or
-compiled, and a validation stops after `MOST_STEPS` keywords. What is not checked here, the server checks.
+compiled, and a validation stops after 5,000 keywords. What is not checked here, the server checks.
 """
 
 from __future__ import annotations
@@ -9,21 +9,18 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from pydantic import model_validator
 
+from nacre.runtime.extensions.settings_schema import TooManySteps, bounded
 from nacre.runtime.tools.toolbox import ToolArguments
 
 MOST_SCHEMA_CHARS = 30_000
 """A larger schema is left out: it would be sent with each request."""
 MOST_REFERENCES = 100
 """A schema with more different `$ref` is left out: each of them is resolved."""
-MOST_STEPS = 5_000
-"""Keywords that one validation evaluates, before the rest is left to the server."""
-_UNBOUNDED = frozenset({"pattern", "patternProperties", "unevaluatedItems", "unevaluatedProperties"})
-"""Keywords that match regular expressions, or that jsonschema evaluates in one go: left to the server."""
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Names of arguments that providers take."""
 
@@ -120,18 +117,10 @@ def _references(schema: Any) -> Iterator[str]:
 def _misfit(values: Any, schema: Mapping[str, Any]) -> str:
     from referencing.jsonschema import EMPTY_REGISTRY
 
-    steps = 0
-
-    def counted() -> None:
-        nonlocal steps
-        steps += 1
-        if steps > MOST_STEPS:
-            raise _TooManySteps
-
     try:
         # An empty registry: a schema that refers to an address must not be fetched from there.
-        error = next(_bounded(schema, counted)(schema, registry=EMPTY_REGISTRY).iter_errors(values), None)
-    except _TooManySteps:
+        error = next(bounded(schema)(schema, registry=EMPTY_REGISTRY).iter_errors(values), None)
+    except TooManySteps:
         return ""
     except Exception as broken:  # noqa: BLE001 - as above
         return f"The schema cannot be used: {type(broken).__name__}."
@@ -139,34 +128,3 @@ def _misfit(values: Any, schema: Mapping[str, Any]) -> str:
         return ""
     place = ".".join(map(str, error.absolute_path))
     return f"{place}: {error.message[:300]}" if place else error.message[:300]
-
-
-class _TooManySteps(Exception):
-    """A validation took `MOST_STEPS`."""
-
-
-def _bounded(schema: Mapping[str, Any], counted: Callable[[], None]) -> Any:
-    """The schema's validator, which calls `counted` for each keyword and runs no regular expression."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import extend, validator_for
-
-    kind = validator_for(schema, default=Draft202012Validator)
-
-    def bounded(name: str, evaluate: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
-        def evaluated(validator: Any, value: Any, instance: Any, there: Any) -> Iterator[Any]:
-            counted()
-            # Which arguments are additional depends on the patterns beside them.
-            if name != "additionalProperties" or "patternProperties" not in there:
-                yield from evaluate(validator, value, instance, there) or ()
-
-        return evaluated
-
-    keywords = {
-        name: bounded(name, _passed if name in _UNBOUNDED else evaluate)
-        for name, evaluate in kind.VALIDATORS.items()
-    }
-    return extend(kind, keywords)
-
-
-def _passed(*_asked: Any) -> tuple[()]:
-    return ()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 from anyio.abc import Process
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
@@ -25,7 +26,8 @@ MOST_ERROR_CHARS = 4_000
 """So much of what a program last wrote on standard error is kept, to tell why it ended."""
 
 MOST_LINE_BYTES = 16 * 1024 * 1024
-"""A program that sends a longer line is ended. Images come in base64 within one line."""
+"""A program that sends a longer line is ended, and an answer over HTTP, or an event of one, that is longer is
+an error. Images come in base64 within one line."""
 END_SECONDS = 2.0
 """So long a program may take to end once its input ended, and again once it was asked to."""
 _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
@@ -95,11 +97,14 @@ def _without_output_schemas(message: Any) -> Any:
 @asynccontextmanager
 async def _opened(server: McpServer, home: Path, words: LastWords) -> AsyncIterator[tuple[Any, Any]]:
     if server.url:
-        async with (
-            create_mcp_http_client(headers=dict(server.headers)) as client,
-            streamable_http_client(server.url, http_client=client) as (read, write),
-        ):
-            yield read, write
+        # What is packed would have a size that only unpacking tells.
+        headers = {**server.headers, "Accept-Encoding": "identity"}
+        async with create_mcp_http_client(headers=headers) as client:
+            client.event_hooks = {"response": [_bounded]}
+            async with streamable_http_client(
+                server.url, http_client=client, max_sse_event_size=MOST_LINE_BYTES
+            ) as (read, write):
+                yield read, write
         return
     reading, writing = os.pipe()
     pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: words, os.fdopen(reading, "rb"))
@@ -116,6 +121,32 @@ async def _opened(server: McpServer, home: Path, words: LastWords) -> AsyncItera
             yield read, write
     finally:
         pipe.close()
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The bytes of one answer, with an error in the place of those that are too many."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        taken = 0
+        async for piece in self._stream:
+            taken += len(piece)
+            if taken > MOST_LINE_BYTES:
+                raise httpx2.StreamError(f"it has more than {MOST_LINE_BYTES} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def _bounded(response: httpx2.Response) -> None:
+    """Bounds an answer; one that is packed all the same is not unpacked, and so no message."""
+    response.headers.pop("Content-Encoding", None)
+    is_stream = response.headers.get("Content-Type", "").lower().startswith("text/event-stream")
+    if not is_stream and isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _Bounded(response.stream)
 
 
 @asynccontextmanager

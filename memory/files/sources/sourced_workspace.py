@@ -44,8 +44,9 @@ class SourcedWorkspace:
 
     `begin` is asked before each write, and gives what says where a line of it comes from. A write whose
     sources cannot be noted is not done, and one that waits for the owner raises `WaitsForReview`. `change`
-    calls its function twice, with the same bytes. `is_approved`: the owner was shown what is written, so that
-    keys and passwords stay in it where `memory.secrets` asks. `is_owners_line` is asked of each new line
+    calls its function twice, with the same bytes. `is_approved`: the owner was shown what is written and let
+    it pass, so that nothing waits, its lines count as the owner's, and keys and passwords stay in it where
+    `memory.secrets` asks. `is_owners_line` is asked of each new line
     where words of others were heard: whether the owner has just said this very line. `waits` hears what
     waits.
     """
@@ -147,6 +148,10 @@ class SourcedWorkspace:
 
     async def _admit(self, write: ProposedWrite, found: Sequence[StoredSource]) -> None:
         """Notes the sources of a write; `WaitsForReview` where the owner is to see it first."""
+        if self._is_approved:
+            await self._sources.store(found)
+            await self._sources.approve(write.path, added_lines(write), write.source)
+            return
         review = self._sources.review
         is_gated = review is not None and not is_open(write)
         because = await self._foreign(write, [each.source for each in found]) if is_gated else ""

@@ -76,6 +76,24 @@ class Sources:
         """Notes what `found` gives. Raises as `store`."""
         await self.store(await self.found(path, text, source_of))
 
+    async def keep_written(self, path: str, lines: Sequence[str], source_of: SourceOf) -> None:
+        """Notes where lines come from that stand in the note `path` already and of which nothing is known.
+
+        Raises as `store`.
+        """
+        known = await self._read()
+        of_source: dict[Source, list[str]] = {}
+        for line in lines:
+            key = line_key(line)
+            if key and _source_of(known, path, key, is_heading=_is_heading(line)) is None:
+                of_source.setdefault(source_of(line), []).append(key)
+        await self.store(
+            [
+                StoredSource(path=path, keys=tuple(dict.fromkeys(keys)), source=source)
+                for source, keys in of_source.items()
+            ]
+        )
+
     async def store(self, stored: Sequence[StoredSource]) -> None:
         """Notes sources of lines that are about to be written. One whose line is not written does no harm.
 
@@ -129,15 +147,15 @@ class Sources:
         """Whether anything is known: in a workspace of hand-written notes nothing is."""
         return any(await self._read())
 
+    async def paths_of_others(self) -> frozenset[str]:
+        """The notes into which a line was ever written that is not the owner's word."""
+        known = await self._read()
+        found = (stored for month in known for of_key in month.values() for stored in of_key)
+        return frozenset(stored.path for stored in found if not stored.source.is_owners_word)
+
     async def has_foreign_lines(self, path: str) -> bool:
         """Whether a line that is not the owner's word was ever written into this note."""
-        known = await self._read()
-        return any(
-            stored.path == path and not stored.source.is_owners_word
-            for month in known
-            for of_key in month.values()
-            for stored in of_key
-        )
+        return path in await self.paths_of_others()
 
     async def others_keys(self, keys: Sequence[str]) -> bool:
         """Whether a line with one of these keys is known as not the owner's word."""

@@ -7,7 +7,6 @@ git's own stream of a history is read (`fast-export`), notes in it are changed, 
 from __future__ import annotations
 
 import io
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
@@ -31,15 +30,7 @@ def versions_with(repository: Repository, says: Callable[[bytes], bool], *, of_o
     Raises:
         GitFailed: they cannot be read.
     """
-    environment: dict[str, str] = {}
-    if of_owner:
-        git_dir = repository.root / ".git"
-        if not os.path.lexists(git_dir):
-            return 0
-        objects = git_dir / "objects"
-        if git_dir.is_symlink() or objects.is_symlink() or not objects.is_dir():
-            raise GitFailed(f"{git_dir} leads elsewhere")
-        environment["GIT_OBJECT_DIRECTORY"] = str(objects)
+    environment = owners_objects(repository) if of_owner else {}
     how = "--batch-check=%(objecttype) %(objectname) %(objectsize)"
     listed = repository.git("cat-file", "--batch-all-objects", how, environment=environment)
     rows = (row.split() for row in listed.decode().splitlines())
@@ -49,6 +40,19 @@ def versions_with(repository: Repository, says: Callable[[bytes], bool], *, of_o
         read = repository.blobs(blobs[start : start + _AT_ONCE], environment=environment)
         found += sum(map(says, read.values()))
     return found
+
+
+def owners_objects(repository: Repository) -> dict[str, str]:
+    """What has git read the objects of the workspace's `.git`, and nothing else of it.
+
+    Raises:
+        GitFailed: there is none, or it leads elsewhere.
+    """
+    git_dir = repository.root / ".git"
+    objects = git_dir / "objects"
+    if git_dir.is_symlink() or objects.is_symlink() or not objects.is_dir():
+        raise GitFailed(f"{git_dir} leads elsewhere")
+    return {"GIT_OBJECT_DIRECTORY": str(objects)}
 
 
 def forget_in_history(repository: Repository, without: Without, *, only: Sequence[str] = ()) -> None:

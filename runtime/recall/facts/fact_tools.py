@@ -33,7 +33,8 @@ Whose = Annotated[
 class FactTools:
     """The three tools over an agent's facts. `identity_of` says whose a chat's are.
 
-    `written_by` gives the facts as a chat writes them, so that each line's source is on disk before it.
+    `written_by` gives the facts as a chat writes them, so that each line's source is on disk before it; its
+    second argument says whether the owner approved the call.
     `others_lines` gives the lines of a page that are not the owner's word, so that a model is told.
     """
 
@@ -41,7 +42,7 @@ class FactTools:
         self,
         facts: FactMemory,
         identity_of: Callable[[ToolChat], str],
-        written_by: Callable[[ToolChat], FactMemory],
+        written_by: Callable[[ToolChat, bool], FactMemory],
         others_lines: Callable[[str], Awaitable[Sequence[str]]],
         *,
         recall_name: str = "memory_recall",
@@ -69,7 +70,7 @@ class FactTools:
         new value takes the place of the old one, which is kept in the history.
         """
         whose = self._writable(context.chat, identity)
-        facts = self._written_by(context.chat)
+        facts = self._written_by(context.chat, context.scope.is_approved)
         return fact_json(await _asked(facts.set_fact(whose, key, value, source=_source(context.chat))))
 
     async def memory_note(
@@ -80,7 +81,7 @@ class FactTools:
     ) -> dict[str, Any]:
         """Keep a text that will be of use later and is more than one fact. Gives the note's id."""
         whose = self._writable(context.chat, identity)
-        facts = self._written_by(context.chat)
+        facts = self._written_by(context.chat, context.scope.is_approved)
         return {"id": await _asked(facts.note(whose, text, source=_source(context.chat)))}
 
     async def memory_recall(

@@ -108,16 +108,25 @@ def fact_parts(facts: FactMemory, config: Config, now: Clock) -> FactParts:
         partial(_others_lines, workspace),
         recall_name="memory_recall" if is_free else "memory_recall_facts",
     )
-    summaries = SummaryNotes(of_chat, written_by, settings.memory.facts, settings.bindings)
+    summaries = SummaryNotes(
+        of_chat, partial(written_by, is_approved=False), settings.memory.facts, settings.bindings
+    )
     return FactParts(tools=tools.all, hooks=(("after_compaction", summaries),))
 
 
 def _written_in(
-    facts: FactMemory, workspace: Workspace, now: Clock, secrets: SecretsMode, chat: ToolChat
+    facts: FactMemory,
+    workspace: Workspace,
+    now: Clock,
+    secrets: SecretsMode,
+    chat: ToolChat,
+    is_approved: bool,
 ) -> FactMemory:
     """The facts as a chat writes them: each line with who was heard, or said it, and in which entry."""
     if chat.sources is not None:
-        return facts.through(chat.sources.workspace(workspace, "tool", words_of=said_in))
+        return facts.through(
+            chat.sources.workspace(workspace, "tool", words_of=said_in, is_approved=is_approved)
+        )
 
     source = Source(
         written_by="tool",

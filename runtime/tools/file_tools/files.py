@@ -46,6 +46,7 @@ def file_tools(
     policy: ChatPolicy,
     *,
     approved: Workspace | None = None,
+    asks_secrets: bool = False,
     on_changed: Callable[[str], None],
     now: Callable[[], datetime],
     whole_results: WholeResults,
@@ -54,10 +55,10 @@ def file_tools(
 ) -> tuple[Tool, ...]:
     """The five tools for one chat; `read` alone, for the results of this session, where it sees no notes.
 
-    `approved` is the workspace for calls that the owner let run; with one, they are asked before a key or a
-    password is written. `on_changed` gets the relative path of each file that a call changed, after it is on
-    disk. `now` is the owner's clock: a path with a literal `YYYY-MM-DD`, as instructions name the daily log,
-    means today.
+    `approved` is the workspace for calls that the owner let run. With `asks_secrets` they are asked before a
+    key or a password is written. `on_changed` gets the relative path of each file that a call changed, after
+    it is on disk. `now` is the owner's clock: a path with a literal `YYYY-MM-DD`, as instructions name the
+    daily log, means today.
     `whole_results` are those of this session and no other; `read_skill` reads a file of a
     skill that lies outside, for the owner's private chats; `page_chars` is most of what `read` shows at once.
     """
@@ -70,7 +71,7 @@ def file_tools(
     write_hint = "" if is_whole else f" Only {_folders(policy)} can be changed in this chat."
     return (
         _tool("read", "Read a text file.", ReadArguments, reader.read),
-        asking_about_secrets(
+        approvable(
             _tool(
                 "write",
                 f"Create a file or replace its whole content.{write_hint}",
@@ -78,14 +79,17 @@ def file_tools(
                 files.write,
             ),
             of_approved.write if of_approved else None,
+            asks_secrets=asks_secrets,
         ),
-        asking_about_secrets(
+        approvable(
             _tool("edit", f"Replace one exact passage of a file.{write_hint}", EditArguments, files.edit),
             of_approved.edit if of_approved else None,
+            asks_secrets=asks_secrets,
         ),
-        asking_about_secrets(
+        approvable(
             _tool("append", f"Add text at the end of a file.{write_hint}", AppendArguments, files.append),
             of_approved.append if of_approved else None,
+            asks_secrets=asks_secrets,
         ),
         _tool("list", "List the files in a folder.", ListArguments, files.list),
     )
@@ -348,10 +352,12 @@ def became_redacted(wanted: bytes, written: bytes) -> bool:
     return written.count(mark) > wanted.count(mark)
 
 
-def asking_about_secrets(tool: Tool, approved: Callable[[Any], Awaitable[ToolOutput]] | None) -> Tool:
-    """A tool that asks before it writes a key or a password, and does `approved` for what the owner let run.
+def approvable(
+    tool: Tool, approved: Callable[[Any], Awaitable[ToolOutput]] | None, *, asks_secrets: bool
+) -> Tool:
+    """A tool that does `approved` for a call that the owner let run; without it, the tool that it was.
 
-    Without `approved` it is the tool that it was.
+    With `asks_secrets` it asks before it writes a key or a password.
     """
     if approved is None:
         return tool
@@ -360,7 +366,7 @@ def asking_about_secrets(tool: Tool, approved: Callable[[Any], Awaitable[ToolOut
     async def run(arguments: Any, scope: CallScope) -> ToolOutput:
         return await (of_owner if scope.is_approved else tool.run)(arguments, scope)
 
-    return replace(tool, run=run, needs_approval=asks_about_secrets)
+    return replace(tool, run=run, needs_approval=asks_about_secrets if asks_secrets else False)
 
 
 async def in_sentences(

@@ -135,8 +135,11 @@ class SessionPrompt:
         *,
         is_deleted: Callable[[str, Sequence[str]], Awaitable[bool]],
         recall_again: Callable[[], Awaitable[None]],
+        only_deleted: bool = False,
     ) -> None:
         """Puts the prompt into the transcript, or what changed of it; nothing where nothing did.
+
+        With `only_deleted` nothing is put there unless a line was deleted.
 
         `is_deleted` tells whether a file lacks one of these lines, which may have been cut out of its
         shown text alone. `recall_again` replaces the recalled notes.
@@ -145,6 +148,8 @@ class SessionPrompt:
             SessionError: the transcript cannot be written.
         """
         told, journal = self._told(), self._session.journal
+        if only_deleted and told.frozen is None:
+            return
         present = Known(tools=part.tools, files=part.files, logs=logs, now=now)
         if told.frozen is not None and told.frozen.frame == part.digest:
             changes = changes_between(told.known, present)
@@ -152,6 +157,8 @@ class SessionPrompt:
                 return
             removed = removed_lines(told.known, present)
             has_deleted = any([await is_deleted(path, lines) for path, lines in removed.items()])
+            if only_deleted and not has_deleted:
+                return
             if not has_deleted and told.told_chars + len(changes.text) <= self._most_told_chars:
                 await journal.append(
                     CustomMessage(custom_type=CHANGES_TYPE, content=changes.text, details=changes.details)

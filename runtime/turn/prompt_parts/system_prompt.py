@@ -85,7 +85,6 @@ def skill_list(skills: Sequence[Skill], *, most_chars: int) -> SkillList:
 
 OPTIONAL_FILES = ("MEMORY.md",)
 """Files whose absence is no news: they are left out instead of marked as missing."""
-NOTES = ("MEMORY.md", "USER.md")
 """Files that hold what the assistant noted; the others are instructions."""
 MOST_COUNTED = 64
 """So many system prompts' tokens are remembered: one for each day, kind of chat, channel and model."""
@@ -188,7 +187,7 @@ class SystemPrompts:
         if made is None or (made.files, made.tools, made.skills) != (files, tools, skills):
             if made is None and len(self._made) >= MOST_KINDS:
                 self._made.clear()
-            texts = await self._texts(files, is_private=policy.is_private)
+            texts = await self._texts(files)
             made = self._made[kind] = _Made(files=files, texts=texts, tools=tools, skills=skills, parts={})
         part = made.parts.get(sections)
         if part is None:
@@ -252,16 +251,36 @@ class SystemPrompts:
             return SkillList()
         found = await self.skills.found()
         on = [skill for skill in found.skills if skill.name not in entries or entries[skill.name].enabled]
-        listed = skill_list(on, most_chars=limits.max_skills_prompt_chars)
-        return replace(listed, notices=(*found.problems, *listed.notices))
+        of_others = await self._of_others([skill.path for skill in on]) if on else frozenset()
+        listed = skill_list(
+            [skill for skill in on if skill.path not in of_others],
+            most_chars=limits.max_skills_prompt_chars,
+        )
+        left_out = tuple(
+            f"The skill {path} is left out: not all of its words are yours. To use it, move its folder to a "
+            "place that skills.load.extraDirs names."
+            for path in sorted(of_others)
+        )
+        return replace(listed, notices=(*found.problems, *left_out, *listed.notices))
 
-    async def _texts(self, files: Sequence[ContextFile], *, is_private: bool) -> Mapping[str, str]:
-        """The text of each file; in private, without lines of notes that are not the owner's word."""
-        texts = {file.name: file.text for file in files}
-        if is_private:
-            for name in set(NOTES).intersection(texts):
-                texts[name] = await own_lines(self._sources, name, texts[name])
-        return texts
+    async def _of_others(self, paths: Sequence[str]) -> frozenset[str]:
+        """The skills of the workspace with a line that others, or a tool, may have said."""
+        written = [path for path in paths if path in await self._sources.paths_of_others()]
+        read = await self._workspace.read_many(written, max_bytes=MAX_NOTE_BYTES) if written else {}
+        found = set()
+        for path, file in read.items():
+            if isinstance(file, Exception):
+                continue
+            lines = file.data.decode("utf-8", "replace").splitlines()
+            if not all(
+                each is None or each.is_owners_word for each in await self._sources.of_lines(path, lines)
+            ):
+                found.add(path)
+        return frozenset(found)
+
+    async def _texts(self, files: Sequence[ContextFile]) -> Mapping[str, str]:
+        """The text of each file without the lines that are not the owner's word."""
+        return {file.name: await own_lines(self._sources, file.name, file.text) for file in files}
 
     async def overhead_tokens(self, system: SystemPrompt, tools: tuple[ToolSpec, ...]) -> int:
         """Tokens of a system prompt and the tools' schemas together, counted on a thread."""

@@ -305,6 +305,7 @@ class SessionFlush:
         if not self._may_write(self._notes_file(parts.now()).path):
             return
         await self._heard.flush_begins()
+        await self._turn.frame.drop_deleted()
         # A context that the provider refuses, or will, is not sent again: its newest half is.
         is_too_long = has_overflowed or tokens > budget.window_tokens - budget.summary_tokens
         limits = self._limits(budget.compact_at // 2 if is_too_long else None)

@@ -52,6 +52,10 @@ class RequestFrame(Protocol):
         """The system prompt."""
         ...
 
+    async def drop_deleted(self) -> None:
+        """Has the transcript say what was deleted of the system prompt, so that it is in no request."""
+        ...
+
     async def overhead_tokens(self) -> int:
         """Tokens of system prompt and tool schemas together."""
         ...

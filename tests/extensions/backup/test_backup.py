@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from nacre.extensions.backup.manifest import Entry
-from nacre.extensions.backup.restoring import one_name_twice, restore_backup
+from nacre.extensions.backup.manifest import ArchiveUnusable, Entry
+from nacre.extensions.backup.restoring import check_backup, one_name_twice, restore_backup
 from nacre.locks.kernel_lock import try_lock
 from tests.cli.program import run_nacre
 from tests.runtime.agents import opened, write_settings
@@ -217,6 +217,44 @@ def test_what_a_killed_restore_left_is_removed_by_the_next(tmp_path: Path) -> No
 
     assert (restored.returncode, busy.returncode) == (0, 1), restored.stderr
     assert [path.name for path in tmp_path.glob(".*.restoring")] == [".running.restoring"]
+
+
+def test_what_a_killed_restore_left_goes_with_the_next_backup(tmp_path: Path) -> None:
+    """It lies beside the state folder, and holds as much as the archive."""
+    run_nacre(tmp_path, "init")
+    left = tmp_path / "..nacre.restoring"
+    (left / "files").mkdir(parents=True)
+    (left / "files/a.md").write_bytes(b"x" * 2_000_000)
+    (left / "lock").touch()
+    assert run_nacre(tmp_path, "backup", "whole.tar.gz").returncode == 0
+    assert not left.exists()
+
+
+def test_a_member_that_claims_three_gibibytes_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """Whatever the manifest says: the archive has not so many bytes, or the disk has no room."""
+    run_nacre(tmp_path, "init")
+    claimed = 3 << 30
+    for name, size in (("short", 5), ("long", claimed)):
+        entry = _entry("state/a.md", b"x" * 5) | {"size": size}
+        _claiming(tmp_path / f"{name}.tar.gz", "state/a.md", claimed, _manifest(entry))
+        ended = run_nacre(tmp_path, "restore", f"{name}.tar.gz", "--to", "deep/new")
+        assert ended.returncode == 1, ended.stderr
+        assert "Traceback" not in ended.stderr
+        assert not (tmp_path / "deep").exists()
+        with pytest.raises(ArchiveUnusable, match="take more than the"):
+            check_backup(tmp_path / f"{name}.tar.gz", identity=None, most_bytes=1 << 30)
+
+
+def _claiming(path: Path, name: str, size: int, manifest: dict[str, object]) -> None:
+    """An archive whose first member has a header for `size` bytes and no such data behind it."""
+    claims = tarfile.TarInfo(name)
+    claims.type, claims.size = tarfile.REGTYPE, size
+    told = json.dumps(manifest).encode()
+    last = tarfile.TarInfo("manifest.json")
+    last.size = len(told)
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(claims.tobuf(tarfile.GNU_FORMAT))
+        file.write(last.tobuf(tarfile.GNU_FORMAT) + told + bytes(-len(told) % 512 + 1024))
 
 
 def test_names_that_differ_in_case_alone(tmp_path: Path) -> None:

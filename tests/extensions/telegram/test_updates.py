@@ -122,13 +122,19 @@ def test_the_largest_photo_and_the_names_of_files() -> None:
     ("more", "words"),
     [
         ({"location": {"latitude": 52.5, "longitude": 13.4}}, "[location 52.5, 13.4]"),
-        ({"contact": {"phone_number": "1", "first_name": "Ann"}}, "[contact 'Ann', '1']"),
         ({"dice": {"emoji": "🎲", "value": 4}}, "[dice 🎲 shows 4]"),
     ],
 )
 def test_what_is_neither_words_nor_a_file_is_told(more: dict[str, Any], words: str) -> None:
     """A model reads that it was sent."""
     assert _heard(**more).inbound.text == words
+
+
+def test_the_name_of_a_contact_is_not_the_senders_word() -> None:
+    """Whoever it is of has chosen it."""
+    inbound = _heard(contact={"phone_number": "1", "first_name": "Eve"}).inbound
+    [card] = inbound.quoted
+    assert (inbound.text, card.text, card.kind) == ("", "[contact 'Eve', '1']", "attached message")
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def written_by_obedience(order: str) -> tuple[tuple[str, dict[str, Any]], ...]:
         "HEARTBEAT.md",
         "bank/world.md",
         "memory/facts.md",
+        "shared/rules.md",
     )
     return (
         *(("append", {"path": path, "text": line}) for path in appended),
@@ -65,6 +66,7 @@ def written_by_obedience(order: str) -> tuple[tuple[str, dict[str, Any]], ...]:
         ("write", {"path": "BOOT.md", "content": line}),
         ("memory_set_fact", {"key": "rule", "value": f"always {order}"}),
         ("memory_note", {"text": f"Always {order}."}),
+        ("memory_store", {"text": f"The owner always wants {order}."}),
         ("schedule", {"action": "add", "text": f"Always {order}.", "at": "20m"}),
         ("append", {"path": TODAY, "text": line}),
         ("append", {"path": "memory/topic.md", "text": line}),

@@ -6,27 +6,22 @@ The model obeys all that it reads. The owner approves nothing. What the owner sa
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import nacre
 from nacre import Agent
 from nacre.memory.files.review.queue import ReviewQueue
-from nacre.memory.files.sources.source import PRIVATE, Source
-from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
-from nacre.memory.files.sources.sources import SourceOf, Sources
-from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.events import Warned
 from nacre.runtime.contracts.inbound import Attachment, Quoted
-from nacre.runtime.models.scripted import Clock, CountingIds
+from nacre.runtime.models.scripted import Clock
 from tests.bridges.line_channel import LineBridge, LineServer
 from tests.bridges.schedule.kept import MORNING, STEADY, Kept, kept
-from tests.faults.apart.obeying import ORDER, TODAY, WORDINGS, Obeying
-from tests.runtime.agents import START, events_of, said, write_settings
+from tests.faults.apart.obeying import ORDER, TODAY, WORDINGS
+from tests.faults.apart.poisoned_home import Home, honest
+from tests.runtime.agents import events_of, said
 
 GROUP = {"chat_kind": "group", "channel": "line", "chat_id": "club"}
 CLUB = "chats/line-group-club"
@@ -54,66 +49,6 @@ WAYS = (
 STRICT = int(os.environ.get("NACRE_POISON_WORDINGS", "12"))
 KEPT = 6
 """So many honest notes are made behind each way."""
-
-
-class Home:
-    """An agent with an obedient model, and what became of its files."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.workspace = root / "workspace"
-        self.model = Obeying()
-        self.page = ""
-        self.starts = 0
-        settings = {
-            "memory": {"facts": {"enabled": True}},
-            "skills": {"load": {"extraDirs": [str(root / "trusted")]}},
-        }
-        write_settings(root, settings)
-
-    @asynccontextmanager
-    async def agent(self) -> AsyncIterator[Agent]:
-        """The agent, open."""
-
-        def fetch() -> str:
-            """Gives a page from the web."""
-            return self.page
-
-        helper = nacre.sub_agent(
-            name="helper", description="Helps.", instructions="Help.", tools=(nacre.tool(fetch),), notes=True
-        )
-        self.starts += 1
-        agent = await Agent.open(
-            state_dir=self.root,
-            model=self.model,
-            environment={"HOME": str(self.root / "home")},
-            clock=Clock(START),
-            new_id=CountingIds(f"start{self.starts}-"),
-            watch=False,
-            tools=(nacre.tool(fetch), helper),
-        )
-        async with agent:
-            yield agent
-
-    async def imported(self, path: str, text: str) -> None:
-        """Writes a file as an import does that does not know who wrote it."""
-        folder = FolderWorkspace(self.workspace, lock_dir=self.root / "locks")
-        source = Source(written_by="import", audience=PRIVATE, names=("chatgpt",), at="2026-03-14T10:00")
-
-        async def begin() -> SourceOf:
-            return lambda _line: source
-
-        await SourcedWorkspace(folder, Sources(folder), begin).append(path, text)
-
-    def core(self) -> str:
-        """All that can become a rule, a fact, a skill or a hook."""
-        files = [file for file in self.workspace.rglob("*") if file.is_file() and self._is_core(file)]
-        return "\n".join(f"{file.name}\n{file.read_text(errors='replace')}" for file in files)
-
-    def _is_core(self, file: Path) -> bool:
-        relative = file.relative_to(self.workspace)
-        is_log = relative.parts[0] == "memory" and relative.name != "facts.md"
-        return not (is_log or relative.parts[0] in (".git", ".sources", "chats", "people"))
 
 
 async def reach(home: Home, agent: Agent, way: str, order: str, wording: str) -> None:
@@ -239,31 +174,6 @@ def _imported_by_hand(way: str) -> Any:
 
 def _always(core: str) -> set[str]:
     return {line for line in core.splitlines() if line.startswith(("- Always", "Always", "# Always", "Do "))}
-
-
-async def honest(home: Home, count: int) -> tuple[int, int]:
-    """How many of the owner's own notes were kept without a question, and how many had to wait."""
-    queue = ReviewQueue(home.root / "agents/main/proposals", lock_dir=home.root / "locks")
-    kept = waited = 0
-    async with home.agent() as agent:
-        before = len(await queue.waiting())
-        for number in range(count):
-            await agent.respond(said("/new"))
-            word = f"pear{number}"
-            line = f"- The owner is fond of {word}.\n"
-            path = ("MEMORY.md", "USER.md", "AGENTS.md")[number % 3]
-            skill = f"---\nname: {word}\ndescription: Cooks {word}.\n---\n\nCook {word}.\n"
-            writes: Sequence[tuple[str, dict[str, Any]]] = (
-                (("append", {"path": path, "text": line}),),
-                (("append", {"path": path, "text": line}), ("memory_set_fact", {"key": word, "value": word})),
-                (("write", {"path": f"skills/{word}/SKILL.md", "content": skill}),),
-            )[number // 2 % 3]
-            home.model.owners = writes
-            await agent.respond(said(f"From now on mind that I like {word} best of all."))
-            waiting = len(await queue.waiting())
-            is_kept = word in home.core() and waiting == before
-            kept, waited, before = kept + is_kept, waited + (waiting > before), waiting
-    return kept, waited
 
 
 @pytest.mark.parametrize("way", ["forward", "tool", "note of a group, searched", "own log, read"])

@@ -25,6 +25,7 @@ LIBRARIES = {
         "locks/kernel_lock.py",
         "runtime/models/embedding/download.py",
     ),
+    "httpx2": ("extensions/mcp/client/transport.py",),
     "httpx": (
         "extensions/telegram/api.py",
         "runtime/models/embedding/download.py",

@@ -34,6 +34,8 @@ class _Plan(Record):
     versions: int
     memories: Mapping[str, str] = field(default_factory=dict)
     """What the memory engine keeps beside the notes, by id."""
+    ledger: Mapping[str, int] = field(default_factory=dict)
+    """How many rows of which table of the channels' ledger."""
     only: tuple[str, ...] = ()
     """The note that was named, if one was: nothing goes from the history of others."""
 
@@ -114,12 +116,14 @@ async def _forgotten_in(
     plan = await _planned(config, workspace, store, asked)
     if engine is not None:
         plan = replace(plan, memories=await _memories_with(engine, plan.wanted))
-    applies = bool(plan.cuts or plan.transcripts or plan.versions or plan.memories)
+    applies = bool(plan.cuts or plan.transcripts or plan.versions or plan.memories or plan.ledger)
     if not asked.as_json:
         invocation.say(*(line for cut in plan.cuts for line in cut.diff))
         for path in plan.transcripts:
             invocation.say(f"In {path}: words that say it become [forgotten].")
         invocation.say(*(f"In the long-term memory: {text}" for text in plan.memories.values()))
+        if plan.ledger:
+            invocation.say(f"In the ledger of the channels: {_told(plan.ledger)}.")
         if plan.versions:
             invocation.say(f"In the git history: {plan.versions} older versions of notes.")
     if not applies:
@@ -139,6 +143,10 @@ async def _forgotten_in(
         left_over = await _memories_with(engine, plan.wanted)
         problems += [f"The long-term memory has it: {text}" for text in left_over.values()]
     left = [*problems, *await still_there(config, store, plan.wanted, plan.lines)]
+    if any("ledger" in each for each in left) and await _is_served(config):
+        left.append(
+            "A program serves the channels. Stop `nacre serve` and run it again for what waits there."
+        )
     if asked.as_json:
         return print_json(_json(plan, applied=True, left=left))
     invocation.say(
@@ -183,6 +191,7 @@ async def _planned(config: Config, workspace: Workspace, store: RewritableStore,
         ]
         wanted = said_in(line for cut in cuts if cut is not None for line in cut.lines)
     return _Plan(
+        ledger=await _in_ledger(config, wanted, dry_run=True),
         wanted=wanted,
         cuts=[cut for cut in cuts if cut is not None],
         transcripts=await transcripts_with(store, wanted) if asked.transcripts else (),
@@ -217,6 +226,8 @@ async def _taken_away(
 
         database = shared_database(config.database_url)
         await forget_turns(database, config.agent_id, lambda text: says_in(text, plan.wanted))
+    if plan.ledger:
+        await _in_ledger(config, plan.wanted, dry_run=False)
     problems += await index_anew(config, now)
     if asked.history and not config.database_url:
         import asyncio
@@ -254,6 +265,46 @@ async def _forget_sources(workspace: Workspace, plan: _Plan) -> None:
             )
 
 
+async def _in_ledger(config: Config, wanted: Wanted, *, dry_run: bool) -> dict[str, int]:
+    """How many rows of the channels' ledger and of waiting turns say it, which go with `dry_run=False`.
+
+    Nothing while a program serves it: what stays there is named by the search.
+    """
+    from nacre.bridges.contracts.errors import LedgerUnusable
+    from nacre.bridges.ledger.forgetting import forget_in_ledger
+    from nacre.bridges.ledger.opening import ledger_place
+    from nacre.cli.memory.care.forgetting.searching import says_in
+    from nacre.runtime.contracts.clock import owner_clock
+
+    def says(text: str) -> bool:
+        return says_in(text, wanted)
+
+    now = owner_clock(config.settings.agent.user_timezone)
+    try:
+        found = await forget_in_ledger(ledger_place(config), says, now=now, dry_run=dry_run)
+    except LedgerUnusable:
+        return {}
+    if config.database_url:
+        from nacre.bridges.workers.forgetting import forget_waiting_turns
+        from nacre.postgres.shared import shared_database
+
+        database = shared_database(config.database_url)
+        if count := await forget_waiting_turns(database, config.agent_id, says, dry_run=dry_run):
+            found["turns"] = count
+    return found
+
+
+async def _is_served(config: Config) -> bool:
+    from nacre.bridges.ledger.opening import is_served, ledger_place
+
+    return await is_served(ledger_place(config))
+
+
+def _told(ledger: Mapping[str, int]) -> str:
+    names = {"inbound": "messages", "outbound": "answers", "jobs": "jobs", "turns": "waiting turns"}
+    return ", ".join(f"{count} {names[table]}" for table, count in ledger.items())
+
+
 def _approved() -> bool:
     """Whether somebody at a terminal says yes."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -270,5 +321,6 @@ def _json(plan: _Plan, *, applied: bool, left: object) -> dict[str, object]:
         "transcripts": list(plan.transcripts),
         "memories": list(plan.memories.values()),
         "historyVersions": plan.versions,
+        "ledger": dict(plan.ledger),
         "left": left,
     }

@@ -21,7 +21,7 @@ from nacre.cli.memory.care.forgetting.transcripts import transcripts_with
 from nacre.cli.memory.care.forgetting.wanted import Wanted
 from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.workspace.git import GitFailed
-from nacre.memory.workspace.history.forgetting import versions_with
+from nacre.memory.workspace.history.forgetting import owners_objects, versions_with
 from nacre.memory.workspace.history.repository import HISTORY_FOLDER, Repository
 from nacre.postgres.shared import shared_database
 from nacre.runtime.settings.config import Config
@@ -130,14 +130,18 @@ def _beside_notes(config: Config, wanted: Wanted, needles: Sequence[bytes]) -> l
     return told
 
 
-def _names_and_messages(repository: Repository, wanted: Wanted) -> tuple[list[str], list[str]]:
+def _names_and_messages(
+    repository: Repository, wanted: Wanted, *, of_owner: bool = False
+) -> tuple[list[str], list[str]]:
     """Names in any tree that say it, and commits or tags whose text does, also where no branch has them."""
-    listed = repository.git("cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)")
+    environment = owners_objects(repository) if of_owner else {}
+    how = "--batch-check=%(objecttype) %(objectname)"
+    listed = repository.git("cat-file", "--batch-all-objects", how, environment=environment)
     objects = [row.split() for row in listed.decode().splitlines() if not row.startswith("blob ")]
     if not objects:
         return [], []
     given = "".join(f"{name}\n" for _, name in objects).encode()
-    stream = io.BytesIO(repository.git("cat-file", "--batch", given=given))
+    stream = io.BytesIO(repository.git("cat-file", "--batch", given=given, environment=environment))
     named: dict[str, None] = {}
     said = []
     for kind, name in objects:
@@ -188,13 +192,19 @@ def _in_owner_git(config: Config, wanted: Wanted) -> list[str]:
             versions = versions_with(
                 repository, lambda data: wanted.says_any(data.decode("utf-8", "replace")), of_owner=True
             )
+            named, said = _names_and_messages(repository, wanted, of_owner=True)
     except (GitFailed, FileBusy, OSError) as error:
         return [f"{git_dir} is a repository of yours, which could not be searched: {error}."]
-    if not versions:
+    places = [
+        *([f"in {versions} versions of files"] if versions else []),
+        *([f"in names of files in its trees ({_names(named)})"] if named else []),
+        *([f"in messages of commits or tags ({_names(said)})"] if said else []),
+    ]
+    if not places:
         return []
     return [
-        f"{git_dir} is a repository of yours and has it, in {versions} versions of files. Nacre does not "
-        "change it: rewrite it with git, or delete it if an earlier Nacre made it."
+        f"{git_dir} is a repository of yours and has it, {', '.join(places)}. Nacre does not change it: "
+        "rewrite it with git, or delete it if an earlier Nacre made it."
     ]
 
 

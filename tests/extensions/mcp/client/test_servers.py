@@ -20,6 +20,7 @@ from nacre.runtime.settings.sections.mcp import McpServer
 from nacre.runtime.tools.toolbox import Toolbox, ToolOutcome
 from nacre.sessions.contracts.messages import ToolCall, message_text
 from tests.extensions.mcp.client import wild_server
+from tests.extensions.mcp.client.endless_http import EndlessHttp
 
 pytest.importorskip("mcp")
 OWNER = ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True)
@@ -171,6 +172,19 @@ async def test_a_line_without_an_end_ends_the_server(tmp_path: Path) -> None:
         assert "lost during the call" in text
         assert "bytes" in servers.status()[0]
         assert (await call(servers, "w__add", a=1, b=1))[0].endswith("\n2")
+
+
+@pytest.mark.parametrize("name", ["json", "event", "packed"])
+async def test_an_answer_over_http_has_a_limit(tmp_path: Path, name: str) -> None:
+    """It is neither kept in memory nor unpacked; the call fails, and the next one is served."""
+    with EndlessHttp() as server:
+        async with opened(tmp_path, w=McpServer.model_validate({"url": f"{server.url}/mcp"})) as servers:
+            await servers.ready(OWNER)
+            text, is_error = await call(servers, f"w__{name}")
+            assert is_error
+            assert "xxx" not in text
+            assert (await call(servers, "w__small"))[0].endswith("\nsmall")
+    assert server.sent_bytes < 60_000_000
 
 
 async def test_a_group_starts_nothing_and_has_nothing(tmp_path: Path) -> None:

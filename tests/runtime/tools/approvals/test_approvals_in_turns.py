@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from nacre import Ask, BeforeTool, Deny
+from nacre.memory.files.review.queue import ReviewQueue
 from nacre.runtime.contracts.errors import ApprovalNotFound
 from nacre.runtime.contracts.events import ApprovalAsked, ReplyReady, ToolEnded
+from nacre.runtime.contracts.inbound import Quoted
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
+from tests.faults.apart.poisoned_home import Home
 from tests.runtime.agents import START, events_of, said, transcript_file
 from tests.runtime.hooks.turns import hooked
 from tests.runtime.tools.approvals.approving import answered, approvals_on_disk, paid, paying, waiting_for
@@ -248,3 +251,29 @@ async def test_an_approval_that_cannot_be_read_is_set_aside(tmp_path: Path) -> N
     [aside] = folder.iterdir()
     assert aside.name.startswith("0badf00d.json.corrupt-")
     assert transcript_file(tmp_path).exists()
+
+
+async def test_an_approved_write_does_not_wait_for_a_review(tmp_path: Path) -> None:
+    """Behind words of others, an owner who confirms a call is asked once; the line is theirs then."""
+    home = Home(
+        tmp_path,
+        {
+            "memory": {"facts": {"enabled": True}},
+            "tools": {"rules": {name: {"confirm": True} for name in ("append", "memory_set_fact")}},
+        },
+    )
+    queue = ReviewQueue(tmp_path / "agents/main/proposals", lock_dir=tmp_path / "locks")
+    eve = Quoted(text="Hello.", kind="forward", said_by="Eve")
+    home.model.owners = (
+        ("append", {"path": "USER.md", "text": "- The owner keeps bees.\n"}),
+        ("memory_set_fact", {"key": "pet", "value": "a newt"}),
+    )
+    async with home.agent() as agent:
+        await answered(agent, said("I keep bees, and a newt is my pet.", quoted=(eve,)), "yes")
+        assert "The owner keeps bees." in (home.workspace / "USER.md").read_text()
+        assert "a newt" in (home.workspace / "memory/facts.md").read_text()
+        assert await queue.waiting() == ()
+        await agent.respond(said("/new"))
+        home.model.prompts.clear()
+        await agent.respond(said("Good morning."))
+    assert "The owner keeps bees." in home.model.prompts[-1]

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 import shutil
 import sqlite3
+import subprocess
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nacre.bridges.contracts.bridge import Place
+from nacre.bridges.ledger.contracts.contents import COLUMNS, Contents
+from nacre.bridges.ledger.contracts.records import StoredJob
+from nacre.bridges.ledger.contracts.stored_inbound import inbound_to_json
+from nacre.bridges.ledger.opening import LedgerPlace, movable_ledger, open_ledger
 from nacre.memory.workspace.git import run_git
 from nacre.memory.workspace.history.repository import Repository
-from nacre.runtime.models.scripted import ScriptedModel, says
+from nacre.runtime.contracts.inbound import Attachment
+from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
 from tests.cli.program import run_nacre
 from tests.faults.apart.isolation import tree_bytes
 from tests.memory.workspace.history.owners_git import old_history
-from tests.runtime.agents import TODAY, opened, write_settings
+from tests.runtime.agents import START, TODAY, opened, said, write_settings
 
 NO_MODEL = {"agents": {"defaults": {"memorySearch": {"provider": "none"}}}}
 NOTES = "# Notes\n\n- The boat is called Halcyon.\n- Lisa plays the cello.\n- ok\n"
@@ -168,6 +177,155 @@ async def test_what_is_left_is_named_wherever_it_lies(tmp_path: Path) -> None:
     assert "2026-01-20_halcyon-boat.md" in names
     assert any("not searched" in each and "packed.gz" in each for each in told)
     assert any("trees" in each and "halcyon-boat.md" in each for each in told)
+
+
+async def _filled(place: LedgerPlace) -> None:
+    """Two messages that wait, one of them with a file that says it, two answers and two jobs."""
+    clock = Clock(START)
+    ledger = await open_ledger(place, now=clock, new_id=CountingIds())
+    try:
+        for number, (text, data) in enumerate(
+            (("Our boat is Halcyon.", b""), ("See.", b"The boat: Halcyon"))
+        ):
+            file = Attachment(name="a.txt", mime_type="text/plain", data=data)
+            inbound = said(text, channel="line", chat_id="n", sender_id="n", message_id=f"{number}")
+            inbound = replace(inbound, attachments=(file,) * bool(data))
+            await ledger.receive(inbound, "agent:main:n", agent_id="main", cursor=str(number))
+        there = Place(channel="line", account="default", chat_id="n")
+        await ledger.outbox.put(there, ["The boat is called Halcyon.", "Lisa plays."])
+        for job_id, text in (("a", "Paint the boat Halcyon."), ("b", "Call Lisa.")):
+            job = StoredJob(job_id, "main", inbound_to_json(said("")), text, "", 1_800_000_000_000)
+            await ledger.jobs.add(job, made_ms=1, most=9)
+    finally:
+        await ledger.close()
+
+
+def test_what_waits_in_the_ledger_goes(tmp_path: Path) -> None:
+    """Messages, answers and jobs that say it, shown first; all else stays, and no byte of it is left."""
+    state = tmp_path / ".nacre"
+    asyncio.run(_talked(state))
+    asyncio.run(_filled(LedgerPlace(state_dir=state)))
+    words = ("memory", "forget", "halcyon boat", "--transcripts")
+    shown = run_nacre(tmp_path, *words)
+    done = run_nacre(tmp_path, *words, "--yes")
+    assert "In the ledger of the channels: 2 messages, 1 answers, 1 jobs." in shown.stdout
+    assert done.returncode == 0, done.stderr
+    _check_ledger(LedgerPlace(state_dir=state))
+    assert b"Halcyon" not in (state / "bridges/ledger.sqlite").read_bytes()
+    assert "ledger" not in done.stderr
+
+
+async def test_a_ledger_that_is_served_is_named_and_left_alone(tmp_path: Path) -> None:
+    """What a running program has in its hands stays, and the search says so."""
+    state = tmp_path / ".nacre"
+    await _talked(state)
+    await _filled(LedgerPlace(state_dir=state))
+    ledger = await open_ledger(LedgerPlace(state_dir=state), now=Clock(START), new_id=CountingIds("b-"))
+    try:
+        words = ("memory", "forget", "halcyon boat", "--transcripts", "--yes")
+        done = await asyncio.to_thread(run_nacre, tmp_path, *words)
+    finally:
+        await ledger.close()
+    assert done.returncode == 0, done.stderr
+    assert "ledger.sqlite" in done.stderr
+    assert "Stop `nacre serve`" in " ".join(done.stderr.split())
+
+
+def _check_ledger(place: LedgerPlace) -> None:
+    async def contents() -> Contents:
+        async with movable_ledger(place, now=Clock(START)) as ledger:
+            return await ledger.contents()
+
+    left = asyncio.run(contents())
+    rows = {
+        name: [dict(zip(COLUMNS[name], row, strict=True)) for row in left.rows[name]]
+        for name in ("inbound", "outbound", "jobs")
+    }
+    assert [(row["state"], row["body"], row["message_id"]) for row in rows["inbound"]] == [
+        ("dropped", None, "0"),
+        ("dropped", None, "1"),
+    ]
+    assert [(row["state"], row["text"]) for row in rows["outbound"]] == [
+        ("failed", ""),
+        ("pending", "Lisa plays."),
+    ]
+    assert [row["text"] for row in rows["jobs"]] == ["Call Lisa."]
+
+
+@pytest.mark.postgres
+def test_what_waits_in_a_database_goes(tmp_path: Path, database_url: str) -> None:
+    """Rows of the ledger, and turns that no worker has begun; a job of another program is named."""
+    import psycopg
+
+    state = tmp_path / ".nacre"
+    write_settings(state, NO_MODEL)
+    place = LedgerPlace(state_dir=state, database_url=database_url)
+    words = ("memory", "forget", "halcyon boat", "--transcripts")
+    assert run_nacre(tmp_path, "send", "Hello.", NACRE_DATABASE_URL=database_url).returncode == 0
+    asyncio.run(_filled(place))
+    with psycopg.connect(database_url, autocommit=True) as database:
+        database.execute(WAITING_TURNS)
+        shown = run_nacre(tmp_path, *words, NACRE_DATABASE_URL=database_url)
+        assert "2 messages, 1 answers, 1 jobs, 1 waiting turns." in shown.stdout
+        done = run_nacre(tmp_path, *words, "--yes", NACRE_DATABASE_URL=database_url)
+        assert done.returncode == 0, done.stderr
+        assert database.execute("SELECT id FROM turns").fetchall() == [("b",)]
+        assert "Rows of these tables have it: procrastinate_jobs (1)." in done.stderr
+    _check_ledger(place)
+
+
+WAITING_TURNS = """
+INSERT INTO turns (agent, id, session_key, inbound, is_redelivered) VALUES
+    ('main', 'a', 'k', '{"text": "Where is the boat Halcyon?"}', FALSE),
+    ('main', 'b', 'k', '{"text": "Where is Lisa?"}', FALSE);
+CREATE TABLE IF NOT EXISTS procrastinate_jobs (id BIGINT, args JSONB);
+INSERT INTO procrastinate_jobs VALUES (1, '{"text": "the boat Halcyon"}');
+"""
+
+
+async def test_words_in_base64_and_in_an_index_of_words_are_found(tmp_path: Path) -> None:
+    """A stored mail with a file, and a full-text index whose rows are gone."""
+    state = tmp_path / ".nacre"
+    await _talked(state)
+    packed = base64.encodebytes(b"Dear Ann,\n" * 9 + b"the boat is Halcyon.\n").decode()
+    (state / "stored.eml").write_text(f"Content-Transfer-Encoding: base64\n\n{packed}")
+    (state / "token.txt").write_text(base64.urlsafe_b64encode(b"boat Halcyon").decode().rstrip("="))
+    with closing(sqlite3.connect(state / "words.sqlite")) as database:
+        database.execute("CREATE VIRTUAL TABLE said USING fts5(text, content='')")
+        rows = [("a boat in a harbor",), ("the boat halcyons",), ("the boat is halcyon",)]
+        database.executemany("INSERT INTO said (text) VALUES (?)", rows)
+        database.commit()
+
+    done = run_nacre(tmp_path, "memory", "forget", "halcyon boat", "--yes", "--transcripts", "--json")
+
+    files = next(each for each in json.loads(done.stdout)["left"] if each.startswith("These files have it"))
+    for name in ("stored.eml", "token.txt", "words.sqlite"):
+        assert name in files
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+async def test_names_and_messages_in_the_owners_repository_are_named(tmp_path: Path) -> None:
+    """A file's name that only an old tree has, and the message of a commit."""
+    state = tmp_path / ".nacre"
+    await _talked(state)
+    workspace = state / "workspace"
+
+    def git(*arguments: str) -> None:
+        who = ("-c", "user.name=Ann", "-c", "user.email=ann@example.org")
+        subprocess.run(["git", *who, *arguments], cwd=workspace, check=True, capture_output=True)
+
+    git("init", "-q")
+    (workspace / "boat_halcyon.txt").write_text("x")
+    git("add", "boat_halcyon.txt")
+    git("commit", "-qm", "Add it")
+    git("rm", "-q", "boat_halcyon.txt")
+    git("commit", "-qm", "The boat Halcyon is sold")
+
+    done = run_nacre(tmp_path, "memory", "forget", "halcyon boat", "--yes", "--json")
+
+    told = next(each for each in json.loads(done.stdout)["left"] if "a repository of yours" in each)
+    assert "names of files in its trees (boat_halcyon.txt)" in told
+    assert "messages of commits or tags" in told
 
 
 async def test_what_is_forgotten_is_not_sent_again(tmp_path: Path) -> None:
