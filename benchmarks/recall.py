@@ -178,10 +178,6 @@ class Result:
 def chosen_embedder(name: str) -> Embedder | None:
     """`local`, or a provider with its model behind `=`: a GGUF file, or a name that the provider knows."""
     provider, _, model = name.partition("=")
-    if provider == "e5":
-        from benchmarks.e5.embedder import E5Embedder
-
-        return E5Embedder(Path(model))
     asked = {"local": {"modelPath": model}} if provider == "gguf" else {"model": model or None}
     settings = resolve_settings({"provider": provider, **asked})
     folder = Path("build/models")
@@ -274,7 +270,7 @@ def main() -> None:
     parser.add_argument("--engine", action="append", default=[], help="a row for this engine too; its id")
     parser.add_argument("--min-score", type=float, default=0.0, help="-1 for the usual setting")
     parser.add_argument("--categories", action="store_true", help="recall@6 by category as well")
-    parser.add_argument("--embedder", default="local", help="local, sentence-transformers=…, gguf=…, e5=DIR")
+    parser.add_argument("--embedder", default="local", help="local, sentence-transformers=…, gguf=…")
     parser.add_argument("--keep", type=Path, default=Path("build/recall"), help="where indexes are kept")
     arguments = parser.parse_args()
     head = "| set | way | recall@6 | nDCG@10 | MRR | shown | adversarial answered | p50 ms | p95 ms |"

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 
 from benchmarks.recall import Place, Query, Result, Workspace, line_of, measures
-from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.memory.embedders.e5 import E5Embedder
 from nacre.runtime.extensions.lancedb.memories import Memories
 from nacre.runtime.extensions.lancedb.records import PRIVATE, Memory, Origin
 from nacre.runtime.extensions.lancedb.table import MemoryTable
@@ -42,7 +42,7 @@ async def run_ltm(workspace: Workspace, least_score: float) -> Result:
         raise SystemExit(f"{workspace.folder} has {len(places)} lines, and {MOST_LINES} are the most here.")
     ids = map(str, count())
     result = Result(rows=[], answered=[], milliseconds=[])
-    embedder = MiniLmEmbedder()
+    embedder = E5Embedder()
     with tempfile.TemporaryDirectory() as folder:
         table = await MemoryTable.open(folder, agent_id="main", storage_options={})
         for memory_id, place in places.items():

@@ -23,7 +23,7 @@ from tests.house.tree import FOLDERS, HOUSE, OTHERS, ROOMS, ROOT, TESTS, entries
 
 CLOCK = ("runtime/contracts/clock.py",)
 ENVIRONMENT = {
-    "memory/embedders/minilm_model.py": "onnxruntime's telemetry has no other switch",
+    "memory/embedders/e5_model.py": "onnxruntime's telemetry has no other switch",
     "memory/workspace/git.py": "git gets an environment without git's own variables",
     "runtime/settings/config.py": "the settings' environment variables",
     "runtime/models/completions/keys.py": "the providers' keys and addresses",

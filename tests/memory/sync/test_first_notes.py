@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.contracts.settings import MemorySearchSettings
-from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.memory.embedders.e5 import E5Embedder
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.search.fusion import meaning_needed
 from nacre.memory.workspace.folder import FolderWorkspace
@@ -27,7 +27,7 @@ async def engine(tmp_path: Path) -> AsyncIterator[MemoryEngine]:
         path = tmp_path / "workspace" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    embedder = MiniLmEmbedder()
+    embedder = E5Embedder()
     engine = await MemoryEngine.open(
         workspace=FolderWorkspace(tmp_path / "workspace", lock_dir=tmp_path / "locks"),
         index_path=tmp_path / "index.sqlite",
