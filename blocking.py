@@ -23,7 +23,7 @@ from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import CompactionEnded, Event
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.turn.loop.limits import UsageLimits
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -26,8 +26,7 @@ from nacre.sessions.contracts.messages import (
     UserMessage,
     message_text,
 )
-from nacre.sessions.entries.entries import BranchSummary, Compaction, Entry
-from nacre.sessions.entries.stored_transcript import StoredTranscript
+from nacre.sessions.entries.entries import BranchSummary, Compaction, Entry, StoredTranscript
 from nacre.sessions.index.record import record_to_json
 from nacre.sessions.upkeep.maintenance import UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession

@@ -21,7 +21,7 @@ from nacre.runtime.tools.approvals.approval import Approval
 from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.settling import settle
 from nacre.runtime.turn.turn import Turn
-from nacre.sessions.index.changes import Origin
+from nacre.sessions.index.record import Origin
 
 BUSY_SECONDS = 1.0
 """How long to wait for another process, whose turn goes on with the call, or else the next turn does."""

@@ -23,8 +23,7 @@ from nacre.runtime.turn.loop.limits import UsageLimits
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.contracts.keys import canonical_key, is_private_key
-from nacre.sessions.index.changes import Origin
-from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.index.record import Origin, SessionRecord
 
 log = logging.getLogger(__name__)
 

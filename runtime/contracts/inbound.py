@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import quote
 
 from nacre.records.record import Record
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage
 
 ChatKind: TypeAlias = Literal["direct", "group", "channel"]
 Trigger: TypeAlias = Literal["", "heartbeat", "schedule"]

@@ -21,7 +21,6 @@ from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.turn import Turn
-from nacre.sessions.contracts.endings import EndedSession, EndReason
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.freshness import (
     NextReset,
@@ -31,9 +30,9 @@ from nacre.sessions.contracts.freshness import (
     next_reset,
     session_type,
 )
-from nacre.sessions.contracts.keys import key_kind
+from nacre.sessions.contracts.keys import EndedSession, EndReason, key_kind
 from nacre.sessions.contracts.messages import Message
-from nacre.sessions.disk.lines import timestamp_ms
+from nacre.sessions.disk.json_text import timestamp_ms
 from nacre.sessions.stores.store import Endings
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.endings.recalled import Recalled
 from nacre.runtime.hooks.events import SessionEnded
 from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
-from nacre.sessions.disk.lines import timestamp_ms
+from nacre.sessions.disk.json_text import timestamp_ms
 from nacre.sessions.entries.entries import Entry
 
 MAX_MESSAGE_CHARS = 2_000

@@ -14,8 +14,7 @@ from nacre.runtime.contracts.model import Answering, Ask, ModelRequest
 from nacre.runtime.hooks import events as told
 from nacre.runtime.hooks.hooks import Answer, Hooks
 from nacre.runtime.tools.function import ToolChat
-from nacre.sessions.contracts.messages import AssistantMessage
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import AssistantMessage, Usage
 
 log = logging.getLogger(__name__)
 

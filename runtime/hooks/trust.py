@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from nacre.records.record import Record
-from nacre.sessions.disk.durable import read_plain, replace_file, set_aside
+from nacre.sessions.disk.durable import make_folder, read_plain, replace_file, set_aside
 from nacre.sessions.disk.locks import locked
-from nacre.sessions.disk.reported import make_folder
 
 HOOKS_FOLDER = "hooks"
 MAX_HOOK_BYTES = 1024 * 1024

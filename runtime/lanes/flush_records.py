@@ -18,7 +18,7 @@ from nacre.sessions.contracts.messages import (
 )
 from nacre.sessions.entries.entries import Compaction, Entry
 from nacre.sessions.stores.store import Transcript
-from nacre.sessions.view.following import Follower
+from nacre.sessions.view.transcript import Follower
 
 FLUSH_ENTRY = "nacre.flush"
 FLUSH_MESSAGE_ENTRY = "nacre.flush_message"

@@ -9,8 +9,7 @@ from typing import Any
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage
-from nacre.sessions.index.changes import unknown_usage, usage_fields, with_model_override
-from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.index.record import SessionRecord, unknown_usage, usage_fields, with_model_override
 from nacre.sessions.stores.store import SessionLines
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,7 @@ from collections.abc import Collection, Sequence
 
 from nacre.sessions.contracts.messages import Message
 from nacre.sessions.stores.store import Transcript
-from nacre.sessions.view.model_order import model_messages
-from nacre.sessions.view.pruned_view import PrunedView
+from nacre.sessions.view.sent_view import PrunedView, model_messages
 from nacre.sessions.view.transcript import TranscriptItem, newest_turns
 
 

@@ -10,10 +10,9 @@ from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
 from nacre.runtime.lanes.journals import Journals
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.lanes.routing import Route
-from nacre.sessions.contracts.endings import EndedSession
-from nacre.sessions.entries.owner import SessionOwner, begun_private
-from nacre.sessions.index.changes import Origin, next_session, with_origin
-from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.contracts.keys import EndedSession
+from nacre.sessions.entries.entries import SessionOwner, begun_private
+from nacre.sessions.index.record import Origin, SessionRecord, next_session, with_origin
 from nacre.sessions.stores.store import SessionStore, Transcript
 
 

@@ -17,7 +17,7 @@ from nacre.sessions.contracts.keys import (
     key_kind,
     route_key,
 )
-from nacre.sessions.index.changes import Origin
+from nacre.sessions.index.record import Origin
 
 
 class Route(Record):

@@ -18,8 +18,14 @@ from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.ids import NewId
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.contracts.messages import Image, Text, ToolResultMessage, message_text
-from nacre.sessions.contracts.whole_results import MAX_KEPT_CHARS, WholeResults
+from nacre.sessions.contracts.messages import (
+    MAX_KEPT_CHARS,
+    Image,
+    Text,
+    ToolResultMessage,
+    WholeResults,
+    message_text,
+)
 
 log = logging.getLogger(__name__)
 

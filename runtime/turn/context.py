@@ -220,7 +220,7 @@ class TurnContext:
             tool.as_tool(self._run_sub_agent) if isinstance(tool, SubAgent) else tool for tool in parts.tools
         ]
         if parts.sub_agent is None:
-            own += self._of_servers([tool.name for tool in own])
+            own += self._of_sources([tool.name for tool in own])
         if parts.sub_agent is not None and not parts.sub_agent.notes:
             return offered_tools((), own, chat, rules)
         if not parts.workspace.is_there:
@@ -243,12 +243,14 @@ class TurnContext:
         )
         return self._distinct(offered_tools((*tools, *parts.memory.tools(chat)), own, chat, rules))
 
-    def _of_servers(self, taken: Sequence[str]) -> tuple[FunctionTool[..., Any], ...]:
-        servers = self._parts.servers
-        tools = servers.tools((*NOTE_TOOLS, *taken))
+    def _of_sources(self, taken: Sequence[str]) -> list[FunctionTool[..., Any]]:
+        found: list[FunctionTool[..., Any]] = []
+        for source in self._parts.tool_sources:
+            found += source.tools((*NOTE_TOOLS, *taken, *(tool.name for tool in found)))
         if self.chat.policy.is_private:
-            self._tell((*servers.notices, *self._parts.memory.news))
-        return tools
+            of_sources = (notice for source in self._parts.tool_sources for notice in source.notices)
+            self._tell((*of_sources, *self._parts.memory.news))
+        return found
 
     def _distinct(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
         """The tools without those whose name is taken: an engine may name one as somebody else's."""

@@ -32,8 +32,13 @@ from nacre.runtime.turn.loop.loop import run_loop
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.prompt_parts.recent_notes import recall_is_due
 from nacre.runtime.turn.window.window import Window
-from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Message,
+    ToolResultMessage,
+    Usage,
+    message_text,
+)
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +122,8 @@ class Turn:
     async def _answer(self) -> Reply | None:
         session, agent = self.session, self.parts.settings.agent
         if self.parts.sub_agent is None:
-            await self.parts.servers.ready(session.policy)
+            for source in self.parts.tool_sources:
+                await source.ready(session.policy)
         context = await self.context()
         self._deadline = asyncio.timeout(agent.timeout_seconds)
         try:

@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from nacre.records.record import Record
 from nacre.sessions.contracts.errors import SessionKeyInvalid
@@ -301,3 +301,25 @@ def _peer_kind(parts: Sequence[str]) -> KeyKind:
         if len(parts) > index + 1 and parts[index] in _DIRECT_WORDS and parts[index + 1]:
             return "direct"
     return "other"
+
+
+EndReason: TypeAlias = Literal["new", "reset", "daily", "idle"]
+"""`new` and `reset` are the owner's commands, `daily` and `idle` the settings."""
+
+END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
+
+
+class EndedSession(Record):
+    """A session that is over.
+
+    `transcript` is the name under which its store keeps what was said, `channel` where the message came
+    from that ended it. `attempts` counts how often its hooks have failed.
+    """
+
+    key: str
+    session_id: str
+    transcript: str
+    reason: EndReason
+    ended_at_ms: int
+    channel: str = ""
+    attempts: int = 0

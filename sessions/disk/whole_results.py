@@ -10,9 +10,8 @@ import asyncio
 from functools import cached_property
 from pathlib import Path
 
-from nacre.sessions.contracts.whole_results import MAX_KEPT_CHARS, is_result_name
-from nacre.sessions.disk.durable import read_plain, replace_file
-from nacre.sessions.disk.reported import make_folder
+from nacre.sessions.contracts.messages import MAX_KEPT_CHARS, is_result_name
+from nacre.sessions.disk.durable import make_folder, read_plain, replace_file
 
 FOLDER_SUFFIX = ".results"
 

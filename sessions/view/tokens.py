@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from nacre.sessions.contracts.messages import AssistantMessage, Image, Message, Text, Thinking, ToolCall
 from nacre.sessions.entries.entries import Compaction, Entry
-from nacre.sessions.view.pruned_view import saved_tokens_since
+from nacre.sessions.view.sent_view import saved_tokens_since
 from nacre.sessions.view.transcript import TranscriptItem
 
 IMAGE_TOKENS = 1200

@@ -19,8 +19,7 @@ from nacre.runtime.models.spending.ledger import spending, unreadable_usage
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.spending import spending_folder
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.contracts.messages import AssistantMessage, Message, message_from_json
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import AssistantMessage, Message, Usage, message_from_json
 from nacre.sessions.entries.entries import Entry
 
 _PURPOSES: Mapping[str, str] = {"turn": "reply", "slug": "name", "page": "background"}

@@ -127,7 +127,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         memory=memory,
         voice_notes=open_voice_notes(config, now, world.closing),
         tools=given.tools,
-        servers=world.servers(config),
+        tool_sources=tuple(world.tool_source(config, make) for make in given.tool_sources),
         run_sub_agent=SubAgents(given.tools, chosen=chosen, lanes=lanes, running=running, world=world).run,
         approvals=open_approvals(config, now, world.new_id, fence_of=store.fence),
         prompt_parts=PromptParts(given.prompt_parts),

@@ -13,6 +13,8 @@ from nacre.runtime.agent.opening.shared import World
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.extensions.choice import needed_by
+from nacre.runtime.extensions.host import MakeToolSource
 from nacre.runtime.extensions.loading import load_extensions
 from nacre.runtime.hooks.hooks import Handler, HookTable
 from nacre.runtime.recall.facts.open_facts import fact_parts, open_facts
@@ -36,6 +38,7 @@ class Given(Record):
     prompt_parts: tuple[PromptPart, ...] = ()
     memory: MemoryPlugin | None = None
     memory_id: str = ""
+    tool_sources: tuple[MakeToolSource, ...] = ()
 
 
 def with_facts(
@@ -59,6 +62,7 @@ def extended(given: Given, settings: Settings) -> tuple[Given, Commands, tuple[s
     """
     loaded = load_extensions(
         settings.plugins,
+        built_in=needed_by(settings),
         tool_names=(*BUILT_IN_TOOLS, *(tool.name for tool in given.tools)),
         part_names=[part.name for part in given.prompt_parts],
         commands=Commands(given.commands, reset_triggers=settings.session.reset_triggers),
@@ -69,6 +73,7 @@ def extended(given: Given, settings: Settings) -> tuple[Given, Commands, tuple[s
             tools=(*given.tools, *host.tools),
             prompt_parts=(*given.prompt_parts, *host.prompt_parts),
             extension_hooks=(*given.extension_hooks, *host.hooks),
+            tool_sources=(*given.tool_sources, *host.tool_sources),
         )
         if given.memory is None and host.engine is not None:
             given = replace(given, memory=host.engine, memory_id=host.extension_id)

@@ -39,7 +39,7 @@ from nacre.runtime.turn.parts import CallingTurn, TurnParts
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import key_kind
-from nacre.sessions.index.changes import Origin
+from nacre.sessions.index.record import Origin
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,7 @@ from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.freshness import NextReset
-from nacre.sessions.contracts.messages import AssistantMessage
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import AssistantMessage, Usage
 
 
 class LastFlush(Record):

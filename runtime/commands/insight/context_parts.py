@@ -21,9 +21,9 @@ from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Message,
     ToolResultMessage,
+    Usage,
     message_text,
 )
-from nacre.sessions.contracts.usage import Usage
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.tokens import estimate_message_tokens
 

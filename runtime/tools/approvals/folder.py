@@ -12,10 +12,15 @@ from datetime import datetime
 from pathlib import Path
 
 from nacre.runtime.tools.approvals.approval import Approval, from_bytes, to_bytes
-from nacre.sessions.disk.durable import read_plain, replace_file, set_aside
+from nacre.sessions.disk.durable import (
+    OrderedWorker,
+    make_folder,
+    read_plain,
+    replace_file,
+    reported,
+    set_aside,
+)
 from nacre.sessions.disk.locks import locked
-from nacre.sessions.disk.reported import make_folder, reported
-from nacre.sessions.disk.worker import OrderedWorker
 
 log = logging.getLogger(__name__)
 

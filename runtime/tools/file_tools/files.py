@@ -35,7 +35,7 @@ from nacre.runtime.tools.file_tools.calls import (
 from nacre.runtime.tools.results import RESULT_PREFIX
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.contracts.whole_results import WholeResults
+from nacre.sessions.contracts.messages import WholeResults
 
 FILE_TOOL_NAMES = ("read", "write", "edit", "append", "list")
 MAX_LISTED = 500

@@ -8,8 +8,7 @@ from dataclasses import dataclass, fields
 
 from nacre.runtime.contracts.errors import ConfigError, TurnCancelled, UsageLimitReached
 from nacre.runtime.turn.loop.joining import Joining
-from nacre.sessions.contracts.messages import AssistantMessage, ToolCall
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import AssistantMessage, ToolCall, Usage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,8 +26,7 @@ from nacre.runtime.turn.prompt_parts.frozen_prompt import (
 )
 from nacre.runtime.turn.prompt_parts.system_prompt import StablePart
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
-from nacre.sessions.view.following import Follower
-from nacre.sessions.view.transcript import CHANGES_TYPE, PROMPT_TYPE, RECALL_TYPE
+from nacre.sessions.view.transcript import CHANGES_TYPE, PROMPT_TYPE, RECALL_TYPE, Follower
 
 MOST_TOLD_SHARE = 10
 """What changed may fill this share of the window, a tenth; then it is cheaper to make the prompt anew."""

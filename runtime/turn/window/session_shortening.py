@@ -17,8 +17,7 @@ from nacre.runtime.turn.window.shortening import Room, fitted, plan_shortening
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import Message, UserMessage
 from nacre.sessions.entries.entries import Entry
-from nacre.sessions.view.pruned_view import PRUNE_TYPE, Projection, projected, record_data
-from nacre.sessions.view.shortened import whole_text
+from nacre.sessions.view.sent_view import PRUNE_TYPE, Projection, projected, record_data, whole_text
 from nacre.sessions.view.tokens import estimate_message_tokens, last_counted_place
 from nacre.sessions.view.transcript import TranscriptItem
 

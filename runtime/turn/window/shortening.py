@@ -14,7 +14,7 @@ from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.tools.results import CHARS_PER_TOKEN, left_out_note
 from nacre.runtime.turn.window.pruning.plan import message_chars
 from nacre.sessions.contracts.messages import Image, Message, ToolResultMessage
-from nacre.sessions.view.shortened import Shortened, shortened, whole_text
+from nacre.sessions.view.sent_view import Shortened, shortened, whole_text
 from nacre.sessions.view.tokens import IMAGE_TOKENS, estimate_message_tokens
 from nacre.sessions.view.transcript import TranscriptItem
 

@@ -15,7 +15,7 @@ from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.lanes.routing import route
 from nacre.runtime.models.scripted import Clock, CountingIds
 from nacre.runtime.settings.sections.session import SessionSettings
-from nacre.sessions.contracts.endings import EndedSession
+from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.contracts.messages import message_text, user_message
 from tests.sessions.stores.places import file_store
 from tests.sessions.stores.remembered import RememberedStore

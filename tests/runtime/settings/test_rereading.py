@@ -15,7 +15,7 @@ from nacre.runtime.settings.config import load_config
 from nacre.runtime.settings.rereading import SettingsInFile
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.settings.spending import spending_ledger
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage
 from tests.runtime.agents import events_of, opened, said, write_settings
 
 

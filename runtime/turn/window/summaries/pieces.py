@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 from nacre.records.record import Record
-from nacre.sessions.contracts.messages import Message, paired_results
-from nacre.sessions.contracts.serialise import serialise_for_summary
+from nacre.sessions.contracts.messages import Message, paired_results, serialise_for_summary
 
 
 class Piece(Record):

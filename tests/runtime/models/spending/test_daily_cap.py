@@ -26,8 +26,7 @@ from nacre.runtime.models.spending.ledger import (
     spending,
     unreadable_usage,
 )
-from nacre.sessions.contracts.messages import user_message
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage, user_message
 from tests.runtime.agents import START
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
