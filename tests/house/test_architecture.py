@@ -45,7 +45,7 @@ OPENERS = {
     "runtime/recall/qmd/exports.py": "past conversations as Markdown, for the program qmd",
     "runtime/recall/qmd/home.py": "what is noted about the program qmd, and may be lost",
     "runtime/extensions/discovery.py": "the manifests of extensions",
-    "memory/embedders/chinese.py": "the dictionary that comes with the package",
+    "memory/embedders/e5_model.py": "the vocabulary that comes with the package",
     "memory/embedders/gguf.py": "the head of a model file, for its identity",
     "memory/workspace/watcher.py": "what the system has mounted where",
     "memory/text/days/day_words.py": "the packaged words for days",
