@@ -4,8 +4,9 @@
 
 A data set is a folder of workspaces, each with `memory/*.md` and `queries.jsonl` (`query`, `category`,
 `relevant` lines, perhaps `date`, perhaps `also`: the question in the notes' language, which the way `also`
-asks as well). recall@6 is told for both halves of the questions, too. Every way goes through the real engine; only grep is done here. Vectors are kept in
-`build/recall`, or in BENCHMARK_DATABASE_URL. Nothing is ever copied from the data.
+asks as well). recall@6 is told for both halves of the questions, too. Every way goes through the real engine;
+only grep is done here. Vectors are kept in `build/recall`, or in BENCHMARK_DATABASE_URL. Nothing is ever
+copied from the data.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 VECTORS = "multilingual-e5-small-int8-1"
 """Names the vectors, not the files: another layout of the same model keeps it and every index stays good."""
-PIECE_TOKENS = 40
+PIECE_TOKENS = 60
 MOST_THREADS = 4
 """Threads that embed notes. Each takes one text at a time: a text is too short to be shared."""
 _LESS_URGENT = 5
