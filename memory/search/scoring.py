@@ -224,12 +224,15 @@ def _by_chance(chunk_count: int, term_count: int) -> float:
 def _apart(found: Candidates, scale: CosineScale) -> float:
     """How much more related the nearest chunk is than the eleventh, which stands for what is always near.
 
-    Of fewer chunks, than the one in the middle; of very few, than strangers usually are.
+    Of fewer chunks, than the one in the middle; of very few in the question's script, than strangers usually
+    are.
     """
     related = [scale.relatedness(cosine) for cosine in islice(found.nearest.values(), 2 * _BACKGROUND)]
-    if len(related) > _BACKGROUND:
+    if not related:
+        return 0.0
+    if len(related) > _BACKGROUND or found.in_other_script:
         return related[0] - related[len(related) // 2]
-    return related[0] - (0.0 if found.in_other_script else _STRANGERS) if related else 0.0
+    return related[0] - _STRANGERS
 
 
 def seed_scores(found: Candidates, asked: Asked) -> dict[int, float]:

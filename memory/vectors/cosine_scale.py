@@ -132,7 +132,7 @@ def scale_row(scale: CosineScale, embedder_key: str, chunk_count: int) -> str:
 def is_measured(meta: Mapping[str, str], embedder_key: str, chunk_count: int) -> bool:
     """Whether a scale is kept for this embedder that does not rest on less than half of so many chunks."""
     kept = json.loads(meta.get(SCALE_ROW, "{}"))
-    return kept.get("embedder") == embedder_key and chunk_count <= 2 * kept.get("chunks", math.inf)
+    return kept.get("embedder") == embedder_key and bool(chunk_count <= 2 * kept.get("chunks", math.inf))
 
 
 def stored_scale(meta: Mapping[str, str], embedder_key: str) -> CosineScale:

@@ -69,8 +69,8 @@ def copy_vectors(connection: Connection, live: Path) -> None:
             with transaction(connection):
                 connection.execute(
                     "INSERT OR IGNORE INTO main.vectors"
-                    " (embedder_id, text_hash, used_at, embedding)"
-                    " SELECT main.embedders.id, text_hash, used_at, embedding FROM live.vectors"
+                    " (embedder_id, text_hash, used_at, embedding, sentences)"
+                    " SELECT main.embedders.id, text_hash, used_at, embedding, x'' FROM live.vectors"
                     " JOIN live.embedders ON live.embedders.id = embedder_id"
                     " JOIN main.embedders USING (name) WHERE live.vectors.id > ? AND live.vectors.id <= ?",
                     (last, end),

@@ -114,13 +114,7 @@ ALTER TABLE vectors ADD COLUMN sentences BLOB;
 CREATE INDEX vectors_without_sentences ON vectors (id) WHERE sentences IS NULL AND embedding IS NOT NULL;
 """
 
-# Short pieces have taken the place of sentences.
-_VERSION_5 = """
-DROP INDEX vectors_without_sentences;
-ALTER TABLE vectors DROP COLUMN sentences;
-"""
-
-MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
+MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 """Migration n leads from version n to n + 1. Never change one that was released: add another.
 
 Each further one has to change a table or an index: a number ahead of our tables is a flipped bit."""

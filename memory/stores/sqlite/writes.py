@@ -202,7 +202,9 @@ class SqliteWriter:
             )
         _check_lengths(self._connection, embedder_id, {len(row[3]) for row in rows if row[3] is not None})
         self._connection.executemany(
-            "INSERT INTO vectors (embedder_id, text_hash, used_at, embedding) VALUES (?, ?, ?, ?)"
+            # Nothing is kept in `sentences` any more; empty, a row stays out of that column's index.
+            "INSERT INTO vectors (embedder_id, text_hash, used_at, embedding, sentences)"
+            " VALUES (?, ?, ?, ?, x'')"
             " ON CONFLICT (embedder_id, text_hash) DO UPDATE SET used_at = excluded.used_at",
             rows,
         )

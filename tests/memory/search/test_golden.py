@@ -89,9 +89,7 @@ async def test_the_shipped_model_adds_what_is_meant(tmp_path: Path) -> None:
     assert len(outcome.missed) <= 3, outcome.missed
     assert "how much is the paddling society's yearly fee?" not in outcome.missed
     assert outcome.first >= outcome.asked - 4
-    assert set(outcome.noisy) <= {"如何修理洗衣机"}, (
-        "a note in Chinese is near to all Chinese"
-    )
+    assert set(outcome.noisy) <= {"如何修理洗衣机"}, "a note in Chinese is near to all Chinese"
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question["text"][:24])

@@ -137,7 +137,7 @@ async def test_a_local_model_that_cannot_run_hands_over(tmp_path: Path) -> None:
     [vector] = await asyncio.create_task(found.embed_documents(["honey"]))
     await found.close()
 
-    assert (found.facts.model, len(vector)) == ("all-MiniLM-L6-v2", 384)
+    assert (found.facts.model, len(vector)) == ("multilingual-e5-small", 384)
     assert "llama-cpp-python" in found.reason
 
 
