@@ -19,9 +19,9 @@ from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.lanes.open_store import open_copyable_store
 from nacre.runtime.settings.config import SETTINGS_FILE, checked_settings
+from nacre.runtime.settings.disk.agent_folders import keep_private
 from nacre.runtime.settings.disk.json5_edits import with_value
 from nacre.runtime.settings.disk.open_workspace import open_workspace
-from nacre.runtime.settings.disk.private_places import keep_private
 from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE, keep_in_file, keep_in_keyring
 from nacre.runtime.settings.disk.settings_file import read_text, settings_as_written
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound

@@ -10,8 +10,15 @@ from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.committing import commit_changes, known_sources
 from nacre.memory.workspace.history.repository import NO_HISTORY, Repository
-from nacre.memory.workspace.history.telling import Commit, CommitUnknown, commits, named, shown
-from nacre.memory.workspace.history.undone import UndoConflict, undo
+from nacre.memory.workspace.history.undone import (
+    Commit,
+    CommitUnknown,
+    UndoConflict,
+    commits,
+    named,
+    shown,
+    undo,
+)
 from nacre.records.record import Record
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace

@@ -11,7 +11,7 @@ from functools import cache, reduce
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, stored_moment
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.lanes.flush_records import FLUSH_MESSAGE_ENTRY
+from nacre.runtime.lanes.open_session import FLUSH_MESSAGE_ENTRY
 from nacre.runtime.lanes.open_store import open_store
 from nacre.runtime.models.completions.price_map import price_map_entry
 from nacre.runtime.models.offline.model import PROVIDER as OFFLINE_PROVIDER

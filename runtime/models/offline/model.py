@@ -5,6 +5,7 @@ It keeps the contract of `ChatModel` and no state: every answer is read off its 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
@@ -13,8 +14,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nacre.runtime.contracts.model import ModelRequest, TextDelta, overhead_tokens
-from nacre.sessions.contracts.messages import AssistantMessage, StopReason, Text, Usage, call_text
-from nacre.sessions.view.tokens import estimate_message_tokens
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    StopReason,
+    Text,
+    Usage,
+    call_text,
+    message_text,
+)
+from nacre.sessions.view.sent_view import estimate_message_tokens
 
 if TYPE_CHECKING:
     from nacre.runtime.models.offline.answers import Answer
@@ -51,6 +59,19 @@ class OfflineModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
         """Streams the answer in pieces of about a word, then the whole message."""
+        if request.purpose in ("flush", "compaction"):
+            # They read a whole history, which takes seconds in which other sessions want their turns.
+            message = await asyncio.to_thread(self._answer, request)
+        else:
+            message = self._answer(request)
+        for piece in _PIECE.finditer(message_text(message)):
+            yield TextDelta(text=piece.group())
+        yield message
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+    def _answer(self, request: ModelRequest) -> AssistantMessage:
         # Patterns for a dozen languages: whoever talks to a real model never needs them.
         from nacre.runtime.models.offline.responder import respond
 
@@ -58,12 +79,7 @@ class OfflineModel:
         day = datetime.fromtimestamp(now_ms / 1000, tz=UTC).date()
         answer = respond(request, clock_date=day, count_tokens=self._count_tokens)
         text = self._within(answer.text, request.max_output_tokens)
-        for piece in _PIECE.finditer(text):
-            yield TextDelta(text=piece.group())
-        yield self._message(request, answer, text, now_ms)
-
-    async def aclose(self) -> None:
-        """Nothing is held open."""
+        return self._message(request, answer, text, now_ms)
 
     def _message(self, request: ModelRequest, answer: Answer, text: str, now_ms: int) -> AssistantMessage:
         calls = tuple(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
-from nacre.runtime.endings.session_note import last_quotes
+from nacre.runtime.endings.session_memory import last_quotes
 from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.models.scripted import ScriptedModel, says

@@ -18,7 +18,7 @@ from nacre.runtime.contracts.errors import (
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.models.scripted import Clock, ScriptedModel, ScriptedStep, fails, says
-from nacre.runtime.models.waits.cooldown_file import CooldownFile
+from nacre.runtime.models.waits.cooldown import CooldownFile
 from nacre.runtime.settings.sections.agents import CompactionSettings
 from nacre.runtime.turn.window.summaries.ladder import (
     Summary,
@@ -171,7 +171,8 @@ def test_a_model_of_its_own_for_summaries_is_asked_first_and_none_twice(tmp_path
 
     def asked(own: ChatModel | None) -> list[str]:
         settings = CompactionSettings()
-        rungs = summary_models(chain, own, budget, settings, lambda _event: None)
+        offline = ScriptedModel(name="offline/extractive")
+        rungs = summary_models(chain, own, offline, budget, settings, lambda _event: None)
         return [rung.name for rung in rungs]
 
     assert asked(other) == ["b/small", "a/large"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings, strategies as st
 
-from nacre.runtime.turn.window.summaries.pieces import digests, end_of_part, pieces_of
+from nacre.runtime.turn.window.summaries.summariser import digests, end_of_part, pieces_of
 from nacre.sessions.contracts.messages import Message, serialise_for_summary
 from tests.sessions.talk import answer, result, user, words
 
@@ -24,6 +24,18 @@ def test_a_call_and_its_results_are_one_piece() -> None:
         answer("done"),
     ]
     assert [text.count("[") for text in texts(messages, 100)] == [1, 4, 1]
+
+
+def test_what_was_said_is_counted_as_the_window_counted_it() -> None:
+    """A counter that remembers texts is asked for the words again, and for no other long text."""
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return words(text)
+
+    pieces_of([user("so many words"), answer("and an answer")], most_tokens=100, count_tokens=count)
+    assert counted == ["[User]: ", "so many words", "[Assistant]: ", "and an answer"]
 
 
 def test_calls_without_results_hold_nothing_back() -> None:
