@@ -4,14 +4,16 @@
 
 A data set is a folder of workspaces, each with `memory/*.md` and `queries.jsonl` (`query`, `category`,
 `relevant` lines, perhaps `date`, perhaps `also`: the question in the notes' language, which the way `also`
-asks as well). Every way goes through the real engine; only grep is done here. Vectors are kept in
-`build/recall`, or in BENCHMARK_DATABASE_URL. Nothing is ever copied from the data.
+asks as well). recall@6 is told for both halves of the questions, too. Every way goes through the real engine;
+only grep is done here. Vectors are kept in `build/recall`, or in BENCHMARK_DATABASE_URL. Nothing is ever
+copied from the data.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
 import math
 import re
@@ -139,6 +141,11 @@ def _plain(text: str) -> str:
     return re.sub(r"\W+", " ", text.lower()).strip()
 
 
+def is_held_out(question: str) -> bool:
+    """Whether nothing is chosen by this question: the half by which choices are checked."""
+    return hashlib.sha256(question.encode()).digest()[0] % 2 == 1
+
+
 def grep(workspace: Workspace) -> Callable[[Query], list[Place]]:
     """What a careful person gets from grep: the lines with most of the question's longer words."""
     files = sorted(
@@ -178,10 +185,6 @@ class Result:
 def chosen_embedder(name: str) -> Embedder | None:
     """`local`, or a provider with its model behind `=`: a GGUF file, or a name that the provider knows."""
     provider, _, model = name.partition("=")
-    if provider == "e5":
-        from benchmarks.e5.embedder import E5Embedder
-
-        return E5Embedder(Path(model))
     asked = {"local": {"modelPath": model}} if provider == "gguf" else {"model": model or None}
     settings = resolve_settings({"provider": provider, **asked})
     folder = Path("build/models")
@@ -242,7 +245,8 @@ def run_grep(workspace: Workspace) -> Result:
 def _note(result: Result, query: Query, found: Sequence[Place], workspace: Workspace) -> None:
     result.answered.append((query.category, bool(found)))
     if query.category != "adversarial":
-        result.rows.append((query.category, measures(query, found, workspace)))
+        numbers = {**measures(query, found, workspace), "held out": float(is_held_out(query.text))}
+        result.rows.append((query.category, numbers))
 
 
 def line_of(name: str, way: str, results: Sequence[Result], categories: bool) -> str:
@@ -256,6 +260,8 @@ def line_of(name: str, way: str, results: Sequence[Result], categories: bool) ->
         f"| {name} | {way} | {means['recall@6']:.3f} | {means['ndcg@10']:.3f} | {means['mrr']:.3f} "
         f"| {share:.2f} | {given} | {times[len(times) // 2]:.1f} | {times[int(len(times) * 0.95)]:.1f} |"
     )
+    halves = ([row["recall@6"] for _, row in rows if row["held out"] == half] for half in (0, 1))
+    line += f" {' / '.join(f'{statistics.fmean(half):.3f}' if half else '–' for half in halves)} |"
     if not categories:
         return line
     by_category = sorted({category for category, _ in rows})
@@ -274,10 +280,13 @@ def main() -> None:
     parser.add_argument("--engine", action="append", default=[], help="a row for this engine too; its id")
     parser.add_argument("--min-score", type=float, default=0.0, help="-1 for the usual setting")
     parser.add_argument("--categories", action="store_true", help="recall@6 by category as well")
-    parser.add_argument("--embedder", default="local", help="local, sentence-transformers=…, gguf=…, e5=DIR")
+    parser.add_argument("--embedder", default="local", help="local, sentence-transformers=…, gguf=…")
     parser.add_argument("--keep", type=Path, default=Path("build/recall"), help="where indexes are kept")
     arguments = parser.parse_args()
-    head = "| set | way | recall@6 | nDCG@10 | MRR | shown | adversarial answered | p50 ms | p95 ms |"
+    head = (
+        "| set | way | recall@6 | nDCG@10 | MRR | shown | adversarial answered | p50 ms | p95 ms "
+        "| seen / held out |"
+    )
     print(head, re.sub(r"[^| ][^|]*[^| ]", "---", head), sep="\n")
     for data_set in sorted(path for path in arguments.data.iterdir() if path.is_dir()):
         if arguments.only and data_set.name not in arguments.only:

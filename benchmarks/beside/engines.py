@@ -23,7 +23,7 @@ from nacre.extensions.memory_bench.asking import Notes, Told, told_by
 from nacre.extensions.memory_bench.engines import installed_engines
 from nacre.extensions.memory_bench.labelled import labelled_questions
 from nacre.extensions.memory_bench.scoring import Answer, Question
-from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.memory.embedders.e5 import E5Embedder
 from nacre.runtime.settings.config import load_config
 
 
@@ -55,7 +55,7 @@ def _labelled(folder: Path) -> list[Question]:
 
 
 async def _told(engine: str, notes: Notes, questions: Sequence[Question]) -> Told:
-    embedder = MiniLmEmbedder()
+    embedder = E5Embedder()
     try:
         with tempfile.TemporaryDirectory() as place:
             variables = {"HOME": place, "PATH": os.environ.get("PATH", os.defpath)}

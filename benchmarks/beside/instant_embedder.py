@@ -23,10 +23,6 @@ class InstantEmbedder:
         self._dimensions = dimensions
         self._centres = np.random.default_rng(1).standard_normal((CLUSTERS, dimensions), dtype=np.float32)
 
-    def reads(self, text: str) -> float:  # noqa: ARG002 - the protocol's signature
-        """It reads everything."""
-        return 1.0
-
     async def embed_query(self, text: str) -> Sequence[float]:
         """The vector of a question."""
         return self._vector(text)

@@ -20,7 +20,7 @@ from benchmarks.recall import Place, Query, Result, Workspace, line_of, measures
 from nacre.extensions.lancedb.memories import Memories
 from nacre.extensions.lancedb.records import PRIVATE, Memory, Origin
 from nacre.extensions.lancedb.table import MemoryTable
-from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.memory.embedders.e5 import E5Embedder
 
 MOST_LINES = 6_000
 _ORIGIN = Origin(session_key="", session_id="", channel="", said_by="owner", written_by="import")
@@ -42,7 +42,7 @@ async def run_ltm(workspace: Workspace, least_score: float) -> Result:
         raise SystemExit(f"{workspace.folder} has {len(places)} lines, and {MOST_LINES} are the most here.")
     ids = map(str, count())
     result = Result(rows=[], answered=[], milliseconds=[])
-    embedder = MiniLmEmbedder()
+    embedder = E5Embedder()
     with tempfile.TemporaryDirectory() as folder:
         table = await MemoryTable.open(folder, agent_id="main", storage_options={})
         for memory_id, place in places.items():

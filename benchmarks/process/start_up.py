@@ -27,7 +27,7 @@ from benchmarks.beside.instant_embedder import InstantEmbedder
 from benchmarks.corpus import write_workspace
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.settings import resolve_settings
-from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.memory.embedders.e5 import E5Embedder
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.folder import FolderWorkspace
 
@@ -42,7 +42,7 @@ class StandIn(InstantEmbedder):
 
     def __init__(self) -> None:
         super().__init__(DIMENSIONS)
-        self.facts = MiniLmEmbedder.facts
+        self.facts = E5Embedder.facts
 
 
 @dataclass(frozen=True, kw_only=True)

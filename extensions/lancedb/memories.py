@@ -92,15 +92,19 @@ class Memories:
         rows: dict[str, Candidate] = {}
         if vector is not None:
             for near in await self._table.near(vector, self._key, scope, POOL):
-                rows[near.memory.id] = Candidate(near.memory, near.cosine, 0.0, near.words)
+                rows[near.memory.id] = Candidate(near.memory, self._related(near.cosine), 0.0, near.words)
         if words:
             for row in await self._table.by_words(words, self._key, scope, POOL):
-                nearness = cosine_of(row, vector) if vector is not None else 0.0
+                nearness = self._related(cosine_of(row, vector)) if vector is not None else 0.0
                 rows[row.memory.id] = Candidate(row.memory, nearness, row.bm25, row.words)
-        legible = self._embedder.reads(question) if self._embedder and vector is not None else 0.0
-        found = mixed(list(rows.values()), terms=terms, legible=legible)
+        found = mixed(list(rows.values()), terms=terms)
         fitting = (item for item in found if item.score >= least_score)
         return [item for item in fitting if category in (None, item.memory.category)][:limit]
+
+    def _related(self, cosine: float) -> float:
+        """A cosine on the model's own scale: 0 for unrelated texts, 1 for related ones."""
+        unrelated, related = self._embedder.facts.cosines if self._embedder else (0.0, 1.0)
+        return (cosine - unrelated) / (related - unrelated)
 
     async def store(
         self, text: str, *, category: Category, importance: float, audience: str, origin: Origin

@@ -15,9 +15,7 @@ from nacre.memory.vectors.cosine_scale import cosine
 POOL = 30
 """Rows asked for by meaning, and by words."""
 MEANING = 0.6
-"""How much meaning counts in the order, for a question in a script that the model reads."""
-LEGIBLE = 0.5
-"""Least share of a question that the model reads, for its cosine to say anything."""
+"""How much meaning counts in the order."""
 HALF_BM25 = 15.0
 """The BM25 at which words alone are worth half."""
 _LEAST_STEM = 4
@@ -26,7 +24,7 @@ _WORD = re.compile(r"\w+")
 
 
 class Candidate(NamedTuple):
-    """A row that meaning or words found."""
+    """A row that meaning or words found; its `cosine` counts from that of unrelated texts to related ones."""
 
     memory: Memory
     cosine: float
@@ -34,28 +32,26 @@ class Candidate(NamedTuple):
     words: str
 
 
-def mixed(candidates: Sequence[Candidate], *, terms: Sequence[str], legible: float) -> list[Recalled]:
-    """The rows, the best first. `terms` are the words that tell what is asked, `legible` the share of the
-    question, 0…1, that the embedding model reads; 0 without one."""
+def mixed(candidates: Sequence[Candidate], *, terms: Sequence[str]) -> list[Recalled]:
+    """The rows, the best first. `terms` are the words that tell what is asked."""
     best_cosine = max((row.cosine for row in candidates), default=0.0) or 1.0
     best_bm25 = max((row.bm25 for row in candidates), default=0.0) or 1.0
-    meaning = MEANING * legible
 
     def place(row: Candidate) -> float:
-        return meaning * row.cosine / best_cosine + (1 - meaning) * row.bm25 / best_bm25
+        return MEANING * row.cosine / best_cosine + (1 - MEANING) * row.bm25 / best_bm25
 
     found = sorted(candidates, key=lambda row: (-place(row), -row.memory.created_at_ms, row.memory.id))
-    return [Recalled(memory=row.memory, score=score(row, terms=terms, legible=legible)) for row in found]
+    return [Recalled(memory=row.memory, score=score(row, terms=terms)) for row in found]
 
 
-def score(row: Candidate, *, terms: Sequence[str], legible: float) -> float:
+def score(row: Candidate, *, terms: Sequence[str]) -> float:
     """How well a row fits, 0…1: its cosine, or what its words are worth, whichever is more.
 
     Words are worth the mean of two things: how many of those asked for it has, which also counts in a memory
     of three rows, and how rare they are (BM25), which tells in a large one.
     """
     by_words = 0.5 * _share(terms, row.words) + 0.5 * row.bm25 / (row.bm25 + HALF_BM25) if row.bm25 else 0.0
-    return min(1.0, max(row.cosine if legible > LEGIBLE else 0.0, by_words, 0.0))
+    return min(1.0, max(row.cosine, by_words, 0.0))
 
 
 def _share(terms: Sequence[str], words: str) -> float:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol, TypeGuard, runtime_checkable
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.contracts.records import Chunk, Fallback
+from nacre.memory.contracts.records import Fallback
 from nacre.records.record import Record
 
 
@@ -31,8 +31,9 @@ class EmbedderFacts(Record):
 
     `provider` and `model` are shown to the owner; `fingerprint` stands for the endpoint and whatever else
     changes the vectors, and never holds a key. `batch_texts` is the most texts for one call; `piece_tokens`
-    the length that one vector stands for best, `None` for a whole chunk. `sentences` says that vectors of
-    single sentences are worth their time, because the model is here and costs nothing but that.
+    the length that one vector stands for best, `None` for a whole chunk. `in_process` says that the
+    model runs here, so that a further text costs only time. `cosines` are those of unrelated and of related
+    texts, for a model whose cosines lie close together.
     """
 
     provider: str
@@ -40,7 +41,8 @@ class EmbedderFacts(Record):
     fingerprint: str
     batch_texts: int
     piece_tokens: int | None = None
-    sentences: bool = False
+    in_process: bool = False
+    cosines: tuple[float, float] = (0.0, 1.0)
 
 
 class Embedder(Protocol):
@@ -48,9 +50,6 @@ class Embedder(Protocol):
 
     @property
     def facts(self) -> EmbedderFacts: ...
-
-    def reads(self, text: str) -> float:
-        """The share of `text`, 0…1, in scripts that the model was trained on; 1 unless known to be less."""
 
     async def embed_query(self, text: str) -> Sequence[float]:
         """The vector of a question.
@@ -133,41 +132,3 @@ def lack_of(embedder: Embedder | None) -> str:
     Most lack nothing, and say so by not having the attribute.
     """
     return getattr(embedder, "lack", "")
-
-
-def embedding_texts(chunk: Chunk, piece_tokens: int | None = None) -> tuple[str, ...]:
-    """The texts whose vectors stand for a chunk; the best one counts.
-
-    Whole chunks go under their headings. Pieces are whole lines up to `piece_tokens` (at four characters a
-    token, one for scripts without spaces), because a short model reads a paragraph better than a page.
-    """
-    if piece_tokens is None:
-        title = " > ".join(chunk.heading_path)
-        return (f"{title}\n{chunk.text}" if title else chunk.text,)
-    return tuple(_pieces(chunk.text, 4 * piece_tokens))
-
-
-def _pieces(text: str, limit_chars: int) -> Iterator[str]:
-    held: list[str] = []
-    held_chars = 0
-    for line in text.split("\n"):
-        for part in _line_parts(line, limit_chars):
-            if held and held_chars + len(part) > limit_chars:
-                yield "\n".join(held)
-                held, held_chars = [], 0
-            if part.strip():
-                held.append(part)
-                held_chars += len(part)
-    if held:
-        yield "\n".join(held)
-
-
-def _line_parts(line: str, limit_chars: int) -> Iterator[str]:
-    """A long line in parts that end at a space where there is one; a little over the limit stays whole."""
-    if not line.isascii() and sum(char > "\u2e7f" for char in line) * 2 > len(line):
-        limit_chars //= 3
-    while len(line) > limit_chars * 3 // 2:
-        cut = line.rfind(" ", limit_chars // 2, limit_chars) + 1 or limit_chars
-        yield line[:cut]
-        line = line[cut:]
-    yield line

@@ -108,9 +108,6 @@ class Snapshot(Protocol):
     def without_vectors(self, *, above_id: int, limit: int) -> Sequence[tuple[int, Chunk]]:
         """The next chunks, by id, that have no vectors attached."""
 
-    def without_sentences(self, *, above_id: int, limit: int) -> Sequence[tuple[int, bytes, Chunk]]:
-        """The next texts, by an id, with a vector and none for their sentences: id, hash, a chunk of it."""
-
     def refused(self, *, limit: int) -> Sequence[str]:
         """Citations of chunks of which the embedder does not take some text, by path and line."""
 
@@ -144,9 +141,6 @@ class Snapshot(Protocol):
 
     def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
         """The exact cosine of each chunk's best piece, in no order; chunks without a vector are left out."""
-
-    def sentence_cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
-        """The cosine of each chunk's best sentence, in no order; chunks without any are left out."""
 
     def places(self, chunk_ids: Sequence[int]) -> Mapping[int, ChunkPlace]:
         """Where chunks stand; unknown ids are left out."""
@@ -198,12 +192,6 @@ class Writer(Protocol):
 
         Raises:
             VectorsDiffer: they are not as long as those stored for this embedder.
-        """
-
-    def put_sentences(self, embedder: str, vectors: Mapping[bytes, Sequence[Vector]]) -> None:
-        """Stores the vectors of texts' sentences, by the hash of the text, beside the vector of each text.
-
-        They may be rounded. No vectors say that there is nothing to make.
         """
 
     def detach_vectors(self) -> None:

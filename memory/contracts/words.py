@@ -48,9 +48,9 @@ class MatchQuery(Record):
     all of it when all of it stands in them, and need not be in the notes as it is. `identifiers` are what
     looks like a name of code, a hash, an issue number or a joined long number; `numbers` are those of five
     digits and more, as typed; `codes` are short letters and digits that follow each other, as one word, and
-    those of one word apart, since flights, rooms and number plates are written either way. `proper_names` are
-    those of the terms that an English question writes with a capital, `code_forms` options, calls and named
-    arguments, lower-case. `inflected` says that the words are of a language that changes their ends.
+    those of one word apart, since flights, rooms and number plates are written either way. `code_forms` are
+    options, calls and named arguments, lower-case. `inflected` says that the words are of a language that
+    changes their ends.
     """
 
     atoms: tuple[Atom, ...] = ()
@@ -60,6 +60,5 @@ class MatchQuery(Record):
     identifiers: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
-    proper_names: tuple[str, ...] = ()
     code_forms: tuple[str, ...] = ()
     inflected: bool = False

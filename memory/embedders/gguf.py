@@ -108,9 +108,6 @@ class GgufEmbedder:
         """That the library is not installed, as a sentence; else empty."""
         return "" if find_spec("llama_cpp") else _without_library(self.facts.model, "")
 
-    def reads(self, text: str) -> float:  # noqa: ARG002 - the protocol's argument
-        return 1.0
-
     async def embed_query(self, text: str) -> Sequence[float]:
         """A question does not wait for a download."""
         if self._llama is None and await asyncio.to_thread(self._file.ready) is None:

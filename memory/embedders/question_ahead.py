@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-_PROGRAM = "from nacre.memory.embedders.minilm_model import answer_on_pipe; answer_on_pipe()"
+_PROGRAM = "from nacre.memory.embedders.e5_model import answer_on_pipe; answer_on_pipe()"
 _MOST_CHARS = 2_000
 """Far more than the model reads, and less than what every system's pipe takes without anybody reading."""
 
@@ -80,7 +80,7 @@ def _ask(process: subprocess.Popen[bytes], question: str) -> None:
 def _answer(process: subprocess.Popen[bytes]) -> Sequence[float]:
     """What the process wrote; nothing when it failed or was asked before."""
     # not before the process works
-    from nacre.memory.embedders.minilm_model import DIMENSIONS
+    from nacre.memory.embedders.e5_model import DIMENSIONS
 
     assert process.stdout is not None
     if process.stdout.closed:

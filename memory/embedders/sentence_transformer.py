@@ -45,9 +45,6 @@ class SentenceTransformerEmbedder:
         """That the library is not installed, as a sentence; else empty."""
         return "" if find_spec("sentence_transformers") else _without_library(self.facts.model, "")
 
-    def reads(self, text: str) -> float:  # noqa: ARG002 - the protocol's argument
-        return 1.0
-
     async def embed_query(self, text: str) -> Sequence[float]:
         return (await asyncio.to_thread(self._embed, [text], is_query=True))[0]
 

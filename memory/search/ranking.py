@@ -22,8 +22,14 @@ from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, HitExplanation
 from nacre.memory.contracts.store import Scores
-from nacre.memory.search.fusion import LEAST_SHARE, USUAL_MIN_SCORE, fuse, seed_scores
-from nacre.memory.search.mixing import Asked, Candidates, Mixed
+from nacre.memory.search.scoring import (
+    LEAST_SHARE,
+    USUAL_MIN_SCORE,
+    Asked,
+    Candidates,
+    fuse,
+    seed_scores,
+)
 from nacre.records.record import Record
 
 if TYPE_CHECKING:
@@ -52,7 +58,6 @@ def rank(
     count: int,
     min_score: float | None,
     now: datetime,
-    mixed: Mixed | None = None,
 ) -> list[Ranked]:
     """The best `count` chunks that are good enough, with those that tie with the last, best first.
 
@@ -60,7 +65,7 @@ def rank(
     `USUAL_MIN_SCORE` before decay, and those behind it come along; by the seeds' formula each has to reach
     it.
     """
-    fused = seed_scores(found, asked) if settings.fusion == "seed" else fuse(found, asked, mixed)
+    fused = seed_scores(found, asked) if settings.fusion == "seed" else fuse(found, asked)
     decays = _decays(found, settings.temporal_decay, now)
     if min_score is None:
         best = max(fused.values(), default=0.0)

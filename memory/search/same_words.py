@@ -1,4 +1,4 @@
-"""Hits that say the same words are one hit with several places; which texts only ask or only answer. Pure.
+"""Hits that say the same words are one hit with several places. Pure.
 
 A fact stands in the daily log, in the note of the session that told it, and in quotations of both.
 """
@@ -11,7 +11,7 @@ from functools import cached_property
 
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.search.ranking import Ranked
-from nacre.memory.text.evidence import Finder, TextEvidence
+from nacre.memory.text.evidence import Finder
 from nacre.memory.text.markdown_blocks import HEADING
 
 MIN_CHARS = 12
@@ -19,8 +19,6 @@ MIN_CHARS = 12
 
 _WORD = re.compile(r"[^\W_]+")
 _QUOTED = re.compile(r"\s{0,3}>[> ]*(?:(?:User|Assistant|Somebody): )?|\s*(?:[-*+]|\d{1,3}[.)])\s+")
-_SPEAKER = re.compile(r"^[> ]*(User|Assistant|Somebody): ", re.MULTILINE)
-_ASKS = re.compile(r"[?\uff1f][\s\"'”»)\]」』*_]*$")
 
 
 def told_once(
@@ -81,19 +79,6 @@ class _Said:
         about = [lines[at] for at in self._finder.look(self.chunk.text).lines]
         asked = [line for line in about if not HEADING.match(line)]
         return list(_statements(asked)) if all(line.lstrip().startswith(">") for line in asked) else []
-
-
-def only_asks(text: str, evidence: TextEvidence) -> bool:
-    """Whether each line that has a word of the query is a question."""
-    if "?" not in text and "\uff1f" not in text:
-        return False
-    lines = text.split("\n")
-    return bool(evidence.lines) and all(_ASKS.search(lines[at]) for at in evidence.lines)
-
-
-def only_answers(text: str) -> bool:
-    """Whether of a conversation the text has nothing but what the assistant said."""
-    return "Assistant: " in text and set(_SPEAKER.findall(text)) == {"Assistant"}
 
 
 def _repeats(said: _Said, better: _Said) -> bool:

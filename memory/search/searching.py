@@ -12,7 +12,6 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from nacre.memory.contracts.embedder import embedding_texts
 from nacre.memory.contracts.records import Chunk, SearchHit, Superseded, citation
 from nacre.memory.contracts.store import Snapshot, Vector
 from nacre.memory.search.contradiction import in_order, superseded
@@ -23,6 +22,7 @@ from nacre.memory.search.same_words import told_once
 from nacre.memory.text.evidence import counted, rarity
 from nacre.memory.text.lexical import quotation
 from nacre.memory.text.snippet import cut_snippet
+from nacre.memory.vectors.pieces import embedding_texts
 from nacre.records.record import Record
 
 if TYPE_CHECKING:

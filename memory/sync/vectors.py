@@ -8,30 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nacre.memory.batch_jobs.jobs import jobs_of
 from nacre.memory.batch_jobs.sync import JobPass, JobTally
-from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused, embedding_texts
+from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.store import Piece, Store, Vector
 from nacre.memory.vectors.batches import batches
-from nacre.memory.vectors.cosine_scale import SCALE_ROW, measured_scale
+from nacre.memory.vectors.cosine_scale import SCALE_ROW, is_measured, measured_scale, scale_row
 from nacre.memory.vectors.identity import embedder_key as key_of, stored_identity
-from nacre.memory.vectors.sentence_vectors import sentence_vectors
-from nacre.memory.vectors.sentences import sentences_of
+from nacre.memory.vectors.pieces import embedding_texts, sentences_of
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
 
 GROUP_CHUNKS = 256
-SENTENCE_TEXTS = 16
-LEAST_LEGIBLE = 0.5
-"""The sentences of a text that the model can read less of would be looked at for nothing."""
-
+SAMPLED_NOTES = 64
 CONCURRENT_CALLS = 4
 HASH_BYTES = 16
 
@@ -70,8 +65,7 @@ async def embed_pending(
     tally: JobTally | None = None,
 ) -> VectorOutcome:
     """Gives every chunk its vectors: known ones from the store, many from the provider's batch jobs, if it
-    has any, and the rest from the embedder; then their sentences, if that costs nothing but time. `tally`
-    says how jobs went before.
+    has any, and the rest from the embedder. `tally` says how jobs went before.
 
     Also measures what the embedder's cosines mean, if that is not known; when it gives no vectors of passages
     for that, nothing else is asked for.
@@ -97,8 +91,6 @@ async def embed_pending(
     if total := await work.pending_chunks():
         await work.fill(held, total, advance)
         outcome.pending_chunks = await work.pending_chunks()
-    if embedder.facts.sentences and not outcome.problem:
-        await work.embed_sentences()
     return outcome
 
 
@@ -202,59 +194,31 @@ class _Pass:
             )
 
     async def keep_scale(self) -> None:
-        """Measures what this embedder's cosines mean, once, and keeps it with the index.
+        """Measures what this embedder's cosines mean, and keeps it until there are twice as many chunks.
+
+        A model in this process also reads a sample of the notes as questions.
 
         Raises:
             EmbeddingFailed: no vectors could be had. After a refusal the usual scale will do, and until
                 questions are answered, too.
         """
-        meta = await self.store.read(lambda index: index.meta())
-        if json.loads(meta.get(SCALE_ROW, "{}")).get("embedder") == self.key:
+        meta, count, texts = await self.store.read(
+            lambda index: (index.meta(), index.chunk_count(), index.sampled_texts(SAMPLED_NOTES))
+        )
+        if is_measured(meta, self.key, count):
             return
+        notes = [
+            sentences[at % len(sentences)]
+            for at, text in enumerate(texts)
+            if (sentences := sentences_of(text))
+        ]
         try:
-            scale = await measured_scale(self.embedder)
+            scale = await measured_scale(self.embedder, notes if self.embedder.facts.in_process else ())
         except TextRefused:
             return
-        if scale is None:
-            return
-        row = {"embedder": self.key, "unrelated": float(scale.unrelated), "related": float(scale.related)}
-        await self.store.write(lambda index: index.set_meta({SCALE_ROW: json.dumps(row)}))
-
-    async def embed_sentences(self) -> None:
-        """Gives the sentences of each text vectors of their own; a few texts at a time are stored."""
-        above_id = 0
-        known: Mapping[str, Vector] = {}
-        while rows := await self._texts_without_sentences(above_id):
-            try:
-                await self.check_owner()
-                sentences = self._sentences(rows)
-                known = await sentence_vectors(self.embedder, list(sentences.values()), known)
-            except EmbeddingFailed as error:
-                self.outcome.problem = str(error)
-                return
-            await self._put_sentences(
-                {
-                    text_hash: [known[one] for one in of_text] if known.keys() >= set(of_text) else ()
-                    for text_hash, of_text in sentences.items()
-                }
-            )
-            above_id = rows[-1][0]
-
-    async def _texts_without_sentences(self, above_id: int) -> Sequence[tuple[int, bytes, Chunk]]:
-        return await self.store.read(
-            lambda index: index.without_sentences(above_id=above_id, limit=SENTENCE_TEXTS)
-        )
-
-    async def _put_sentences(self, vectors: Mapping[bytes, Sequence[Vector]]) -> None:
-        await self.store.write(lambda index: index.put_sentences(self.key, vectors))
-
-    def _sentences(self, rows: Sequence[tuple[int, bytes, Chunk]]) -> dict[bytes, Sequence[str]]:
-        """The sentences of each text, by its hash; none of a text that the model reads too little of."""
-        found: dict[bytes, Sequence[str]] = {}
-        for _, text_hash, chunk in rows:
-            text = _group([(0, chunk)], self.embedder.facts.piece_tokens).texts.get(text_hash, "")
-            found[text_hash] = sentences_of(text) if self.embedder.reads(text) >= LEAST_LEGIBLE else ()
-        return found
+        if scale is not None:
+            row = scale_row(scale, self.key, count)
+            await self.store.write(lambda index: index.set_meta({SCALE_ROW: row}))
 
     async def embed(self, texts: Mapping[bytes, str]) -> None:
         """Asks in batches, a few at a time; stores each answer as it comes."""

@@ -29,7 +29,6 @@ _MIN_STEM = 3
 _HASH_CHARS = 7
 _LONG_STEM = 10
 _LONGEST_IN_COMPOUND = 12
-_FARTHEST_NEXT = 16
 _COMBINING = re.compile("[\u0300-\u036f]+")
 _FOLDABLE = re.compile(
     f"[{DIGITS}\u00aa-\u024f\u0300-\u036f\u0370-\u052f\u1e00-\u1fff\ufb00-\ufb06\uff00-\uffef]"
@@ -39,15 +38,13 @@ _FOLDABLE = re.compile(
 class TextEvidence(NamedTuple):
     """The query's terms in one text, by their numbers: `terms` in all of it, `lines` for each line with any.
 
-    Lines count from 0. `pairs` counts neighbouring terms of the query that stand side by side there, in their
-    order. `exact` says that an identifier or a quoted phrase of the query stands in the text; `code` are the
-    numbers of those of its code forms that stand there as they are written.
+    Lines count from 0. `exact` says that an identifier or a quoted phrase of the query stands in the text;
+    `code` are the numbers of those of its code forms that stand there as they are written.
     """
 
     terms: frozenset[int]
     lines: Mapping[int, frozenset[int]]
     exact: bool
-    pairs: int = 0
     code: frozenset[int] = frozenset()
 
 
@@ -61,11 +58,6 @@ class Finder:
         written = {stem(fold(term), inflected=query.inflected): term for term in reversed(query.terms)}
         self.terms = tuple(term for term in reversed(written) if term)
         self.atoms = tuple(term_atom(written[term], inflected=query.inflected) for term in self.terms)
-        self.proper_names = frozenset(
-            self.terms.index(name)
-            for name in {stem(fold(name), inflected=query.inflected) for name in query.proper_names}
-            if name in self.terms
-        )
         self._code_forms = [*map(fold, query.code_forms)]
         self._looked_for = [(term, _longest_ending(term)) for term in self.terms]
         self._has_numbers = any(map(str.isdigit, "".join(self.terms)))
@@ -82,11 +74,6 @@ class Finder:
         ]
         self._looked_at: dict[str, TextEvidence] = {}
 
-    @property
-    def looks_for_names(self) -> bool:
-        """Whether identifiers, phrases or forms of code are looked for as they are written."""
-        return bool(self._names or self._code_forms)
-
     def look(self, text: str) -> TextEvidence:
         """The evidence in `text`."""
         found = self._looked_at.get(text)
@@ -99,12 +86,9 @@ class Finder:
 
     def _look(self, folded: str) -> TextEvidence:
         lines: dict[int, set[int]] = {}
-        pairs = 0
-        ends: list[int] = []
         for number, (term, longest_ending) in enumerate(self._looked_for):
             at = folded.find(term)
             if at < 0:
-                ends = []
                 continue
             starts = _forms_of(term, longest_ending, folded, at)
             line = last = 0
@@ -115,9 +99,6 @@ class Finder:
                     lines[line].add(number)
                 else:
                     lines[line] = {number}
-            if ends and starts:
-                pairs += any(_is_next(folded, end, start) for end in ends for start in starts)
-            ends = [start + len(term) for start in starts]
         is_exact = any(name.stands_in(folded) for name in self._names) if self._names else False
         code = frozenset(at for at, form in enumerate(self._code_forms) if _is_written(folded, form))
         if not lines and not code:
@@ -126,7 +107,6 @@ class Finder:
             terms=frozenset().union(*lines.values()),
             lines={line: frozenset(found) for line, found in lines.items()},
             exact=is_exact,
-            pairs=pairs,
             code=code,
         )
 
@@ -190,15 +170,6 @@ def _forms_of(term: str, longest_ending: int, text: str, at: int) -> list[int]:
                 starts.append(at)
         at = text.find(term, end)
     return starts
-
-
-def _is_next(text: str, end: int, start: int) -> bool:
-    """Whether a word starts right behind the one whose stem ends at `end`, or with one word between them."""
-    if not 0 <= start - end <= _FARTHEST_NEXT:
-        return False
-    between = text[end:start]
-    has_ending = between[:1].isalnum()
-    return "\n" not in between and len(between.split()) - has_ending <= 1
 
 
 def _letter_at(text: str, at: int) -> bool:

@@ -23,7 +23,6 @@ from nacre.memory.text.forms.character_grams import gram_run, index_grams, query
 from nacre.memory.text.forms.emoji import emoji_in, emoji_words, is_emoji
 from nacre.memory.text.forms.endings import beginning, is_inflected
 from nacre.memory.text.forms.letters import normalise, spelled_out, without_spelling
-from nacre.memory.text.forms.marked import code_forms, proper_names
 from nacre.memory.text.forms.numbers import LEAST_DIGITS, apart, codes_in, written_together
 from nacre.memory.text.forms.words import stop_words_for
 
@@ -42,6 +41,7 @@ MAX_TERMS = 96
 # Letters and digits, with the vowel signs and accents that Python's \w leaves out.
 _LETTER = r"(?:[^\W_]|[\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(rf"{_LETTER}+(?:['’]{_LETTER}+)?")
+_CODE = re.compile(r"(?<![\w-])--[A-Za-z][\w-]*\w|(?<!\w)[A-Za-z_]\w+(?:\((?!s\))|=(?!=))")
 _CODE_WORD = re.compile(r"[#@$]?\w+(?:(?:[-./:@\\]|::|->)\w+)*")
 _JOINT = re.compile(r"(?<=\w)(?:[-_./:\\@]|->)(?=\w)")
 _ISSUE = re.compile(r"#(?<![\w&]#)(\d+)\b")
@@ -153,7 +153,7 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     whole = quotation(text)
     text = whole or text
     typed = {normalise(word): word for word in map(str.lower, _WORD.findall(text))}
-    named, in_code = proper_names(text), code_forms(text)
+    in_code = _code_forms(text)
     text = seamed(normalise(text))
     quoted = ("".join(groups).strip() for groups in _QUOTED.findall(text))
     phrases = _unique(phrase for phrase in quoted if _is_phrase(phrase))
@@ -193,7 +193,6 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
         identifiers=_identifiers(names, numbers),
         numbers=_unique(_LONG_NUMBER.findall(text)),
         codes=codes,
-        proper_names=() if inflected else named,
         code_forms=in_code,
         inflected=inflected,
     )
@@ -280,6 +279,13 @@ def _is_identifier(word: str) -> bool:
     if any(char.isdigit() for char in word) and any(char.isalpha() for char in word):
         return True
     return bool(re.search(r"_|::|->|@|\w\w\.\w\w", word)) or len(_JOINT.findall(word)) > 1
+
+
+def _code_forms(text: str) -> tuple[str, ...]:
+    """Options, calls and named arguments as they are written, lower-case: `--raw`, `insert(`, `strict=`."""
+    if "--" not in text and "(" not in text and "=" not in text:
+        return ()
+    return _unique(found.lower() for found in _CODE.findall(text))
 
 
 def whole_atoms(name: str) -> tuple[Atom, ...]:

@@ -66,15 +66,6 @@ class QueryVectors:
         vector = task.result()
         return vector if len(vector) else None
 
-    def legible(self, text: str) -> float:
-        """The share of `text` in scripts that the embedder can read."""
-        return self._embedder.reads(text)
-
-    @property
-    def sentences(self) -> bool:
-        """Whether the embedder makes vectors of single sentences, too."""
-        return self._embedder.facts.sentences
-
     async def close(self) -> None:
         """Gives up on answers that are still on their way."""
         tasks = list(self._asked.values())

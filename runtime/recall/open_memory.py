@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nacre.memory.contracts.index_place import FRESHNESS_WAIT_SECONDS
 from nacre.memory.contracts.notes import BANK_FOLDER
 from nacre.memory.contracts.settings import MemorySearchSettings, at_home, resolve_settings
-from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.memory.embedders.e5 import E5Embedder
 from nacre.memory.files.note_files import NoteFiles
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError
@@ -35,7 +35,7 @@ async def open_memory(
     config: Config,
     now: Clock,
     *,
-    local: Callable[[], Embedder] = MiniLmEmbedder,
+    local: Callable[[], Embedder] = E5Embedder,
     lent: Lend | None = None,
 ) -> MemoryEngine | None:
     """The engine over this agent's notes, or `None` when memory search is switched off.
@@ -57,7 +57,7 @@ def embedder_of(
     config: Config,
     now: Clock,
     *,
-    local: Callable[[], Embedder] = MiniLmEmbedder,
+    local: Callable[[], Embedder] = E5Embedder,
     lent: Lend | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> Embedder | None:

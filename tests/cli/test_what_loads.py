@@ -24,7 +24,7 @@ ALWAYS_TOO_MUCH = {
     "watchdog",
 }
 SCREENS = {"prompt_toolkit", "rich"}
-MODEL = {"numpy", "onnxruntime", "tokenizers"}
+MODEL = {"numpy", "onnxruntime"}
 VALIDATORS = {"importlib.metadata"}
 """pydantic brings it in with the first validator that it makes."""
 

@@ -23,7 +23,7 @@ from tests.house.tree import FOLDERS, HOUSE, OTHERS, ROOMS, ROOT, TESTS, entries
 
 CLOCK = ("runtime/contracts/clock.py",)
 ENVIRONMENT = {
-    "memory/embedders/minilm_model.py": "onnxruntime's telemetry has no other switch",
+    "memory/embedders/e5_model.py": "onnxruntime's telemetry has no other switch",
     "memory/workspace/git.py": "git gets an environment without git's own variables",
     "runtime/settings/config.py": "the settings' environment variables",
     "runtime/models/completions/keys.py": "the providers' keys and addresses",
@@ -45,7 +45,7 @@ OPENERS = {
     "runtime/recall/qmd/exports.py": "past conversations as Markdown, for the program qmd",
     "runtime/recall/qmd/home.py": "what is noted about the program qmd, and may be lost",
     "runtime/extensions/discovery.py": "the manifests of extensions",
-    "memory/embedders/chinese.py": "the dictionary that comes with the package",
+    "memory/embedders/e5_model.py": "the vocabulary that comes with the package",
     "memory/embedders/gguf.py": "the head of a model file, for its identity",
     "memory/workspace/watcher.py": "what the system has mounted where",
     "memory/text/days/day_words.py": "the packaged words for days",

@@ -45,10 +45,6 @@ class WordEmbedder:
         self.asked: list[str] = []
         self.queries: list[str] = []
 
-    def reads(self, text: str) -> float:
-        """It reads everything."""
-        return 1.0
-
     async def embed_query(self, text: str) -> Sequence[float]:
         """The vector of a question."""
         self.queries.append(text)

@@ -44,9 +44,9 @@ def on_engine(work: Callable[..., Coroutine[Any, Any, int]]) -> Callable[..., in
     @wraps(work)
     def run(context: click.Context, **options: Any) -> int:
         def local() -> Embedder:
-            from nacre.memory.embedders.minilm import MiniLmEmbedder
+            from nacre.memory.embedders.e5 import E5Embedder
 
-            return MiniLmEmbedder()
+            return E5Embedder()
 
         place = remembered_search(environment_of(context))
         return with_engine(context, work.__name__, partial(work, **options), local, place)
@@ -103,7 +103,7 @@ def local_model(context: click.Context, question: str, place: SearchPlace | None
     begun = QuestionAhead(question) if _may_embed_here(context, place) else None
 
     def asked() -> Embedder:
-        from nacre.memory.embedders.minilm_ahead import AskedAhead
+        from nacre.memory.embedders.e5 import AskedAhead
 
         return AskedAhead(begun or QuestionAhead(question))
 

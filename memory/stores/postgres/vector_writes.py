@@ -10,7 +10,6 @@ from nacre.memory.contracts.store import Piece, Vector
 from nacre.memory.stores.postgres.reading.moment import Moment
 from nacre.memory.stores.postgres.reading.nearest import code_text, vector_text
 from nacre.memory.vectors.identity import embedder_key, stored_identity
-from nacre.memory.vectors.int8 import to_int8
 from nacre.memory.vectors.vector_math import is_zero, question, question_code
 
 _EMBEDDER = "SELECT id FROM memory_embedders WHERE agent = %(agent)s AND name = %(name)s"
@@ -54,10 +53,6 @@ VALUES (%(agent)s, %(id)s, %(embedder_id)s, %(text_hash)s, %(now_seconds)s, %(em
     %(code)s::varbit)
 ON CONFLICT (agent, embedder_id, text_hash) DO UPDATE SET used_at = excluded.used_at
 WHERE memory_vectors.used_at < excluded.used_at
-"""
-_PUT_SENTENCES = """
-UPDATE memory_vectors SET sentences = %(sentences)s
-WHERE agent = %(agent)s AND embedder_id = %(embedder_id)s AND text_hash = %(text_hash)s
 """
 _EVICT = """
 DELETE FROM memory_vectors WHERE agent = %(agent)s AND id IN (
@@ -127,18 +122,6 @@ def put_vectors(
                 "code": None if vector is None else code_text(question_code(vector)),
             }
             for vector_id, (key, vector) in enumerate(kept.items(), start=first)
-        ),
-    )
-
-
-def put_sentences(moment: Moment, embedder: str, vectors: Mapping[bytes, Sequence[Vector]]) -> None:
-    """Stores the vectors of texts' sentences, by the hash of the text."""
-    embedder_id = _embedder_id(moment, embedder)
-    moment.change_each(
-        _PUT_SENTENCES,
-        (
-            {"sentences": b"".join(map(to_int8, each)), "embedder_id": embedder_id, "text_hash": key}
-            for key, each in vectors.items()
         ),
     )
 

@@ -16,7 +16,6 @@ from nacre.memory.stores.postgres.vector_writes import (
     attach_known,
     detach_vectors,
     evict,
-    put_sentences,
     put_vectors,
 )
 
@@ -213,9 +212,6 @@ class PostgresWriter:
 
     def put_vectors(self, embedder: str, vectors: Mapping[bytes, Vector | None], *, now_seconds: int) -> None:
         put_vectors(self._moment, embedder, vectors, now_seconds=now_seconds)
-
-    def put_sentences(self, embedder: str, vectors: Mapping[bytes, Sequence[Vector]]) -> None:
-        put_sentences(self._moment, embedder, vectors)
 
     def detach_vectors(self) -> None:
         detach_vectors(self._moment)

@@ -70,7 +70,7 @@ def copy_vectors(connection: Connection, live: Path) -> None:
                 connection.execute(
                     "INSERT OR IGNORE INTO main.vectors"
                     " (embedder_id, text_hash, used_at, embedding, sentences)"
-                    " SELECT main.embedders.id, text_hash, used_at, embedding, sentences FROM live.vectors"
+                    " SELECT main.embedders.id, text_hash, used_at, embedding, x'' FROM live.vectors"
                     " JOIN live.embedders ON live.embedders.id = embedder_id"
                     " JOIN main.embedders USING (name) WHERE live.vectors.id > ? AND live.vectors.id <= ?",
                     (last, end),

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from nacre.memory.contracts.records import (
     Chunk,
@@ -25,8 +25,7 @@ from nacre.memory.contracts.words import Atom, MatchQuery
 from nacre.memory.stores.sqlite.connection import Connection, ConnectionThread, one_moment, open_connection
 from nacre.memory.stores.sqlite.nearest import VectorReader
 from nacre.memory.stores.sqlite.words import WordReader
-from nacre.memory.vectors.int8 import best_int8, plain_question_int8
-from nacre.memory.vectors.vector_math import NUMBER_BYTES, plain_question
+from nacre.memory.vectors.vector_math import NUMBER_BYTES
 
 T = TypeVar("T")
 
@@ -41,21 +40,6 @@ _FILE_COLUMNS = f"SELECT {', '.join(STATE_COLUMNS)} FROM files"
 
 _AMONG_CHUNKS = "chunks.id IN (SELECT value FROM json_each(?))"
 """Takes the ids as a JSON list: one statement for any number of them."""
-
-
-MOST_SENTENCES = 32
-"""How many sentences of a text are looked at: one of a hundred tokens has four or five."""
-
-_SENTENCES = """
-SELECT chunk_id, sentences FROM chunk_vectors JOIN vectors ON vectors.id = vector_id
-WHERE chunk_id IN (SELECT value FROM json_each(:ids)) AND sentences <> x'' AND length(sentences) % :size = 0
-"""
-# What a first question asks, without waiting for numpy's import.
-_SENTENCE_COSINES = f"""
-SELECT chunk_id,
-    max(1 - vec_distance_cosine(vec_int8(substr(sentences, value + 1, :size)), vec_int8(:question)))
-FROM ({_SENTENCES}) JOIN json_each(:starts) ON value < length(sentences) GROUP BY chunk_id
-"""
 
 
 class SnapshotThread:
@@ -143,17 +127,6 @@ class SqliteSnapshot:
         )
         return [(row[0], _chunk_from_row(row)) for row in rows]
 
-    def without_sentences(self, *, above_id: int, limit: int) -> Sequence[tuple[int, bytes, Chunk]]:
-        rows = self._connection.execute(
-            "SELECT vectors.id, text_hash, min(chunk_id) FROM vectors INDEXED BY vectors_without_sentences"
-            " JOIN chunk_vectors ON vector_id = vectors.id WHERE sentences IS NULL AND embedding IS NOT NULL"
-            " AND vectors.id > ? GROUP BY vectors.id ORDER BY vectors.id LIMIT ?",
-            (above_id, limit),
-        ).fetchall()
-        texts = cast("list[tuple[int, bytes, int]]", rows)
-        chunks = self.chunks([chunk_id for _, _, chunk_id in texts])
-        return [(row_id, key, chunks[chunk_id]) for row_id, key, chunk_id in texts if chunk_id in chunks]
-
     def refused(self, *, limit: int) -> Sequence[str]:
         rows = self._connection.execute(
             "SELECT DISTINCT path, start_line, end_line FROM chunk_vectors"
@@ -208,24 +181,6 @@ class SqliteSnapshot:
 
     def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
         return self._vectors.cosines(self._connection, vector, chunk_ids)
-
-    def sentence_cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
-        question = plain_question_int8(plain_question(vector))
-        if not any(question):
-            return {}
-        values = {"size": len(question), "ids": json.dumps([*chunk_ids])}
-        if self._vectors.answers_in_place(self._connection):
-            starts = json.dumps([*range(0, MOST_SENTENCES * len(question), len(question))])
-            return dict(
-                self._connection.execute(
-                    _SENTENCE_COSINES, {**values, "question": question, "starts": starts}
-                )
-            )
-        rows = cast("list[tuple[int, bytes]]", self._connection.execute(_SENTENCES, values).fetchall())
-        best: dict[int, float] = {}
-        for (chunk_id, _), cosine in zip(rows, best_int8(question, [row[1] for row in rows]), strict=True):
-            best[chunk_id] = max(cosine, best.get(chunk_id, -1.0))
-        return best
 
     def places(self, chunk_ids: Sequence[int]) -> Mapping[int, ChunkPlace]:
         # These columns come before the text in a row, so no long row is read through.

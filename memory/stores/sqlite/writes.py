@@ -18,7 +18,6 @@ from nacre.memory.contracts.words import FIELDS, WordFields
 from nacre.memory.stores.sqlite.connection import Connection
 from nacre.memory.stores.sqlite.snapshot import STATE_COLUMNS, stored_meta
 from nacre.memory.vectors.identity import embedder_key, stored_identity
-from nacre.memory.vectors.int8 import to_int8
 from nacre.memory.vectors.vector_math import NUMBER_BYTES, code_of, is_zero, to_blob
 
 MERGE_PAGES = 1_000
@@ -203,16 +202,11 @@ class SqliteWriter:
             )
         _check_lengths(self._connection, embedder_id, {len(row[3]) for row in rows if row[3] is not None})
         self._connection.executemany(
-            "INSERT INTO vectors (embedder_id, text_hash, used_at, embedding) VALUES (?, ?, ?, ?)"
+            # Nothing is kept in `sentences` any more; empty, a row stays out of that column's index.
+            "INSERT INTO vectors (embedder_id, text_hash, used_at, embedding, sentences)"
+            " VALUES (?, ?, ?, ?, x'')"
             " ON CONFLICT (embedder_id, text_hash) DO UPDATE SET used_at = excluded.used_at",
             rows,
-        )
-
-    def put_sentences(self, embedder: str, vectors: Mapping[bytes, Sequence[Vector]]) -> None:
-        embedder_id = _embedder_id(self._connection, embedder)
-        self._connection.executemany(
-            "UPDATE vectors SET sentences = ? WHERE embedder_id = ? AND text_hash = ?",
-            ((b"".join(map(to_int8, each)), embedder_id, key) for key, each in vectors.items()),
         )
 
     def detach_vectors(self) -> None:

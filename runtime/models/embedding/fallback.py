@@ -52,9 +52,6 @@ class FallbackEmbedder:
         fallback = fallback_of(self)
         return fallback.told() if fallback else ""
 
-    def reads(self, text: str) -> float:
-        return self._active.reads(text)
-
     async def embed_query(self, text: str) -> Sequence[float]:
         return await self._active.embed_query(text)
 
@@ -101,9 +98,6 @@ class _Watched:
         self._pair = pair
         self.facts = pair.first.facts
         self.jobs = jobs_of(pair.first)
-
-    def reads(self, text: str) -> float:
-        return self._pair.first.reads(text)
 
     async def embed_query(self, text: str) -> Sequence[float]:
         return await self._pair.first.embed_query(text)

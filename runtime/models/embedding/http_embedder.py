@@ -98,9 +98,6 @@ class HttpEmbedder:
         """The key that is needed and missing, as a sentence."""
         return self._connection.lack
 
-    def reads(self, text: str) -> float:  # noqa: ARG002 - the protocol's argument
-        return 1.0  # nothing is known against any script
-
     async def embed_query(self, text: str) -> Sequence[float]:
         """The vector of a question; asked once, within ten seconds, because somebody waits."""
         # every character counts as a token: a question cut short is better than one refused

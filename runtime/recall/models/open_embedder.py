@@ -15,7 +15,7 @@ from nacre.memory.batch_jobs.jobs import JobRules
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.index_settings import LocalSettings
 from nacre.memory.contracts.settings import MemorySearchSettings, at_home
-from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.memory.embedders.e5 import E5Embedder
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.completions.keys import from_environment
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
@@ -52,7 +52,7 @@ def embedder_for(
     home: Path,
     models_folder: Path,
     budget: Callable[[], EmbeddingBudget] | None = None,
-    local: Callable[[], Embedder] = MiniLmEmbedder,
+    local: Callable[[], Embedder] = E5Embedder,
     lent: Lend = new_for_each,
 ) -> Embedder | None:
     """The embedder that `memorySearch` asks for; `None` for the provider `none`.

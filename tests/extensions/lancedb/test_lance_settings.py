@@ -118,7 +118,7 @@ async def test_the_embedder_is_the_agents_unless_another_is_named(tmp_path: Path
 
     assert settings.embedding["remote"] == {"apiKey": "sk-of-mine"}
     assert shipped is not None
-    assert shipped.facts.model == "all-MiniLM-L6-v2"
+    assert shipped.facts.model == "multilingual-e5-small"
     assert named is not None
     assert (named.facts.provider, named.facts.model) == ("openai", "text-embedding-3-small")
     assert "sk-of-mine" not in repr(home) + repr(settings) + named.facts.fingerprint

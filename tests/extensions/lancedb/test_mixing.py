@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from nacre.extensions.lancedb.columns import asked_words, words_of
 from nacre.extensions.lancedb.mixing import Candidate, mixed
 from nacre.extensions.lancedb.records import Memory, Origin
@@ -27,18 +25,14 @@ NEAR = candidate("The vessel bears the name of a bird.", 0.6, 0.0)
 WORDED = candidate("Boat shoes: size 43.", 0.1, 4.0)
 
 
-@pytest.mark.parametrize(("legible", "first"), [(1.0, NEAR), (0.0, WORDED)])
-def test_meaning_leads_where_the_model_reads_the_question(legible: float, first: Candidate) -> None:
-    """In a script that it does not read, words decide alone, and its cosines are worth nothing."""
-    found = mixed([NEAR, WORDED], terms=("boat",), legible=legible)
-
-    assert found[0].memory == first.memory
-    assert (found[-1].score == 0.0) is (legible == 0.0)
+def test_meaning_leads() -> None:
+    """A near row comes before one that has a word of the question."""
+    assert mixed([WORDED, NEAR], terms=("boat",))[0].memory == NEAR.memory
 
 
 def test_in_a_memory_of_one_row_words_are_worth_something() -> None:
     """BM25 says nothing there: a row with every word of the question is worth half all the same."""
-    (found,) = mixed([candidate("My boat was painted.", 0.0, 0.1)], terms=("boat", "painting"), legible=0.0)
+    (found,) = mixed([candidate("My boat was painted.", 0.0, 0.1)], terms=("boat", "painting"))
 
     assert 0.5 <= found.score < 0.6
 
@@ -47,8 +41,8 @@ def test_scores_stay_between_0_and_1() -> None:
     """Whatever a model's cosines are."""
     rows = [candidate("a b", 1.2, 900.0), candidate("c", -0.9, 0.0)]
 
-    assert all(0 <= item.score <= 1 for item in mixed(rows, terms=(), legible=1.0))
-    assert mixed([], terms=(), legible=1.0) == []
+    assert all(0 <= item.score <= 1 for item in mixed(rows, terms=()))
+    assert mixed([], terms=()) == []
 
 
 def test_words_of_every_script_are_asked_as_they_are_stored() -> None:

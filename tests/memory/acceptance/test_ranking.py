@@ -8,8 +8,8 @@ import pytest
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace
 from nacre.memory.contracts.settings import HybridSettings
-from nacre.memory.search.mixing import Asked, Candidates
 from nacre.memory.search.ranking import diverse, mmr_order, placed, rank
+from nacre.memory.search.scoring import Asked, Candidates
 
 TODAY = date(2026, 2, 10)
 NOW = datetime(2026, 2, 10, 12, tzinfo=UTC)

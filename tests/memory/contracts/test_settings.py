@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from nacre.memory.contracts.settings import index_path, resolve_settings
-from nacre.memory.search.fusion import USUAL_MIN_SCORE
+from nacre.memory.search.scoring import USUAL_MIN_SCORE
 
 
 def test_defaults_are_the_seeds() -> None:

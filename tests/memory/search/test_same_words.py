@@ -69,15 +69,3 @@ async def test_a_quotation_is_found_by_what_it_alone_says(tmp_path: Path) -> Non
     report = await search(tmp_path, "Where does the dog sleep?", log=LOG, told=TOLD)
 
     assert [(hit.path, hit.also) for hit in report.hits] == [("memory/told.md", ())]
-
-
-async def test_an_answer_stands_before_its_question(tmp_path: Path) -> None:
-    """A note that only asks has more of the words, and comes behind the note that tells."""
-    report = await search(
-        tmp_path,
-        "What is the wifi password of the cabin?",
-        asked="- What is the wifi password of the cabin?\n",
-        told="- The cabin: wifi password BlueHeron42, router in the hall, second box behind the stairs\n",
-    )
-
-    assert [hit.path for hit in report.hits] == ["memory/told.md", "memory/asked.md"]

@@ -97,32 +97,6 @@ class SearchContract:
             ids["both"]: 0.7071,
         }
 
-    async def test_the_best_sentence_of_a_chunk_speaks_beside_its_pieces(self, open_store: OpenStore) -> None:
-        """Sentences are asked for once a text, are compared by direction, and never stand in for pieces."""
-        store = await open_store()
-        await put(store, indexed(chunk("one"), chunk("two", ordinal=1), chunk("odd", ordinal=2)))
-        ids = await ids_by_text(store)
-        await embed(store, {"one": [1.0, 1.0], "two": [0.0, 1.0], "odd": None})
-        waiting = await store.read(lambda index: index.without_sentences(above_id=0, limit=9))
-        assert [(key, item.text) for _, key, item in waiting] == [(b"one", "one"), (b"two", "two")]
-        assert (
-            await store.read(lambda index: index.without_sentences(above_id=waiting[0][0], limit=9))
-            == (waiting[1:])
-        )
-
-        sentences = {b"one": [[3.0, 0.0], [0.0, 0.2], [-1.0, -1.0]], b"two": []}
-        await store.write(lambda index: index.put_sentences("e", sentences))
-        await store.write(lambda index: index.put_sentences("other", {b"two": [[1.0, 0.0]]}))
-
-        assert await store.read(lambda index: index.without_sentences(above_id=0, limit=9)) == []
-        asked = [*ids.values(), 999_999]
-        for _ in range(2):
-            cosines = await store.search(lambda moment: moment.sentence_cosines([0.0, 5.0], asked))
-            assert cosines == {ids["one"]: pytest.approx(1.0, abs=0.01)}
-        assert await store.search(lambda moment: moment.sentence_cosines([0.0, 0.0], asked)) == {}
-        assert await store.search(lambda moment: moment.sentence_cosines([0.0, 5.0, 1.0, 0.0], asked)) == {}
-        assert await near(store, [1.0, 0.0]) == ["one", "two"]
-
     async def test_how_many_chunks_have_a_word(self, open_store: OpenStore) -> None:
         """Counted as words are found, in whatever form they stand; a small index is counted anew."""
         store = await open_store()

@@ -63,23 +63,6 @@ def test_exact_means_word_for_word(query: str, text: str, exact: bool) -> None:
     assert look(query, text).exact is exact
 
 
-@pytest.mark.parametrize(
-    ("query", "text", "pairs"),
-    [
-        ("green kayak shed", "a green kayak in sheds", 2),
-        ("green kayak shed", "the kayak is green", 0),
-        ("green kayak", "green\nkayak", 0),
-        ("green kayak", "green is the colour of a kayak", 0),
-        ("painted the kayak", "painting kayaks", 1),
-        ("painted the kayak", "who painted our kayak?", 1),
-        ("green kayak", "green", 0),
-    ],
-)
-def test_neighbouring_words_are_found_in_order(query: str, text: str, pairs: int) -> None:
-    """Side by side means on one line, with one word between them at most."""
-    assert look(query, text).pairs == pairs
-
-
 def test_what_few_texts_have_weighs_more() -> None:
     """A word in one text of three outweighs a word in all of them."""
     found = match_query("green kayak")
@@ -103,16 +86,3 @@ def test_code_counts_only_as_it_is_written() -> None:
     asked = "the --raw option of insert(rows)"
     assert look(asked, "* --RAW, and table.insert(row)").code == {0, 1}
     assert not look(asked, "--raw-lines reads raw lines; an insert, upsert_insert()").code
-
-
-def test_proper_names_are_told_in_english_questions() -> None:
-    """Every noun of a German question has a capital, and names elsewhere change their ends."""
-    english, german = (
-        match_query("where does Melanie play?"),
-        match_query("Wer gießt die Blumen von Petersen?"),
-    )
-    assert english is not None
-    assert german is not None
-    finder = Finder(english)
-    assert [finder.terms[at] for at in finder.proper_names] == ["melani"]
-    assert not Finder(german).proper_names

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nacre import Agent, Runtime, tool
-from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.memory.embedders.e5 import E5Embedder
 from nacre.runtime.agent.opening.assembly import assemble
 from nacre.runtime.agent.opening.given import Given
 from nacre.runtime.agent.opening.shared import Shared, World
@@ -151,10 +151,10 @@ async def test_what_may_be_shared_is_made_once(tmp_path: Path) -> None:
         {"model": "openai/gpt-4o", "memorySearch": {"provider": "local"}},
         {"model": "openai/gpt-4o", "modelTimeoutSeconds": 180, "memorySearch": {"provider": "local"}},
     )
-    shared, made = Shared(), list[MiniLmEmbedder]()
+    shared, made = Shared(), list[E5Embedder]()
 
-    def local() -> MiniLmEmbedder:
-        made.append(MiniLmEmbedder())
+    def local() -> E5Embedder:
+        made.append(E5Embedder())
         return made[-1]
 
     configs = [

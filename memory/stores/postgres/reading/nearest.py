@@ -14,8 +14,7 @@ from nacre.memory.contracts.records import VectorEngine
 from nacre.memory.contracts.store import Scope, Vector
 from nacre.memory.stores.postgres.reading.moment import Moment
 from nacre.memory.stores.postgres.reading.scope import narrowed
-from nacre.memory.vectors.int8 import best_int8, plain_question_int8
-from nacre.memory.vectors.vector_math import is_zero, plain_question, question, question_code
+from nacre.memory.vectors.vector_math import is_zero, question, question_code
 
 EXACT_UP_TO = 1_500
 """With no more vectors than this, each one is compared exactly: the coarse pass would not be faster."""
@@ -42,13 +41,6 @@ CROSS JOIN LATERAL (
     WHERE agent = %(agent)s AND id = vector_id AND vector_dims(embedding) = %(dimensions)s OFFSET 0
 ) AS vectors
 GROUP BY chunk_id ORDER BY cosine DESC, chunk_id
-"""
-_SENTENCES = """
-SELECT chunk_id, sentences FROM memory_chunk_vectors AS attached CROSS JOIN LATERAL (
-    SELECT sentences FROM memory_vectors WHERE agent = %(agent)s AND id = vector_id
-        AND length(sentences) > 0 AND length(sentences) %% %(size)s = 0 OFFSET 0
-) AS vectors
-WHERE attached.agent = %(agent)s AND attached.build = %(build)s AND chunk_id = ANY(%(ids)s)
 """
 
 
@@ -103,17 +95,6 @@ class VectorReader:
             ids=list(chunk_ids),
         )
         return dict(rows)
-
-    def sentence_cosines(self, moment: Moment, vector: Vector, chunk_ids: Sequence[int]) -> dict[int, float]:
-        """The cosine of each chunk's best sentence."""
-        asked = plain_question_int8(plain_question(vector))
-        if not any(asked):
-            return {}
-        rows = moment.rows(_SENTENCES, ids=list(chunk_ids), size=len(asked))
-        best: dict[int, float] = {}
-        for (chunk_id, _), cosine in zip(rows, best_int8(asked, [row[1] for row in rows]), strict=True):
-            best[chunk_id] = max(cosine, best.get(chunk_id, -1.0))
-        return best
 
     def _known(self, moment: Moment) -> tuple[str, bool]:
         if self._facts is None:

@@ -39,15 +39,6 @@ _WITHOUT_VECTORS = f"""
     WHERE attached.agent = %(agent)s AND attached.build = %(build)s AND attached.chunk_id = memory_chunks.id
 )) ORDER BY id LIMIT %(limit)s
 """
-_WITHOUT_SENTENCES = """
-SELECT vectors.id, text_hash, first.chunk_id FROM memory_vectors AS vectors, LATERAL (
-    SELECT min(chunk_id) AS chunk_id FROM memory_chunk_vectors AS attached
-    WHERE attached.agent = %(agent)s AND attached.build = %(build)s AND attached.vector_id = vectors.id
-) AS first
-WHERE vectors.agent = %(agent)s AND vectors.id > %(above_id)s
-    AND sentences IS NULL AND embedding IS NOT NULL AND first.chunk_id IS NOT NULL
-ORDER BY vectors.id LIMIT %(limit)s
-"""
 _REFUSED = """
 SELECT DISTINCT path, start_line, end_line FROM memory_chunk_vectors AS attached
 JOIN memory_vectors AS vectors ON vectors.agent = %(agent)s AND vectors.id = attached.vector_id
@@ -136,11 +127,6 @@ class PostgresSnapshot:
         rows = self._moment.rows(_WITHOUT_VECTORS, above_id=above_id, limit=limit)
         return [(row[0], _chunk_from_row(row)) for row in rows]
 
-    def without_sentences(self, *, above_id: int, limit: int) -> Sequence[tuple[int, bytes, Chunk]]:
-        texts = self._moment.rows(_WITHOUT_SENTENCES, above_id=above_id, limit=limit)
-        chunks = self.chunks([chunk_id for _, _, chunk_id in texts])
-        return [(row_id, key, chunks[chunk_id]) for row_id, key, chunk_id in texts if chunk_id in chunks]
-
     def refused(self, *, limit: int) -> Sequence[str]:
         return [citation(*row) for row in self._moment.rows(_REFUSED, limit=limit)]
 
@@ -184,9 +170,6 @@ class PostgresSnapshot:
 
     def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
         return self._vectors.cosines(self._moment, vector, chunk_ids)
-
-    def sentence_cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
-        return self._vectors.sentence_cosines(self._moment, vector, chunk_ids)
 
     def places(self, chunk_ids: Sequence[int]) -> Mapping[int, ChunkPlace]:
         return {

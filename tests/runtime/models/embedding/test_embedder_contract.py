@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.contracts.embedder import Embedder
+from nacre.memory.embedders.e5 import E5Embedder
 from nacre.memory.embedders.gguf import FileOnDisk, GgufEmbedder
-from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.embedders.sentence_transformer import SentenceTransformerEmbedder
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
@@ -73,11 +73,11 @@ async def embedder(
     """Each embedder in turn."""
     made: Embedder
     if request.param == "local":
-        made = MiniLmEmbedder()
+        made = E5Embedder()
     elif request.param in EXTRAS:
         made = extra(request.param, tmp_path)
     elif request.param == "fallback":
-        made = FallbackEmbedder(remote(server, "openai"), MiniLmEmbedder())
+        made = FallbackEmbedder(remote(server, "openai"), E5Embedder())
     else:
         made = remote(server, request.param)
     yield made
@@ -159,11 +159,10 @@ async def test_its_names_stand_for_its_vectors_and_tell_no_key(embedder: Embedde
 
 
 async def test_its_limits_can_be_worked_with(embedder: Embedder) -> None:
-    """Batches, lengths and shares are numbers in their ranges."""
+    """Batches, lengths and cosines are numbers in their ranges."""
     assert embedder.facts.batch_texts >= 1
     assert embedder.facts.piece_tokens is None or embedder.facts.piece_tokens > 0
-    assert 0 <= embedder.reads("honey 蜂蜜") <= 1
-    assert embedder.reads("honey") == 1
+    assert embedder.facts.cosines[0] < embedder.facts.cosines[1]
 
 
 async def test_closing_twice_is_closing(embedder: Embedder) -> None:

@@ -19,9 +19,6 @@ class Embedding:
         self.failure: EmbeddingFailed | None = None
         self.closed = False
 
-    def reads(self, text: str) -> float:
-        return 1.0
-
     async def embed_query(self, text: str) -> Sequence[float]:
         if self.failure:
             raise self.failure

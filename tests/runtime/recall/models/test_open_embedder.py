@@ -11,8 +11,8 @@ import pytest
 
 from nacre.memory.contracts.embedder import EmbeddingFailed
 from nacre.memory.contracts.settings import resolve_settings
+from nacre.memory.embedders.e5 import E5Embedder
 from nacre.memory.embedders.gguf import GgufEmbedder
-from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
 from nacre.runtime.models.embedding.http.endpoint import PROVIDERS, EmbeddingEndpoint, endpoint_for
@@ -53,7 +53,7 @@ def endpoint(
 @pytest.mark.parametrize("provider", [None, "", "local", " Local "])
 def test_without_a_provider_the_installed_model_embeds(provider: str | None) -> None:
     """Search by meaning needs no key and no network."""
-    assert isinstance(chosen(provider=provider), MiniLmEmbedder)
+    assert isinstance(chosen(provider=provider), E5Embedder)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_auto_takes_the_first_provider_with_a_key(
     providers = {name: ProviderSettings(api_key="k") for name in keyed}
 
     assert provider_name(resolve_settings({"provider": "auto"}), providers, NOWHERE) == chosen_first
-    assert isinstance(chosen(providers), MiniLmEmbedder), "a key for other things sends no notes anywhere"
+    assert isinstance(chosen(providers), E5Embedder), "a key for other things sends no notes anywhere"
 
 
 def test_auto_keeps_the_model_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_only_a_named_provider_downloads() -> None:
     """An `hf:` model by itself changes nothing; `gguf` alone is the seeds' default model."""
     uri = {"modelPath": "hf:bees/honey/honey.gguf"}
 
-    assert isinstance(chosen(local=uri), MiniLmEmbedder)
+    assert isinstance(chosen(local=uri), E5Embedder)
     assert chosen(provider="local", local=uri).facts.model == "honey.gguf"
     assert chosen(provider="gguf").facts.model == "embeddinggemma-300m-qat-Q8_0.gguf"
 
@@ -137,7 +137,7 @@ async def test_a_local_model_that_cannot_run_hands_over(tmp_path: Path) -> None:
     [vector] = await asyncio.create_task(found.embed_documents(["honey"]))
     await found.close()
 
-    assert (found.facts.model, len(vector)) == ("all-MiniLM-L6-v2", 384)
+    assert (found.facts.model, len(vector)) == ("multilingual-e5-small", 384)
     assert "llama-cpp-python" in found.reason
 
 

@@ -1,6 +1,6 @@
-"""The sentences of a text that get vectors of their own, beside the one of the whole text. Pure.
+"""The texts whose vectors stand for a chunk: all of it, or pieces of a few sentences under its headings.
 
-Among ten lines about other things one line is washed out of a vector; its own keeps it.
+Among ten lines about other things one line is washed out of a vector; that of a short piece keeps it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from nacre.memory.contracts.records import Chunk
 from nacre.memory.text.markdown_blocks import HEADING
 
 LEAST_CHARS = 25
@@ -17,6 +18,27 @@ MOST_CHARS = 240
 _END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？])")
 _MARK = re.compile(r"^\s*(?:(?:[-*+>]|\d{1,3}[.)])\s+)*")
 _MANY_SIGNS = "\u2e7f"
+
+
+def embedding_texts(chunk: Chunk, piece_tokens: int | None = None) -> tuple[str, ...]:
+    """The texts whose vectors stand for a chunk; the best one counts. Each stands under its headings.
+
+    That is the whole chunk, or pieces of whole sentences of up to `piece_tokens` together, at four characters
+    a token, and at three tokens for four characters in scripts of many signs.
+    """
+    title = " > ".join(chunk.heading_path)
+    if piece_tokens is None:
+        return (f"{title}\n{chunk.text}" if title else chunk.text,)
+    pieces: list[list[str]] = []
+    held_chars = 0
+    for sentence in sentences_of(chunk.text) or (chunk.text,):
+        chars = len(sentence) + 2 * sum(char > _MANY_SIGNS for char in sentence)
+        if not pieces or held_chars + chars > 4 * piece_tokens:
+            pieces.append([])
+            held_chars = 0
+        pieces[-1].append(sentence)
+        held_chars += chars
+    return tuple("\n".join([title, *piece] if title and piece[0] != title else piece) for piece in pieces)
 
 
 def sentences_of(text: str) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""Two lists become one score."""
+"""Two lists become one order and one score."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
@@ -11,21 +11,23 @@ from hypothesis import given, strategies as st
 
 from nacre.memory.contracts.records import ChunkPlace
 from nacre.memory.contracts.settings import HybridSettings
-from nacre.memory.search.fusion import (
+from nacre.memory.search.ranking import rank
+from nacre.memory.search.scoring import (
     ABSENT_CEILING,
     EXACT_FLOOR,
     LEAST_SHARE,
     USUAL_MIN_SCORE,
+    Asked,
+    Candidates,
     fuse,
+    mix,
     seed_scores,
     seed_text_score,
 )
-from nacre.memory.search.mixing import Asked, Candidates, mix
-from nacre.memory.search.ranking import rank
 from nacre.memory.text.days.ranges import DayRange
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.lexical import match_query
-from nacre.memory.vectors.cosine_scale import DEFAULT_SCALE
+from nacre.memory.vectors.cosine_scale import DEFAULT_SCALE, CosineScale
 
 MIN_SCORE = USUAL_MIN_SCORE
 
@@ -150,12 +152,6 @@ def test_chance_matches_are_not_worth_showing() -> None:
     assert max(both.values()) < MIN_SCORE
 
 
-def test_a_zero_query_vector_leaves_the_words() -> None:
-    """An embedder that says nothing does not push keyword hits out."""
-    scores = fused([Note(1, "the green kayak", words=9.0, cosine=0.0)], "green kayak")
-    assert scores[1] > MIN_SCORE
-
-
 def test_a_named_day_lifts_its_log() -> None:
     """Of two equal notes, the one of the day in question is first; the date alone is reason enough."""
     days = (DayRange(first=date(2026, 2, 9), last=date(2026, 2, 9)),)
@@ -164,18 +160,6 @@ def test_a_named_day_lifts_its_log() -> None:
     assert scores[2] > scores[1]
     alone = fused([Note(1, "bought apples", day=9, words=1.0)], "what happened yesterday?", days=days)
     assert alone[1] > MIN_SCORE
-
-
-def test_a_query_that_the_model_cannot_read_is_left_to_words() -> None:
-    """With an unreadable script, cosines move the order less."""
-    pair = [Note(1, "讨论方案", words=9.0, cosine=0.3), Note(2, "别的", words=5.0, cosine=0.9)]
-    unread = fused(pair, "讨论方案", legible=0.0)
-    assert unread[1] > unread[2]
-
-
-def test_signs_alone_are_not_near_to_anything() -> None:
-    """Without words, and to a model that cannot read the question, the nearest vector says nothing."""
-    assert max(fused([Note(1, "日本", cosine=1.0)], "😀", legible=0.0).values()) < MIN_SCORE
 
 
 def test_nothing_found_is_nothing_scored() -> None:
@@ -230,17 +214,24 @@ def test_what_is_near_and_stands_behind_makes_nothing_sure() -> None:
     ]
     mixed = mix(found(notes, "green kayak"), asked("green kayak"))
     assert min(mixed.values, key=mixed.values.__getitem__) == 3
-    assert mixed.nearest == pytest.approx(DEFAULT_SCALE.relatedness(0.3))
+    assert mixed.related == pytest.approx(DEFAULT_SCALE.relatedness(0.3))
 
 
 def test_less_is_asked_of_notes_in_another_script() -> None:
-    """They share no words with the question, unless the model cannot read the question anyway."""
-    alien = replace(found([Note(1, "каяк стоит в сарае", cosine=0.25)], "the kayak"), unread=1.0)
-    plain = replace(alien, unread=0.0)
+    """They share no words with the question, and are far from it whatever they say."""
+    notes = [Note(1, "каяк стоит в сарае", cosine=0.2), Note(2, "кот", cosine=0.05)]
+    alien = replace(found(notes, "the kayak"), in_other_script=True)
     question = asked("the kayak")
-    assert fuse(plain, question)[1] < MIN_SCORE < fuse(alien, question)[1]
-    unread = replace(question, legible=0.0)
-    assert fuse(alien, unread)[1] == pytest.approx(fuse(plain, unread)[1])
+    assert fuse(replace(alien, in_other_script=False), question)[1] < fuse(alien, question)[1]
+
+
+def test_what_stands_out_from_all_that_is_near_is_surer() -> None:
+    """Of two searches with the same best cosine, the one is surer in which the other notes are farther."""
+    crowd = [Note(at, "boats", cosine=0.40) for at in range(2, 20)]
+    apart = [Note(at, "boats", cosine=0.15) for at in range(2, 20)]
+    best = Note(1, "the vessel", cosine=0.42)
+    question = "where is the kayak?"
+    assert fused([best, *apart], question)[1] > 2 * fused([best, *crowd], question)[1]
 
 
 def test_a_hit_behind_the_best_scores_its_share() -> None:
@@ -293,3 +284,58 @@ def test_a_least_score_asks_each_hit_and_the_usual_one_the_best() -> None:
     assert shown(scores[2]) == [1, 2]
     assert shown(0) == [1, 2, 3]
     assert shown(1) == []
+
+
+def order(
+    question: str, texts: Mapping[int, str], counts: list[int], **lists: Mapping[int, float]
+) -> list[int]:
+    """The candidates best first; `counts` says in how many of 1,000 chunks each word of the question is."""
+    return sorted(values := mixed(question, texts, counts, **lists), key=values.__getitem__, reverse=True)
+
+
+def mixed(
+    question: str, texts: Mapping[int, str], counts: list[int], **lists: Mapping[int, float]
+) -> Mapping[int, float]:
+    return mix(candidates(question, texts, **lists), Asked(term_counts=counts, chunk_count=1_000)).values
+
+
+def candidates(question: str, texts: Mapping[int, str], **lists: Mapping[int, float]) -> Candidates:
+    query = match_query(question)
+    assert query is not None
+    finder = Finder(query)
+    nearest = lists.get("nearest", {})
+    return Candidates(
+        words=lists.get("words", {}),
+        nearest=nearest,
+        cosines=nearest,
+        evidence={at: finder.look(text) for at, text in texts.items()},
+    )
+
+
+def test_a_rare_word_counts_wherever_the_chunk_comes_from() -> None:
+    """Lines are read of chunks that only vectors found, and rarity is that of the whole index."""
+    texts = {1: "we met at the lake", 2: "Zanzibar was the plan", 3: "nothing of it"}
+    nearest = {3: 0.42, 1: 0.41, 2: 0.40}
+    assert order("lake Zanzibar", texts, [600, 1], nearest=nearest)[0] == 2
+    assert order("lake Zanzibar", texts, [1, 600], nearest=nearest)[0] == 1
+
+
+def test_cosines_below_those_of_strangers_have_an_order() -> None:
+    """Notes in another language all lie below `unrelated`; the nearest one still is first."""
+    found = Candidates(words={}, nearest={2: 0.79, 1: 0.77}, cosines={1: 0.77, 2: 0.79}, evidence={})
+    asked = Asked(term_counts=None, chunk_count=1_000, scale=CosineScale(unrelated=0.8, related=0.9))
+    assert mix(found, asked).values == {2: 1.0, 1: 0.0}
+
+
+def test_one_candidate_alone_is_the_nearest() -> None:
+    """Without another one to compare it with, its cosine is the best, whatever it is."""
+    found = Candidates(words={}, nearest={1: 0.05}, cosines={1: 0.05}, evidence={})
+    assert mix(found, Asked(term_counts=None, chunk_count=1_000)).values == {1: 1.0}
+
+
+def test_what_stands_as_code_outweighs_the_same_as_a_word() -> None:
+    """A line with `--raw` itself passes one about the raw."""
+    texts = {1: "the raw option of a query", 2: "--raw option for a query"}
+    words = {1: 5.6, 2: 5.0}
+    assert order("raw option query", texts, [20, 20, 20], words=words)[0] == 1
+    assert order("--raw option query", texts, [20, 20, 20], words=words)[0] == 2

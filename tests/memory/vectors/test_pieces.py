@@ -1,11 +1,11 @@
-"""Which sentences of a text get vectors of their own."""
+"""The texts whose vectors stand for a chunk."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.memory.vectors.sentences import MOST_CHARS, sentences_of
+from nacre.memory.vectors.pieces import MOST_CHARS, sentences_of
 
 
 @pytest.mark.parametrize(

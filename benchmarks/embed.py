@@ -1,6 +1,6 @@
 """How fast texts become vectors: the model that comes with Nacre, and what we add to a remote provider.
 
-    python -m benchmarks.minilm.embed [--chunks 200] [--requests 100] [--dimensions 1536]
+    python -m benchmarks.embed [--chunks 200] [--requests 100] [--dimensions 1536]
 
 The remote side talks to a server in a process of its own that answers at once, so that what is measured is
 ours: building the request, the wire, reading and checking the vectors. Beside each way stands the same
@@ -24,9 +24,9 @@ import httpx
 import numpy as np
 
 from benchmarks.corpus import WORDS_PER_CHUNK, Words
-from nacre.memory.contracts.embedder import embedding_texts
 from nacre.memory.contracts.records import Chunk
-from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.memory.embedders.e5 import E5Embedder
+from nacre.memory.vectors.pieces import embedding_texts
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.http_embedder import BATCH_TEXTS, HttpEmbedder
 
@@ -39,7 +39,7 @@ def chunks(count: int) -> list[str]:
 
 async def local(texts: list[str]) -> None:
     """The model that comes with Nacre: loading, a question, and chunks in pieces as the index cuts them."""
-    embedder = MiniLmEmbedder()
+    embedder = E5Embedder()
     started = time.perf_counter()
     await embedder.embed_query("where is the honey?")
     first_ms = (time.perf_counter() - started) * 1000

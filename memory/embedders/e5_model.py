@@ -1,9 +1,15 @@
-"""multilingual-e5-small as `export_e5.py` writes it: a text in, its vector out, on the calling thread."""
+"""The model that comes with the install: a text in, its vector out, on the calling thread.
+
+The only file that imports onnxruntime, and only on first use. Imports nothing of Nacre, so that the process
+that embeds one question starts at once. Never touches the network.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import struct
+import sys
 import unicodedata
 from array import array
 from functools import lru_cache
@@ -13,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
+MODEL_FOLDER = Path(__file__).parent / "multilingual-e5-small"
+"""Written by `benchmarks/e5/export_e5.py`."""
 MAX_INPUT_TOKENS = 512
 DIMENSIONS = 384
 QUESTION, PASSAGE = "query: ", "passage: "
@@ -39,7 +47,7 @@ class E5Model:
     Raises, on construction, whatever onnxruntime and the file system raise without a sound model.
     """
 
-    def __init__(self, folder: Path, *, many: bool) -> None:
+    def __init__(self, folder: Path = MODEL_FOLDER, *, many: bool) -> None:
         # Builds for Linux and macOS report to their maker unless told otherwise before the library is loaded.
         os.environ.update(ORT_DISABLE_TELEMETRY="1", ORT_TELEMETRY_DISABLED="1")
         self._tokens = UnigramTokenizer(folder)
@@ -63,12 +71,14 @@ class UnigramTokenizer:
     that do the same take 0.3 to 1.2 s to load 250,000 pieces, longer than a search from the command line.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path = MODEL_FOLDER) -> None:
         pieces = (folder / "pieces.txt").read_text(encoding="utf-8").split("\n")
         scores = array("f")
         scores.frombytes((folder / "scores.bin").read_bytes())
+        if sys.byteorder == "big":
+            scores.byteswap()
         self._scores = scores
-        # the marks of start, end, padding and the unknown come first: in a text they are ordinary characters
+        # The marks of start, end, padding and the unknown come first: in a text they are ordinary characters.
         self._pieces = {piece: number for number, piece in enumerate(pieces) if number > _UNKNOWN}
         self._longest = max(map(len, pieces))
         self._unknown_score = min(scores) - _UNKNOWN_PENALTY
@@ -78,7 +88,7 @@ class UnigramTokenizer:
         """The ids of the pieces of `text`, without the marks of its start and end."""
         plain = unicodedata.normalize("NFKC", text.translate(_NORMALIZED))
         spaced = _SPACES.sub(" ", plain if plain.startswith(" ") else f" {plain}").replace(" ", f" {_SPACE}")
-        # no piece holds a space behind its first character, so that words are cut apart one by one
+        # No piece holds a space behind its first character, so that words are cut apart one by one.
         ids: list[int] = []
         for word in spaced.split(" ")[1:]:
             ids += self._word(word)
@@ -102,6 +112,18 @@ class UnigramTokenizer:
             if piece != _UNKNOWN or ids[-1:] != [_UNKNOWN]:
                 ids.append(piece)
         return tuple(reversed(ids))
+
+
+def answer_on_pipe() -> None:
+    """Embeds the question on standard input and writes the numbers to standard output, as float32.
+
+    Then the process ends at once, without taking the libraries apart.
+    """
+    question = sys.stdin.buffer.read().decode("utf-8", "replace")
+    vector = E5Model(many=False).vector(QUESTION + question)
+    sys.stdout.buffer.write(struct.pack(f"<{len(vector)}f", *vector))
+    sys.stdout.buffer.flush()
+    os._exit(0)
 
 
 def _session(folder: Path, *, many: bool) -> InferenceSession:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 EMBED_ONCE = """
 import asyncio
-from nacre.memory.embedders.minilm import MiniLmEmbedder
-print(len(asyncio.run(MiniLmEmbedder().embed_query("where is the key?"))))
+from nacre.memory.embedders.e5 import E5Embedder
+print(len(asyncio.run(E5Embedder().embed_query("where is the key?"))))
 """
 
 

@@ -1,7 +1,6 @@
-"""The embedder that arrives with the install: all-MiniLM-L6-v2, int8, on the cores that are idle.
+"""The embedder that comes with the install: multilingual-e5-small, int8, on the cores that are idle.
 
-English; Chinese through a dictionary; other Latin scripts half-way. `reads` says so, and ranking then leans
-on words.
+It reads about a hundred languages, so that a question in one finds notes in another.
 """
 
 from __future__ import annotations
@@ -14,24 +13,24 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed
-from nacre.memory.embedders.chinese import DICTIONARY, is_chinese, is_han
-from nacre.memory.embedders.minilm_model import MODEL_FOLDER, MiniLm
+from nacre.memory.embedders.e5_model import MODEL_FOLDER, PASSAGE, QUESTION, E5Model
 
-VECTORS = "all-MiniLM-L6-v2-int8-3c8cc8f22f1a-zh-1"
+if TYPE_CHECKING:
+    from nacre.memory.embedders.question_ahead import QuestionAhead
+
+VECTORS = "multilingual-e5-small-int8-1"
 """Names the vectors, not the files: another layout of the same model keeps it and every index stays good."""
-PIECE_TOKENS = 100
+PIECE_TOKENS = 60
 MOST_THREADS = 4
 """Threads that embed notes. Each takes one text at a time: a text is too short to be shared."""
 _LESS_URGENT = 5
 """Not more: on a busy machine, a thread that is kept waiting may hold what all threads of Python need."""
-_LAST_LATIN = "\u024f"
-_BY_DICTIONARY = 0.6
-"""What a text that was put into English word by word counts for, beside one that was written in it."""
 
 
-class MiniLmEmbedder:
+class E5Embedder:
     """`Embedder` (its methods are described there) in this process; its vectors have length 1.
 
     Loads on first use (tenths of a second), then takes milliseconds a text.
@@ -39,36 +38,22 @@ class MiniLmEmbedder:
 
     facts = EmbedderFacts(
         provider="local",
-        model="all-MiniLM-L6-v2",
+        model="multilingual-e5-small",
         fingerprint=VECTORS,
         batch_texts=16,
         piece_tokens=PIECE_TOKENS,
-        sentences=True,
+        in_process=True,
+        cosines=(0.73, 0.89),
     )
 
-    def __init__(self, folder: Path = MODEL_FOLDER, dictionary: Path = DICTIONARY) -> None:
+    def __init__(self, folder: Path = MODEL_FOLDER) -> None:
         self._folder = folder
-        self._dictionary = dictionary
         self._lock = threading.Lock()
-        self._model: MiniLm | None = None
+        self._model: E5Model | None = None
         self._threads: ThreadPoolExecutor | None = None
 
-    def reads(self, text: str) -> float:
-        """The share of what it reads among the letters of `text`: Latin, and Chinese by its dictionary.
-
-        1 of digits alone, 0 of signs alone. Every sign that it does not know is the same to it: one emoji
-        would be as near as can be to another.
-        """
-        letters = [char for char in text if char.isalpha()]
-        if not letters:
-            return float(any(char.isalnum() for char in text))
-        if text.isascii():
-            return 1.0
-        chinese = sum(sum(map(is_han, line)) for line in text.split("\n") if is_chinese(line))
-        return (sum(char <= _LAST_LATIN for char in letters) + _BY_DICTIONARY * chinese) / len(letters)
-
     async def embed_query(self, text: str) -> Sequence[float]:
-        return await asyncio.to_thread(self._embed, text)
+        return await asyncio.to_thread(self._embed, QUESTION + text)
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """On threads that give way to all others: neither a question nor a turn waits for them."""
@@ -76,7 +61,7 @@ class MiniLmEmbedder:
             self._threads = ThreadPoolExecutor(_idle_cores(), "memory-embed", initializer=_give_way)
         loop = asyncio.get_running_loop()
         return await asyncio.gather(
-            *(loop.run_in_executor(self._threads, self._embed, text) for text in texts)
+            *(loop.run_in_executor(self._threads, self._embed, PASSAGE + text) for text in texts)
         )
 
     async def close(self) -> None:
@@ -91,26 +76,38 @@ class MiniLmEmbedder:
             self._model = None
 
     def _embed(self, text: str) -> Sequence[float]:
-        with self._lock:
-            model = self._model or self._load()
-        try:
-            return model.vector(text)
-        except OSError as error:
-            raise EmbeddingFailed(
-                "The dictionary that the local embedding model reads Chinese with could not be read "
-                f"({error}). Reinstall nacre, or set memorySearch.provider to another provider."
-            ) from error
+        return self._loaded().vector(text)
 
-    def _load(self) -> MiniLm:
-        try:
-            self._model = MiniLm(self._folder, self._dictionary, many=True)
-        # onnxruntime and tokenizers raise bare Exceptions of their own.
-        except Exception as error:
-            raise EmbeddingFailed(
-                f"The local embedding model in {self._folder} could not be loaded ({error}). "
-                "Reinstall nacre, or set memorySearch.provider to another provider."
-            ) from error
-        return self._model
+    def _loaded(self) -> E5Model:
+        with self._lock:
+            if self._model is None:
+                try:
+                    self._model = E5Model(self._folder, many=True)
+                # onnxruntime raises bare Exceptions of its own.
+                except Exception as error:
+                    raise EmbeddingFailed(
+                        f"The local embedding model in {self._folder} could not be loaded ({error}). "
+                        "Reinstall nacre, or set memorySearch.provider to another provider."
+                    ) from error
+            return self._model
+
+
+class AskedAhead(E5Embedder):
+    """Has the vector of one question from another process; everything else is as with `E5Embedder`.
+
+    If that process fails, the question is embedded here.
+    """
+
+    def __init__(self, ahead: QuestionAhead) -> None:
+        super().__init__()
+        self._ahead = ahead
+
+    async def embed_query(self, text: str) -> Sequence[float]:
+        return await asyncio.to_thread(self._ahead.vector, text) or await super().embed_query(text)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._ahead.end)
+        await super().close()
 
 
 def _idle_cores() -> int:

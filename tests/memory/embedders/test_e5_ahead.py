@@ -9,28 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from nacre.memory.embedders.minilm import MiniLmEmbedder
-from nacre.memory.embedders.minilm_ahead import AskedAhead
+from nacre.memory.embedders.e5 import AskedAhead, E5Embedder
 from nacre.memory.embedders.question_ahead import QuestionAhead, begin_model
 
 QUESTION = "Where do we keep the boat?"
 HANGS = "import threading; threading.Event().wait()"
 LEAN = f"""
 import asyncio, sys
-from nacre.memory.embedders.minilm_ahead import AskedAhead
+from nacre.memory.embedders.e5 import AskedAhead
 from nacre.memory.embedders.question_ahead import QuestionAhead
 
 async def main():
     embedder = AskedAhead(QuestionAhead({QUESTION!r}))
     vector = await embedder.embed_query({QUESTION!r})
     await embedder.close()
-    print(len(vector), sorted({{"numpy", "onnxruntime", "tokenizers"}} & set(sys.modules)))
+    print(len(vector), sorted({{"numpy", "onnxruntime"}} & set(sys.modules)))
 
 asyncio.run(main())
 """
 
 
-async def _vector(embedder: MiniLmEmbedder, question: str) -> list[float]:
+async def _vector(embedder: E5Embedder, question: str) -> list[float]:
     vector = list(await embedder.embed_query(question))
     await embedder.close()
     return vector
@@ -41,13 +40,11 @@ async def test_the_vector_is_the_one_that_the_embedder_itself_makes() -> None:
     ahead = AskedAhead(QuestionAhead(f"  {QUESTION}\n"))
 
     assert (ahead.facts.provider, ahead.facts.model, ahead.facts.fingerprint) == (
-        MiniLmEmbedder.facts.provider,
-        MiniLmEmbedder.facts.model,
-        MiniLmEmbedder.facts.fingerprint,
+        E5Embedder.facts.provider,
+        E5Embedder.facts.model,
+        E5Embedder.facts.fingerprint,
     )
-    assert await _vector(ahead, QUESTION) == pytest.approx(
-        await _vector(MiniLmEmbedder(), QUESTION), abs=1e-6
-    )
+    assert await _vector(ahead, QUESTION) == pytest.approx(await _vector(E5Embedder(), QUESTION), abs=1e-6)
 
 
 async def test_a_model_that_was_begun_before_gets_the_question() -> None:
@@ -80,7 +77,7 @@ def test_the_model_is_not_loaded_here_as_well() -> None:
 )
 async def test_a_process_that_fails_costs_nothing_but_time(program: str) -> None:
     """The question gets its vector here, and so does every other question."""
-    expected = await _vector(MiniLmEmbedder(), QUESTION)
+    expected = await _vector(E5Embedder(), QUESTION)
     ahead = AskedAhead(QuestionAhead(QUESTION, program=program))
 
     assert list(await ahead.embed_query(QUESTION)) == expected
