@@ -39,7 +39,7 @@ from nacre.sessions.entries.entries import (
     header_to_json,
 )
 from nacre.sessions.journal.journal import Journal
-from nacre.sessions.view.tokens import estimate_message_tokens, measure_context
+from nacre.sessions.view.sent_view import estimate_message_tokens, measure_context
 from nacre.sessions.view.transcript import build_transcript
 
 TURNS = 60

@@ -13,21 +13,29 @@ INTERRUPTED = 128 + signal.SIGINT
 _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 
 
-def run_until_signal(work: Coroutine[Any, Any, int], *, interruptible: bool = True) -> int:
+def run_until_signal(
+    work: Coroutine[Any, Any, int], *, interruptible: bool = True, reads_only: bool = False
+) -> int:
     """Runs `work` and gives its exit code, or 128 + n when signal n cancelled it.
 
     SIGTERM and SIGHUP always end it; SIGINT does unless `interruptible` is off, for work that
-    handles Ctrl-C itself. `work` is cancelled, so that its clean-up runs.
+    handles Ctrl-C itself. `work` is cancelled, so that its clean-up runs. Work that `reads_only` has nothing
+    to clean up: a signal ends the process at once, whatever its threads still read or count.
     """
-    return asyncio.run(_guarded(work, (*_ENDINGS, signal.SIGINT) if interruptible else _ENDINGS))
+    endings = (*_ENDINGS, signal.SIGINT) if interruptible else _ENDINGS
+    return asyncio.run(_guarded(work, endings, reads_only=reads_only))
 
 
-async def _guarded(work: Coroutine[Any, Any, int], endings: tuple[signal.Signals, ...]) -> int:
+async def _guarded(
+    work: Coroutine[Any, Any, int], endings: tuple[signal.Signals, ...], *, reads_only: bool
+) -> int:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     received: list[signal.Signals] = []
 
     def end(number: signal.Signals) -> None:
+        if reads_only:
+            os._exit(128 + number)
         received.append(number)
         # A second Ctrl-C means it; a SIGHUP behind a SIGTERM must not break the clean-up off.
         if len(received) == 1 or number is signal.SIGINT:

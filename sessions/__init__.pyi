@@ -53,7 +53,7 @@ from .entries.entries import (
 from .index.index import SessionIndex as SessionIndex
 from .index.record import SessionRecord as SessionRecord
 from .journal.journal import Journal as Journal
-from .view.tokens import (
+from .view.sent_view import (
     ContextMeasure as ContextMeasure,
     estimate_message_tokens as estimate_message_tokens,
     measure_context as measure_context,

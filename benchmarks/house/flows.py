@@ -3,7 +3,7 @@
     python -m benchmarks.house.flows [--show FLOW]
 
 Counts source files of Nacre in which a function runs, and the deepest nesting of their functions, under
-`sys.setprofile`. Each flow runs once before it is counted. `--show` lists the files of a flow with the functions.
+`sys.setprofile`. Each flow runs once before it is counted. `--show` lists the files and functions of a flow.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from nacre.bridges.queueing.waiting import MOST_ATTEMPTS, composed
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.errors import (
     AgentError,
+    AllModelsFailed,
     MessageRefused,
     ModelTimedOut,
     ModelUnavailable,
@@ -214,7 +215,9 @@ class Turns:
 
 
 def _is_away(error: AgentError) -> bool:
-    """Whether the provider was unreachable, so that the message can wait for it."""
+    """Whether a provider was unreachable, so that the message can wait for it."""
+    if isinstance(error, AllModelsFailed):
+        return any(map(_is_away, error.failures))
     return isinstance(error, ModelUnavailable) and not isinstance(error, ModelTimedOut)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SHOWN_MESSAGES = 10
 
 
-def on_shelf(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
+def on_shelf(work: Callable[..., Awaitable[int]], *, reads_only: bool = False) -> Callable[..., int]:
     """A command that does `work(shelf, invocation, …)`; its failures are sentences and exit code 1."""
 
     @wraps(work)
@@ -28,9 +28,13 @@ def on_shelf(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
             invocation.warn(*invocation.config.notices)
             return work(shelf, invocation, **options)
 
-        return _run(context, told)
+        return _run(context, told, reads_only=reads_only)
 
     return run
+
+
+reading_shelf = partial(on_shelf, reads_only=True)
+"""The same for a command that changes nothing but a new file of the owner's: a signal ends it at once."""
 
 
 @click.group("sessions")
@@ -45,7 +49,7 @@ def command() -> None:
 @click.option("--all", "with_earlier", is_flag=True, help="Also the sessions that were ended.")
 @json_option()
 @shared_options
-@on_shelf
+@reading_shelf
 async def list_(shelf: SessionShelf, invocation: Invocation, with_earlier: bool, as_json: bool) -> int:
     """List the sessions, the latest active first."""
     from nacre.cli.screen.screen import screen_on
@@ -72,7 +76,7 @@ async def list_(shelf: SessionShelf, invocation: Invocation, with_earlier: bool,
 )
 @json_option()
 @shared_options
-@on_shelf
+@reading_shelf
 async def show(shelf: SessionShelf, invocation: Invocation, name: str, last: int, as_json: bool) -> int:
     """Show a session and the last messages of its present branch."""
     from nacre.cli.sessions.text import show_json, show_lines
@@ -103,7 +107,7 @@ async def show(shelf: SessionShelf, invocation: Invocation, name: str, last: int
     help="A new file to write; standard output unless given.",
 )
 @shared_options
-@on_shelf
+@reading_shelf
 async def export(
     shelf: SessionShelf,
     invocation: Invocation,
@@ -150,7 +154,7 @@ def _picture_file(context: click.Context, _option: click.Parameter, value: Path 
     help="A new .svg or .png file; needs the extra plot.",
 )
 @shared_options
-@on_shelf
+@reading_shelf
 async def plot(
     shelf: SessionShelf, invocation: Invocation, name: str, as_json: bool, output: Path | None
 ) -> int:
@@ -230,6 +234,7 @@ def _run(
     work: Callable[[SessionShelf, Invocation], Awaitable[int]],
     *,
     interruptible: bool = True,
+    reads_only: bool = False,
 ) -> int:
     from nacre.cli.sessions.shelf import SessionShelf
     from nacre.cli.signals import run_until_signal
@@ -244,7 +249,7 @@ def _run(
         return code
 
     try:
-        return run_until_signal(run(), interruptible=interruptible)
+        return run_until_signal(run(), interruptible=interruptible, reads_only=reads_only)
     except SessionError as error:
         invocation.warn(str(error), tone="error")
         return 1

@@ -32,7 +32,7 @@ async def plotted(
     session = await shelf.find(name)
     transcript = await shelf.read(session)
     budget = budget_of(invocation.config, shelf.now)
-    # On a thread, so that a signal ends the command meanwhile.
+    # On a thread, so that a signal is heard meanwhile.
     found = await asyncio.to_thread(timeline, transcript.branch, budget, has_price=has_price)
     if as_json:
         return print_json({"key": session.key, "sessionId": session.session_id, **timeline_json(found)})

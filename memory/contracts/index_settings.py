@@ -75,7 +75,7 @@ class RemoteSettings(SettingsGroup):
     vectors again."""
     daily_tokens: int | None = Field(default=None, ge=1)
     """Most tokens a day that go to remote providers for documents, in the owner's time zone; unset is no
-    limit. Questions are counted and never stopped."""
+    limit. Questions are counted and not stopped by it."""
     batch: BatchSettings = Field(default_factory=BatchSettings.unwritten)
 
 

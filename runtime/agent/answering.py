@@ -43,9 +43,9 @@ from nacre.runtime.contracts.events import (
 )
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
-from nacre.runtime.hooks.around import arrived, leaving, without_text
+from nacre.runtime.hooks.hooks import arrived, leaving, without_text
+from nacre.runtime.lanes.lanes import Route, workspace_access
 from nacre.runtime.lanes.open_session import FLUSH_ENTRY
-from nacre.runtime.lanes.routing import Route, workspace_access
 from nacre.runtime.tools.approvals.store import Approval
 from nacre.runtime.turn.inbound.inbound_message import (
     HEARTBEAT_FILE,
@@ -55,7 +55,7 @@ from nacre.runtime.turn.inbound.inbound_message import (
     worth_saying,
 )
 from nacre.runtime.turn.loop.loop import TurnBounds
-from nacre.runtime.turn.prompt_parts.recent_notes import own_lines
+from nacre.runtime.turn.prompt_parts.system_prompt import own_lines
 from nacre.runtime.turn.turn import Turn, settle
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import UserMessage

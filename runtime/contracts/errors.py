@@ -7,6 +7,7 @@ turned into these in `models/` and nowhere else.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias
 
 FailureReason: TypeAlias = Literal["rate_limit", "timeout", "unavailable", "auth", "billing", "format"]
@@ -133,7 +134,11 @@ class RequestRefused(BadModelReply):
 
 
 class AllModelsFailed(ModelError):
-    """The model and every fallback failed; the text names each with its reason."""
+    """The model and every fallback failed; the text names each with its reason, `failures` are their own."""
+
+    def __init__(self, message: str, *, detail: str = "", failures: Sequence[ModelError] = ()) -> None:
+        super().__init__(message, detail=detail)
+        self.failures = tuple(failures)
 
 
 class TurnTimedOut(AgentError):

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from nacre.records.record import Record
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.inbound import Reply
-from nacre.sessions.contracts.freshness import ResetCause
+from nacre.sessions.contracts.keys import ResetCause
 from nacre.sessions.contracts.messages import Usage
 
 CompactionReason: TypeAlias = Literal["threshold", "overflow", "manual"]

@@ -24,15 +24,17 @@ from nacre.runtime.settings.sections.session import SessionSettings
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.contracts.freshness import (
+from nacre.sessions.contracts.keys import (
+    EndedSession,
+    EndReason,
     NextReset,
     ResetCause,
     ResetPolicy,
     due_reset,
+    key_kind,
     next_reset,
     session_type,
 )
-from nacre.sessions.contracts.keys import EndedSession, EndReason, key_kind
 from nacre.sessions.contracts.messages import Message
 from nacre.sessions.disk.json_text import timestamp_ms
 from nacre.sessions.stores.store import Endings, SessionStore

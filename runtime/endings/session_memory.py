@@ -25,14 +25,14 @@ from nacre.memory.workspace.workspace import workspace_gone
 from nacre.prompts import quoted, render
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import stored_moment
-from nacre.runtime.contracts.commands import was_command
 from nacre.runtime.contracts.errors import ModelError
+from nacre.runtime.contracts.inbound import was_command
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.hooks.events import SessionEnded
-from nacre.runtime.models.retry import held_to_contract
-from nacre.runtime.recall.memory_tools import MEMORY_TOOL_NAMES
+from nacre.runtime.models.failover import held_to_contract
+from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.tools.session_sources import SessionSources, Voices
 from nacre.sessions.contracts.messages import (
     AssistantMessage,

@@ -28,12 +28,14 @@ class HttpMount(Record):
     """Routes of starlette under `path`, which begins with a slash.
 
     `wants_token` refuses whoever shows no token of the tokens file as a bearer; a mount without it checks
-    tokens itself. `closing` is called in order when the server ends.
+    tokens itself, and `login_of` names the login in a `Cookie` header, or is empty. `closing` is called in
+    order when the server ends.
     """
 
     path: str
     routes: Sequence[Any]
     wants_token: bool = True
+    login_of: Callable[[str], str] = lambda _cookies: ""
     closing: Sequence[Callable[[], Awaitable[None]]] = _NOTHING_TO_CLOSE
 
 

@@ -27,7 +27,8 @@ _TABLE_ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktok
 _OLDER_MODEL = re.compile(r"gpt-3\.5|gpt-35|gpt-4(?![o.\d])|text-embedding|text-davinci")
 
 _SLICE_CHARS = 20_000
-"""Longer texts are counted in slices: older tiktoken is quadratic in runs without a space, or fails."""
+"""Longer texts are counted in slices: older tiktoken is quadratic in runs without a space, or fails, and
+a search holds all other threads up to its end."""
 
 _MAX_COUNTED_CHARS = 1_000_000
 """Of longer texts only evenly spaced slices of this many characters together are counted."""
@@ -65,6 +66,19 @@ def count_tokens_for(model_name: str) -> Callable[[str], int]:
 
 def estimate_tokens(text: str) -> int:
     """About how many tokens `text` has, from its words and scripts alone."""
+    return _sliced(text, _estimated)
+
+
+def _sliced(text: str, count_slice: Callable[[str], int]) -> int:
+    """The sum over slices: one search through megabytes would hold up every other thread."""
+    if len(text) <= _SLICE_CHARS:
+        return count_slice(text) if text else 0
+    step_chars = _SLICE_CHARS * math.ceil(len(text) / _MAX_COUNTED_CHARS)
+    slices = [text[start : start + _SLICE_CHARS] for start in range(0, len(text), step_chars)]
+    return math.ceil(sum(map(count_slice, slices)) * len(text) / sum(map(len, slices)))
+
+
+def _estimated(text: str) -> int:
     words = _WORDS.findall(text)
     marks = _PUNCTUATION.findall(text)
     total = 0.9 * len(words) + 0.95 * len(marks) + 0.1 * (sum(map(len, marks)) - len(marks))
@@ -111,12 +125,7 @@ class _Counter:
         self._count_slice: Callable[[str], int] | None = None
 
     def __call__(self, text: str) -> int:
-        if not text:
-            return 0
-        step_chars = _SLICE_CHARS * math.ceil(len(text) / _MAX_COUNTED_CHARS)
-        slices = [text[start : start + _SLICE_CHARS] for start in range(0, len(text), step_chars)]
-        total = sum(map(self._slice, slices))
-        return math.ceil(total * len(text) / sum(map(len, slices)))
+        return _sliced(text, self._slice)
 
     def _slice(self, text: str) -> int:
         count = self._count_slice
@@ -127,7 +136,7 @@ class _Counter:
             return count(text)
         except Exception as error:  # noqa: BLE001 - whatever the native tokenizer dislikes, a turn needs a number
             log.warning("the tokenizer failed on %d characters: %s", len(text), type(error).__name__)
-            return estimate_tokens(text)
+            return _estimated(text)
 
 
 def _loaded(encoding_name: str) -> Callable[[str], int]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.engine import MemoryEngine
     from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
+    from nacre.runtime.models.spending.ledger import SpendingLedger
     from nacre.runtime.recall.memory_plugin import MemoryHome
 
 
@@ -139,7 +140,11 @@ async def open_engine(
     url = config.database_url
     try:
         reranker = reranker_for(
-            settings.query.rerank, _providers(config, now), home=config.home, now_seconds=_seconds(now)
+            settings.query.rerank,
+            _providers(config, now),
+            home=config.home,
+            now_seconds=_seconds(now),
+            ledger=lambda: _ledger(config, now),
         )
         engine = await MemoryEngine.open(
             workspace=open_workspace(config.folders, config.state_dir),
@@ -193,15 +198,21 @@ def _extra_paths(config: Config) -> tuple[str, ...]:
 def _budget(config: Config, now: Clock) -> EmbeddingBudget:
     # whoever embeds on this machine waits for neither
     from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
-    from nacre.runtime.settings.spending import spending_ledger
 
     remote = config.settings.agent.memory_search.remote
     return EmbeddingBudget(
         config.state_dir / "memory" / "embedding-tokens.json",
         daily_tokens=remote.daily_tokens if remote is not None else None,
         now=now,
-        ledger=spending_ledger(config, now),
+        ledger=_ledger(config, now),
     )
+
+
+def _ledger(config: Config, now: Clock) -> SpendingLedger:
+    # whoever pays nobody for a search does not wait for it
+    from nacre.runtime.settings.spending import spending_ledger
+
+    return spending_ledger(config, now)
 
 
 def open_transcripts(config: Config, now: Clock) -> TranscriptSource:

@@ -6,7 +6,8 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.sources.proposed import WaitsForReview, told_names
@@ -57,13 +58,17 @@ _OF_SESSIONS = re.compile(r'"source":\s*"sessions"')
 _CUT = re.compile(r'more characters; go on with from=\d+, char=|"truncated":\s*true')
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Said:
-    """What a person said in one message: its words in their order, folded, with a blank around each."""
+class _Said(Record):
+    """What a person said in one message."""
 
     entry_id: str
     sender: str
-    words: str
+    text: str
+
+    @cached_property
+    def words(self) -> str:
+        """Its words in their order, folded, with a blank around each."""
+        return _words(self.text)
 
 
 class Voices:
@@ -152,7 +157,7 @@ class Voices:
             text = text[: attached.start()]
         if message.sender:
             self.people[message.sender] = None
-        self.recent.append(_Said(entry_id=entry_id, sender=message.sender, words=_words(text)))
+        self.recent.append(_Said(entry_id=entry_id, sender=message.sender, text=text))
 
     def _show(self, text: str) -> None:
         if FOREIGN_MARK in text or _OTHERS.search(text):

@@ -19,9 +19,8 @@ from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.events import ApprovalAsked, Emit, Warned
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, takes_images
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.hooks.around import guarded
 from nacre.runtime.hooks.events import AfterTool, Ask, BeforeTool, Deny
-from nacre.runtime.hooks.hooks import Hooks
+from nacre.runtime.hooks.hooks import Hooks, guarded
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate
 from nacre.runtime.settings.sections.hooks import ToolRule
@@ -29,18 +28,18 @@ from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.approvals.store import Approval
 from nacre.runtime.tools.file_tools.files import file_tools
 from nacre.runtime.tools.function import FunctionTool, ToolChat, audience
-from nacre.runtime.tools.results import ToolResults, result_limits
 from nacre.runtime.tools.session_sources import NOTE_TOOLS
-from nacre.runtime.tools.toolbox import Tool, Toolbox, ToolFailed, ToolOutcome
+from nacre.runtime.tools.toolbox import Tool, Toolbox, ToolFailed, ToolOutcome, ToolResults, result_limits
 from nacre.runtime.turn.inbound.inbound_message import shown_image_problem
 from nacre.runtime.turn.loop.sub_agent import RunSubAgent, SubAgent
 from nacre.runtime.turn.parts import TurnParts
-from nacre.runtime.turn.prompt_parts.recent_notes import RecalledNotes, recalled_notes
 from nacre.runtime.turn.prompt_parts.session_prompt import SessionPrompt
 from nacre.runtime.turn.prompt_parts.system_prompt import (
+    RecalledNotes,
     StablePart,
     changing_part,
     joined,
+    recalled_notes,
     sub_agent_part,
 )
 from nacre.runtime.turn.tool_writes import ToolWrites

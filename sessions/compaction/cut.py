@@ -20,8 +20,15 @@ from nacre.sessions.contracts.messages import (
     paired_results,
 )
 from nacre.sessions.entries.entries import Compaction, CustomRecord, Entry, RawBody
-from nacre.sessions.view.sent_view import PrunedView, Shortened, projected, projections_of, prune_record
-from nacre.sessions.view.tokens import estimate_message_tokens, estimate_tokens
+from nacre.sessions.view.sent_view import (
+    PrunedView,
+    Shortened,
+    estimate_message_tokens,
+    estimate_tokens,
+    projected,
+    projections_of,
+    prune_record,
+)
 from nacre.sessions.view.transcript import (
     build_transcript,
     entry_item,

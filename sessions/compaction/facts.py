@@ -7,7 +7,7 @@ messages themselves. Identifiers and files go on over compactions; the rest spea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nacre.records.record import Record
 from nacre.sessions.contracts.messages import (
@@ -138,15 +138,16 @@ def _identifiers(previous: Compaction | None, messages: Sequence[Message]) -> tu
         earlier = identifiers([without_facts(previous.summary)], most=MOST_IDENTIFIERS)
         for block in _LISTED_IDENTIFIERS.finditer(previous.summary):
             earlier += [line.removeprefix("- ").strip("`") for line in block[1].splitlines()]
-    spoken: list[str] = []
-    for message in messages:
-        if isinstance(message, ToolResultMessage):
-            continue
-        spoken.append(message_text(message))
-        if isinstance(message, AssistantMessage):
-            spoken.extend(map(call_text, message.tool_calls))
-    new = identifiers(spoken, most=MOST_IDENTIFIERS)
+    new = identifiers(_spoken_newest_first(messages), most=MOST_IDENTIFIERS)
     return tuple(dict.fromkeys([*(name for name in earlier if name not in new), *new]))[-MOST_IDENTIFIERS:]
+
+
+def _spoken_newest_first(messages: Sequence[Message]) -> Iterator[str]:
+    for message in reversed(messages):
+        if isinstance(message, AssistantMessage):
+            yield from reversed([call_text(call) for call in message.tool_calls])
+        if not isinstance(message, ToolResultMessage):
+            yield message_text(message)
 
 
 def _tool_failures(messages: Sequence[Message]) -> tuple[str, ...]:
@@ -195,38 +196,42 @@ _PATTERNS = re.compile(
     r"|(?<![\w.-])v?\d+\.\d+\.\d+(?:[-+][\w.]+)?(?![\w.])",
     re.ASCII,
 )
-_SIGNS = re.compile(r"[0-9/]|\.\w|[0-9a-f]{8}-", re.ASCII)
-"""What each of these names has somewhere; most sentences have none of it."""
+_SIGNS = re.compile(r"/|\.\w|#\d|[A-Z0-9]-\d|:\d\d|[0-9a-f]{7}", re.ASCII)
+"""One of these stands in every name, so that most texts are passed over at once."""
 _HASH = re.compile(r"(?<![\w-])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,64}(?![\w-])", re.ASCII)
 """Words of hexadecimal signs with at least one letter and one digit, so that no word or number is one."""
 
 
-def identifiers(texts: Iterable[str], *, most: int) -> list[str]:
-    """The exact names in the texts, each once, the last `most` of them in the order of first mention.
+def identifiers(newest_first: Iterable[str], *, most: int) -> list[str]:
+    """The `most` exact names that were mentioned last, each once, the last one at the end.
+
+    Texts are read only until there are so many.
 
     >>> identifiers(["See https://example.org/a, commit 9fceb02 in src/app.py (#41)."], most=9)
     ['https://example.org/a', '9fceb02', 'src/app.py', '#41']
     """
     found: dict[str, None] = {}
-    for text in map(_ends, texts):
-        if not _SIGNS.search(text):
-            continue
-        spans = [(match.start(), match.end()) for match in _PATTERNS.finditer(text)]
-        taken = list(spans)
-        for match in _HASH.finditer(text):
-            if not any(start <= match.start() < end for start, end in taken):
-                spans.append(match.span())
-        for start, end in sorted(spans):
-            if name := _name(text[start:end]):
-                found.setdefault(name)
-    return list(found)[-most:]
+    for text in newest_first:
+        for name in reversed(_names(_ends(text))):
+            found.setdefault(name)
+        if len(found) >= most:
+            break
+    return list(found)[:most][::-1]
+
+
+def _names(text: str) -> list[str]:
+    """The names in a text in their order."""
+    if not _SIGNS.search(text):
+        return []
+    spans = [match.span() for match in _PATTERNS.finditer(text)]
+    hashes = [match.span() for match in _HASH.finditer(text)]
+    free = [span for span in hashes if not any(start <= span[0] < end for start, end in spans)]
+    return [name for start, end in sorted(spans + free) if (name := _name(text[start:end]))]
 
 
 def has_identifier(text: str) -> bool:
     """Whether there is such a name in a text."""
-    text = _ends(text)
-    found = (match for pattern in (_PATTERNS, _HASH) for match in pattern.finditer(text))
-    return _SIGNS.search(text) is not None and any(_name(match[0]) for match in found)
+    return bool(_names(_ends(text)))
 
 
 def _name(found: str) -> str:

@@ -15,11 +15,10 @@ from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound
 from nacre.sessions.disk.durable import EndingFolder, OrderedWorker, make_folder, read_plain, replace_file
 from nacre.sessions.disk.json_text import split_lines, timestamp_ms
 from nacre.sessions.disk.locks import LaneFiles
-from nacre.sessions.disk.whole_results import results_folder
 from nacre.sessions.entries.entries import StoredTranscript
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.journal.journal import Journal, read_transcript, transcript_bytes
+from nacre.sessions.journal.journal import Journal, read_transcript, results_folder, transcript_bytes
 from nacre.sessions.stores.copying import refuse_another
 from nacre.sessions.stores.rewriting import Rewrite, rewritten_files
 from nacre.sessions.stores.store import LastWords

@@ -17,9 +17,9 @@ from pathlib import Path
 from nacre.sessions.contracts.errors import SessionCorrupt
 from nacre.sessions.contracts.keys import SYNTHETIC_KINDS, key_kind
 from nacre.sessions.disk.durable import reported, sync_folder
-from nacre.sessions.disk.whole_results import FOLDER_SUFFIX, results_folder
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.journal.journal import FOLDER_SUFFIX, results_folder
 from nacre.sessions.upkeep.maintenance import (
     FileKind,
     MaintenanceLimits,

@@ -13,7 +13,13 @@ from nacre.bridges.answering.turns import AWAY, FAILED_HERE
 from nacre.bridges.contracts.bridge import Part, Place
 from nacre.bridges.contracts.errors import NotDelivered
 from nacre.bridges.delivery.outgoing import REPEAT_MARK
-from nacre.runtime.contracts.errors import ModelAuthError, ModelNotRunning
+from nacre.runtime.contracts.errors import (
+    AllModelsFailed,
+    ModelAuthError,
+    ModelError,
+    ModelNotRunning,
+    NoCredit,
+)
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import ScriptedModel, fails, says
 from nacre.sessions.contracts.messages import message_text
@@ -34,22 +40,30 @@ async def test_a_message_is_answered_in_its_chat(tmp_path: Path) -> None:
 
 
 class Away(Answering):
-    """A model whose server is away for its first `failures` requests."""
+    """A model whose server is away for its first `failures` requests, which end with `error`."""
 
-    def __init__(self, failures: int) -> None:
+    def __init__(self, failures: int, error: ModelError | None = None) -> None:
         super().__init__()
         self.failures = failures
+        self.error = error or ModelNotRunning("Nothing listens there.")
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
         """The answer to one request."""
         if self.failures:
             self.failures -= 1
-            raise ModelNotRunning("Nothing listens there.")
+            raise self.error
         async for item in super().stream(request):
             yield item
 
 
-async def test_messages_wait_for_a_provider_that_is_away(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        ModelNotRunning("Nothing listens there."),
+        AllModelsFailed("All (2).", failures=(ModelNotRunning("Nothing there."), NoCredit("Empty."))),
+    ],
+)
+async def test_messages_wait_for_a_provider_that_is_away(tmp_path: Path, error: ModelError) -> None:
     """Thirty people are answered once it is back, none gets an error, and each hears of the delay once at
     most."""
 
@@ -57,7 +71,7 @@ async def test_messages_wait_for_a_provider_that_is_away(tmp_path: Path) -> None
         await asyncio.sleep(0)
 
     people = [f"p{number}" for number in range(30)]
-    model = Away(failures=60)
+    model = Away(60, error)
     with LineServer() as server:
         async with gateway(tmp_path, model, [LineBridge(server.port)], sleep=soon):
             for name in people:

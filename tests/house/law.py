@@ -124,7 +124,8 @@ MEMORY: Floors = (
 SESSIONS: Floors = (
     ("sessions/stores/postgres",),
     ("sessions/stores",),
-    ("sessions/journal", "sessions/compaction", "sessions/upkeep"),
+    ("sessions/upkeep",),
+    ("sessions/journal", "sessions/compaction"),
     ("sessions/view", "sessions/index"),
     ("sessions/entries",),
     ("sessions/disk",),

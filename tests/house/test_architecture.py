@@ -35,7 +35,7 @@ IDS = {
     "extensions/http/server/tokens.py": "makes tokens, which nobody may guess",
     "postgres/life.py": "numbers a lock of the server, which no other process may have by chance",
     "runtime/contracts/ids.py": "makes the ids",
-    "runtime/models/retry.py": "spreads retries, so that clients do not come back at once",
+    "runtime/models/failover.py": "spreads retries, so that clients do not come back at once",
 }
 OPENERS = {
     "cli/memory/opening/remembered_search.py": "what the last search kept of the settings, and may be lost",
@@ -57,7 +57,7 @@ OPENERS = {
     "memory/workspace/history/repository.py": "which notes were looked at, and may be lost",
     "memory/workspace/documents/merging.py": "three texts for git, in a folder that goes at once",
     "memory/workspace/documents/tree.py": "whose workspace a folder is",
-    "memory/workspace/files.py": "workspace files: bounded reads, appends, replacements",
+    "memory/workspace/folder.py": "workspace files: bounded reads, appends, replacements",
     "prompts/rendering.py": "the packaged prompts",
     "cli/logs.py": "the log file",
     "cli/setup/config/editing.py": "the example that new settings begin with, and what could not be used",

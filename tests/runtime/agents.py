@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +18,10 @@ from nacre.runtime.contracts.events import Event
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.scripted import Clock, CountingIds
 from nacre.runtime.recall.memory_core import MemoryCore
+from nacre.sessions.disk.json_text import to_line
+from nacre.sessions.entries.entries import Entry, entry_to_json
 from nacre.sessions.index.index_files import IndexFiles
+from tests.sessions.talk import STAMP, answer, user
 
 START = datetime(2026, 3, 14, 23, 30, tzinfo=ZoneInfo("Europe/Berlin"))
 TODAY = "memory/2026-03-14.md"
@@ -111,3 +114,14 @@ def kinds(file: Path) -> list[str]:
         entry["message"]["role"] if entry["type"] == "message" else entry.get("customType", entry["type"])
         for entry in entries(file)
     ]
+
+
+def append_talk(file: Path, texts: Iterable[str]) -> None:
+    """What a person said and got an "ok" for, at the end of a closed session's transcript."""
+    parent = entries(file)[-1]["id"]
+    with file.open("ab") as transcript:
+        for number, text in enumerate(texts):
+            for role, body in (("u", user(text)), ("a", answer("ok"))):
+                entry = Entry(id=f"{role}{number}", parent_id=parent, timestamp=STAMP, body=body)
+                transcript.write(to_line(entry_to_json(entry)))
+                parent = entry.id

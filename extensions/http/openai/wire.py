@@ -5,6 +5,7 @@ Source of the shapes: OpenAI's API reference for chat completions, responses and
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from starlette.requests import Request
 from nacre.records.record import Record
 from nacre.runtime.contracts.inbound import Attachment
 
+MOST_QUICK_BYTES = 64 * 1024
+"""A larger body is read on a thread, and others are answered meanwhile."""
 NOT_FETCHED = "it is only named by an address, and nothing is fetched for a client"
 
 
@@ -96,8 +99,11 @@ async def body_of(request: Request, kind: type[T]) -> T:
     Raises:
         BadRequest: it is no JSON, or a field has the wrong kind; the first is named.
     """
+    body = await request.body()
     try:
-        return kind.model_validate_json(await request.body())
+        if len(body) <= MOST_QUICK_BYTES:
+            return kind.model_validate_json(body)
+        return await asyncio.to_thread(kind.model_validate_json, body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from starlette.requests import Request
+from starlette.requests import Request, cookie_parser
 from starlette.responses import Response
 
+from nacre.extensions.http.server.limits import MOST_WRONG_TOKENS, WRONG_TOKENS_A_SECOND, Rate
 from nacre.records.record import Record
 
 COOKIE = "nacre_page"
@@ -71,10 +72,23 @@ class Logins:
         self._holder_of = holder_of
         self._seconds = seconds
         self._open: dict[str, Login] = {}
+        self._wrong = Rate(most=MOST_WRONG_TOKENS, per_second=WRONG_TOKENS_A_SECOND)
 
-    def enter(self, token: str) -> str:
-        """The cookie for an owner's token. Raises `Refused`."""
-        self._owner(token)
+    def enter(self, token: str, address: str) -> str:
+        """The cookie for an owner's token. Raises `Refused`.
+
+        Wrong tokens are counted for each address, and a good one is never refused for them.
+        """
+        try:
+            self._owner(token)
+        except Refused as refused:
+            now = self._seconds()
+            if self._wrong.wait_seconds(address, now):
+                raise Refused(
+                    "Too many wrong tokens came from this address. Wait a moment.", 429
+                ) from refused
+            self._wrong.take(address, now)
+            raise
         if len(self._open) >= MOST_LOGINS:
             del self._open[next(iter(self._open))]
         cookie = secrets.token_urlsafe(32)
@@ -82,6 +96,11 @@ class Logins:
             token=token, form_key=secrets.token_urlsafe(32), until=self._seconds() + LOGIN_SECONDS
         )
         return cookie
+
+    def name_of(self, cookies: str) -> str:
+        """What the login is counted under whose cookie a request has; empty for nobody's."""
+        login = self._open.get(cookie_parser(cookies).get(COOKIE, ""))
+        return "" if login is None or login.until < self._seconds() else login.form_key
 
     def leave(self, request: Request) -> None:
         """Forgets a browser."""

@@ -54,7 +54,9 @@ def page_mount(homes: Mapping[str, PageHome], tokens: Tokens) -> HttpMount:
 
     site = open_site(holder_of, home_of)
     closing = (site.turns.close, *(home.close for home in homes.values()))
-    return HttpMount(path="/", routes=page_routes(site), wants_token=False, closing=closing)
+    return HttpMount(
+        path="/", routes=page_routes(site), wants_token=False, login_of=site.logins.name_of, closing=closing
+    )
 
 
 def page_routes(site: Site) -> list[BaseRoute]:
@@ -88,7 +90,7 @@ def _mounts(site: Site) -> list[BaseRoute]:
         async with request.form(max_files=0, max_fields=5) as form:
             token, to = (str(form.get(name, "")) for name in ("token", "to"))
         try:
-            cookie = site.logins.enter(token.strip())
+            cookie = site.logins.enter(token.strip(), request.client.host if request.client else "")
         except Refused as error:
             return site.pages.response("login.html", status=error.status, problem=str(error), to=_inside(to))
         response = RedirectResponse(_inside(to), status_code=303, headers=HEADERS)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nacre.extensions.http.server.limits import Rate
+from nacre.extensions.http.server.limits import MOST_WRONG_TOKENS, WRONG_TOKENS_A_SECOND, Rate
 from nacre.extensions.http.server.tokens import Tokens, TokensUnusable
 from nacre.runtime.extensions.http_mount import CALLER, HttpMount, Token
 
@@ -31,7 +31,6 @@ MOST_AT_ONCE = 100
 REVOKED_SECONDS = 0.5
 """How often it is looked whether the token of a running request is still there."""
 MOST_QUESTIONS, QUESTIONS_A_SECOND = 300, 50.0
-MOST_WRONG_TOKENS, WRONG_TOKENS_A_SECOND = 10, 0.1
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _SAFE_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 
@@ -58,6 +57,7 @@ class Guard:
         self._app = app
         self._tokens = tokens
         self._closed = tuple(mount.path for mount in mounts if mount.wants_token)
+        self._logins = tuple(mount.login_of for mount in mounts if not mount.wants_token)
         self._own = {host.lower() for host in (*LOOPBACK, *own)}
         self._hosts = self._own | {host.lower() for host in hosts}
         self._most_body_bytes = most_body_bytes
@@ -95,7 +95,7 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is not None and not self._is_own_page(_host_and_port(origin), asked):
             return 403, "A page of another site may not ask this server.", 0
-        refusal = self._without_token(scope, headers) or self._too_often(scope)
+        refusal = self._without_token(scope, headers) or self._too_often(scope, headers)
         if refusal is not None:
             return refusal
         if not _is_number_up_to(headers.get(b"content-length", b"0"), self._most_bytes(scope, declared=True)):
@@ -133,12 +133,20 @@ class Guard:
             self._wrong.take(address, now)
         return 401, "Send a token as `Authorization: Bearer …`; `nacre token add NAME` makes one.", 0
 
-    def _too_often(self, scope: Scope) -> tuple[int, str, float] | None:
-        """The rate of a token, or of an address for those without one."""
+    def _too_often(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[int, str, float] | None:
+        """The rate of a token, of a login, or of an address for those without one.
+
+        Who logs in is not counted here: whatever others at this address do, a good token is let in.
+        """
         caller: Token | None = scope.get(CALLER)
-        name, now = f"token {caller.digest}" if caller else _address_of(scope), self._seconds()
+        if caller is None and scope["path"] == "/login" and scope["method"] == "POST":
+            return None
+        cookies = headers.get(b"cookie", b"").decode("latin-1")
+        login = next(filter(None, (login_of(cookies) for login_of in self._logins)), "") if cookies else ""
+        name = f"token {caller.digest}" if caller else f"login {login}" if login else _address_of(scope)
+        now = self._seconds()
         if wait := self._asked.wait_seconds(name, now):
-            whose = "with this token" if caller else "from this address"
+            whose = "with this token" if caller or login else "from this address"
             return 429, f"Too many requests came {whose}. Wait a moment.", wait
         if caller and self._at_once[caller.digest] >= MOST_AT_ONCE:
             return 429, f"This token has {MOST_AT_ONCE} requests open. Close some of its streams.", 1

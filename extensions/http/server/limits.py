@@ -8,6 +8,8 @@ from dataclasses import dataclass
 MOST_KNOWN = 10_000
 """So many addresses are remembered; of more, the one that asked longest ago is forgotten."""
 
+MOST_WRONG_TOKENS, WRONG_TOKENS_A_SECOND = 10, 0.1
+
 
 @dataclass
 class _Bucket:

@@ -12,7 +12,7 @@ from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.files.sources.sources import Sources
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
-from nacre.runtime.recall.memory_tools import memory_tools
+from nacre.runtime.recall.memory_core import memory_tools
 from nacre.runtime.recall.open_memory import note_files, open_memory, unindexed_notes
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.files.sources.sources import SOURCES_FOLDER
-from nacre.memory.workspace.files import change_locked
+from nacre.memory.workspace.folder import change_locked
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.committing import (
     ENTRIES,

@@ -31,10 +31,9 @@ from nacre.runtime.endings.session_memory import SessionMemory
 from nacre.runtime.extensions.engine_parts import EngineParts, engine_parts
 from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
 from nacre.runtime.hooks.trust import TrustedHooks, register_workspace_hooks
-from nacre.runtime.lanes.lanes import Lanes, Told
+from nacre.runtime.lanes.lanes import Lanes, Route, Told, workspace_access
 from nacre.runtime.lanes.open_session import SessionOpener
 from nacre.runtime.lanes.open_store import open_store
-from nacre.runtime.lanes.routing import Route, workspace_access
 from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.recall.memory_core import MemoryCore, memory_core
 from nacre.runtime.recall.memory_plugin import MemoryPlugin

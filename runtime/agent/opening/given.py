@@ -18,8 +18,8 @@ from nacre.runtime.extensions.host import MakeToolSource
 from nacre.runtime.extensions.loading import load_extensions
 from nacre.runtime.hooks.hooks import Handler, HookTable
 from nacre.runtime.recall.facts.open_facts import fact_parts, open_facts
+from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
-from nacre.runtime.recall.memory_tools import MEMORY_TOOL_NAMES
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.file_tools.files import FILE_TOOL_NAMES

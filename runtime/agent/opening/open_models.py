@@ -15,12 +15,11 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.completions.keys import from_environment
 from nacre.runtime.models.completions.price_map import is_provider, price_map_entry
 from nacre.runtime.models.completions.provider_model import ProviderModel
-from nacre.runtime.models.failover import Candidate, ModelChain
+from nacre.runtime.models.failover import Candidate, ModelChain, Patience
 from nacre.runtime.models.litellm.model import LiteLLMModel
 from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.models.openai_compatible.providers import address_in_environment, goes_without_litellm
 from nacre.runtime.models.waits.cooldown import CooldownFile
-from nacre.runtime.models.waits.silence import Patience
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.auth_profiles import AuthProfile
 from nacre.runtime.settings.disk.variables import unset_in
@@ -177,6 +176,7 @@ def open_voice_notes(config: Config, now: Clock, closing: AsyncExitStack) -> Voi
             api_key=provider.api_key.strip() or None,
             language=audio.language.strip(),
             now_seconds=lambda: now().timestamp(),
+            ledger=spending_ledger(config, now),
         )
         closing.push_async_callback(transcriber.close)
         transcribers.append(transcriber)

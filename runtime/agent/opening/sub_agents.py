@@ -28,9 +28,8 @@ from nacre.runtime.contracts.events import (
     Warned,
 )
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.lanes.lanes import Lanes
+from nacre.runtime.lanes.lanes import Lanes, Route
 from nacre.runtime.lanes.open_session import OpenSession
-from nacre.runtime.lanes.routing import Route
 from nacre.runtime.tools.session_sources import SUB_AGENT_ENTRY
 from nacre.runtime.tools.toolbox import CallScope, ToolFailed
 from nacre.runtime.turn.loop.loop import TurnBounds

@@ -25,7 +25,7 @@ from nacre.sessions.contracts.messages import (
     message_text,
 )
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
-from nacre.sessions.view.tokens import estimate_message_tokens
+from nacre.sessions.view.sent_view import estimate_message_tokens
 
 
 class ContextPart(Record):

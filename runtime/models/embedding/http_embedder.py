@@ -20,7 +20,7 @@ from nacre.runtime.models.embedding.http.connection import EmbeddingConnection
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.http.wire import Purpose, request_for, tokens_of, vectors_of
 from nacre.runtime.models.embedding.jobs.jobs import JOB_PROVIDERS, HttpEmbeddingJobs
-from nacre.runtime.models.retry import call_with_retries
+from nacre.runtime.models.failover import call_with_retries
 
 if TYPE_CHECKING:
     from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
@@ -58,7 +58,8 @@ class HttpEmbedder:
     """The embedder at an endpoint.
 
     `sleep` waits between retries; `now_seconds` is the time of day. `budget` counts tokens, and stops
-    documents, not questions, when a day's are used up. `job_rules` switches batch jobs on.
+    documents when a day's are used up, and questions too when the cap in money is. `job_rules` switches batch
+    jobs on.
     """
 
     def __init__(
@@ -104,10 +105,20 @@ class HttpEmbedder:
         """The vector of a question; asked once, within ten seconds, because somebody waits."""
         # every character counts as a token: a question cut short is better than one refused
         texts = [text[: self._endpoint.max_input_tokens]]
+        reservation = None
+        if self._budget is not None:
+            reservation = await self._budget.reserve(
+                estimated_tokens(texts[0]),
+                self._endpoint.name,
+                is_local=is_loopback(self._endpoint.base_url),
+            )
         try:
             vectors = await self._asked(texts, "query", self._query_seconds)
         except ModelError as error:
             raise self._failure(error) from error
+        finally:
+            if reservation is not None:
+                reservation.release()
         self._circuit.succeeded()
         return vectors[0]
 

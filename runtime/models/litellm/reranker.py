@@ -10,10 +10,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nacre.memory.search.rerankers.reranker import RerankingFailed
-from nacre.runtime.contracts.errors import ConfigError, ContextOverflow, ModelAuthError, NoCredit
+from nacre.runtime.contracts.errors import (
+    ConfigError,
+    ContextOverflow,
+    ModelAuthError,
+    NoCredit,
+    SpendingCapReached,
+)
 from nacre.runtime.models.completions.errors import CallFacts, classify, key_variable
 from nacre.runtime.models.completions.keys import key_for_litellm
+from nacre.runtime.models.completions.side_calls import SideCalls
 from nacre.runtime.models.litellm import loading as litellm_loading
+from nacre.runtime.models.spending.ledger import SpendingLedger
 
 _REQUEST_SECONDS = 60.0
 """The client's own limit. Who asks waits less long, and cancels the request."""
@@ -23,16 +31,26 @@ class LiteLLMReranker:
     """A re-ranker by its litellm name, `provider/model`, at `base_url` or the provider's own address.
 
     Without an `api_key` the provider's variable in the environment has it; a server of one's own needs none.
+    `ledger` gets what each question cost, and has the cap.
     """
 
     def __init__(
-        self, name: str, *, base_url: str | None, api_key: str | None, now_seconds: Callable[[], float]
+        self,
+        name: str,
+        *,
+        base_url: str | None,
+        api_key: str | None,
+        now_seconds: Callable[[], float],
+        ledger: SpendingLedger,
     ) -> None:
         self.name = name
         self._base_url = base_url
         self._api_key = api_key
         self._now_seconds = now_seconds
         self._retained = False
+        self._calls = SideCalls(
+            ledger, "rerank", model=name, address=base_url, now_ms=lambda: int(now_seconds() * 1000)
+        )
 
     async def load(self) -> None:
         try:
@@ -45,8 +63,18 @@ class LiteLLMReranker:
 
     async def relevance(self, question: str, texts: Sequence[str]) -> Sequence[float]:
         try:
+            async with self._calls.reranking(question, texts) as bill:
+                answer = await self._asked(question, texts)
+                if tokens := _billed_tokens(answer):
+                    bill.took_query(tokens)
+        except SpendingCapReached as reached:
+            raise RerankingFailed(str(reached)) from reached
+        return self._in_order(answer.results, len(texts))
+
+    async def _asked(self, question: str, texts: Sequence[str]) -> Any:
+        try:
             litellm = await litellm_loading.load_litellm()
-            answer = await litellm.arerank(
+            return await litellm.arerank(
                 model=self.name,
                 query=question,
                 documents=list(texts),
@@ -59,7 +87,6 @@ class LiteLLMReranker:
         # litellm raises its own errors, those of httpx, and bare ones of Python
         except Exception as error:
             raise RerankingFailed(self._sentence(error)) from error
-        return self._in_order(answer.results, len(texts))
 
     async def close(self) -> None:
         """Closes the connections, unless an open model on this event loop still uses them."""
@@ -102,3 +129,11 @@ class LiteLLMReranker:
                 f"memorySearch.query.rerank.apiKey, or {key_variable(self.name)} in the environment."
             )
         return str(failure)
+
+
+def _billed_tokens(answer: Any) -> int | None:
+    """The tokens that the provider told; `None` where it did not."""
+    meta = getattr(answer, "meta", None) or {}
+    billed, counted = meta.get("billed_units") or {}, meta.get("tokens") or {}
+    told = billed.get("total_tokens") or counted.get("input_tokens")
+    return told if isinstance(told, int) and told > 0 else None

@@ -90,9 +90,9 @@ _LEAVING_OPEN = _beginnings(*_NOTHING, FOUND_NEAR, ASKED, SEARCH_FAILED, SEARCH_
 
 def is_quoting(text: str) -> bool:
     """Whether an answer in a transcript is this responder's repeating what was said or written before."""
-    return any(own in text for own in _QUOTING)
+    return any(map(text.__contains__, _QUOTING))
 
 
 def leaves_open(text: str) -> bool:
     """Whether an answer in a transcript is this responder's and left the question open."""
-    return any(own in text for own in _LEAVING_OPEN)
+    return any(map(text.__contains__, _LEAVING_OPEN))

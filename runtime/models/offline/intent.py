@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import replace
+from itertools import repeat
 
 from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.text.evidence import Finder
@@ -66,10 +68,13 @@ def read_intent(message: str) -> Intent:
     return Intent(to_keep="\n".join(facts), question=question)
 
 
-def kind_of(sentence: str) -> str:
-    """The first of `KINDS` whose patterns fit the sentence, empty when none does."""
+def kind_of(sentence: str, among: Collection[str] = KINDS) -> str:
+    """The first of `KINDS` whose patterns fit the sentence; empty when none does, or one not `among` them."""
     start = plain(sentence[:SENTENCE_CHARS])
-    return next((kind for kind in KINDS if occurs(kind, start)), "")
+    if len(among) < len(KINDS) and not any(map(occurs, among, repeat(start))):
+        return ""
+    kind = next((kind for kind in KINDS if occurs(kind, start)), "")
+    return kind if kind in among else ""
 
 
 def is_decision(sentence: str) -> bool:
@@ -80,7 +85,7 @@ def is_decision(sentence: str) -> bool:
 def may_decide(text: str) -> bool:
     """Whether there can be a decision in a text: what most texts have none of is not looked for."""
     lowered = (text if text.isascii() else text.translate(ONE_WRITING)).lower()
-    return any(word in lowered for word in DECIDING)
+    return any(map(lowered.__contains__, DECIDING))
 
 
 def is_question(sentence: str) -> bool:

@@ -5,6 +5,7 @@ It keeps the contract of `ChatModel` and no state: every answer is read off its 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
@@ -13,8 +14,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nacre.runtime.contracts.model import ModelRequest, TextDelta, overhead_tokens
-from nacre.sessions.contracts.messages import AssistantMessage, StopReason, Text, Usage, call_text
-from nacre.sessions.view.tokens import estimate_message_tokens
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    StopReason,
+    Text,
+    Usage,
+    call_text,
+    message_text,
+)
+from nacre.sessions.view.sent_view import estimate_message_tokens
 
 if TYPE_CHECKING:
     from nacre.runtime.models.offline.answers import Answer
@@ -23,7 +31,17 @@ PROVIDER = "offline"
 MODEL = "extractive"
 CONTEXT_WINDOW_TOKENS = 32_000
 
+MOST_QUICK_MESSAGES = 4
 _PIECE = re.compile(r"\S{1,24}\s{0,24}|\s{1,24}")
+
+
+MOST_QUICK_CHARS = 50_000
+"""More in the newest four messages is read on a thread."""
+
+
+def _is_long(request: ModelRequest) -> bool:
+    newest = request.messages[-MOST_QUICK_MESSAGES:]
+    return sum(len(message_text(message)) for message in newest) > MOST_QUICK_CHARS
 
 
 class OfflineModel:
@@ -51,6 +69,19 @@ class OfflineModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
         """Streams the answer in pieces of about a word, then the whole message."""
+        if request.purpose in ("flush", "compaction") or _is_long(request):
+            # Other sessions want their turns in the seconds that a history or a pasted book takes.
+            message = await asyncio.to_thread(self._answer, request)
+        else:
+            message = self._answer(request)
+        for piece in _PIECE.finditer(message_text(message)):
+            yield TextDelta(text=piece.group())
+        yield message
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+    def _answer(self, request: ModelRequest) -> AssistantMessage:
         # Patterns for a dozen languages: whoever talks to a real model never needs them.
         from nacre.runtime.models.offline.responder import respond
 
@@ -58,12 +89,7 @@ class OfflineModel:
         day = datetime.fromtimestamp(now_ms / 1000, tz=UTC).date()
         answer = respond(request, clock_date=day, count_tokens=self._count_tokens)
         text = self._within(answer.text, request.max_output_tokens)
-        for piece in _PIECE.finditer(text):
-            yield TextDelta(text=piece.group())
-        yield self._message(request, answer, text, now_ms)
-
-    async def aclose(self) -> None:
-        """Nothing is held open."""
+        return self._message(request, answer, text, now_ms)
 
     def _message(self, request: ModelRequest, answer: Answer, text: str, now_ms: int) -> AssistantMessage:
         calls = tuple(

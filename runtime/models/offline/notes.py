@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from nacre.records.record import Record
 from nacre.runtime.models.offline.answers import is_quoting, leaves_open
 from nacre.runtime.models.offline.intent import (
+    KINDS,
     SENTENCE_CHARS,
     finder_for,
     has_question_mark,
@@ -27,8 +28,6 @@ MOST_PARTS_TO_AN_ANSWER = 40
 
 LEAST_WORDS_OF_AN_ANSWER = 2
 """With fewer words that say something, a question has too many sentences that share them."""
-ANSWERED = "answered"
-"""The kind of a question that needs no note; asked before in the same words, it is no less answered."""
 
 
 class Item(Record):
@@ -54,18 +53,15 @@ class Known:
         return not words or f" {words} " in self._text
 
 
-def notes_of(said: Sequence[Said], known: Known) -> Iterator[Item]:
+def notes_of(said: Sequence[Said], known: Known, wanted: Collection[str] = KINDS) -> Iterator[Item]:
     """The notes of a conversation, newest first, each once; of an assistant's words only decisions.
 
-    They are looked for as they are asked for: who needs a few does not wait for a long conversation.
+    They are looked for as they are asked for, and only of the `wanted` kinds, which may become fewer
+    meanwhile: who needs a few does not wait for a long conversation.
     """
-    kept: set[str] = set()
+    notes = _Notes(said, known, wanted)
     for order in range(len(said) - 1, -1, -1):
-        part = said[order]
-        if part.speaker == "user" or (part.speaker == "assistant" and _may_hold_notes(part.text)):
-            for sentence in part.sentences:
-                if (note := _note(sentence, said, order, known, kept)) is not None:
-                    yield note
+        yield from notes.of(order)
 
 
 def _may_hold_notes(answer: str) -> bool:
@@ -79,29 +75,82 @@ def is_answered(said: Sequence[Said], *, after: int) -> bool:
     return answer is not None and answer.speaker == "assistant" and not leaves_open(answer.text)
 
 
-def _note(sentence: str, said: Sequence[Said], order: int, known: Known, kept: set[str]) -> Item | None:
-    is_by_user = said[order].speaker == "user"
-    if not is_by_user and not is_decision(sentence):
-        return None
-    text = without_request(sentence)
-    words, is_told = folded(text), text != sentence
-    if words in kept:
-        return None
-    is_known = known.has_folded(words) or (is_told and known.has(sentence))
-    if is_known and not has_question_mark(sentence):
-        return None
-    kind = _kind_of_users(sentence, said, order, is_told) if is_by_user else _kind_of_models(sentence)
-    if not kind:
-        return None
-    kept.add(words)
-    if kind == "open" and (answer := _told_later(sentence, said, order)) is not None:
-        order, sentence = answer
-        words, kind = folded(without_request(sentence)), "fact"
-        is_known = words in kept or known.has_folded(words)
-        kept.add(words)
-    if is_known or kind == ANSWERED:
-        return None
-    return Item(kind=kind, text=clipped(sentence, MAX_NOTE_CHARS), order=order)
+class _Notes:
+    """What was noted of a conversation so far, read from its end."""
+
+    def __init__(self, said: Sequence[Said], known: Known, wanted: Collection[str]) -> None:
+        self._said = said
+        self._known = known
+        self._wanted = wanted
+        self._kinds: dict[str, str] = {}
+        self._kept: set[str] = set()
+        self._closed: list[str] = []
+        self._closed_words: set[str] = set()
+
+    def of(self, order: int) -> Iterator[Item]:
+        part = self._said[order]
+        if part.speaker == "user" and part.sentences:
+            has_answer = is_answered(self._said, after=order)
+            for sentence in part.sentences:
+                if note := self._of_user(sentence, order, has_answer=has_answer):
+                    yield note
+        elif part.speaker == "assistant" and "decision" in self._wanted and _may_hold_notes(part.text):
+            for sentence in part.sentences:
+                if is_decision(sentence) and not is_question(sentence):
+                    text = without_request(sentence)
+                    if note := self._noted(sentence, text, "decision", order):
+                        yield note
+
+    def _of_user(self, sentence: str, order: int, *, has_answer: bool) -> Item | None:
+        text = without_request(sentence)
+        is_told = text != sentence
+        kind = self._kinds.get(sentence)
+        if kind is None:
+            kind = self._kinds[sentence] = self._kind(sentence, is_told=is_told)
+        is_plain = kind in ("", "request")
+        if has_answer and is_plain:
+            # Whether it was a question is not looked at: it is no note in either case.
+            self._closed.append(text)
+            return None
+        if is_plain and not {"open", "fact"}.intersection(self._wanted):
+            return None
+        if not is_told and (kind == "request" or sentence in self._said[order].questions):
+            if has_answer:
+                self._closed.append(text)
+                return None
+            kind = "open"
+        return self._noted(sentence, text, kind, order) if kind else None
+
+    def _kind(self, sentence: str, *, is_told: bool) -> str:
+        """The kind of a sentence, whatever it asks; empty also for one that is no longer wanted."""
+        wants_facts = "fact" in self._wanted
+        kind = kind_of(sentence, KINDS if wants_facts else self._wanted)
+        if is_told:
+            return "fact" if kind in ("", "request") else kind
+        return "fact" if not kind and wants_facts and has_identifier(sentence[:SENTENCE_CHARS]) else kind
+
+    def _noted(self, sentence: str, text: str, kind: str, order: int) -> Item | None:
+        words = folded(text)
+        if words in self._kept or (kind == "open" and self._is_closed(words)):
+            return None
+        is_known = self._known.has_folded(words) or (text != sentence and self._known.has(sentence))
+        if is_known and not has_question_mark(sentence):
+            return None
+        self._kept.add(words)
+        if kind == "open" and (answer := _told_later(sentence, self._said, order)) is not None:
+            order, sentence = answer
+            words, kind = folded(without_request(sentence)), "fact"
+            is_known = words in self._kept or self._known.has_folded(words)
+            self._kept.add(words)
+        if is_known or kind not in self._wanted:
+            return None
+        return Item(kind=kind, text=clipped(sentence, MAX_NOTE_CHARS), order=order)
+
+    def _is_closed(self, words: str) -> bool:
+        """Whether the same was asked later, and answered."""
+        self._closed_words.update(map(folded, self._closed))
+        self._closed.clear()
+        return words in self._closed_words
 
 
 def _told_later(question: str, said: Sequence[Said], order: int) -> tuple[int, str] | None:
@@ -118,17 +167,3 @@ def _told_later(question: str, said: Sequence[Said], order: int) -> tuple[int, s
             if has_all and sentence not in part.questions and kind_of(sentence) not in ("open", "request"):
                 return at, sentence
     return None
-
-
-def _kind_of_models(decision: str) -> str:
-    return "" if is_question(decision) else "decision"
-
-
-def _kind_of_users(sentence: str, said: Sequence[Said], order: int, is_told: bool) -> str:
-    asks = not is_told and sentence in said[order].questions
-    kind = "" if asks else kind_of(sentence)
-    if asks or (kind == "request" and not is_told):
-        return ANSWERED if is_answered(said, after=order) else "open"
-    if kind not in ("", "request"):
-        return kind
-    return "fact" if is_told or has_identifier(sentence[:SENTENCE_CHARS]) else ""

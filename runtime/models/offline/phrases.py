@@ -113,8 +113,17 @@ def _rows() -> dict[str, list[str]]:
             kind, pattern = row.split(maxsplit=1)
             patterns.setdefault(kind, []).append(pattern)
     for word, names in (("MONTH", MONTHS), ("WEEKDAY", WEEKDAYS)):
-        patterns["date"] = [row.replace(word, f"(?:{'|'.join(names)})") for row in patterns["date"]]
+        patterns["date"] = [row.replace(word, _by_first_letter(names)) for row in patterns["date"]]
     return patterns
+
+
+def _by_first_letter(names: Iterable[str]) -> str:
+    """A pattern of one of the names, of which a search tries those alone that begin as the text does."""
+    rests: dict[str, list[str]] = {}
+    for name in names:
+        rests.setdefault(name[0], []).append(name[1:])
+    groups = [f"{first}(?:{'|'.join(rest)})" for first, rest in rests.items()]
+    return f"(?:{'|'.join(groups)})"
 
 
 def _tried_together(alternatives: Iterable[str]) -> re.Pattern[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
@@ -12,7 +13,7 @@ from nacre.memory.text.forms.words import stop_words_for
 from nacre.records.record import Record
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.offline.answers import is_quoting
-from nacre.runtime.models.offline.intent import finder_for, read_intent
+from nacre.runtime.models.offline.intent import KINDS, finder_for, read_intent
 from nacre.runtime.models.offline.notes import MAX_NOTE_CHARS, Item, Known, is_answered, notes_of
 from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import Said, finished_calls, read_labelled, read_request
@@ -43,16 +44,16 @@ EARLY_PROGRESS, SUFFIX_CONTEXT = Section(title="Early Progress"), Section(title=
 _AS_USUAL = {ORIGINAL_REQUEST.title: GOAL, EARLY_PROGRESS.title: DONE, SUFFIX_CONTEXT.title: CONTEXT}
 
 _PLACES = {
-    "decision": (DECISIONS, "Decisions"),
-    "preference": (CONSTRAINTS, "Preferences"),
-    "rule": (CONSTRAINTS, "Preferences"),
-    "fact": (CONTEXT, "Facts"),
-    "date": (CONTEXT, "Facts"),
-    "open": (NEXT_STEPS, "Open asks"),
+    DECISIONS: ("decision",),
+    CONSTRAINTS: ("preference", "rule"),
+    CONTEXT: ("fact", "date"),
+    NEXT_STEPS: ("open",),
 }
-"""Where notes of a kind stand: in a summary, and in the notes of a flush."""
+"""Which kinds of notes stand in a section of a summary."""
+_IN_FLUSH = {DECISIONS: "Decisions", CONSTRAINTS: "Preferences", CONTEXT: "Facts", NEXT_STEPS: "Open asks"}
+"""The headings of the same in the notes of a flush."""
 
-MOST_NOTES_PER_GROUP, MOST_GOALS, MOST_ITEMS_PER_SECTION, MOST_SLUG_WORDS = 40, 8, 40, 2
+MOST_GOALS, MOST_ITEMS_PER_SECTION, MOST_SLUG_WORDS = 8, 40, 2
 MAX_LAST_ASK_CHARS, MAX_ASK_CHARS, MAX_STEP_CHARS = 600, 200, 240
 
 _CONVERSATION = re.compile(r"<conversation>(.*)</conversation>", re.DOTALL)
@@ -86,23 +87,26 @@ def flush_notes(request: ModelRequest, *, count_tokens: Callable[[str], int]) ->
     calls = (done.call for done in finished_calls(request.messages) if not done.failed)
     appended = [str(call.arguments.get("text")) for call in calls if call.name == "append"]
     recalled = [part.text for part in said if part.speaker == "other"]
-    notes = notes_of(said, Known([request.system.joined(), *recalled, *appended]))
-    groups = _newest_in_groups(notes, most=MOST_NOTES_PER_GROUP)
+    known = Known([request.system.joined(), *recalled, *appended])
+    found = _newest_notes(said, known, most=MOST_ITEMS_PER_SECTION)
+    groups = {Section(title=_IN_FLUSH[section], level=3): notes for section, notes in found.items()}
     text = _outline(groups, request, count_tokens, "")
     return f"{text}\n" if text else ""
 
 
-def _newest_in_groups(notes: Iterable[Item], *, most: int) -> dict[Section, list[Item]]:
-    """The first `most` notes under each heading of a flush; no more notes are asked for than that takes."""
-    titles = dict.fromkeys(title for _, title in _PLACES.values())
-    groups: dict[str, list[Item]] = {title: [] for title in titles}
-    for note in notes:
-        group = groups[_PLACES[note.kind][1]]
-        if len(group) < most:
-            group.append(note)
-            if all(len(full) == most for full in groups.values()):
+def _newest_notes(said: Sequence[Said], known: Known, *, most: int) -> dict[Section, list[Item]]:
+    """The newest `most` notes of each section; no more is read than that takes."""
+    found: dict[Section, list[Item]] = {section: [] for section in _PLACES}
+    section_of = {kind: section for section, kinds in _PLACES.items() for kind in kinds}
+    wanted = set(KINDS)
+    for note in notes_of(said, known, wanted):
+        section = section_of[note.kind]
+        found[section].append(note)
+        if len(found[section]) == most:
+            wanted.difference_update(_PLACES[section])
+            if wanted.isdisjoint(section_of):
                 break
-    return {Section(title=title, level=3): group for title, group in groups.items()}
+    return found
 
 
 def slug_of(request: ModelRequest) -> str:
@@ -118,9 +122,10 @@ def slug_of(request: ModelRequest) -> str:
 
 
 def _of_history(said: Sequence[Said], previous: str, focus: str) -> dict[Section, list[Item]]:
-    notes = [*notes_of(said, Known(()))]
-    new = {section: [note for note in notes if _PLACES[note.kind][0] is section] for section in SECTIONS}
-    new |= {GOAL: _goals(said), DONE: _done(said)}
+    # What has words of the focus goes first, wherever it was said; else the newest.
+    most = sys.maxsize if focus else MOST_ITEMS_PER_SECTION
+    new = {section: list[Item]() for section in SECTIONS} | _newest_notes(said, Known(()), most=most)
+    new |= {GOAL: _goals(said), DONE: _done(said, most=most)}
     old, finder = _earlier(previous), finder_for(focus)
     candidates: dict[Section, list[Item]] = {}
     for section in SECTIONS:
@@ -136,7 +141,7 @@ def _of_turn_prefix(said: Sequence[Said]) -> dict[Section, list[Item]]:
     steps = [Item(text=_gist(part), order=at) for at, part in enumerate(said) if _gist(part)]
     return {
         ORIGINAL_REQUEST: [Item(text=clipped(text, MAX_LAST_ASK_CHARS), order=0) for text in asked],
-        EARLY_PROGRESS: [*_done(said), *steps][:MOST_ITEMS_PER_SECTION],
+        EARLY_PROGRESS: [*_done(said, most=MOST_ITEMS_PER_SECTION), *steps][:MOST_ITEMS_PER_SECTION],
         SUFFIX_CONTEXT: [*notes_of(said, Known(asked))],
     }
 
@@ -153,12 +158,25 @@ def _goals(said: Sequence[Said]) -> list[Item]:
     return [Item(text=text, order=at - 2 * _EARLIER) for at, text in enumerate(goals)]
 
 
-def _done(said: Sequence[Said]) -> list[Item]:
-    """What was written into files, and questions with the beginning of their answers, newest first."""
+def _done(said: Sequence[Said], *, most: int) -> list[Item]:
+    """What was written into files, and questions with the beginning of their answers, newest first.
+
+    `most` or a few more; no more turns are read than that takes.
+    """
+    done: list[Item] = []
+    end = len(said)
+    while end and len(done) < most:
+        start = next((at for at in range(end - 1, 0, -1) if said[at].speaker == "user"), 0)
+        done += sorted(_done_in_turn(said, start, end), key=lambda item: -item.order)
+        end = start
+    return done
+
+
+def _done_in_turn(said: Sequence[Said], start: int, end: int) -> list[Item]:
     done: list[Item] = []
     question = ""
-    for order, part in enumerate(said):
-        told: list[str] = []
+    for order in range(start, end):
+        part, told = said[order], list[str]()
         if part.speaker == "user":
             question = " ".join(sentence for sentence in part.sentences if sentence in part.questions)
         elif part.speaker == "calls":
@@ -167,7 +185,7 @@ def _done(said: Sequence[Said]) -> list[Item]:
             told = [f"Asked “{clipped(question, MAX_ASK_CHARS)}”, answered: {gist}"]
             question = ""
         done.extend(Item(text=text, order=order) for text in told)
-    return sorted(done, key=lambda item: -item.order)
+    return done
 
 
 def _gist(part: Said) -> str:

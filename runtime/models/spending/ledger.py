@@ -25,8 +25,8 @@ from nacre.sessions.disk.locks import locked
 
 BACKGROUND_SHARE = 0.8
 """From this share of the cap on, only what somebody waits for is asked."""
-WAITED_FOR = ("turn", "compaction")
-"""Purposes that a person waits for: the reply, and the summary without which there may be none."""
+WAITED_FOR = ("turn", "compaction", "transcription")
+"""Purposes that a person waits for: the reply, and the summary or words without which there is none."""
 SHORTEST_ANSWER_TOKENS = 1024
 """No answer is bounded to less by the cap: the call is refused instead."""
 RESERVED_WAIT_SECONDS = 120.0

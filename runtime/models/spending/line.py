@@ -15,7 +15,8 @@ VERSION = 1
 class Spent(Record):
     """One call: when its answer ended, in milliseconds since the epoch, who asked whom and what for.
 
-    `model` is `provider/model`. `purpose` is a `Purpose` of a model request, or `embedding`.
+    `model` is `provider/model`. `purpose` is a `Purpose` of a model request, `embedding`, `rerank` or
+    `transcription`.
     """
 
     at_ms: int

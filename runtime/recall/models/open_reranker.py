@@ -13,6 +13,7 @@ from nacre.runtime.settings.sections.models import ProviderSettings
 
 if TYPE_CHECKING:
     from nacre.memory.search.rerankers.reranker import Reranker
+    from nacre.runtime.models.spending.ledger import SpendingLedger
 
 LOCAL = "sentence-transformers"
 
@@ -23,11 +24,12 @@ def reranker_for(
     *,
     home: Path,
     now_seconds: Callable[[], float],
+    ledger: Callable[[], SpendingLedger],
 ) -> Reranker | None:
     """The re-ranker that `memorySearch.query.rerank` asks for; `None` without a provider, or with `none`.
 
     `providers` is `models.providers`, which has what `query.rerank` leaves open: address and key. `home` is
-    what a `~` before a model's folder means.
+    what a `~` before a model's folder means. `ledger` counts what a provider is paid, and has the cap.
 
     Raises:
         ConfigError: there is no model.
@@ -55,4 +57,5 @@ def reranker_for(
         base_url=(settings.base_url or "").strip() or shared.base_url.strip() or None,
         api_key=(settings.api_key or "").strip() or shared.api_key.strip() or None,
         now_seconds=now_seconds,
+        ledger=ledger(),
     )

@@ -11,7 +11,7 @@ from datetime import date, tzinfo
 from nacre.memory.contracts.transcripts import TranscriptText
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.runtime.contracts.clock import stored_moment
-from nacre.runtime.contracts.commands import was_command
+from nacre.runtime.contracts.inbound import was_command
 from nacre.runtime.contracts.silence import without_token
 from nacre.sessions.contracts.keys import canonical_key
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text

@@ -22,8 +22,7 @@ from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.memory.files.sources.secrets import REDACTED, without_new_secrets
 from nacre.memory.files.sources.telling import NOT_THE_OWNERS
 from nacre.runtime.contracts.policy import SHARED_FOLDER, ChatPolicy
-from nacre.runtime.tools.results import RESULT_PREFIX
-from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolFailed, ToolOutput
+from nacre.runtime.tools.toolbox import RESULT_PREFIX, CallScope, Tool, ToolArguments, ToolFailed, ToolOutput
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import WholeResults
 

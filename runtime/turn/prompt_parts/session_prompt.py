@@ -11,6 +11,7 @@ and where a line was removed from a file or a log: what the owner deletes is not
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from difflib import SequenceMatcher
@@ -357,3 +358,6 @@ def _texts(raw: object) -> dict[str, str] | None:
     if not isinstance(raw, Mapping) or not all(isinstance(text, str) for text in raw.values()):
         return None
     return {str(name): text for name, text in raw.items()}
+
+
+log = logging.getLogger(__name__)

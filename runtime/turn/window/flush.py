@@ -27,7 +27,7 @@ from nacre.runtime.contracts.errors import ContextOverflow, ModelError
 from nacre.runtime.contracts.events import FlushEnded, FlushStatus
 from nacre.runtime.contracts.model import Ask, ModelRequest, SystemPrompt
 from nacre.runtime.contracts.silence import SILENT_TOKEN
-from nacre.runtime.hooks.around import HeardWindow
+from nacre.runtime.hooks.hooks import HeardWindow
 from nacre.runtime.lanes.open_session import OpenSession, UnfinishedFlush
 from nacre.runtime.settings.sections.agents import MemoryFlushSettings
 from nacre.runtime.tools.file_tools.files import DATE_PLACEHOLDER, FLUSH_HEADING
@@ -43,7 +43,7 @@ from nacre.sessions.contracts.messages import (
     message_text,
     user_message,
 )
-from nacre.sessions.view.tokens import estimate_message_tokens
+from nacre.sessions.view.sent_view import estimate_message_tokens
 
 log = logging.getLogger(__name__)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import AssistantMessage, Text, Usage
 from nacre.sessions.entries.entries import Entry
-from tests.cli.program import run_here, run_nacre
+from tests.cli.program import WAIT_SECONDS, environment, run_here, run_nacre
 from tests.runtime.agents import TODAY, opened, said, window_settings, write_settings
 from tests.runtime.turn.window.test_window import LONG, SUMMARY
 
@@ -96,6 +98,37 @@ def test_a_picture_is_a_new_file_of_a_known_kind(home: Path) -> None:
     assert (home / "context.png").read_bytes().startswith(b"\x89PNG")
     assert (again.returncode, "was not overwritten" in again.stderr) == (1, True)
     assert (other.returncode, "no .svg and no .png" in other.stderr) == (2, True)
+
+
+_ENDLESS = """
+import os, signal, sys, threading
+from nacre.cli.main import main
+
+number = signal.Signals[sys.argv[1]]
+
+def watched(frame, event, _argument):
+    if event == "call" and frame.f_code.co_name == "timeline":
+        os.kill(os.getpid(), number)
+        threading.Event().wait()
+
+threading.setprofile(watched)
+sys.argv[1:] = ["sessions", "plot"]
+sys.exit(main())
+"""
+"""The program with a count that never ends, and that sends the signal when it begins."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_count_that_does_not_end(home: Path, number: signal.Signals) -> None:
+    """The process is gone at once, whatever is still to be counted."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _ENDLESS, number.name],
+        cwd=home,
+        env=environment(home),
+        capture_output=True,
+        timeout=WAIT_SECONDS,
+    )
+    assert (ended.returncode, ended.stdout) == (128 + number, b"")
 
 
 def test_answers_without_a_known_price_are_counted_apart() -> None:

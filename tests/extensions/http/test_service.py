@@ -13,7 +13,7 @@ from tests.cli.program import WAIT_SECONDS, run_nacre
 from tests.cli.serving.test_serve import serving
 from tests.runtime.agents import write_settings
 
-pytest.importorskip("starlette", reason="the extra serve is not installed: make mounts")
+pytest.importorskip("starlette", reason="the extra serve is not installed: make protocols")
 httpx = pytest.importorskip("httpx")
 
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.lanes.lanes import Lanes
+from nacre.runtime.lanes.lanes import Lanes, route
 from nacre.runtime.lanes.open_session import SessionOpener
-from nacre.runtime.lanes.routing import route
 from nacre.runtime.models.scripted import Clock, CountingIds
 from nacre.runtime.settings.sections.session import SessionSettings
 from nacre.sessions.contracts.keys import EndedSession

@@ -210,8 +210,9 @@ async def test_when_all_are_cooling_the_words_are_still_worth_a_try(tmp_path: Pa
     )
     with pytest.raises(
         AllModelsFailed, match=r"All models failed \(2\): a/one: A is empty\. \(billing\) \| b/two:"
-    ):
+    ) as failed:
         await chain.ask()
+    assert [type(failure) for failure in failed.value.failures] == [NoCredit, type(LIMIT)]
     assert await chain.ask() == "B."
     assert chain.first.unused_steps
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
+from tests.runtime.turn.watched_work import watched_work
 
 ENGLISH = "The owner prefers short answers and wants to be reminded of the dentist on Tuesday at nine. "
 CHINESE = "我喜欢简短的回答,请在星期二早上九点提醒我去看牙医。"
@@ -27,6 +28,19 @@ def test_tables_are_exact_and_differ_by_model() -> None:
     )
     assert count_tokens_for("openai/gpt-4-turbo")(CHINESE) > count_tokens_for("openai/gpt-4.1")(CHINESE)
     assert count_tokens_for("openai/gpt-4o")("") == 0
+
+
+def test_a_huge_text_is_estimated_in_small_pieces() -> None:
+    """One search through megabytes would hold up every other thread; of a huge text a part is read."""
+    words = "the hive swarms in May "
+    small, huge = words * 40_000, words * 400_000
+
+    def calls(text: str) -> int:
+        with watched_work() as work:
+            assert estimate_tokens(text) == pytest.approx(6 * len(text) / len(words) * 0.9, rel=0.2)
+        return work.calls
+
+    assert calls(huge) < 2 * calls(small)
 
 
 def test_special_tokens_are_text() -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from nacre.sessions.compaction.cut import CompactionPlan, plan_compaction
-from nacre.sessions.compaction.facts import SummaryFacts, facts_of, with_facts, without_facts
+from nacre.sessions.compaction.facts import (
+    SummaryFacts,
+    facts_of,
+    has_identifier,
+    identifiers,
+    with_facts,
+    without_facts,
+)
 from nacre.sessions.contracts.messages import Text, ToolResultMessage
 from nacre.sessions.entries.entries import Compaction
 from tests.sessions.talk import Branch, answer, result, user, words
@@ -81,6 +88,25 @@ def test_identifiers_go_on_over_compactions() -> None:
     assert facts.identifiers == ("src/old.py", "10.0.0.1:80", "#7", "#8")
     assert len(many.identifiers) == 24
     assert many.identifiers[-1] == "#129"
+
+
+def test_no_more_is_read_than_the_newest_identifiers_take() -> None:
+    """A history of any length costs what its newest part does; what was mentioned last stands last."""
+    texts = [f"see #{number}, and #1 again" for number in range(1_000, 0, -1)]
+    unread = iter(texts)
+
+    assert identifiers(unread, most=3) == ["#999", "#1000", "#1"]
+    assert next(unread) == texts[2]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["https://e.org", "~/a/b", "src/a.py", "a.md", "#4", "AB-12", "db.:5432", "v1.2.3", "9fceb02"],
+)
+def test_each_kind_of_name_is_found_alone(name: str) -> None:
+    """What most texts have none of is looked for first, and overlooks no name."""
+    assert identifiers([f"so {name}"], most=9) == [name]
+    assert has_identifier(name)
 
 
 def test_failures_and_lists_are_taken_off_before_the_next_summary() -> None:

@@ -21,7 +21,7 @@ from nacre.sessions.entries.entries import (
     header_to_json,
 )
 from nacre.sessions.journal.journal import JournalFile
-from nacre.sessions.view.tokens import measure_context
+from nacre.sessions.view.sent_view import measure_context
 from nacre.sessions.view.transcript import TranscriptView
 from tests.sessions.talk import STAMP, answer, counted_ids, ticking_clock, user, words
 

@@ -8,10 +8,9 @@ import pytest
 
 from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.contracts.messages import Message
-from nacre.sessions.disk.whole_results import ResultFiles
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.journal.journal import Journal, read_transcript, transcript_bytes
+from nacre.sessions.journal.journal import Journal, ResultFiles, read_transcript, transcript_bytes
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 from nacre.sessions.upkeep.transcript_listing import last_words, stored_sessions
 from nacre.sessions.upkeep.upkeep import delete_session, move_aside

@@ -13,7 +13,7 @@ from nacre.sessions.contracts.messages import (
     Usage,
     UserMessage,
 )
-from nacre.sessions.view.tokens import ContextMeasure, estimate_message_tokens, measure_context
+from nacre.sessions.view.sent_view import ContextMeasure, estimate_message_tokens, measure_context
 from nacre.sessions.view.transcript import build_transcript
 from tests.sessions.talk import Branch, answer, user, words
 

@@ -1,7 +1,7 @@
 """How much a day may go to an embedding provider: tokens, in one small file for all processes, and money.
 
 A settings mistake or a folder of a million lines should cost a day's budget, not a month's. Questions are
-counted and never stopped: they are a few tokens each, and somebody waits.
+counted, and stopped by the cap in money alone: they are a few tokens each, and somebody waits.
 """
 
 from __future__ import annotations
@@ -47,6 +47,10 @@ class EmbeddingBudget:
         """
         if self._daily_tokens is not None:
             await self._check_tokens(tokens, self._daily_tokens)
+        return await self.reserve(tokens, model_name, is_local=is_local)
+
+    async def reserve(self, tokens: int, model_name: str, *, is_local: bool) -> Reservation:
+        """The same within the cap in money alone, for a question."""
         if self._ledger is None or not self._ledger.has_cap:
             return Reservation()
         price_usd = await asyncio.to_thread(self._price_usd, model_name)

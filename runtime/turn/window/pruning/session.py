@@ -16,12 +16,12 @@ from nacre.sessions.entries.entries import Entry
 from nacre.sessions.view.sent_view import (
     PRUNE_TYPE,
     Projection,
+    estimate_message_tokens,
     projected,
     projections_of,
     prune_record,
     record_data,
 )
-from nacre.sessions.view.tokens import estimate_message_tokens
 from nacre.sessions.view.transcript import TranscriptItem
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,9 @@ A placeholder is never an answer: without a summary nothing is replaced.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
@@ -96,15 +98,17 @@ async def summary_of(
 def summary_models(
     chain: ModelChain,
     own: ChatModel | None,
+    offline: ChatModel,
     budget: ContextBudget,
     settings: CompactionSettings,
     emit: Emit,
 ) -> tuple[SummaryModel, ...]:
     """Who is asked, in order: the `own` model of compactions, then those of the conversation."""
     first = chain.first.model
-    usual = SummaryModel(
-        name=first.name, ask=chain.ask(emit), limits=summary_limits(budget, settings, window_tokens=None)
-    )
+    limits = summary_limits(budget, settings, window_tokens=None)
+    usual = SummaryModel(name=first.name, ask=chain.ask(emit), limits=limits)
+    if first is offline:
+        usual = replace(extractor(offline, budget, settings), ask=usual.ask)
     if own is None or own.name == first.name:
         return (usual,)
     limits = summary_limits(budget, settings, window_tokens=own.context_window_tokens)
@@ -114,7 +118,10 @@ def summary_models(
 def extractor(offline: ChatModel, budget: ContextBudget, settings: CompactionSettings) -> SummaryModel:
     """The last rung: the offline responder, which extracts."""
     limits = summary_limits(budget, settings, window_tokens=None)
-    return SummaryModel(name=offline.name, ask=offline.stream, limits=limits)
+    # No window limits it, and in parts it would read the newest words alone and its own extracts again.
+    return SummaryModel(
+        name=offline.name, ask=offline.stream, limits=replace(limits, part_tokens=sys.maxsize)
+    )
 
 
 def summary_limits(

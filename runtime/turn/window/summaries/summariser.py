@@ -335,15 +335,21 @@ def pieces_of(
     pieces: list[Piece] = []
     for group in _groups(messages):
         text = serialise_for_summary(group)
-        tokens = count_tokens(text)
-        if len(group) > 1 and tokens > most_tokens:
-            for message in group:
-                pieces += cut_text(
-                    serialise_for_summary([message]), most_tokens=most_tokens, count_tokens=count_tokens
-                )
-        else:
-            pieces += cut_text(text, most_tokens=most_tokens, count_tokens=count_tokens)
+        tokens = _tokens(group, text, count_tokens)
+        if tokens <= most_tokens:
+            pieces += [Piece(text=text, tokens=tokens)] if text.strip() else []
+            continue
+        for part in map(serialise_for_summary, ([message] for message in group)):
+            pieces += cut_text(part, most_tokens=most_tokens, count_tokens=count_tokens)
     return pieces
+
+
+def _tokens(group: Sequence[Message], text: str, count_tokens: Callable[[str], int]) -> int:
+    """The tokens of a group's `text`; a message's words are counted as for the window, which remembers."""
+    words = message_text(group[0])
+    if len(group) > 1 or not words or not text.endswith(words):
+        return count_tokens(text)
+    return count_tokens(text.removesuffix(words)) + count_tokens(words)
 
 
 def cut_text(text: str, *, most_tokens: int, count_tokens: Callable[[str], int]) -> list[Piece]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,12 +11,16 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import BaseModel, field_validator
 
 from tests.servers import provider_wire as wire
 
-pytest.importorskip("starlette", reason="the extra serve is not installed: make mounts")
+pytest.importorskip("starlette", reason="the extra serve is not installed: make protocols")
 openai = pytest.importorskip("openai")
 
+from starlette.requests import Request  # noqa: E402 - needs the libraries
+
+from nacre.extensions.http.openai.wire import body_of  # noqa: E402 - needs the libraries
 from tests.extensions.http.openai.serving import Served, served  # noqa: E402 - needs the libraries
 
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 16).decode()
@@ -219,3 +224,24 @@ async def test_a_model_that_fails_is_an_error_and_the_words_are_on_disk(tmp_path
             _ = [chunk async for chunk in stream]
         texts = [path.read_text() for path in (server.state / "agents/main/sessions").glob("*.jsonl")]
         assert any("Hi again" in text for text in texts)
+
+
+@pytest.mark.parametrize(("size", "on_loop"), [(100, True), (10_000_000, False)])
+async def test_a_large_body_is_parsed_on_a_thread(size: int, on_loop: bool) -> None:
+    """Other requests are answered meanwhile; a small one does not wait for a thread."""
+    parsed: list[bool] = []
+
+    class Body(BaseModel):
+        text: str
+
+        @field_validator("text")
+        @classmethod
+        def _seen(cls, text: str) -> str:
+            parsed.append(threading.current_thread() is threading.main_thread())
+            return text
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b'{"text": "' + b"x" * size + b'"}'}
+
+    body = await body_of(Request({"type": "http", "headers": []}, receive), Body)
+    assert (len(body.text), parsed) == (size, [on_loop])

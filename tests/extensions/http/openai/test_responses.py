@@ -8,7 +8,7 @@ import pytest
 
 from tests.servers import provider_wire as wire
 
-pytest.importorskip("starlette", reason="the extra serve is not installed: make mounts")
+pytest.importorskip("starlette", reason="the extra serve is not installed: make protocols")
 openai = pytest.importorskip("openai")
 
 from tests.extensions.http.openai.serving import served  # noqa: E402 - needs the libraries

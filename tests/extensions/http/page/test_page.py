@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("sse_starlette", reason="the extra serve is not installed: make page")
 
+from nacre.extensions.http.server.limits import MOST_WRONG_TOKENS
 from nacre.memory.files.review.queue import ReviewQueue
 from nacre.memory.files.sources.proposed import ProposedWrite
 from nacre.memory.files.sources.source import PRIVATE, Source
@@ -54,6 +55,18 @@ async def test_nobody_but_the_owner_sees_anything(page: Served) -> None:
     policy = entered.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
+
+
+async def test_wrong_tokens_wait_and_a_good_one_of_the_same_address_enters(page: Served) -> None:
+    """Nobody's guesses keep the owner out."""
+    browser = Browser(page)
+    async with browser.http:
+        guessed = [
+            (await browser.login(f"no{number}")).status_code for number in range(MOST_WRONG_TOKENS + 5)
+        ]
+        assert guessed[:MOST_WRONG_TOKENS] == [401] * MOST_WRONG_TOKENS
+        assert 429 in guessed
+        assert (await browser.login()).url.path == "/chat"
 
 
 async def test_a_form_of_another_page_changes_nothing(page: Served, owner: Browser) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
-pytest.importorskip("starlette", reason="the extra serve is not installed: make mounts")
+pytest.importorskip("starlette", reason="the extra serve is not installed: make protocols")
 from anyio.from_thread import start_blocking_portal
 from hypothesis import HealthCheck, given, settings, strategies as st
 

@@ -12,11 +12,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-pytest.importorskip("starlette", reason="the extra serve is not installed: make mounts")
+pytest.importorskip("starlette", reason="the extra serve is not installed: make protocols")
 
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from nacre.extensions.http.server.connections import ConnectionLimits
 from nacre.extensions.http.server.guard import (
@@ -24,9 +25,9 @@ from nacre.extensions.http.server.guard import (
     MOST_BODY_BYTES,
     MOST_BODY_BYTES_OF_STRANGERS,
     MOST_QUESTIONS,
-    MOST_WRONG_TOKENS,
+    Guard,
 )
-from nacre.extensions.http.server.limits import Rate
+from nacre.extensions.http.server.limits import MOST_WRONG_TOKENS, Rate
 from nacre.extensions.http.server.server import HttpServer, ServerUnusable
 from nacre.extensions.http.server.tokens import Tokens, TokensUnusable
 from nacre.runtime.extensions.http_mount import HttpMount, caller_of
@@ -36,6 +37,10 @@ NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 
 async def _echo(request: Request) -> Response:
     return PlainTextResponse(f"{caller_of(request).name}:{len(await request.body())}")
+
+
+async def _echo_nobody(_request: Request) -> Response:
+    return Response("seen")
 
 
 async def _broken(_request: Request) -> Response:
@@ -72,7 +77,7 @@ async def listening(tmp_path: Path, *hosts: str) -> AsyncIterator[tuple[httpx.As
         [HttpMount(path="/v1", routes=ROUTES)], tokens=tokens, host="127.0.0.1", port=0, hosts=hosts
     )
     try:
-        async with httpx.AsyncClient(base_url=server.url) as client:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
             yield client, shown, tokens
     finally:
         await server.close()
@@ -131,9 +136,26 @@ async def test_wrong_tokens_wait_and_lock_nobody_out(tmp_path: Path) -> None:
         assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) > 0
         assert (await client.post("/v1/echo", headers=bearer(shown))).status_code == 200
-        asked = [client.get("/health") for _ in range(MOST_QUESTIONS * 2)]
-        assert 429 in {answer.status_code for answer in await asyncio.gather(*asked)}
+
+
+async def test_a_flood_keeps_no_owner_of_the_same_address_out(tmp_path: Path) -> None:
+    """Whoever has a token or a login, or logs in, is counted apart from the others at an address."""
+    tokens = Tokens(tmp_path)
+    shown = tokens.add("desk", agent_id="main", is_owner=True, now=NOW)
+    page = [Route("/login", _echo_nobody, methods=["POST"]), Route("/chat", _echo_nobody)]
+    doors = [
+        HttpMount(path="/v1", routes=ROUTES),
+        HttpMount(path="/", routes=page, wants_token=False, login_of=lambda cookies: cookies),
+    ]
+    app = Starlette(routes=[*page, Mount("/v1", routes=ROUTES)])
+    guard = Guard(app, tokens=tokens, mounts=doors, hosts=["test"], seconds=lambda: 1.0)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(guard), base_url="http://test") as client:
+        statuses = [(await client.get("/chat")).status_code for _ in range(MOST_QUESTIONS + 1)]
+        assert statuses == [200] * MOST_QUESTIONS + [429]
         assert (await client.post("/v1/echo", headers=bearer(shown))).status_code == 200
+        assert (await client.post("/login")).status_code == 200
+        assert (await client.get("/chat", headers={"cookie": "the owner's"})).status_code == 200
+        assert (await client.get("/chat")).status_code == 429
 
 
 async def test_addresses_in_headers_are_believed_of_named_proxies_alone(tmp_path: Path) -> None:

@@ -5,12 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from aiohttp import web
 
 from tests.servers.loopback_http import LoopbackHttp
+
+
+@contextmanager
+def usage_folder(folder: Path | None) -> Iterator[Path]:
+    """The folder for what calls cost; one of its own where a test does not look into it."""
+    with TemporaryDirectory() as own:
+        yield folder or Path(own)
 
 
 class JsonService(LoopbackHttp):

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nacre.memory.search.rerankers.reranker import RerankingFailed
 from nacre.runtime.models.litellm.reranker import LiteLLMReranker
+from nacre.runtime.models.scripted import Clock
+from nacre.runtime.models.spending.ledger import SpendingLedger, spending
+from tests.runtime.models.litellm.json_service import usage_folder
 from tests.runtime.models.litellm.rerank_server import RerankServer
 
 TEXTS = ["The router is an Omada.", "Rosa keeps the garden hive.", "The hive of Rosa swarms in May."]
@@ -26,15 +30,25 @@ def server() -> Iterator[RerankServer]:
 
 @asynccontextmanager
 async def opened(
-    server: RerankServer, name: str, key: str | None = "sk-secret"
+    server: RerankServer,
+    name: str,
+    key: str | None = "sk-secret",
+    *,
+    url: str = "",
+    folder: Path | None = None,
+    cap_usd: float | None = None,
 ) -> AsyncIterator[LiteLLMReranker]:
     """A loaded re-ranker that asks this server."""
-    reranker = LiteLLMReranker(name, base_url=server.url, api_key=key, now_seconds=lambda: 0.0)
-    await reranker.load()
-    try:
-        yield reranker
-    finally:
-        await reranker.close()
+    with usage_folder(folder) as usage:
+        ledger = SpendingLedger(usage, agent_id="main", now=Clock(), cap_usd=lambda: cap_usd)
+        reranker = LiteLLMReranker(
+            name, base_url=url or server.url, api_key=key, now_seconds=lambda: 0.0, ledger=ledger
+        )
+        await reranker.load()
+        try:
+            yield reranker
+        finally:
+            await reranker.close()
 
 
 @pytest.mark.parametrize(
@@ -119,7 +133,29 @@ async def test_nobody_there_is_told_with_the_address() -> None:
     """A server that is gone."""
     with RerankServer() as server:
         url = server.url
-    reranker = LiteLLMReranker("jina_ai/m", base_url=url, api_key="k", now_seconds=lambda: 0.0)
-    with pytest.raises(RerankingFailed, match=r"cannot be reached at http://127\.0\.0\.1"):
+    async with opened(server, "jina_ai/m", url=url) as reranker:
+        with pytest.raises(RerankingFailed, match=r"cannot be reached at http://127\.0\.0\.1"):
+            await reranker.relevance(QUESTION, TEXTS)
+
+
+async def test_a_question_is_reserved_counted_and_stopped_by_the_cap(
+    server: RerankServer, tmp_path: Path
+) -> None:
+    """Four fifths of the cap pay for one question; the next is refused before anything is sent."""
+    async with opened(server, "cohere/rerank-v3.5", folder=tmp_path, cap_usd=0.004) as reranker:
         await reranker.relevance(QUESTION, TEXTS)
-    await reranker.close()
+        with pytest.raises(RerankingFailed, match=r"usage\.dailyCapUsd"):
+            await reranker.relevance(QUESTION, TEXTS)
+    assert len(server.requests) == 1
+    assert [(spent.purpose, spent.usage.cost_usd) for spent in spending(tmp_path)] == [("rerank", 0.002)]
+    assert not list((tmp_path / "reserved").iterdir())
+
+
+async def test_a_re_ranker_of_unknown_price_is_refused_under_a_cap(server: RerankServer) -> None:
+    """Unless it is on this machine, as a server of one's own is."""
+    async with opened(server, "hosted_vllm/house-made", cap_usd=1.0) as own:
+        assert len(await own.relevance(QUESTION, TEXTS)) == 3
+    async with opened(server, "cohere/house-made", url="http://192.0.2.1", cap_usd=1.0) as far:
+        with pytest.raises(RerankingFailed, match="price of 'cohere/house-made' is not known"):
+            await far.relevance(QUESTION, TEXTS)
+    assert len(server.requests) == 1

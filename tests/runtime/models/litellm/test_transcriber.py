@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
-from nacre.runtime.contracts.errors import ModelError
+from nacre.runtime.contracts.errors import ModelError, SpendingCapReached
 from nacre.runtime.models.litellm.transcriber import LiteLLMTranscriber
+from nacre.runtime.models.scripted import Clock
+from nacre.runtime.models.spending.ledger import SpendingLedger, spending
+from tests.runtime.models.litellm.json_service import usage_folder
 from tests.runtime.models.litellm.transcription_server import TranscriptionServer
 
 
@@ -21,16 +25,24 @@ def server() -> Iterator[TranscriptionServer]:
 
 @asynccontextmanager
 async def opened(
-    url: str, *, name: str = "openai/whisper-1", key: str | None = "sk-secret", language: str = ""
+    url: str,
+    *,
+    name: str = "openai/whisper-1",
+    key: str | None = "sk-secret",
+    language: str = "",
+    folder: Path | None = None,
+    cap_usd: float | None = None,
 ) -> AsyncIterator[LiteLLMTranscriber]:
     """A transcriber that asks this address."""
-    transcriber = LiteLLMTranscriber(
-        name, base_url=url, api_key=key, language=language, now_seconds=lambda: 0.0
-    )
-    try:
-        yield transcriber
-    finally:
-        await transcriber.close()
+    with usage_folder(folder) as usage:
+        ledger = SpendingLedger(usage, agent_id="main", now=Clock(), cap_usd=lambda: cap_usd)
+        transcriber = LiteLLMTranscriber(
+            name, base_url=url, api_key=key, language=language, now_seconds=lambda: 0.0, ledger=ledger
+        )
+        try:
+            yield transcriber
+        finally:
+            await transcriber.close()
 
 
 async def heard(transcriber: LiteLLMTranscriber, seconds: float = 20.0) -> str:
@@ -118,3 +130,35 @@ async def test_nobody_there_is_told_with_the_address() -> None:
     async with opened(f"{url}/v1") as transcriber:
         with pytest.raises(ModelError, match=r"cannot be reached at http://127\.0\.0\.1"):
             await heard(transcriber)
+
+
+async def test_a_recording_is_reserved_counted_and_stopped_by_the_cap(
+    server: TranscriptionServer, tmp_path: Path
+) -> None:
+    """Its bytes tell how long it can be at most; a second one that the cap does not pay for is not sent."""
+    async with opened(f"{server.url}/v1", folder=tmp_path, cap_usd=0.00015) as transcriber:
+        await heard(transcriber)
+        with pytest.raises(SpendingCapReached, match=r"usage\.dailyCapUsd"):
+            await heard(transcriber)
+    assert len(server.forms) == 1
+    [spent] = spending(tmp_path)
+    assert (spent.purpose, spent.model) == ("transcription", "openai/whisper-1")
+    assert spent.usage.cost_usd == pytest.approx(0.0001, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("model", "told", "usd"),
+    [
+        ("whisper-1", {"duration": 60.0}, 0.006),
+        ("gpt-4o-transcribe", {"usage": {"type": "duration", "seconds": 60}}, 0.006),
+    ],
+)
+async def test_what_the_provider_counted_is_written_down(
+    server: TranscriptionServer, tmp_path: Path, model: str, told: dict[str, object], usd: float
+) -> None:
+    """In place of the most that the recording could have cost."""
+    server.told = told
+    async with opened(f"{server.url}/v1", name=f"openai/{model}", folder=tmp_path) as transcriber:
+        await heard(transcriber)
+    [spent] = spending(tmp_path)
+    assert spent.usage.cost_usd == pytest.approx(usd)

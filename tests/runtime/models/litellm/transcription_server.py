@@ -10,11 +10,15 @@ from tests.runtime.models.litellm.json_service import JsonService
 
 
 class TranscriptionServer(JsonService):
-    """`forms` are the fields of each request, the recording as `file` and its name as `file_name`."""
+    """`forms` are the fields of each request, the recording as `file` and its name as `file_name`.
+
+    `told` is what else it answers.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.forms: list[dict[str, str]] = []
+        self.told: dict[str, object] = {}
 
     async def respond(self, request: web.Request) -> Any:
         """The recording as text."""
@@ -26,4 +30,4 @@ class TranscriptionServer(JsonService):
             else:
                 form[name] = str(value)
         self.forms.append(form)
-        return {"text": form["file"]}
+        return {"text": form["file"], **self.told}

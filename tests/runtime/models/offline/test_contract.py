@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -9,10 +10,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from nacre.runtime.contracts.model import ChatModel, Purpose, TextDelta
+from nacre.runtime.models.offline.model import OfflineModel
+from nacre.runtime.models.scripted import CountingIds
 from nacre.sessions.contracts.messages import AssistantMessage, Image, ToolCall, UserMessage, message_text
 from tests.runtime.models.contract.model_contract import Answer, ModelContract
 from tests.runtime.models.offline.requests import (
     GROUP,
+    NOW_MS,
     TOOLS,
     answer,
     assistant,
@@ -204,3 +208,19 @@ async def test_any_text_keeps_the_contract(
     assert len(set(ids)) == len(ids)
     assert (message.stop_reason == "toolUse") == bool(ids)
     assert limit is None or ids or count_tokens(message_text(message)) <= limit
+
+
+@pytest.mark.parametrize(("sentences", "on_loop"), [(1, True), (600_000, False)])
+async def test_a_huge_message_is_read_on_a_thread(sentences: int, on_loop: bool) -> None:
+    """Others have the loop meanwhile; a short message does not wait for a thread."""
+    text = "The hive swarms. " * sentences
+    counted_on_loop: list[bool] = []
+
+    def count(counted: str) -> int:
+        if counted == text:
+            counted_on_loop.append(threading.current_thread() is threading.main_thread())
+        return 1
+
+    model = OfflineModel(now_ms=lambda: NOW_MS, new_id=CountingIds(), count_tokens=count)
+    assert [item async for item in model.stream(request(text))]
+    assert counted_on_loop == [on_loop]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+from nacre.runtime.models.offline.summary import flush_notes
 from nacre.sessions.contracts.messages import Message, ToolCall, message_text
 from tests.runtime.models.offline.requests import (
     APPEND,
@@ -19,6 +22,7 @@ from tests.runtime.models.offline.requests import (
     said,
     user,
 )
+from tests.runtime.turn.watched_work import watched_work
 
 PROMPT = f"Pre-compaction memory flush. Use only `append` on `{TODAY}`. Answer with `NO_REPLY` when done."
 
@@ -201,3 +205,21 @@ async def test_the_path_of_the_prompt_wins() -> None:
     """The file that the flush prompt names is the one that is written, whatever day the prompt head says."""
     (call,) = await called("I prefer tea.", PROMPT, purpose="flush", changing="Today is 2027-01-01.")
     assert call.arguments["path"] == TODAY
+
+
+@pytest.mark.parametrize(
+    ("sentence", "most_calls"),
+    [
+        ("Is pump {} all right?", 150),
+        ("The key of box {} lies in /srv/box{}/key.txt now.", 150),
+    ],
+)
+def test_a_message_costs_little(sentence: str, most_calls: int) -> None:
+    """Neither what an answered question is, nor what stands under a heading that is full, is looked for."""
+    talk = [
+        part for number in range(500) for part in (user(sentence.format(number, number)), assistant("Fine."))
+    ]
+    asked = request(*talk, PROMPT, purpose="flush", tools=(APPEND,))
+    with watched_work() as work:
+        flush_notes(asked, count_tokens=count_tokens)
+    assert work.calls < most_calls * len(talk) // 2

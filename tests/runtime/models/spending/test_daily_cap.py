@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from nacre.memory.contracts.embedder import BudgetUsedUp
+from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.runtime.contracts.errors import SpendingCapReached
 from nacre.runtime.contracts.model import ModelRequest, Purpose, SystemPrompt, TextDelta
 from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
@@ -26,6 +27,7 @@ from nacre.runtime.models.spending.ledger import (
     spending,
     unreadable_usage,
 )
+from nacre.runtime.recall.models.open_embedder import embedder_for
 from nacre.sessions.contracts.messages import Usage, user_message
 from tests.runtime.agents import START
 from tests.servers import provider_wire as wire
@@ -221,3 +223,29 @@ async def test_embeddings_are_reserved_as_well(tmp_path: Path) -> None:
     second.release()
     with pytest.raises(BudgetUsedUp):
         await budget.allow(1, "openai/house-made", is_local=False)
+
+
+async def test_a_question_is_embedded_within_the_cap(tmp_path: Path) -> None:
+    """It is counted, and refused before anything is sent once the cap does not pay for it."""
+    async with ProviderServer() as server:
+        ledger = ledger_in(tmp_path, 1.0)
+        budget = EmbeddingBudget(tmp_path / "tokens.json", daily_tokens=None, now=Clock(START), ledger=ledger)
+        settings = MemorySearchSettings.model_validate(
+            {"provider": "openai", "remote": {"baseUrl": server.url, "apiKey": "k"}}
+        )
+        embedder = embedder_for(
+            settings,
+            {},
+            now_seconds=lambda: 0.0,
+            home=tmp_path,
+            models_folder=tmp_path,
+            budget=lambda: budget,
+        )
+        assert embedder is not None
+        assert await embedder.embed_query("When swarms the hive?")
+        await ledger.spend("turn", "a/b", Usage(input_tokens=1, cost_usd=0.9), at_ms=1)
+        with pytest.raises(BudgetUsedUp, match=r"usage\.dailyCapUsd"):
+            await embedder.embed_query("When swarms the hive?")
+        await embedder.close()
+    assert len(server.embedding_requests) == 1
+    assert [spent.purpose for spent in spending(tmp_path)] == ["embedding", "turn"]

@@ -14,10 +14,13 @@ from nacre.runtime.contracts.clock import system_clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.litellm.loading import load_litellm
 from nacre.runtime.models.litellm.reranker import LiteLLMReranker
+from nacre.runtime.models.spending.ledger import SpendingLedger
 from nacre.runtime.recall.models.open_reranker import reranker_for
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.settings.sections.models import ProviderSettings
+from nacre.runtime.settings.spending import spending_ledger
+from nacre.sessions.contracts.messages import Usage
 from tests.runtime.agents import write_settings
 from tests.runtime.models.litellm.rerank_server import RerankServer
 
@@ -29,6 +32,9 @@ def chosen(**settings: object) -> object:
         {"jina_ai": ProviderSettings(api_key="sk-jina")},
         home=Path("/home/rosa"),
         now_seconds=lambda: 0.0,
+        ledger=lambda: SpendingLedger(
+            Path("/nowhere"), agent_id="main", now=system_clock(UTC), cap_usd=lambda: None
+        ),
     )
 
 
@@ -82,3 +88,30 @@ async def test_the_settings_file_is_enough(tmp_path: Path) -> None:
     assert report.hits[0].path == "memory/2026-03-02.md"
     assert server.headers[0]["authorization"] == "Bearer sk-own"
     assert degraded.degraded.startswith("The hits stand in their usual order. The model 'jina_ai/m' failed")
+
+
+async def test_a_search_goes_on_by_words_when_the_cap_is_reached(tmp_path: Path) -> None:
+    """Neither the embedding provider nor the re-ranker is asked, and the report says why."""
+    search = {
+        "provider": "openai",
+        "remote": {"baseUrl": "http://192.0.2.1/v1", "apiKey": "sk-own"},
+        "query": {"minScore": 0, "rerank": {"provider": "cohere", "model": "rerank-v3.5", "apiKey": "k"}},
+    }
+    write_settings(
+        tmp_path, {"agents": {"defaults": {"memorySearch": search}}, "usage": {"dailyCapUsd": 0.01}}
+    )
+    config = load_config({"HOME": str(tmp_path)}, state_dir=tmp_path)
+    await load_litellm()
+    ledger = spending_ledger(config, system_clock(UTC))
+    await ledger.spend("turn", "a/b", Usage(input_tokens=1, cost_usd=0.01), at_ms=1)
+    notes = config.folders.workspace / "memory"
+    notes.mkdir(parents=True)
+    (notes / "2026-03-01.md").write_text("The hive swarms in May.")
+    (notes / "2026-03-02.md").write_text("Rosa painted the hive.")
+    engine = await open_memory(config, system_clock(UTC))
+    assert engine is not None
+    report = await engine.search("When does the hive swarm?")
+    await engine.close()
+    assert report.hits[0].path == "memory/2026-03-01.md"
+    assert "usage.dailyCapUsd" in report.degraded
+    assert not report.reranked_by

@@ -9,8 +9,18 @@ import pytest
 from nacre.runtime.contracts.errors import ContextOverflow
 from nacre.runtime.contracts.events import CompactionEnded, FlushEnded, TurnFailed
 from nacre.runtime.models.scripted import ScriptedModel, calls, fails, says
+from nacre.runtime.turn.window.summaries.summariser import PARTIAL_SUMMARY_ENTRY
 from nacre.sessions.contracts.messages import Usage
-from tests.runtime.agents import events_of, opened, said, window_settings, write_settings
+from tests.runtime.agents import (
+    append_talk,
+    entries,
+    events_of,
+    opened,
+    said,
+    transcript_file,
+    window_settings,
+    write_settings,
+)
 
 LONG = "The hive needs sugar before the frost comes. "
 
@@ -66,3 +76,19 @@ async def test_a_turn_makes_room_once_however_many_steps_it_has(tmp_path: Path) 
     assert [event.reason for event in events if isinstance(event, CompactionEnded)] == ["overflow"]
     assert isinstance(events[-1], TurnFailed)
     assert "still too long" in str(events[-1].error)
+
+
+async def test_a_long_history_is_extracted_in_one_request(tmp_path: Path) -> None:
+    """Nothing limits what the offline responder reads, so the first fact is no summary's summary."""
+    write_settings(tmp_path, window_settings(enabled=False))
+    async with opened(tmp_path, None) as agent:
+        await agent.respond(said("My boat is called Marlin."))
+    append_talk(transcript_file(tmp_path), [LONG * 30] * 120)
+    async with opened(tmp_path, None) as agent:
+        events = await events_of(agent, said("Which boat do I have?"))
+
+    stored = entries(transcript_file(tmp_path))
+    [compaction] = [entry for entry in stored if entry["type"] == "compaction"]
+    assert [event.problem for event in events if isinstance(event, CompactionEnded)] == [""]
+    assert "My boat is called Marlin." in compaction["summary"]
+    assert not [entry for entry in stored if entry.get("customType") == PARTIAL_SUMMARY_ENTRY]

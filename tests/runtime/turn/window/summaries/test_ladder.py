@@ -171,7 +171,8 @@ def test_a_model_of_its_own_for_summaries_is_asked_first_and_none_twice(tmp_path
 
     def asked(own: ChatModel | None) -> list[str]:
         settings = CompactionSettings()
-        rungs = summary_models(chain, own, budget, settings, lambda _event: None)
+        offline = ScriptedModel(name="offline/extractive")
+        rungs = summary_models(chain, own, offline, budget, settings, lambda _event: None)
         return [rung.name for rung in rungs]
 
     assert asked(other) == ["b/small", "a/large"]

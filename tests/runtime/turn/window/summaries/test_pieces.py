@@ -26,6 +26,18 @@ def test_a_call_and_its_results_are_one_piece() -> None:
     assert [text.count("[") for text in texts(messages, 100)] == [1, 4, 1]
 
 
+def test_what_was_said_is_counted_as_the_window_counted_it() -> None:
+    """A counter that remembers texts is asked for the words again, and for no other long text."""
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return words(text)
+
+    pieces_of([user("so many words"), answer("and an answer")], most_tokens=100, count_tokens=count)
+    assert counted == ["[User]: ", "so many words", "[Assistant]: ", "and an answer"]
+
+
 def test_calls_without_results_hold_nothing_back() -> None:
     """A call that was aborted or never answered does not tie what follows to it."""
     messages: list[Message] = [answer("hm", "c1", stop_reason="aborted"), user("again"), answer("ok")]
