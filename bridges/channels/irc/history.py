@@ -30,7 +30,10 @@ MOST_CHATS = 100
 PAGE = 100
 _BATCHES = ("chathistory", "draft/chathistory-targets", "znc.in/playback")
 _KEEPS_NOTHING = "this IRC server keeps no history: what is said while the assistant is away is lost"
-_PLAYS = "this ZNC plays what its buffers have: what is said just before a kill is lost; its module playback keeps it"
+_PLAYS = (
+    "this ZNC plays what its buffers have: what is said just before a kill is lost, "
+    "unless it has the module playback"
+)
 _MAY_PASS = ("MESSAGE_ERROR", "TEMPORARILY_UNAVAILABLE")
 
 
