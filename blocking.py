@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.agent.opening.running import StopAfter
+from nacre.runtime.agent.opening.parts import StopAfter
 from nacre.runtime.agent.sessions import SessionInfo
 from nacre.runtime.commands.conversation.branch_points import SessionLabel, SessionTurn
 from nacre.runtime.commands.conversation.branching import Rewound
@@ -22,8 +22,8 @@ from nacre.runtime.commands.conversation.status import SessionStatus
 from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import CompactionEnded, Event
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
-from nacre.runtime.turn.loop.limits import UsageLimits
-from nacre.sessions.contracts.usage import Usage
+from nacre.runtime.turn.loop.loop import UsageLimits
+from nacre.sessions.contracts.messages import Usage
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.session import entries as made_entries
 from nacre import Agent
 from nacre.runtime.models.scripted import Clock
-from nacre.sessions.disk.lines import split_lines, to_line
+from nacre.sessions.disk.json_text import split_lines, to_line
 from nacre.sessions.entries.entries import entry_to_json
 
 SETTINGS = """{ agents: { defaults: { memorySearch: {

@@ -29,9 +29,8 @@ from statistics import median
 
 from benchmarks.corpus import Words
 from nacre.runtime.models.tokenizer import counted_once, estimate_tokens
-from nacre.sessions.contracts.messages import AssistantMessage, Message, Text, user_message
-from nacre.sessions.contracts.usage import Usage
-from nacre.sessions.disk.lines import to_line
+from nacre.sessions.contracts.messages import AssistantMessage, Message, Text, Usage, user_message
+from nacre.sessions.disk.json_text import to_line
 from nacre.sessions.entries.entries import (
     Compaction,
     Entry,
@@ -40,8 +39,8 @@ from nacre.sessions.entries.entries import (
     header_to_json,
 )
 from nacre.sessions.journal.journal import Journal
-from nacre.sessions.view.tokens import estimate_message_tokens, measure_context
-from nacre.sessions.view.transcript_view import build_transcript
+from nacre.sessions.view.sent_view import estimate_message_tokens, measure_context
+from nacre.sessions.view.transcript import build_transcript
 
 TURNS = 60
 """How many turns are measured; each appends two entries."""

@@ -23,9 +23,8 @@ from statistics import median
 from benchmarks.session import entries
 from nacre import Agent, Inbound
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
-from nacre.sessions.contracts.messages import AssistantMessage, Text
-from nacre.sessions.contracts.usage import Usage
-from nacre.sessions.disk.lines import to_line
+from nacre.sessions.contracts.messages import AssistantMessage, Text, Usage
+from nacre.sessions.disk.json_text import to_line
 from nacre.sessions.entries.entries import SessionHeader, entry_to_json, header_to_json
 from tests.runtime.turn.watched_work import Work, watched_work
 

@@ -31,7 +31,7 @@ from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
 from nacre.runtime.models.litellm.model import LiteLLMModel
 from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.sessions.contracts.messages import user_message
-from nacre.sessions.disk.lines import to_line
+from nacre.sessions.disk.json_text import to_line
 from nacre.sessions.entries.entries import SessionHeader, entry_to_json, header_to_json
 
 QUESTION = "What did we say about the hive in the garden, and when is the next look at it due?"

@@ -17,7 +17,7 @@ import click
 
 from nacre import __version__
 from nacre.cli.invocation import environment_of, shared_options
-from nacre.cli.screen.examples import epilog, with_examples
+from nacre.cli.screen.examples import EXAMPLES, epilog, with_examples
 from nacre.cli.screen.screen import Tone, screen_on
 from nacre.runtime.contracts.errors import AgentError, ConfigError
 from nacre.runtime.settings.config import process_environment, settings_file
@@ -35,7 +35,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.serving.worker",
         "Run turns from the database that the settings name, until a signal ends it.",
     ),
-    "mcp": ("nacre.cli.serving.mcp", "Share the notes with another program, which speaks MCP."),
     "status": (
         "nacre.cli.serving.status",
         "Say how the assistant is: model, notes, sessions, cost; and `nacre serve` with its channels.",
@@ -65,7 +64,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Say what models and embeddings took, in tokens and money.",
     ),
     "memory": ("nacre.cli.memory.commands", "Search the notes and look after their index."),
-    "ltm": ("nacre.cli.memory.ltm", "Look into the long-term memory that the LanceDB engine keeps."),
     "skills": ("nacre.cli.permissions.skills", "List and check the skills of the workspace."),
     "extensions": (
         "nacre.cli.setup.lists.extensions",
@@ -76,10 +74,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.permissions.pairing",
         "List who asks to write to the assistant and who may, let people in, or not.",
     ),
-    "token": (
-        "nacre.cli.permissions.token",
-        "List the tokens of programs and browsers, make and revoke them.",
-    ),
     "config": ("nacre.cli.setup.config.commands", "Look at the settings and change them."),
     "agents": ("nacre.cli.setup.lists.agents", "List the agents that the settings name."),
     "workspace": (
@@ -89,15 +83,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "storage": (
         "nacre.cli.setup.storage",
         "Move an agent from files to a database, or back.",
-    ),
-    "backup": (
-        "nacre.cli.setup.backup.backup_command",
-        "Write everything that Nacre keeps into one archive.",
-    ),
-    "restore": ("nacre.cli.setup.backup.restore_command", "Restore a backup into a new state folder."),
-    "import": (
-        "nacre.cli.setup.moving.command",
-        "Bring over the notes, sessions and settings of OpenClaw, Hermes, ChatGPT or Claude.",
     ),
     "completion": (
         "nacre.cli.setup.completion",
@@ -112,11 +97,13 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they run; help needs their one-line texts alone."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS, *_top_level()]
 
-    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            from nacre.cli.extension_commands import extension_command
+
+            return extension_command(ctx, cmd_name)
         command = import_module(COMMANDS[cmd_name][0]).command
         assert isinstance(command, click.Command)
         return with_examples(command, cmd_name)
@@ -130,7 +117,7 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             from difflib import get_close_matches
 
-            nearest = get_close_matches(args[0].lower(), COMMANDS, n=1)
+            nearest = get_close_matches(args[0].lower(), self.list_commands(ctx), n=1)
             if not nearest:
                 raise
             raise click.UsageError(f"{error.message} Did you mean {nearest[0]!r}?", ctx) from error
@@ -153,7 +140,15 @@ class LazyGroup(click.Group):
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            own = ((name, text) for name, (_, text) in COMMANDS.items())
+            formatter.write_dl([*own, *_top_level().items()])
+
+
+def _top_level() -> Mapping[str, str]:
+    """The help of the commands that built-in extensions add directly below `nacre`."""
+    from nacre.cli.extension_commands import built_in_commands
+
+    return {name: command.help for name, command in built_in_commands().items() if " " not in name}
 
 
 @click.group(
@@ -172,7 +167,7 @@ def nacre(context: click.Context) -> int | None:
         return code
 
 
-nacre.epilog = epilog("")
+nacre.epilog = epilog(EXAMPLES[""])
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -30,13 +30,14 @@ from .contracts.messages import (
     Thinking as Thinking,
     ToolCall as ToolCall,
     ToolResultMessage as ToolResultMessage,
+    Usage as Usage,
     UserMessage as UserMessage,
     message_from_json as message_from_json,
     message_text as message_text,
+    serialise_for_summary as serialise_for_summary,
+    usage_from_json as usage_from_json,
     user_message as user_message,
 )
-from .contracts.serialise import serialise_for_summary as serialise_for_summary
-from .contracts.usage import Usage as Usage, usage_from_json as usage_from_json
 from .entries.entries import (
     BranchSummary as BranchSummary,
     Compaction as Compaction,
@@ -52,14 +53,14 @@ from .entries.entries import (
 from .index.index import SessionIndex as SessionIndex
 from .index.record import SessionRecord as SessionRecord
 from .journal.journal import Journal as Journal
-from .view.tokens import (
+from .view.sent_view import (
     ContextMeasure as ContextMeasure,
     estimate_message_tokens as estimate_message_tokens,
     measure_context as measure_context,
 )
 from .view.transcript import (
     TranscriptItem as TranscriptItem,
+    build_transcript as build_transcript,
     last_compaction as last_compaction,
     summary_item as summary_item,
 )
-from .view.transcript_view import build_transcript as build_transcript

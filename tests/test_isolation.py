@@ -19,7 +19,7 @@ from tests.servers.provider_server import ProviderServer
 ROOT = Path(__file__).parents[1]
 WRITERS = (
     "tests/cli/setup/first_run/test_init.py::test_four_questions_set_up_a_model_with_its_key",
-    "tests/cli/setup/moving/test_claude.py",
+    "tests/extensions/importers/test_claude.py",
     "tests/cli/talk/test_send.py",
 )
 """Tests that open an assistant in every way: the command in this process, in a fork, in a new process."""

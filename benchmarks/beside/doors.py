@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import median
 from urllib.parse import urlsplit
 
-from nacre.doors.http.tokens import Tokens
+from nacre.extensions.http.server.tokens import Tokens
 from nacre.runtime.contracts.clock import owner_clock
 
 STARTED_SECONDS = 60

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nacre.cli.bench.asking import Notes, Told, told_by
-from nacre.cli.bench.engines import installed_engines
-from nacre.cli.bench.labelled import labelled_questions
-from nacre.cli.bench.scoring import Answer, Question
+from nacre.extensions.memory_bench.asking import Notes, Told, told_by
+from nacre.extensions.memory_bench.engines import installed_engines
+from nacre.extensions.memory_bench.labelled import labelled_questions
+from nacre.extensions.memory_bench.scoring import Answer, Question
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.runtime.settings.config import load_config
 

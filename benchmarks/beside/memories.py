@@ -17,10 +17,10 @@ from itertools import count
 from pathlib import Path
 
 from benchmarks.recall import Place, Query, Result, Workspace, line_of, measures
+from nacre.extensions.lancedb.memories import Memories
+from nacre.extensions.lancedb.records import PRIVATE, Memory, Origin
+from nacre.extensions.lancedb.table import MemoryTable
 from nacre.memory.embedders.minilm import MiniLmEmbedder
-from nacre.runtime.extensions.lancedb.memories import Memories
-from nacre.runtime.extensions.lancedb.records import PRIVATE, Memory, Origin
-from nacre.runtime.extensions.lancedb.table import MemoryTable
 
 MOST_LINES = 6_000
 _ORIGIN = Origin(session_key="", session_id="", channel="", said_by="owner", written_by="import")

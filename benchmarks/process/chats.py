@@ -19,7 +19,7 @@ from statistics import median
 
 from benchmarks.turn import QUESTION, InstantModel
 from nacre import Agent, Inbound
-from nacre.bridges.contracts.bridge import Bridge, Capabilities, Door, Part
+from nacre.bridges.contracts.bridge import Bridge, Capabilities, HttpMount, Part
 from nacre.bridges.gateway import Gateway
 
 SETTINGS = (
@@ -35,12 +35,12 @@ class LoopBridge(Bridge):
     capabilities = Capabilities(greatest_length=4_000, has_idempotent_sends=True)
 
     def __init__(self) -> None:
-        self.door: asyncio.Future[Door] = asyncio.get_running_loop().create_future()
+        self.door: asyncio.Future[HttpMount] = asyncio.get_running_loop().create_future()
         self._waiting: dict[str, asyncio.Event] = {}
         self._stopped = asyncio.Event()
         self._count = 0
 
-    async def start(self, door: Door) -> None:
+    async def start(self, door: HttpMount) -> None:
         """Is there until it is stopped."""
         door.connected()
         self.door.set_result(door)

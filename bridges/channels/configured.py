@@ -2,20 +2,65 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nacre.bridges.channels.registry import channel_named
 from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.contracts.channel import AccountHome, AccountSettings, Channel, secrets_of
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.extensions.discovery import Installed, built_in_extensions, installed_extensions
 from nacre.runtime.settings.sections.channels import AccountRules, ChannelSettings, laid_over
+from nacre.runtime.settings.sections.plugins import PluginsSettings
 from nacre.runtime.settings.sections.section import unread_keys
 from nacre.runtime.settings.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+def channel_named(name: str, plugins: PluginsSettings) -> tuple[Channel[Any], str]:
+    """The channel of this name, and what an owner installs when its library is missing.
+
+    Raises:
+        ChannelUnusable: there is no such channel, it is switched off, or it is broken.
+    """
+    item = built_in_extensions().get(name)
+    if item is not None and _brings_a_channel(item):
+        return _loaded(item), f"nacre[{name}]"
+    found = {item.id: item for item in installed_extensions() if _brings_a_channel(item)}
+    if name not in found:
+        known = ", ".join(sorted(found)) or "none"
+        raise ChannelUnusable(f"There is no channel {name!r}. Installed channels: {known}.")
+    if not plugins.enabled or name in plugins.deny:
+        raise ChannelUnusable(f"The channel {name!r} is an extension, and plugins switches it off.")
+    return _loaded(found[name]), found[name].package
+
+
+def _brings_a_channel(item: Installed) -> bool:
+    return item.manifest is not None and item.manifest.kind == "channel"
+
+
+def _loaded(item: Installed) -> Channel[Any]:
+    if item.problem:
+        raise ChannelUnusable(f"The channel {item.id!r} cannot be used. {item.problem}")
+    try:
+        channel = item.entry_point.load()
+    except (Exception, SystemExit) as error:
+        log.exception("the channel %s failed to load", item.id)
+        raise ChannelUnusable(
+            f"The channel {item.id!r} could not be loaded: {type(error).__name__}: {error}."
+        ) from error
+    if not isinstance(channel, Channel) or channel.name != item.id:
+        raise ChannelUnusable(
+            f"The entry point of the channel {item.id!r} names no Channel of this name "
+            "(nacre.bridges.contracts.channel)."
+        )
+    return channel
+
 
 DEFAULT_ACCOUNT = "default"
 _NO_CHANNELS = ("defaults", "modelByChannel")

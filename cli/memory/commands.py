@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 ELSEWHERE: Mapping[str, tuple[str, str]] = {
-    "bench": ("nacre.cli.bench.command", "bench"),
     "diff": ("nacre.cli.memory.history", "diff"),
     "facts": ("nacre.cli.memory.facts", "command"),
     "forget": ("nacre.cli.memory.care.forgetting.forget", "forget"),
@@ -40,11 +39,18 @@ class MemoryGroup(click.Group):
     """`nacre memory`: a search does not wait for the import of what it does not call."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        return sorted({*self.commands, *ELSEWHERE})
+        from nacre.cli.extension_commands import built_in_commands
+
+        added = (name.removeprefix("memory ") for name in built_in_commands() if name.startswith("memory "))
+        return sorted({*self.commands, *ELSEWHERE, *added})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in ELSEWHERE:
+        if cmd_name in self.commands:
             return super().get_command(ctx, cmd_name)
+        if cmd_name not in ELSEWHERE:
+            from nacre.cli.extension_commands import extension_command
+
+            return extension_command(ctx, f"memory {cmd_name}")
         module, name = ELSEWHERE[cmd_name]
         found = getattr(import_module(module), name)
         assert isinstance(found, click.Command)

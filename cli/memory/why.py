@@ -25,7 +25,7 @@ from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, ToolResultMessage, UserMessage, message_text
-from nacre.sessions.disk.lines import split_lines
+from nacre.sessions.disk.json_text import split_lines
 from nacre.sessions.entries.entries import Entry, entry_from_json
 from nacre.sessions.index.record import SessionRecord
 

@@ -3,7 +3,7 @@ commands and options that there are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import click
 
@@ -11,11 +11,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "": ("nacre", "nacre --model ollama/llama3.2 chat", "nacre --agent work send -m 'What is next?'"),
     "agents": ("nacre agents", "nacre agents --json"),
     "agents list": ("nacre agents list",),
-    "backup": (
-        "nacre backup /mnt/backups",
-        "nacre backup --recipient age1… /mnt/backups",
-        "nacre backup --check nacre-2026-11-20.tar.gz",
-    ),
     "chat": ("nacre chat", "nacre chat --session project"),
     "completion": (
         "nacre completion bash >> ~/.bashrc",
@@ -38,22 +33,9 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "hooks": ("nacre hooks", "nacre hooks trust evening"),
     "hooks distrust": ("nacre hooks distrust evening",),
     "hooks trust": ("nacre hooks trust evening",),
-    "import": (
-        "nacre import openclaw ~/.openclaw --dry-run",
-        "nacre import chatgpt ~/Downloads/chatgpt-export.zip",
-        "nacre import claude data-2026-11-20-batch-0000.zip --json",
-    ),
     "init": ("nacre init", "nacre init --yes --model ollama/llama3.2"),
     "log": ("nacre log -n 50", "nacre log -f"),
-    "ltm": ("nacre ltm stats", "nacre ltm search boat"),
-    "ltm list": ("nacre ltm list --limit 50",),
-    "ltm search": ("nacre ltm search 'what is my boat called'",),
-    "ltm stats": ("nacre ltm stats --json",),
-    "mcp": ("nacre mcp", "nacre mcp tools"),
-    "mcp approve": ("nacre mcp approve tracker", "nacre mcp approve tracker create_issue"),
-    "mcp tools": ("nacre mcp tools --json",),
     "memory": ("nacre memory search boat", "nacre memory status", "nacre memory undo"),
-    "memory bench": ("nacre memory bench --questions 40", "nacre memory bench --set questions.jsonl --json"),
     "memory diff": ("nacre memory diff", "nacre memory diff 3f2a9c10"),
     "memory facts": ("nacre memory facts list", "nacre memory facts set city Porto"),
     "memory facts forget": ("nacre memory facts forget city",),
@@ -91,10 +73,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "pairing deny": ("nacre pairing deny 7K3QX9",),
     "pairing list": ("nacre pairing list",),
     "pairing revoke": ("nacre pairing revoke telegram 12345",),
-    "restore": (
-        "nacre restore nacre-2026-11-20.tar.gz --to ~/restored",
-        "nacre restore nacre-2026-11-20.tar.gz.age --identity nacre.key --to ~/restored",
-    ),
     "schedule": ("nacre schedule", "nacre schedule add 'Water the plants' --cron '0 9 * * MON'"),
     "schedule add": (
         "nacre schedule add 'Take the bread out' --at 20m",
@@ -118,10 +96,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "status": ("nacre status", "nacre status --json"),
     "storage": ("nacre storage migrate --to postgres",),
     "storage migrate": ("nacre storage migrate --to postgres", "nacre storage migrate --to files"),
-    "token": ("nacre token", "nacre token --json"),
-    "token add": ("nacre token add laptop --owner", "nacre --agent work token add shared-desk"),
-    "token list": ("nacre token list",),
-    "token revoke": ("nacre token revoke laptop",),
     "usage": ("nacre usage", "nacre usage --by purpose", "nacre usage --by model --json"),
     "worker": ("nacre worker", "nacre worker --at-once 8"),
     "workspace": ("nacre workspace pull ~/notes", "nacre workspace push ~/notes"),
@@ -131,16 +105,18 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 """By the command's name behind `nacre`. Those that say theirs in their own text stand here not."""
 
 
-def epilog(name: str) -> str:
-    """The examples of a command as click shows them, line by line."""
-    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in EXAMPLES[name])])
+def epilog(lines: Iterable[str]) -> str:
+    """Examples as click shows them, line by line."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
-def with_examples(command: click.Command, name: str) -> click.Command:
+def with_examples(
+    command: click.Command, name: str, examples: Mapping[str, tuple[str, ...]] = EXAMPLES
+) -> click.Command:
     """The command, and those below it, with their examples behind their options."""
-    if name in EXAMPLES:
-        command.epilog = epilog(name)
+    if name in examples:
+        command.epilog = epilog(examples[name])
     if isinstance(command, click.Group):
         for below, other in command.commands.items():
-            with_examples(other, f"{name} {below}")
+            with_examples(other, f"{name} {below}", examples)
     return command

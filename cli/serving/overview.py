@@ -134,7 +134,7 @@ async def overview_of(config: Config, now: Clock) -> Overview:
 
 
 def _history_problem(config: Config) -> str:
-    from nacre.memory.workspace.history.health import Health
+    from nacre.memory.workspace.history.keeping import Health
     from nacre.memory.workspace.history.repository import Repository
 
     if config.settings.memory.history.commits == "off":

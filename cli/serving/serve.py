@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from nacre.cli.invocation import begin, shared_options
-from nacre.cli.serving.http_doors import http_doors
 
 if TYPE_CHECKING:
     from nacre.bridges.connections.supervisor import BridgeStatus
     from nacre.bridges.server import Server
     from nacre.cli.invocation import Invocation
+    from nacre.runtime.extensions.service import Service, Serving
+
+log = logging.getLogger(__name__)
 
 TURN_SECONDS = 30.0
 """How long turns that run may take to end when the program is to stop."""
@@ -37,29 +43,40 @@ def command(context: click.Context, check: bool) -> int:
     """
     from nacre.bridges.contracts.errors import LedgerUnusable
     from nacre.cli.signals import run_until_asked
+    from nacre.runtime.extensions.service import ServiceFailed
 
     invocation = begin(context)
     if check:
         return _check(invocation)
     try:
         run_until_asked(lambda asked: _serve(invocation, asked))
-    except LedgerUnusable as error:
+    except (LedgerUnusable, ServiceFailed) as error:
         raise click.ClickException(str(error)) from error
     return 0
 
 
 def _check(invocation: Invocation) -> int:
     from nacre.bridges.server import checked
-    from nacre.cli.serving.http_doors import http_problem
     from nacre.runtime.contracts.clock import owner_clock
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)
     invocation.say(*checked(config, now), f"Agents: {', '.join(agent.id for agent in config.agents)}.")
     invocation.warn(*config.notices)
-    if problem := http_problem(config):
-        raise click.ClickException(problem)
+    for service in _services(invocation):
+        if problem := service.problem(config):
+            raise click.ClickException(problem)
     return 0
+
+
+def _services(invocation: Invocation) -> list[Service]:
+    """What extensions run beside the channels."""
+    from nacre.runtime.extensions.loading import hosts_with
+
+    settings = invocation.config.settings
+    hosts, notices = hosts_with(settings.plugins, () if settings.http.port is None else ("http",))
+    invocation.warn(*notices)
+    return [service for host in hosts for service in host.services]
 
 
 async def _serve(invocation: Invocation, asked: asyncio.Event) -> None:
@@ -73,7 +90,9 @@ async def _serve(invocation: Invocation, asked: asyncio.Event) -> None:
             invocation.warn("The settings name no channel: see channels in docs/bridges.md.")
         invocation.say(f"Agents: {', '.join(server.agent_ids)}.")
         invocation.say(*(f"Serving {status.channel} ({status.account})." for status in server.statuses))
-        async with http_doors(invocation, server, TURN_SECONDS):
+        async with AsyncExitStack() as services:
+            for service in _services(invocation):
+                await services.enter_async_context(service.run(_serving(invocation, server)))
             _leave_what_stays()
             watching = asyncio.create_task(_follow(invocation, server))
             try:
@@ -83,6 +102,33 @@ async def _serve(invocation: Invocation, asked: asyncio.Event) -> None:
                 await asyncio.gather(watching, return_exceptions=True)
     finally:
         await server.close(turn_seconds=TURN_SECONDS if asked.is_set() else 0)
+
+
+def _serving(invocation: Invocation, server: Server) -> Serving:
+    from nacre.runtime.extensions.service import Serving
+
+    return Serving(
+        config=invocation.config,
+        environment=invocation.environment,
+        agents=server.agents,
+        has_channels=bool(server.statuses),
+        figures=partial(_figures, server),
+        say=invocation.say,
+        warn=invocation.warn,
+        turn_seconds=TURN_SECONDS,
+    )
+
+
+async def _figures(server: Server) -> Mapping[str, float]:
+    """What is waiting; nothing while that cannot be asked, for requests are counted all the same."""
+    from nacre.bridges.contracts.errors import LedgerUnusable
+    from nacre.postgres.errors import DatabaseError
+
+    try:
+        return await server.figures()
+    except (LedgerUnusable, DatabaseError) as error:
+        log.warning("/metrics says nothing of what is to be done: %s", error)
+        return {}
 
 
 def _leave_what_stays() -> None:

@@ -23,10 +23,10 @@ from nacre.sessions.entries.entries import (
     Compaction,
     CustomMessage,
     Entry,
+    StoredTranscript,
     entry_to_json,
     header_to_json,
 )
-from nacre.sessions.entries.stored_transcript import StoredTranscript
 from nacre.sessions.index.record import record_to_json
 from nacre.sessions.upkeep.stored_session import StoredSession
 

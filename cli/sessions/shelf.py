@@ -15,7 +15,7 @@ from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import Config
 from nacre.sessions.contracts.errors import SessionWriteFailed
 from nacre.sessions.disk.durable import write_new
-from nacre.sessions.entries.stored_transcript import StoredTranscript
+from nacre.sessions.entries.entries import StoredTranscript
 from nacre.sessions.upkeep.maintenance import UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 

@@ -16,7 +16,7 @@ from nacre.cli.screen.plain import cell_width, cut_to_cells, one_line
 from nacre.cli.screen.session_words import age, session_name
 from nacre.runtime.commands.contract.wording import short_count
 from nacre.runtime.contracts.clock import stored_moment
-from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
+from nacre.runtime.lanes.open_session import FLUSH_ENTRY
 from nacre.sessions.contracts.keys import key_kind
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -26,8 +26,7 @@ from nacre.sessions.contracts.messages import (
     UserMessage,
     message_text,
 )
-from nacre.sessions.entries.entries import BranchSummary, Compaction, Entry
-from nacre.sessions.entries.stored_transcript import StoredTranscript
+from nacre.sessions.entries.entries import BranchSummary, Compaction, Entry, StoredTranscript
 from nacre.sessions.index.record import record_to_json
 from nacre.sessions.upkeep.maintenance import UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession

@@ -38,8 +38,8 @@ def command(context: click.Context, yes: bool, as_json: bool) -> int:
     """
     from nacre.memory.workspace.workspace import ensure_workspace
     from nacre.runtime.contracts.errors import TurnBroken
+    from nacre.runtime.settings.disk.agent_folders import keep_private
     from nacre.runtime.settings.disk.open_workspace import left_in_folder, open_workspace
-    from nacre.runtime.settings.disk.private_places import keep_private
 
     invocation = begin(context)
     config = invocation.config

@@ -78,7 +78,7 @@ async def _copied(
     in_files: Config, in_database: Config, target: str
 ) -> tuple[Copied, CopiedWorkspace, CopiedLedger | None, CopiedApprovals]:
     from nacre.memory.workspace.documents.copying import copy_to_folder, copy_to_rows
-    from nacre.runtime.agent.opening.hooks_and_approvals import approval_store
+    from nacre.runtime.agent.opening.assembly import approval_store
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.contracts.ids import random_id
     from nacre.runtime.lanes.open_store import open_copyable_store

@@ -16,9 +16,8 @@ from pathlib import Path
 from nacre.memory.contracts.notes import BANK_FOLDER, NoteBytes, NoteListing, NoteWatch, WantedNotes, matches
 from nacre.memory.contracts.records import SkippedPath
 from nacre.memory.contracts.workspace import PathOutsideRoot, ReadFailed
-from nacre.memory.workspace.files import note_bytes
+from nacre.memory.workspace.folder import Walk, note_bytes
 from nacre.memory.workspace.paths import contained_path
-from nacre.memory.workspace.walk import Walk
 from nacre.records.record import Record
 
 

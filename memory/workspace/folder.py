@@ -4,32 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO, cast
 
-from nacre.memory.contracts.notes import NoteBytes, NoteListing, NoteWatch, WantedNotes
+from nacre.locks.kernel_lock import lock_within
+from nacre.memory.contracts.notes import (
+    IGNORED_FOLDERS,
+    MAX_NOTE_BYTES,
+    FoundNote,
+    NoteBytes,
+    NoteListing,
+    NoteMarks,
+    NoteTooLarge,
+    NoteWatch,
+    WantedNotes,
+    is_markdown,
+    matches,
+)
+from nacre.memory.contracts.records import SkippedPath
 from nacre.memory.contracts.workspace import (
     MAX_READ_BYTES,
     Appended,
+    FileBusy,
     FileBytes,
     Fingerprint,
     FolderEntry,
     PathOutsideRoot,
     ReadFailed,
 )
-from nacre.memory.workspace.files import (
-    append_locked,
-    change_locked,
-    entries_of,
-    file_bytes,
-    fingerprint,
-    make_files,
-    note_bytes,
-    stamped_now_ns,
-)
-from nacre.memory.workspace.paths import contained_path, kept_inside, path_in_root, refuse_kept
-from nacre.memory.workspace.walk import notes_in
+from nacre.memory.workspace.paths import contained_path, kept_inside, open_regular, path_in_root, refuse_kept
 
 
 class FolderWorkspace:
@@ -147,3 +154,388 @@ def _note(root: Path, name: str) -> NoteBytes | ReadFailed:
         return note_bytes(root / name)
     except (OSError, PathOutsideRoot) as error:
         return error
+
+
+LOCK_WAIT_SECONDS = 10.0
+TAIL_BYTES = 1 << 20
+"""What an append looks at of a file, for the heading that it stands under and for repeats."""
+
+
+def file_bytes(root: Path, name: str, *, max_bytes: int) -> FileBytes:
+    """The first `max_bytes` of a file inside `root`.
+
+    Raises:
+        PathOutsideRoot: see `contained_path`; also for what is not a regular file.
+        OSError: the file is missing, is a folder, or cannot be read.
+    """
+    path = contained_path(root, name)
+    with _binary(open_regular(path, os.O_RDONLY), "rb") as file:
+        info = os.fstat(file.fileno())
+        data = file.read(max_bytes)
+    return FileBytes(
+        relative=path_in_root(root, path),
+        data=data,
+        size_bytes=max(info.st_size, len(data)),
+        has_other_names=info.st_nlink > 1,
+    )
+
+
+def note_bytes(path: Path) -> NoteBytes:
+    """The whole file at a path that has no symbolic link in it.
+
+    Raises:
+        OSError: it cannot be read; `NoteTooLarge` for more than `MAX_NOTE_BYTES`.
+        PathOutsideRoot: it is a symbolic link or no regular file.
+    """
+    with _binary(open_regular(path, os.O_RDONLY), "rb") as file:
+        info = os.fstat(file.fileno())
+        if info.st_size > MAX_NOTE_BYTES:
+            raise NoteTooLarge(info.st_size)
+        return NoteBytes(data=file.read(), marks=note_marks(info))
+
+
+def note_marks(info: os.stat_result) -> NoteMarks:
+    """What a file's stat says of a note."""
+    return NoteMarks(
+        size_bytes=info.st_size,
+        modified_ns=info.st_mtime_ns,
+        changed_ns=info.st_ctime_ns,
+        device=info.st_dev,
+        inode=info.st_ino,
+    )
+
+
+def stamped_now_ns(folder: Path) -> int:
+    """The time by the clock that stamps the files of this machine's disk; 0 where nothing can be written."""
+    marker = folder / "clock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        marker.touch(mode=0o600)
+        return marker.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def fingerprint(path: str) -> Fingerprint | None:
+    """What tells a changed file from the same one: device, inode, size, times; `None` where there is none.
+
+    A link is looked at, not followed.
+    """
+    try:
+        info = os.lstat(path)
+    except (OSError, ValueError):
+        return None
+    times_ns = info.st_mtime_ns, info.st_ctime_ns
+    return Fingerprint(facts=(info.st_dev, info.st_ino, info.st_size, *times_ns), changed_ns=max(times_ns))
+
+
+def make_files(root: Path, files: Mapping[str, bytes], folders: Sequence[str]) -> tuple[str, ...]:
+    """Makes the root, folders and files that are not there; the names of the files that were made."""
+    for folder in (root, *(contained_path(root, name) for name in folders)):
+        folder.mkdir(parents=True, exist_ok=True)
+    return tuple(name for name, data in files.items() if _make(root / name, data))
+
+
+def _make(path: Path, data: bytes) -> bool:
+    try:
+        with path.open("xb") as file:
+            file.write(data)
+    except FileExistsError:
+        return False
+    return True
+
+
+def whole_file(path: Path) -> bytes | None:
+    """All bytes of a file; `None` where there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def folder_entries(found: Iterable[os.DirEntry[str]]) -> tuple[FolderEntry, ...]:
+    """What a scan of a folder found, sorted by name. A file that is gone by now is left out."""
+    entries: list[FolderEntry] = []
+    for entry in found:
+        if entry.name.startswith("."):
+            continue
+        size_bytes = modified_ns = 0
+        if entry.is_file(follow_symlinks=False):
+            try:
+                info = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            size_bytes, modified_ns = info.st_size, info.st_mtime_ns
+        entries.append(
+            FolderEntry(
+                name=entry.name,
+                is_folder=entry.is_dir(follow_symlinks=False),
+                size_bytes=size_bytes,
+                modified_ns=modified_ns,
+            )
+        )
+    return tuple(sorted(entries, key=lambda entry: entry.name))
+
+
+def entries_of(folder: Path, beginnings: tuple[str, ...]) -> tuple[FolderEntry, ...]:
+    """The entries of a folder whose names have one of these beginnings."""
+    with os.scandir(folder) as scan:
+        return folder_entries(entry for entry in scan if entry.name.startswith(beginnings))
+
+
+def append_locked(
+    path: Path, text: str, lock_dir: Path, *, skip_repeats: bool, heading: str, below: str
+) -> Appended:
+    """Adds Markdown at the end of a file in one write, and syncs it; the file is made if need be.
+
+    Raises:
+        FileBusy: another process holds the file.
+        OSError: the disk refused; the file is as it was.
+    """
+    from nacre.memory.text.repeats import addition  # most commands only read
+
+    with locked(path, lock_dir):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        is_new = not path.exists()
+        with _binary(open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "rb+") as file:
+            added, appended = addition(
+                _tail(file), text, skip_repeats=skip_repeats, heading=heading, below=below
+            )
+            if added:
+                _append(file.fileno(), added.encode("utf-8"))
+        if is_new:
+            _sync_folder(path.parent)
+    return appended
+
+
+def _tail(file: BinaryIO) -> str:
+    """The last whole lines of a file, which is all of a log that people write."""
+    size_bytes = os.fstat(file.fileno()).st_size
+    if size_bytes <= TAIL_BYTES:
+        return file.read().decode("utf-8", errors="replace")
+    file.seek(size_bytes - TAIL_BYTES)
+    tail = file.read()
+    return tail[tail.find(b"\n") + 1 :].decode("utf-8", errors="replace")
+
+
+def _append(descriptor: int, data: bytes) -> None:
+    size_bytes = os.fstat(descriptor).st_size
+    try:
+        if os.write(descriptor, data) != len(data):
+            raise OSError(f"only a part of {len(data)} bytes could be written; the disk may be full")
+        os.fsync(descriptor)
+    except OSError:
+        # A torn note would be read as a whole one; the file is ours while the lock is held.
+        with suppress(OSError):
+            os.ftruncate(descriptor, size_bytes)
+        raise
+
+
+def change_locked(path: Path, change: Callable[[bytes | None], bytes | None], lock_dir: Path) -> None:
+    """Replaces a file by `change(old bytes)`, atomically; its mode is kept. `None` removes it. Raises as
+    `append_locked`."""
+    with locked(path, lock_dir):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mode: int | None = None
+        old: bytes | None = None
+        with suppress(FileNotFoundError), _binary(open_regular(path, os.O_RDONLY), "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode & 0o777
+            old = file.read()
+        new = change(old)
+        if new is None:
+            path.unlink(missing_ok=True)
+            _sync_folder(path.parent)
+        elif new != old:
+            _replace(path, new, mode)
+
+
+def _replace(path: Path, data: bytes, mode: int | None) -> None:
+    # One fixed name for each target: whatever stands there was left by a killed writer.
+    from hashlib import sha256
+
+    temporary = path.parent / f".{sha256(path.name.encode()).hexdigest()[:16]}.tmp"
+    temporary.unlink(missing_ok=True)
+    try:
+        with _binary(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            file.write(data)
+            file.flush()
+            if mode is not None:
+                temporary.chmod(mode)
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+@contextmanager
+def locked(path: Path, lock_dir: Path) -> Iterator[None]:
+    from hashlib import sha256
+
+    lock_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    name = sha256(str(path).encode()).hexdigest()[:24]
+    release = lock_within(lock_dir / f"{name}.file", LOCK_WAIT_SECONDS)
+    if release is None:
+        raise FileBusy(
+            f"Another process has held {path.name!r} for {LOCK_WAIT_SECONDS:.0f} seconds. Try again later."
+        )
+    try:
+        yield
+    finally:
+        release()
+
+
+def _sync_folder(folder: Path) -> None:
+    # Some systems cannot open a folder, and some file systems refuse to sync one.
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _binary(descriptor: int, mode: str) -> BinaryIO:
+    return cast(BinaryIO, os.fdopen(descriptor, mode))
+
+
+_SYMLINK = "a symbolic link, which is never followed; name its target in extraPaths instead"
+
+
+def notes_in(root: Path, wanted: Sequence[WantedNotes]) -> NoteListing:
+    """The notes of a workspace that is the folder `root`. Never raises for what it cannot read."""
+    real_root = Path(os.path.realpath(root))
+    prefix_chars = len(os.path.join(real_root, ""))  # noqa: PTH118 - a Path drops the separator
+    walk = Walk(lambda path: path[prefix_chars:].replace(os.sep, "/"))
+    try:
+        entries = os.listdir(real_root)  # noqa: PTH208 - names are enough, and the call proves that the folder is readable
+    except OSError as error:
+        walk.skip(real_root, f"the workspace is not readable ({error.strerror or type(error).__name__})")
+        return NoteListing(skipped=tuple(walk.skipped), unreadable=("",))
+    if not entries:
+        # An empty workspace is what an unmounted drive looks like.
+        walk.unreadable.append("")
+    for asked in wanted:
+        # Asked of the entries, so that a system that folds case does not find a file under two names.
+        if asked.is_required or asked.name.partition("/")[0] in entries:
+            walk.visit(real_root / asked.name, asked.pattern, is_required=asked.is_required)
+    return walk.listing()
+
+
+class Walk:
+    """Collects notes; `name_of` says under which name the file at an absolute path is known."""
+
+    def __init__(self, name_of: Callable[[str], str]) -> None:
+        self._name_of = name_of
+        self._notes: dict[tuple[int, int] | str, FoundNote] = {}
+        self.skipped: list[SkippedPath] = []
+        self.unreadable: list[str] = []
+
+    def listing(self) -> NoteListing:
+        """Everything that was found until now."""
+        return NoteListing(
+            notes=tuple(self._notes.values()),
+            skipped=tuple(self.skipped),
+            unreadable=tuple(self.unreadable),
+        )
+
+    def visit(self, path: Path, pattern: tuple[str, ...] = (), *, is_required: bool) -> None:
+        """Adds the file at `path`, or what lies in the folder of that path and matches `pattern`."""
+        try:
+            info = path.lstat()
+        except FileNotFoundError:
+            if is_required:
+                self.skip(path, "missing")
+                # An extra path that is gone may be an unmounted drive: what was indexed from it stays.
+                self._keep(path)
+            return
+        except OSError as error:
+            self._unread(path, error)
+            return
+        if stat.S_ISLNK(info.st_mode):
+            self.skip(path, _SYMLINK)
+        elif pattern:
+            if not self._folder(path, pattern):
+                self.skip(path.joinpath(*pattern), "the pattern matches nothing")
+        elif stat.S_ISDIR(info.st_mode):
+            self._folder(path, ())
+        elif not stat.S_ISREG(info.st_mode):
+            self.skip(path, "not a regular file")
+        elif is_markdown(path.name):
+            self._add(os.fspath(path), note_marks(info))
+        elif is_required:
+            self.skip(path, "not a Markdown file (.md)")
+
+    def skip(self, path: Path | str, reason: str) -> None:
+        """Tells that something was passed over."""
+        # A name that is not Unicode must not break whoever prints it.
+        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        self.skipped.append(SkippedPath(path=shown, reason=reason))
+
+    def _folder(self, folder: Path, pattern: tuple[str, ...]) -> int:
+        """Adds the notes below a folder, with a pattern only those it covers; how many there were."""
+        count, prefix_chars = 0, len(os.path.join(folder, ""))  # noqa: PTH118 - a Path drops the separator
+
+        def fits(path: str, *, whole: bool) -> bool:
+            return not pattern or matches(Path(path[prefix_chars:]).parts, pattern, whole=whole)
+
+        # Not by recursion: folders may be nested deeper than Python calls functions.
+        open_folders = [iter(self._entries(os.fspath(folder)))]
+        while open_folders:
+            entry = next(open_folders[-1], None)
+            if entry is None:
+                open_folders.pop()
+                continue
+            try:
+                if entry.is_symlink():
+                    if not pattern:
+                        self.skip(entry.path, _SYMLINK)
+                elif entry.is_dir(follow_symlinks=False):
+                    if not fits(entry.path, whole=False):
+                        continue
+                    if entry.name in IGNORED_FOLDERS:
+                        self.skip(entry.path, "a folder of tools, not of notes")
+                    else:
+                        open_folders.append(iter(self._entries(entry.path)))
+                elif is_markdown(entry.name) and fits(entry.path, whole=True):
+                    count += 1
+                    if entry.is_file(follow_symlinks=False):
+                        self._add(entry.path, note_marks(entry.stat(follow_symlinks=False)))
+                    else:
+                        self.skip(entry.path, "not a regular file")
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self._unread(entry.path, error)
+        return count
+
+    def _entries(self, folder: str) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(folder) as entries:
+                return sorted(entries, key=lambda entry: entry.name)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self._unread(folder, error)
+            return []
+
+    def _add(self, path: str, marks: NoteMarks) -> None:
+        name = self._name_of(path)
+        try:
+            name.encode()
+        except UnicodeEncodeError:  # some systems allow such names
+            self.skip(path, "its name is not Unicode; rename it")
+            return
+        # One file under two names (a case-folding file system, overlapping extra paths) is one file. On some
+        # systems listing a folder tells no inode.
+        key = (marks.device, marks.inode) if marks.inode else os.path.normcase(path)
+        if key not in self._notes:
+            self._notes[key] = FoundNote(name=name, marks=marks)
+
+    def _unread(self, path: Path | str, error: OSError) -> None:
+        self.skip(path, f"not readable ({error.strerror or type(error).__name__})")
+        self._keep(path)
+
+    def _keep(self, path: Path | str) -> None:
+        self.unreadable.append(self._name_of(os.fspath(path)))

@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any, Self
 
 from nacre.memory.files.facts.fact_memory import FactMemory
-from nacre.runtime.agent.answering import ending_of, owner_says, refuse, run_turn, stopped
-from nacre.runtime.agent.approving import ApprovalDoor
-from nacre.runtime.agent.event_queue import EventQueue
+from nacre.runtime.agent.answering import (
+    ApprovalDoor,
+    EventQueue,
+    ending_of,
+    owner_says,
+    refuse,
+    run_turn,
+    stopped,
+)
 from nacre.runtime.agent.opening.assembly import assemble
-from nacre.runtime.agent.opening.given import Given
-from nacre.runtime.agent.opening.given_tools import given_prompt_parts, given_tools
-from nacre.runtime.agent.opening.parts import AgentParts
-from nacre.runtime.agent.opening.running import StopAfter
+from nacre.runtime.agent.opening.given import Given, given_prompt_parts, given_tools
+from nacre.runtime.agent.opening.parts import AgentParts, StopAfter
 from nacre.runtime.agent.sessions import Sessions
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.function import FunctionCommand
@@ -27,11 +31,11 @@ from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.model import Answering, ChatModel, ModelRequest
 from nacre.runtime.hooks.hooks import Hooks, HookTable
-from nacre.runtime.lanes.routing import Route, route
+from nacre.runtime.lanes.lanes import Route, route
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import load_config, process_environment
 from nacre.runtime.settings.settings import Settings
-from nacre.runtime.turn.loop.limits import TurnBounds, UsageLimits
+from nacre.runtime.turn.loop.loop import TurnBounds, UsageLimits
 from nacre.runtime.turn.loop.sub_agent import AuthorTool
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
 from nacre.sessions.contracts.errors import SessionError

@@ -8,25 +8,57 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import PurePosixPath
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.contracts.workspace import PathOutsideRoot
-from nacre.runtime.agent.approving import answered_in_chat
+from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
+from nacre.prompts import render
+from nacre.records.record import Record
 from nacre.runtime.agent.opening.parts import AgentParts
-from nacre.runtime.agent.triggered import heartbeat_ended, worded
-from nacre.runtime.commands.contract.command import CommandRun, Outcome, said
+from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
+from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome, said
 from nacre.runtime.commands.status import STATUS
-from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
-from nacre.runtime.contracts.events import Emit, Event, MessageJoined, ReplyReady, Silence, TurnFailed, Warned
-from nacre.runtime.contracts.inbound import Attachment, Inbound
-from nacre.runtime.hooks.around import arrived, leaving, without_text
-from nacre.runtime.lanes.routing import Route
-from nacre.runtime.turn.inbound.inbound_message import heard, joined
-from nacre.runtime.turn.loop.limits import TurnBounds
-from nacre.runtime.turn.settling import settle
-from nacre.runtime.turn.turn import Turn
+from nacre.runtime.commands.waiting.approvals import APPROVE, DENY
+from nacre.runtime.contracts.errors import (
+    AgentError,
+    ApprovalNotFound,
+    SessionInUse,
+    TurnBroken,
+    TurnCancelled,
+)
+from nacre.runtime.contracts.events import (
+    Emit,
+    Event,
+    MessageJoined,
+    ReplyReady,
+    Silence,
+    TextStreamed,
+    TurnFailed,
+    Warned,
+)
+from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
+from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
+from nacre.runtime.hooks.hooks import arrived, leaving, without_text
+from nacre.runtime.lanes.lanes import Route, workspace_access
+from nacre.runtime.lanes.open_session import FLUSH_ENTRY
+from nacre.runtime.tools.approvals.store import Approval
+from nacre.runtime.turn.inbound.inbound_message import (
+    HEARTBEAT_FILE,
+    asks_for_nothing,
+    heard,
+    joined,
+    worth_saying,
+)
+from nacre.runtime.turn.loop.loop import TurnBounds
+from nacre.runtime.turn.turn import Turn, settle
 from nacre.sessions.contracts.errors import SessionError
+from nacre.sessions.contracts.messages import UserMessage
+from nacre.sessions.entries.entries import Compaction, CustomRecord, Entry
+from nacre.sessions.index.record import Origin
 
 log = logging.getLogger(__name__)
 
@@ -212,3 +244,248 @@ def owner_says(text: str, session: str, attachments: tuple[Attachment, ...] = ()
         session_key=session,
         attachments=attachments,
     )
+
+
+NO_LIST = f"There is no {HEARTBEAT_FILE}. Look after whatever you know that the owner is waiting for."
+
+
+async def worded(parts: AgentParts, inbound: Inbound, where: Route) -> Inbound | None:
+    """A message with the words that a model reads; `None` for a heartbeat that there is nothing to ask in.
+
+    Raises:
+        OSError, PathOutsideRoot: the list of a heartbeat is there and cannot be read.
+    """
+    now = _told(parts.turn.now())
+    if inbound.trigger == "schedule":
+        prompt = "session/scheduled_of_others" if inbound.quoted else "session/scheduled"
+        return replace(inbound, text=render(prompt, now=now, text=inbound.text.strip()))
+    if inbound.trigger != "heartbeat":
+        return inbound
+    access = workspace_access(where.key, parts.turn.settings)
+    policy = replace(where.policy, access=access)
+    if not policy.may_read(PurePosixPath(HEARTBEAT_FILE)):
+        return None
+    checklist = await _checklist(parts.turn.workspace)
+    if checklist is None:
+        return None
+    return replace(inbound, text=render("session/heartbeat", now=now, checklist=checklist))
+
+
+async def heartbeat_ended(turn: Turn, inbound: Inbound, reply: Reply | None) -> Reply | None:
+    """What is delivered of a heartbeat's answer. One that found nothing is out of view afterwards.
+
+    Raises:
+        SessionError: the disk refused; the heartbeat stays in view.
+    """
+    most = turn.parts.settings.agent.heartbeat.ack_max_chars
+    text = worth_saying(reply.text, ack_max_chars=most) if reply is not None else ""
+    if reply is not None and text:
+        return replace(reply, text=text)
+    behind = _since(turn, inbound.inbound_id)
+    # What a compaction or a flush did holds for the whole conversation.
+    if behind and not any(_is_upkeep(entry) for entry in behind):
+        await turn.session.journal.rewind(behind[0].parent_id)
+    return None
+
+
+async def _checklist(workspace: Workspace) -> str | None:
+    """What the owner's list says, `None` where it asks for nothing."""
+    if not workspace.is_there:
+        return None
+    try:
+        file = await workspace.read(HEARTBEAT_FILE)
+    except FileNotFoundError:
+        return NO_LIST
+    text = file.data.decode("utf-8", "replace")
+    return None if asks_for_nothing(text) else f"{HEARTBEAT_FILE} says:\n\n{text.strip()}"
+
+
+def _since(turn: Turn, inbound_id: str) -> list[Entry]:
+    """The entries of the branch from a message on; none where it does not stand there."""
+    branch = turn.session.branch
+    for place, entry in reversed(list(enumerate(branch))):
+        if isinstance(entry.body, UserMessage) and entry.body.inbound_id == inbound_id != "":
+            return list(branch[place:])
+    return []
+
+
+def _is_upkeep(entry: Entry) -> bool:
+    body = entry.body
+    return isinstance(body, Compaction) or (
+        isinstance(body, CustomRecord) and body.custom_type == FLUSH_ENTRY
+    )
+
+
+def _told(now: datetime) -> str:
+    return f"{now:%A, %Y-%m-%d %H:%M} {now.tzname()}"
+
+
+class EventQueue:
+    """Events in order; `None` says that there are no more."""
+
+    def __init__(self) -> None:
+        self._waiting = deque[Event | None]()
+        self._is_there = asyncio.Event()
+
+    def put(self, event: Event | None) -> None:
+        """Puts an event behind the others."""
+        self._waiting.append(event)
+        self._is_there.set()
+
+    async def get(self) -> Event | None:
+        """The next event; text that has piled up is one, so that a reader who is late catches up."""
+        while not self._waiting:
+            self._is_there.clear()
+            await self._is_there.wait()
+        event = self._waiting.popleft()
+        if not isinstance(event, TextStreamed):
+            return event
+        text = [event.text]
+        while self._waiting and isinstance(self._waiting[0], TextStreamed):
+            text.append(self._waiting[0].text)
+            self._waiting.popleft()
+        return event if len(text) == 1 else TextStreamed(text="".join(text))
+
+
+BUSY_SECONDS = 1.0
+"""How long to wait for another process, whose turn goes on with the call, or else the next turn does."""
+
+
+class ApprovalDoor(Record):
+    """The calls of one agent that wait for its owner."""
+
+    parts: AgentParts
+
+    async def list(self) -> tuple[Approval, ...]:
+        """The calls that may be approved, the oldest first."""
+        return await self.parts.turn.approvals.pending()
+
+    async def approve(self, approval_id: str) -> Reply | None:
+        """Approves a call by its id, or the beginning of it.
+
+        The call runs once, with the arguments that were shown. `None` when a turn that waits goes on with it;
+        otherwise the reply of the turn that follows, `None` for silence.
+
+        Raises:
+            ApprovalNotFound: no such call waits.
+            AgentError: the turn that follows failed; what was done and said is on disk.
+        """
+        found = await self.parts.turn.approvals.find(approval_id)
+        ending = await approved(self.parts, found, emit=lambda _event: None)
+        return ending.reply if isinstance(ending, ReplyReady) else None
+
+    async def deny(self, approval_id: str, reason: str = "") -> None:
+        """Denies a call; the model is told, with the reason.
+
+        Raises:
+            ApprovalNotFound: no such call waits.
+        """
+        found = await self.parts.turn.approvals.find(approval_id)
+        await self.parts.turn.approvals.answer(found.id, approved=False, reason=reason)
+
+    async def withdraw(self, session_key: str) -> None:
+        """Makes void what the turns of a session ask and nobody has answered: whoever spoke there said stop.
+
+        Raises:
+            SessionError: the disk refused.
+        """
+        await self.parts.turn.approvals.withdraw(session_key)
+
+
+async def approved(parts: AgentParts, approval: Approval, *, emit: Emit) -> ReplyReady | Silence | None:
+    """Approves a call, and runs it where no turn waits for it; the ending of the turn that follows.
+
+    `None` when somebody else goes on with it.
+
+    Raises:
+        ApprovalNotFound: it does not wait any more, or a sub-agent asked that has ended.
+    """
+    approvals = parts.turn.approvals
+    await approvals.answer(approval.id, approved=True)
+    if approvals.is_awaited(approval.id):
+        return None
+    where = _route(approval)
+    try:
+        async with parts.lanes.enter(
+            where.key, on_wait=lambda text: emit(Warned(message=text)), wait_seconds=BUSY_SECONDS
+        ):
+            if is_sub_agent_key(where.key):
+                # Its lane is free, so it has ended; the agent would go on there with tools of its own.
+                await approvals.forget(approval.id)
+                raise ApprovalNotFound(
+                    f"The sub-agent that asked for {approval.tool_name} has ended. Ask for its task anew."
+                )
+            return await _waiting_told(parts, where, emit)
+    except SessionInUse:
+        return None
+
+
+async def _waiting_told(parts: AgentParts, where: Route, emit: Emit) -> ReplyReady | Silence | None:
+    session = await parts.turn.sessions.open(where)
+    hooks, chat = parts.turn.hooks, session.chat(parts.turn.workspace.place, parts.turn.window.sources)
+    turn = parts.chosen.applied(
+        Turn(session, parts.turn, without_text(hooks, emit), TurnBounds(parts.limits))
+    )
+    if not await settle(turn, await parts.turn.approvals.left_over(where.key), runs=True):
+        return None
+    reply = await turn.answer()
+    parts.turn.on_said()
+    return turn.ending(None if reply is None else await leaving(hooks, chat, reply))
+
+
+def _route(approval: Approval) -> Route:
+    """Where the call was asked, with the policy that held there; whoever approves it lends it no other."""
+    policy = ChatPolicy(
+        chat_kind=approval.chat_kind,
+        is_owner=approval.is_owner,
+        session_key_is_private=approval.is_private_key,
+        notes_folder=notes_folder_of(approval.session_key),
+    )
+    return Route(key=approval.session_key, policy=policy, origin=Origin(**approval.origin))
+
+
+async def answered_in_chat(parts: AgentParts, text: str, where: Route, emit: Emit) -> bool:
+    """Whether a message was the owner's answer to a call that waits; then it is carried out, and told."""
+    called = parts.commands.called(text, where.policy)
+    if called is None or called.command not in (APPROVE, DENY):
+        return False
+    approval_id, _, reason = called.rest.partition(" ")
+    try:
+        said = await _answer_approval(parts, called.command, approval_id, reason, where, emit)
+    except ApprovalNotFound as error:
+        said = str(error)
+    if isinstance(said, str):
+        emit(ReplyReady(reply=Reply(text=said, session_key=where.key, session_id="", is_command=True)))
+    else:
+        emit(said)
+    return True
+
+
+async def _answer_approval(
+    parts: AgentParts, command: Command, approval_id: str, reason: str, where: Route, emit: Emit
+) -> str | ReplyReady | Silence:
+    approvals = parts.turn.approvals
+    if not approval_id:
+        pending = [each for each in await approvals.pending() if _may_answer(each, where)]
+        return waiting_list(pending)
+    found = await approvals.find(approval_id)
+    if not _may_answer(found, where):
+        return "This call was asked elsewhere. Answer it there, or in a private chat with the assistant."
+    if command is DENY:
+        await approvals.answer(found.id, approved=False, reason=reason)
+        return f"Denied: {found.tool_name}. The assistant is told."
+    ending = await approved(parts, found, emit=emit)
+    return ending or f"Approved: {found.tool_name}. The turn that asked goes on with it."
+
+
+def _may_answer(approval: Approval, where: Route) -> bool:
+    """Whether the owner may answer here: in private, or where it was asked."""
+    return where.policy.is_owner and (where.policy.is_private or where.key == approval.session_key)
+
+
+def waiting_list(pending: list[Approval]) -> str:
+    """The answer to `/approve` alone."""
+    if not pending:
+        return "No call waits for your approval."
+    lines = [f"{each.id}  {each.tool_name} in {each.session_key}: {each.why}" for each in pending]
+    return "\n".join([*lines, "/approve ID lets a call run, /deny ID [reason] does not."])

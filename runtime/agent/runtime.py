@@ -11,8 +11,7 @@ from typing import Any, Self, TypedDict, Unpack
 from nacre.records.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.opening.assembly import assemble
-from nacre.runtime.agent.opening.given import Given
-from nacre.runtime.agent.opening.given_tools import given_prompt_parts, given_tools
+from nacre.runtime.agent.opening.given import Given, given_prompt_parts, given_tools
 from nacre.runtime.agent.opening.shared import Shared
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
@@ -22,7 +21,7 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config, ListedAgent, StateSettings, process_environment
-from nacre.runtime.turn.loop.limits import UsageLimits
+from nacre.runtime.turn.loop.loop import UsageLimits
 from nacre.runtime.turn.loop.sub_agent import AuthorTool
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
 

@@ -18,13 +18,12 @@ from nacre.runtime.contracts.events import CompactionEnded, Event, FlushEnded, W
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Attachment, Reply
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
 from nacre.runtime.endings.lifecycle import Lifecycle
-from nacre.runtime.lanes.routing import Route
-from nacre.runtime.turn.loop.limits import UsageLimits
+from nacre.runtime.lanes.lanes import Route
+from nacre.runtime.turn.loop.loop import UsageLimits
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.contracts.keys import canonical_key, is_private_key
-from nacre.sessions.index.changes import Origin
-from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.index.record import Origin, SessionRecord
 
 log = logging.getLogger(__name__)
 

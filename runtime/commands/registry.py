@@ -21,8 +21,8 @@ from nacre.runtime.commands.session.rewind import REWIND
 from nacre.runtime.commands.status import STATUS
 from nacre.runtime.commands.waiting.approvals import APPROVE, DENY
 from nacre.runtime.commands.waiting.review import REVIEW
-from nacre.runtime.contracts.commands import RESET_TRIGGERS, called_word, slash_word
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.contracts.inbound import RESET_TRIGGERS, called_word, slash_word
 from nacre.runtime.contracts.policy import ChatPolicy
 
 _SESSION = (NEW, RESET, RESUME, COMPACT, REWIND, FORK, LABEL)

@@ -72,7 +72,7 @@ async def _memory(turn: Turn) -> str:
 
 
 def _servers(turn: Turn) -> list[str]:
-    servers = turn.parts.servers.status()
+    servers = [line for source in turn.parts.tool_sources for line in source.status()]
     return [f"🔌 MCP servers: {' · '.join(servers)}"] if servers else []
 
 

@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 from nacre.records.record import Record
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.inbound import Reply
-from nacre.sessions.contracts.freshness import ResetCause
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.keys import ResetCause
+from nacre.sessions.contracts.messages import Usage
 
 CompactionReason: TypeAlias = Literal["threshold", "overflow", "manual"]
 FlushStatus: TypeAlias = Literal["written", "proposed", "nothing", "fallback", "failed"]

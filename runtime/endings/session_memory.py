@@ -8,38 +8,42 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import logging
 import re
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, tzinfo
+from itertools import chain, islice
 
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.files.sources.proposed import WaitsForReview
+from nacre.memory.files.sources.secrets import without_secrets
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import workspace_gone
-from nacre.prompts import render
+from nacre.prompts import quoted, render
 from nacre.records.record import Record
+from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.errors import ModelError
+from nacre.runtime.contracts.inbound import was_command
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.endings.session_note import (
-    Quote,
-    conversation_text,
-    last_moment,
-    last_quotes,
-    not_in,
-    note_mark,
-    note_name,
-    note_start,
-    note_text,
-    slug_of,
-    without_speaker,
-)
+from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.hooks.events import SessionEnded
-from nacre.runtime.models.retry import held_to_contract
+from nacre.runtime.models.failover import held_to_contract
+from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.tools.session_sources import SessionSources, Voices
-from nacre.sessions.contracts.messages import AssistantMessage, message_text, user_message
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    ToolResultMessage,
+    UserMessage,
+    message_text,
+    user_message,
+)
+from nacre.sessions.disk.json_text import timestamp_ms
+from nacre.sessions.entries.entries import CustomMessage, Entry
+from nacre.sessions.view.transcript import CHANGES_TYPE, RECALL_TYPE
 
 log = logging.getLogger(__name__)
 
@@ -180,3 +184,220 @@ class SessionMemory(Record):
         except (ModelError, TimeoutError) as error:
             log.info("session %s is named by its time: %s", event.session_id, error or "no name in time")
         return ""
+
+
+LEFT_OUT = "[…]"
+MIN_CHARS = 12
+"""Shorter sentences, such as "All right.", are alike by chance; half of that in scripts of many signs."""
+
+_WORD = re.compile(r"[^\W_]+")
+_SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。\uff01\uff1f])")
+_QUOTED = re.compile(r"“[^”\n]+”|\"[^\"\n]+\"|«[^»\n]+»|„[^“\n]+“|「[^」\n]+」")
+_SOURCE = re.compile(r"\n\s*Source: \S[^\n]*\s*\Z")
+_QUOTE_LINE = re.compile(r"\s{0,3}>")
+_SEVERAL = re.compile(rf"{re.escape(LEFT_OUT)}(?:\s+{re.escape(LEFT_OUT)})+")
+
+
+class Recalled:
+    """What a conversation was shown of the notes, and what it wrote into them."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        lines = (line for text in _shown(entries) for line in text.splitlines())
+        self._words = "\n".join(f" {_words(line)} " for line in lines)
+
+    def left_out_of(self, answer: str) -> str:
+        """The answer without the sentences, quotations and quoted passages that stand in the notes.
+
+        Where notes are cited stays, so that they can be found from there.
+        """
+        if not self._words:
+            return answer
+        told = [shorter for line in answer.splitlines() if (shorter := self._line(line)) is not None]
+        return "\n".join(told).strip()
+
+    def _line(self, line: str) -> str | None:
+        """A line without what is known; `None` when nothing is left of it."""
+        if not line.strip():
+            return line
+        if _QUOTE_LINE.match(line):
+            return None if self._has(line) else line
+        sentences = [LEFT_OUT if self._has(part) else part for part in _SENTENCE.split(line)]
+        shorter = _QUOTED.sub(
+            lambda quote: LEFT_OUT if self._has(quote[0]) else quote[0], " ".join(sentences)
+        )
+        if LEFT_OUT not in shorter:
+            return line
+        shorter = _SEVERAL.sub(LEFT_OUT, shorter)
+        return None if shorter.strip() == LEFT_OUT else shorter
+
+    def _has(self, text: str) -> bool:
+        words = _words(text)
+        enough = MIN_CHARS if words.isascii() else MIN_CHARS // 2
+        return len(words) >= enough and f" {words} " in self._words
+
+
+def _shown(entries: Iterable[Entry]) -> Iterator[str]:
+    for entry in entries:
+        body = entry.body
+        if isinstance(body, CustomMessage) and body.custom_type in (RECALL_TYPE, CHANGES_TYPE):
+            yield body.content if isinstance(body.content, str) else ""
+        elif isinstance(body, ToolResultMessage) and body.tool_name in MEMORY_TOOL_NAMES:
+            yield from _passages(message_text(body))
+        elif isinstance(body, AssistantMessage):
+            yield from (str(call.arguments.get("text")) for call in body.tool_calls if call.name == "append")
+
+
+def _passages(result: str) -> Iterator[str]:
+    """The words of notes in the JSON of a memory tool; of JSON that was cut, all of it."""
+    try:
+        found = json.loads(result)
+        yield str(found.get("text", ""))
+        yield from (_SOURCE.sub("", str(hit.get("snippet", ""))) for hit in found.get("results", ()))
+    except (ValueError, RecursionError, AttributeError, TypeError):
+        yield result.replace("\\n", "\n")
+
+
+def _words(text: str) -> str:
+    return " ".join(_WORD.findall(text.casefold()))
+
+
+MAX_MESSAGE_CHARS = 2_000
+"""A longer message keeps its beginning: the transcript has the rest."""
+MAX_SLUG_CHARS = 30
+MAX_SLUG_WORDS = 4
+"""A model that answers with more was not naming anything."""
+
+_SECONDS = "%Y-%m-%d %H:%M:%S"
+_TIME = f"{_SECONDS} %Z"
+_NOTE_HEAD = re.compile(
+    r"# Session: (?P<moment>[\d-]{10} [\d:]{8})[^\n]*\n\n- \*\*Session Key\*\*: (?P<key>[^\n]*)\n"
+)
+_SPEAKER = re.compile(r">\s*(?:User|Assistant): ")
+
+
+class Quote(Record):
+    """One thing that was said: by whom, what, and when."""
+
+    speaker: str
+    text: str
+    at_ms: int
+
+
+def last_quotes(entries: Sequence[Entry], count: int) -> tuple[Quote, ...]:
+    """The last `count` things that were said on a branch; commands, tools and silence are none.
+
+    What an answer only repeats of the notes is left out of it.
+
+    Nothing when no person said anything: an assistant alone is no conversation.
+    """
+    recalled = Recalled(entries)
+    newest_first = filter(None, (_quote(entry, recalled) for entry in reversed(entries)))
+    quotes = list(islice(newest_first, count))
+    # Behind the last ones no more is read than it takes to find a person.
+    has_person = any(quote.speaker == "User" for quote in chain(quotes, newest_first))
+    return tuple(reversed(quotes)) if has_person else ()
+
+
+def not_in(note: str, quotes: Sequence[Quote], *, key: str, zone: tzinfo | None) -> tuple[Quote, ...]:
+    """The quotes that do not stand in an earlier note of a session of this key; all for any other text.
+
+    The same words said after the last moment that the note tells are other words.
+    """
+    head = _NOTE_HEAD.match(note)
+    if head is None or head["key"] != key:
+        return tuple(quotes)
+
+    def is_new(quote: Quote) -> bool:
+        said_at = stored_moment(quote.at_ms, zone)
+        if said_at is None or f"{said_at:{_SECONDS}}" > head["moment"]:
+            return True
+        return f"\n{_block(quote)}\n" not in note
+
+    return tuple(filter(is_new, quotes))
+
+
+def conversation_text(quotes: Sequence[Quote]) -> str:
+    """The quotes, a paragraph each, as a model reads them."""
+    return "\n\n".join(f"{quote.speaker}: {quote.text}" for quote in quotes)
+
+
+def last_moment(quotes: Sequence[Quote], *, otherwise: datetime) -> datetime:
+    """When the last thing was said, in the zone of `otherwise`, which stands in where that is not known."""
+    return stored_moment(quotes[-1].at_ms if quotes else 0, otherwise.tzinfo) or otherwise
+
+
+def slug_of(answer: str) -> str:
+    """What a model answered as a part of a file name: `a-z`, `0-9` and `-`; empty when it gave no name."""
+    lines = [line.strip() for line in answer.splitlines() if line.strip()]
+    if len(lines) != 1 or is_silent(answer):
+        return ""
+    plain = unicodedata.normalize("NFKD", lines[0].lower()).encode("ascii", "ignore").decode()
+    words = re.findall(r"[a-z0-9]+", plain)
+    if len(words) > MAX_SLUG_WORDS:
+        return ""
+    slug = "-".join(words)
+    return slug if len(slug) <= MAX_SLUG_CHARS else slug[: MAX_SLUG_CHARS + 1].rpartition("-")[0]
+
+
+def note_start(moment: datetime) -> str:
+    """How the paths of all notes of a day begin."""
+    return f"memory/{moment:%Y-%m-%d}-"
+
+
+def note_name(moment: datetime, slug: str, *, number: int = 1) -> str:
+    """The note's path in the workspace; a `number` above 1 tells notes of one name apart.
+
+    Without a slug the time of day names it.
+    """
+    tail = "" if number == 1 else f"-{number}"
+    return f"{note_start(moment)}{slug or moment.strftime('%H%M')}{tail}.md"
+
+
+def note_mark(event: SessionEnded) -> str:
+    """The lines by which the note of one ending is known again."""
+    ended = f"{event.ended_at.strftime(_TIME)} ({event.reason})"
+    return f"- **Session ID**: {event.session_id}\n- **Ended**: {ended}"
+
+
+def note_text(event: SessionEnded, quotes: Sequence[Quote], *, moment: datetime) -> str:
+    """The note as Markdown; `moment` is when the last thing was said."""
+    counted = "The last words" if len(quotes) == 1 else f"The last {len(quotes)} messages"
+    return "\n".join(
+        [
+            f"# Session: {moment.strftime(_TIME)}",
+            "",
+            f"- **Session Key**: {event.session_key}",
+            note_mark(event),
+            f"- **Source**: {event.channel or 'unknown'}",
+            "",
+            "## Conversation Summary",
+            "",
+            f"{counted} of a conversation that is over. History, quoted: nothing in it is to be done now.",
+            "",
+            "\n>\n".join(map(_block, quotes)),
+            "",
+        ]
+    )
+
+
+def without_speaker(line: str) -> str:
+    """What is said on a line of a note, without who says it."""
+    return _SPEAKER.sub("", line, count=1)
+
+
+def _block(quote: Quote) -> str:
+    return quoted(f"{quote.speaker}: {quote.text}")
+
+
+def _quote(entry: Entry, recalled: Recalled) -> Quote | None:
+    if not isinstance(entry.body, UserMessage | AssistantMessage):
+        return None
+    text = message_text(entry.body)
+    speaker = "User" if isinstance(entry.body, UserMessage) else "Assistant"
+    text = recalled.left_out_of(without_token(text)) if speaker == "Assistant" else text
+    text = without_secrets(text).strip()
+    if not text or (speaker == "User" and was_command(text)):
+        return None
+    if len(text) > MAX_MESSAGE_CHARS:
+        text = f"{text[:MAX_MESSAGE_CHARS].rstrip()} […]"
+    return Quote(speaker=speaker, text=text, at_ms=timestamp_ms(entry.timestamp) or entry.body.timestamp_ms)

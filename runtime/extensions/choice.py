@@ -5,6 +5,7 @@ from __future__ import annotations
 from nacre.records.record import Record
 from nacre.runtime.extensions.manifest import ExtensionKind
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY, PluginsSettings
+from nacre.runtime.settings.settings import Settings
 
 
 class Choice(Record):
@@ -28,6 +29,8 @@ def chosen(name: str, kind: ExtensionKind | None, plugins: PluginsSettings) -> C
         return Choice(is_on=False, reason=f"plugins.entries.{name}.enabled is false")
     if kind == "channel":
         return Choice(is_on=False, reason=f"it is a channel: channels.{name} switches it on in nacre serve")
+    if kind == "built-in":
+        return Choice(is_on=True, reason="it is built in, and runs when a setting or command asks for it")
     if kind == "memory" and not has_slot:
         return Choice(is_on=False, reason=f"plugins.slots.memory is {plugins.slots.memory}")
     if has_slot:
@@ -47,6 +50,11 @@ def named(plugins: PluginsSettings) -> tuple[str, ...]:
     if plugins.slots.memory not in (MEMORY_CORE, NO_MEMORY):
         asked.append(plugins.slots.memory)
     return tuple(dict.fromkeys(name for name in asked if name != MEMORY_CORE))
+
+
+def needed_by(settings: Settings) -> tuple[str, ...]:
+    """The built-in extensions without which an agent with these settings lacks something."""
+    return ("mcp",) if settings.mcp.servers else ()
 
 
 def not_installed(name: str, plugins: PluginsSettings) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
 from nacre.records.record import Record
 from nacre.runtime.extensions.manifest import MANIFEST_FILE, Manifest, ManifestInvalid, parse_manifest
 
+PACKAGE = "nacre"
 GROUP = "nacre.extensions"
 """The group of entry points: `name = "package:object"` under `[project.entry-points."nacre.extensions"]`."""
 
@@ -24,16 +26,32 @@ class Installed(Record):
     manifest: Manifest | None
     problem: str = ""
 
+    @property
+    def is_built_in(self) -> bool:
+        """Whether it comes with Nacre."""
+        return self.package == PACKAGE
+
 
 def installed_extensions() -> tuple[Installed, ...]:
-    """Every extension of this Python, by id."""
+    """Every extension of this Python, by id. No other package can take the id of a built-in extension."""
     found = [_installed(entry_point) for entry_point in entry_points(group=GROUP)]
+    built_in = {item.id: item for item in found if item.is_built_in}
     counts = Counter(item.id for item in found)
     unique = {
         item.id: item if counts[item.id] == 1 else _ambiguous(item, [i for i in found if i.id == item.id])
         for item in found
     }
+    unique |= built_in
     return tuple(unique[name] for name in sorted(unique))
+
+
+def built_in_extensions() -> Mapping[str, Installed]:
+    """The extensions that come with Nacre, by id. No other package is looked at."""
+    try:
+        entry_points_here = distribution(PACKAGE).entry_points
+    except PackageNotFoundError:
+        return {}
+    return {point.name: _installed(point) for point in entry_points_here.select(group=GROUP)}
 
 
 def _installed(entry_point: EntryPoint) -> Installed:

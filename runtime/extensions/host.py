@@ -9,15 +9,22 @@ prompt parts are for the owner's private chats unless they say otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.function import FunctionCommand
+from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.extensions.http_mount import MakeMount
+from nacre.runtime.extensions.service import Service
 from nacre.runtime.hooks.hooks import Handler, checked_name
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
+from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.function import FunctionTool, tool
+from nacre.runtime.tools.tool_source import ToolSource
 from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part
+
+MakeToolSource: TypeAlias = Callable[[Config, Clock], ToolSource]
 
 
 class ExtensionHost:
@@ -35,6 +42,9 @@ class ExtensionHost:
         self.prompt_parts: list[PromptPart] = []
         self.hooks: list[tuple[str, Handler[Any, Any]]] = []
         self.engine: MemoryPlugin | None = None
+        self.tool_sources: list[MakeToolSource] = []
+        self.services: list[Service] = []
+        self.http_mounts: list[MakeMount] = []
 
     def tool(self, function: AuthorTool | Callable[..., Any]) -> None:
         """Adds a tool, see `nacre.tool`, or a sub-agent, see `nacre.sub_agent`."""
@@ -63,6 +73,18 @@ class ExtensionHost:
         if self.engine is not None:
             raise ValueError("it brings two memory engines, and there is one place")
         self.engine = engine
+
+    def tool_source(self, make: MakeToolSource) -> None:
+        """Adds a source of tools that come and go. `make(config, now)` opens it when the agent opens."""
+        self.tool_sources.append(make)
+
+    def service(self, service: Service) -> None:
+        """Adds something that `nacre serve` runs beside the channels."""
+        self.services.append(service)
+
+    def http_mount(self, make: MakeMount) -> None:
+        """Adds routes to the HTTP server of `nacre serve`. `make(configs, now)` is called when it starts."""
+        self.http_mounts.append(make)
 
 
 class Extension(Protocol):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from nacre.records.record import Record
-from nacre.runtime.extensions.choice import chosen, named, not_installed
+from nacre.runtime.extensions.choice import Choice, chosen, named, not_installed
 from nacre.runtime.extensions.discovery import Installed, installed_extensions
 from nacre.runtime.extensions.loading import problem_of
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, PluginsSettings
+from nacre.runtime.settings.settings import Settings
 
 ExtensionState: TypeAlias = Literal["on", "off", "broken"]
 
@@ -25,17 +26,20 @@ class Listed(Record):
     description: str = ""
 
 
-def listed_extensions(plugins: PluginsSettings) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
+def listed_extensions(settings: Settings) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
     """Every extension, `memory-core` first, and a sentence for each that the settings name in vain."""
-    installed = installed_extensions()
+    plugins, installed = settings.plugins, installed_extensions()
     known = {item.id for item in installed}
     missing = [not_installed(name, plugins) for name in named(plugins) if name not in known]
-    return (_core(plugins), *(_listed(item, plugins) for item in installed)), tuple(missing)
+    return (_core(plugins), *(_listed(item, settings) for item in installed)), tuple(missing)
 
 
-def _listed(item: Installed, plugins: PluginsSettings) -> Listed:
-    kind = item.manifest.kind if item.manifest else None
+def _listed(item: Installed, settings: Settings) -> Listed:
+    plugins, kind = settings.plugins, item.manifest.kind if item.manifest else None
     choice = chosen(item.id, kind, plugins)
+    section = settings.channels.get(item.id) if kind == "channel" else None
+    if section is not None and section.enabled:
+        choice = Choice(is_on=True, reason=f"channels.{item.id} switches it on in nacre serve")
     problem = problem_of(item, plugins) if choice.is_on else item.problem
     return Listed(
         id=item.id,

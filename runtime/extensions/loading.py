@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from nacre.records.record import Record
@@ -12,9 +12,10 @@ from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
 from nacre.runtime.extensions.choice import chosen, named, not_installed
-from nacre.runtime.extensions.discovery import Installed, installed_extensions
+from nacre.runtime.extensions.discovery import Installed, built_in_extensions, installed_extensions
 from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.extensions.settings_schema import settings_problems
+from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.sections.plugins import PluginsSettings
 
 log = logging.getLogger(__name__)
@@ -38,27 +39,30 @@ class Loaded(Record):
 def load_extensions(
     plugins: PluginsSettings,
     *,
+    built_in: Sequence[str] = (),
     tool_names: Collection[str],
     part_names: Collection[str],
     commands: Commands,
 ) -> Loaded:
-    """Loads what the settings name. `tool_names`, `part_names` and the `commands`' words are taken already.
+    """Loads what `plugins` names, and the `built_in` extensions that other settings ask for.
 
-    Where they name nothing, nothing is looked for: reading what is installed costs a start some time.
+    `tool_names`, `part_names` and the words of `commands` are taken. Where nothing is named, nothing is read:
+    that would slow down the start.
     """
     wanted = named(plugins)
-    if not wanted:
+    if not wanted and not built_in:
         return Loaded(commands=commands)
-    installed = {item.id: item for item in installed_extensions()}
+    installed = {item.id: item for item in installed_extensions()} if wanted else built_in_extensions()
     tools, parts = set(tool_names), set(part_names)
     hosts: list[ExtensionHost] = []
     notices: list[str] = []
-    for name in sorted(wanted):
+    for name in sorted({*wanted, *(name for name in built_in if name not in plugins.deny)}):
         item = installed.get(name)
         if item is None:
             notices.append(not_installed(name, plugins))
             continue
-        if not chosen(name, item.manifest.kind if item.manifest else None, plugins).is_on:
+        kind = item.manifest.kind if item.manifest else None
+        if name not in built_in and not chosen(name, kind, plugins).is_on:
             continue
         try:
             host = _registered(item, plugins)
@@ -74,6 +78,30 @@ def load_extensions(
         commands = with_its_own
         hosts.append(host)
     return Loaded(commands=commands, hosts=tuple(hosts), notices=tuple(notices))
+
+
+def hosts_with(
+    plugins: PluginsSettings, built_in: Sequence[str]
+) -> tuple[tuple[ExtensionHost, ...], tuple[str, ...]]:
+    """Loads the extensions that are on, and these built-in ones, without an agent; failures as sentences."""
+    loaded = load_extensions(plugins, built_in=built_in, tool_names=(), part_names=(), commands=Commands())
+    return loaded.hosts, loaded.notices
+
+
+def load_engine(name: str, plugins: PluginsSettings) -> MemoryPlugin:
+    """The memory engine that the extension `name` brings, not started.
+
+    Raises:
+        ConfigError: it is off, not installed, broken, or brings none.
+    """
+    slots = plugins.slots.model_copy(update={"memory": name})
+    only = {each: entry for each, entry in plugins.entries.items() if each == name}
+    alone = plugins.model_copy(update={"slots": slots, "entries": only})
+    hosts, notices = hosts_with(alone, ())
+    for host in hosts:
+        if host.engine is not None:
+            return host.engine
+    raise ConfigError(" ".join(notices) or f"The extension {name!r} brings no memory engine.")
 
 
 def problem_of(item: Installed, plugins: PluginsSettings) -> str:
@@ -118,6 +146,8 @@ def _registered(item: Installed, plugins: PluginsSettings) -> ExtensionHost:
 
 def _run(item: Installed, host: ExtensionHost) -> None:
     loaded: Any = item.entry_point.load()
+    if item.is_built_in and inspect.ismodule(loaded) and not hasattr(loaded, "register"):
+        return  # it adds terminal commands alone
     result = getattr(loaded, "register", loaded)(host)
     if inspect.iscoroutine(result):
         result.close()

@@ -17,9 +17,8 @@ from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Fl
 from nacre.runtime.contracts.inbound import Inbound, Reply
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.tools.function import ToolChat
-from nacre.sessions.contracts.endings import EndReason
-from nacre.sessions.contracts.messages import AssistantMessage
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.keys import EndReason
+from nacre.sessions.contracts.messages import AssistantMessage, Usage
 from nacre.sessions.entries.entries import Entry
 
 

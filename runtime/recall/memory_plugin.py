@@ -20,7 +20,7 @@ runtime holds one and calls it through `MemorySlot` alone, which keeps these pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -139,6 +139,13 @@ class MemoryPlugin:
 
     async def sync(self) -> None:
         """Makes findable what was written until now, and waits for it."""
+
+    async def kept_texts(self) -> Mapping[str, str]:
+        """Every text that it keeps beside the notes, by id. `nacre memory forget` looks through them."""
+        return {}
+
+    async def forget_texts(self, ids: Collection[str]) -> None:
+        """Deletes texts of `kept_texts` for good, with every earlier version and copy."""
 
     async def status(self) -> str:
         """One line for the owner: how much there is, and what does not work."""

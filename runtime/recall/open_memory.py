@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from nacre.memory.contracts.index_place import FRESHNESS_WAIT_SECONDS
@@ -95,6 +96,19 @@ def memory_home(config: Config, engine_id: str, now: Clock, *, lent: Lend) -> Me
         embedder=lambda changes: embedder_of(config, now, lent=lent, changes=changes),
         user_folder=config.home,
     )
+
+
+@asynccontextmanager
+async def own_memory_home(config: Config, engine_id: str, now: Clock) -> AsyncIterator[MemoryHome]:
+    """As `memory_home`, without an agent. The embedders are closed at the end of the block."""
+    async with AsyncExitStack() as closing:
+
+        def lent(_key: object, make: Callable[[], Embedder]) -> Embedder:
+            embedder = make()
+            closing.push_async_callback(embedder.close)
+            return embedder
+
+        yield memory_home(config, engine_id, now, lent=lent)
 
 
 def _with(settings: MemorySearchSettings, changes: Mapping[str, Any]) -> MemorySearchSettings:

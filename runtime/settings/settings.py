@@ -47,12 +47,12 @@ class UsageSettings(SettingsSection):
     """`usage`."""
 
     daily_cap_usd: Annotated[float, Field(gt=0)] | None = None
-    """Most that models, embeddings, re-rankers and recordings may cost in a day of yours, in dollars by
-    litellm's price map, for all agents of the state folder together. From four fifths on only replies, their
-    summaries and recordings are asked of a model: flushes take notes without one, sessions are named by their
-    time, notes are embedded tomorrow, searches go by words. At the cap replies stop too, with a sentence.
-    Before a call, the most that it can cost is reserved, in all processes; near the cap an answer is bounded
-    to what is left. A model of unknown price is refused, unless it is on this machine."""
+    """The most that models, embeddings, re-rankers and recordings may cost in a day of yours, in dollars by
+    litellm's price map, for all agents of the state folder together. From four fifths on, only replies, their
+    summaries and recordings reach a model: flushes take notes without one, sessions are named by their time,
+    notes are embedded the next day, searches go by words. At the cap replies stop too, with a sentence. The
+    most that a call can cost is reserved before it, across processes; near the cap an answer is bounded to
+    what is left. A model of unknown price is refused, unless it is on this machine."""
     prices: Mapping[str, ModelPrice] = Field(default_factory=dict)
     """Prices of models that litellm's price map does not know, or knows wrongly, by `provider/model`."""
 

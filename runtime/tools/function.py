@@ -19,7 +19,7 @@ from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.own_thread import on_its_own_thread
 from nacre.runtime.tools.session_sources import SessionSources
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolOutput
-from nacre.sessions.index.changes import Origin
+from nacre.sessions.index.record import Origin
 
 P = ParamSpec("P")
 R = TypeVar("R")

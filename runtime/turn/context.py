@@ -2,41 +2,247 @@
 
 from __future__ import annotations
 
+import copy
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any
 
+from pydantic import BaseModel
+
+from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.memory.workspace.workspace import workspace_gone
 from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
-from nacre.runtime.contracts.events import Emit, Warned
+from nacre.runtime.contracts.events import ApprovalAsked, Emit, Warned
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, takes_images
+from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.hooks.events import AfterTool, Ask, BeforeTool, Deny
+from nacre.runtime.hooks.hooks import Hooks, guarded
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate
+from nacre.runtime.settings.sections.hooks import ToolRule
+from nacre.runtime.tools.approvals.approvals import Approvals
+from nacre.runtime.tools.approvals.store import Approval
 from nacre.runtime.tools.file_tools.files import file_tools
-from nacre.runtime.tools.function import FunctionTool, ToolChat
-from nacre.runtime.tools.results import ToolResults, result_limits
+from nacre.runtime.tools.function import FunctionTool, ToolChat, audience
 from nacre.runtime.tools.session_sources import NOTE_TOOLS
-from nacre.runtime.tools.toolbox import Tool, Toolbox
-from nacre.runtime.turn.entering import recalled
-from nacre.runtime.turn.guard import TurnGuard
+from nacre.runtime.tools.toolbox import Tool, Toolbox, ToolFailed, ToolOutcome, ToolResults, result_limits
 from nacre.runtime.turn.inbound.inbound_message import shown_image_problem
 from nacre.runtime.turn.loop.sub_agent import RunSubAgent, SubAgent
-from nacre.runtime.turn.loop.tool_rules import offered_tools
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.prompt_parts.session_prompt import SessionPrompt
 from nacre.runtime.turn.prompt_parts.system_prompt import (
+    RecalledNotes,
     StablePart,
     changing_part,
     joined,
+    recalled_notes,
     sub_agent_part,
 )
 from nacre.runtime.turn.window.parts import WindowTurn
-from nacre.sessions.contracts.messages import Image
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Image,
+    ToolCall,
+    message_text,
+)
+from nacre.sessions.entries.entries import CustomMessage
+from nacre.sessions.view.transcript import RECALL_TYPE
 
 log = logging.getLogger(__name__)
+
+
+WITHDRAWN = "Not run: the question whether it may was withdrawn, and it cannot be approved any more."
+"""The result of a call whose turn was stopped while it waited."""
+
+
+class TurnGuard:
+    """The guard of one turn's calls. `pause` stops the turn's deadline while the owner thinks."""
+
+    def __init__(
+        self,
+        session: OpenSession,
+        chat: ToolChat,
+        *,
+        hooks: Hooks,
+        approvals: Approvals,
+        emit: Emit,
+        pause: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._session = session
+        self._chat = chat
+        self._hooks = hooks
+        self._approvals = approvals
+        self._emit = emit
+        self._pause = pause
+        self._paused = ExitStack()
+        self._waiting = 0
+        self._answered: dict[str, str] = {}
+        self._claimed: set[str] = set()
+
+    def let_pass(self, approval: Approval) -> None:
+        """Lets the call of a claimed approval run, with no question asked."""
+        self._answered[approval.call_id] = approval.id
+        self._claimed.add(approval.call_id)
+
+    async def before(self, call: ToolCall, tool: Tool, arguments: BaseModel) -> bool:
+        """Returns when the call may run, and whether the owner approved it.
+
+        Raises:
+            ToolFailed: a hook or the owner said no, or the owner has not answered.
+        """
+        if call.id in self._claimed:
+            return True
+        why = await self._why(call, tool, arguments)
+        if not why:
+            return False
+        approval = await self._approvals.ask(
+            lambda approval_id, now_ms, last_ms: _approval(
+                self._session, call, why, approval_id=approval_id, now_ms=now_ms, last_ms=last_ms
+            )
+        )
+        self._emit(
+            ApprovalAsked(
+                approval_id=approval.id,
+                call_id=call.id,
+                tool_name=call.name,
+                arguments=copy.deepcopy(dict(call.arguments)),
+                why=why,
+            )
+        )
+        with self._pausing():
+            answered = await self._approvals.wait(approval)
+        if answered is not None and answered.state == "denied":
+            self._answered[call.id] = approval.id
+            raise ToolFailed(denied_text(answered))
+        if answered is None:
+            raise ToolFailed(WITHDRAWN)
+        if await self._approvals.claim(approval.id) is None:
+            raise ToolFailed(waiting_text(approval))
+        self.let_pass(approval)
+        return True
+
+    async def after(self, call: ToolCall, outcome: ToolOutcome) -> None:
+        """Keeps what came of an approved call, and tells the hooks how a call ended."""
+        text, is_error = message_text(outcome.message), outcome.message.is_error
+        for waiting in self._session.take_waiting():
+            if waiting.proposal_id and waiting.because and self._session.policy.is_private:
+                self._emit(Warned(message=waiting_for_review(waiting)))
+        if call.id in self._claimed:
+            await self._approvals.done(self._answered[call.id], text, is_error=is_error)
+        if not self._hooks.hears("after_tool"):
+            return
+        await self._hooks.trigger(
+            AfterTool(
+                chat=self._chat,
+                call_id=call.id,
+                tool_name=call.name,
+                arguments=copy.deepcopy(dict(call.arguments)),
+                text=text,
+                is_error=is_error,
+            )
+        )
+
+    async def recorded(self, call_id: str) -> None:
+        """The call's result is on disk, so nothing more is to be kept of its approval."""
+        if call_id in self._answered:
+            self._claimed.discard(call_id)
+            await self._approvals.forget(self._answered.pop(call_id))
+
+    async def _why(self, call: ToolCall, tool: Tool, arguments: BaseModel) -> str:
+        """Why the owner has to approve the call; empty when they need not.
+
+        Raises:
+            ToolFailed: a hook said no.
+        """
+        answer: Deny | Ask | None = None
+        if self._hooks.hears("before_tool"):
+            # A copy: what a handler does to it reaches neither the tool nor the transcript.
+            event = BeforeTool(
+                chat=self._chat,
+                call_id=call.id,
+                tool_name=call.name,
+                arguments=copy.deepcopy(dict(call.arguments)),
+            )
+            answer = await guarded(self._hooks, event)
+        if isinstance(answer, Deny):
+            raise ToolFailed(f"Not run: {answer.reason}")
+        return answer.why if answer is not None else _asked_by(tool, arguments)
+
+    @contextmanager
+    def _pausing(self) -> Iterator[None]:
+        """Stops the deadline while at least one call waits."""
+        if not self._waiting:
+            self._paused.enter_context(self._pause())
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._paused.close()
+
+
+def waiting_for_review(waiting: WaitsForReview) -> str:
+    """What the owner is told of a write that waits."""
+    return (
+        f"A change of {waiting.path} waits for you as proposal {waiting.proposal_id}, because of "
+        f"{waiting.because}: /review shows it."
+    )
+
+
+def waiting_text(approval: Approval) -> str:
+    """The result of a call that the owner has not answered yet."""
+    return (
+        f"Not run yet: this call waits for the owner's approval ({approval.id}). Once it is approved it runs "
+        "by itself, and you are told its result. Do not call it again."
+    )
+
+
+def denied_text(approval: Approval) -> str:
+    """The result of a call that the owner denied."""
+    return f"Not run: the owner denied this call. {approval.reason or 'They gave no reason.'}"
+
+
+def _asked_by(tool: Tool, arguments: BaseModel) -> str:
+    """What the tool says of a call of it; one that cannot tell asks."""
+    asks = tool.needs_approval
+    try:
+        needs = asks(arguments) if callable(asks) else asks
+    except Exception:
+        log.exception("needs_approval of the tool %s failed", tool.name)
+        return f"Whether {tool.name!r} needs your approval here could not be found out."
+    if isinstance(needs, str):
+        return needs.strip()
+    return f"{tool.name!r} needs your approval." if needs else ""
+
+
+def _approval(
+    session: OpenSession, call: ToolCall, why: str, *, approval_id: str, now_ms: int, last_ms: int
+) -> Approval:
+    asking = next(
+        (entry for entry in reversed(session.branch) if isinstance(entry.body, AssistantMessage)), None
+    )
+    origin: Mapping[str, Any] = asdict(session.route.origin)
+    return Approval(
+        id=approval_id,
+        session_key=session.key,
+        session_id=session.session_id,
+        message_id="" if asking is None else asking.id,
+        call_id=call.id,
+        tool_name=call.name,
+        arguments=dict(call.arguments),
+        why=" ".join(why.split()),
+        asked_at_ms=now_ms,
+        expires_at_ms=last_ms,
+        chat_kind=session.policy.chat_kind,
+        is_owner=session.policy.is_owner,
+        is_private_key=session.policy.session_key_is_private,
+        origin=origin,
+    )
 
 
 class _Made(Record):
@@ -220,7 +426,7 @@ class TurnContext:
             tool.as_tool(self._run_sub_agent) if isinstance(tool, SubAgent) else tool for tool in parts.tools
         ]
         if parts.sub_agent is None:
-            own += self._of_servers([tool.name for tool in own])
+            own += self._of_sources([tool.name for tool in own])
         if parts.sub_agent is not None and not parts.sub_agent.notes:
             return offered_tools((), own, chat, rules)
         if not parts.workspace.is_there:
@@ -243,12 +449,14 @@ class TurnContext:
         )
         return self._distinct(offered_tools((*tools, *parts.memory.tools(chat)), own, chat, rules))
 
-    def _of_servers(self, taken: Sequence[str]) -> tuple[FunctionTool[..., Any], ...]:
-        servers = self._parts.servers
-        tools = servers.tools((*NOTE_TOOLS, *taken))
+    def _of_sources(self, taken: Sequence[str]) -> list[FunctionTool[..., Any]]:
+        found: list[FunctionTool[..., Any]] = []
+        for source in self._parts.tool_sources:
+            found += source.tools((*NOTE_TOOLS, *taken, *(tool.name for tool in found)))
         if self.chat.policy.is_private:
-            self._tell((*servers.notices, *self._parts.memory.news))
-        return tools
+            of_sources = (notice for source in self._parts.tool_sources for notice in source.notices)
+            self._tell((*of_sources, *self._parts.memory.news))
+        return found
 
     def _distinct(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
         """The tools without those whose name is taken: an engine may name one as somebody else's."""
@@ -260,3 +468,65 @@ class TurnContext:
 
     def _tell(self, notices: Sequence[str]) -> None:
         self._parts.told.once(self._session.session_id, notices, self._emit)
+
+
+def offered_tools(
+    built_in: Sequence[Tool],
+    own: Sequence[FunctionTool[..., Any]],
+    chat: ToolChat,
+    rules: Mapping[str, ToolRule],
+) -> tuple[Tool, ...]:
+    """Nacre's tools and then the bot author's, without those that may not be called here."""
+    policy = chat.policy
+    found = [
+        *(tool for tool in built_in if _in_chats(tool.name, policy, rules) is not False),
+        *(tool.bound(chat) for tool in own if _is_offered(tool, policy, rules)),
+    ]
+    return tuple(_confirmed(tool, rules) for tool in found)
+
+
+def _is_offered(tool: FunctionTool[..., Any], policy: ChatPolicy, rules: Mapping[str, ToolRule]) -> bool:
+    ruled = _in_chats(tool.name, policy, rules)
+    return tool.is_offered(policy) if ruled is None else ruled
+
+
+def _in_chats(name: str, policy: ChatPolicy, rules: Mapping[str, ToolRule]) -> bool | None:
+    """What the tool's rule says of such a chat; `None` where there is none."""
+    rule = rules.get(name)
+    return None if rule is None or rule.chats is None else audience(policy) in rule.chats
+
+
+def _confirmed(tool: Tool, rules: Mapping[str, ToolRule]) -> Tool:
+    rule = rules.get(tool.name)
+    if rule is None or rule.confirm is None:
+        return tool
+    return replace(tool, needs_approval=rule.confirm)
+
+
+async def recalled(session: OpenSession, parts: TurnParts, emit: Emit, *, again: bool = False) -> None:
+    """Puts logs and notes of the last days into the transcript; what cannot be read costs no turn.
+
+    With `again` they take the place of the earlier ones, also where there is nothing to show any more.
+    """
+    agent = parts.settings.agent
+    notes = RecalledNotes()
+    if not again:
+        parts.memory.session_started()
+    if not (agent.startup_context.enabled and session.policy.loads_daily_logs):
+        if again:
+            await session.journal.append(CustomMessage(custom_type=RECALL_TYPE, content=""))
+        return
+    try:
+        notes = await recalled_notes(
+            parts.workspace,
+            parts.window.sources,
+            now=parts.now(),
+            limits=agent.startup_context,
+            log_chars=agent.daily_log_max_chars,
+        )
+    except OSError as error:
+        emit(Warned(message=f"The daily logs could not be read, so they are not in the context: {error}."))
+    if notes.text or again:
+        await session.journal.append(
+            CustomMessage(custom_type=RECALL_TYPE, content=notes.text, details={"paths": list(notes.paths)})
+        )

@@ -13,22 +13,20 @@ from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.hooks.hooks import Hooks
-from nacre.runtime.lanes.notices import Told
-from nacre.runtime.lanes.open_session import OpenSession
-from nacre.runtime.lanes.opening import SessionOpener
+from nacre.runtime.lanes.lanes import Told
+from nacre.runtime.lanes.open_session import OpenSession, SessionOpener
 from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.approvals.approvals import Approvals
-from nacre.runtime.tools.mcp.servers import ToolServers
+from nacre.runtime.tools.tool_source import ToolSource
 from nacre.runtime.tools.toolbox import CallScope
-from nacre.runtime.turn.inbound.voice_notes import VoiceNotes
-from nacre.runtime.turn.loop.limits import TurnBounds
+from nacre.runtime.turn.inbound.inbound_message import VoiceNotes
+from nacre.runtime.turn.loop.loop import TurnBounds
 from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
-from nacre.runtime.turn.prompt_parts.sections import PromptParts
-from nacre.runtime.turn.prompt_parts.system_prompt import SystemPrompts
+from nacre.runtime.turn.prompt_parts.system_prompt import PromptParts, SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +36,7 @@ class TurnParts(Record):
 
     `models` are asked in their order; a chat for which another model was chosen has its own chain.
     `memory` holds the memory engine, if there is one. `voice_notes` writes down recordings. `tools` are the
-    bot author's, `servers` bring others; `prompt_parts` is what the author adds to the system prompt.
+    bot author's, `tool_sources` bring others; `prompt_parts` is what the author adds to the system prompt.
     `run_sub_agent` gives the words that come of a sub-agent's task. `sub_agent` is the one whose turn it is;
     `None` is the agent itself.
     """
@@ -51,7 +49,7 @@ class TurnParts(Record):
     memory: MemorySlot
     voice_notes: VoiceNotes
     tools: tuple[AuthorTool, ...]
-    servers: ToolServers
+    tool_sources: tuple[ToolSource, ...]
     run_sub_agent: RunsSubAgent
     approvals: Approvals
     prompt_parts: PromptParts

@@ -10,32 +10,249 @@ Whatever is said stands on disk before the next step begins.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from nacre.prompts import quoted, render
 from nacre.runtime.contracts.budget import ContextBudget
-from nacre.runtime.contracts.errors import ContextOverflow, TurnCancelled, TurnTimedOut, UsageLimitReached
-from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, Warned
-from nacre.runtime.contracts.inbound import Attachment, Quoted, Reply, Trigger
-from nacre.runtime.contracts.model import Ask, ModelRequest
+from nacre.runtime.contracts.errors import (
+    ContextOverflow,
+    MessageRefused,
+    TurnCancelled,
+    TurnTimedOut,
+    UsageLimitReached,
+)
+from nacre.runtime.contracts.events import Emit, MessageJoined, ReplyReady, Silence, Warned
+from nacre.runtime.contracts.inbound import Attachment, Inbound, Quoted, Reply, Trigger
+from nacre.runtime.contracts.model import Ask, ModelRequest, takes_images
 from nacre.runtime.contracts.silence import is_silent, without_token
-from nacre.runtime.hooks.around import around_turn, asking
+from nacre.runtime.hooks.hooks import around_turn, arrived, asking
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate, ModelChain
-from nacre.runtime.turn.context import TurnContext
-from nacre.runtime.turn.entering import recalled, taken_in, written_down
-from nacre.runtime.turn.loop.deadline import paused
-from nacre.runtime.turn.loop.limits import TurnBounds
-from nacre.runtime.turn.loop.loop import run_loop
+from nacre.runtime.tools.approvals.store import Approval
+from nacre.runtime.turn.context import TurnContext, denied_text, recalled, waiting_text
+from nacre.runtime.turn.inbound.inbound_message import message_of, unread_message
+from nacre.runtime.turn.loop.loop import TurnBounds, paused, run_loop, run_tool
 from nacre.runtime.turn.parts import TurnParts
-from nacre.runtime.turn.prompt_parts.recent_notes import recall_is_due
+from nacre.runtime.turn.prompt_parts.system_prompt import recall_is_due
 from nacre.runtime.turn.window.window import Window
-from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Message,
+    Text,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    message_text,
+)
+from nacre.sessions.entries.entries import CustomMessage, Entry
 
 log = logging.getLogger(__name__)
+
+
+APPROVAL_TYPE = "nacre.approval"
+SHOWN_ARGUMENT_CHARS = 4_000
+
+
+async def settle(turn: Turn, left_over: Sequence[Approval], *, runs: bool) -> bool:
+    """Tells the session's conversation what became of its calls that waited, which are `left_over`.
+
+    With `runs` approved ones are run; that takes as long as a tool does, so a person's words are written
+    down before. Calls that still wait get a result that says so, where a kill left them without one.
+    `True` when a model should hear of it: something new stands in the transcript.
+
+    Raises:
+        SessionError: the disk refused; what is not told yet will be told the next time.
+    """
+    has_news = False
+    for approval in left_over:
+        has_news = await _settled(turn, approval, runs=runs) or has_news
+    return has_news
+
+
+async def _settled(turn: Turn, approval: Approval, *, runs: bool) -> bool:
+    approvals, branch = turn.parts.approvals, turn.session.branch
+    if approval.state in ("asked", "approved") and _is_told(branch, approval):
+        await approvals.forget(approval.id)  # an older copy that somebody brought back: it ran, or was denied
+        return False
+    waits = approval.state in ("asked", "approved") and not approval.is_expired(turn.now_ms())
+    result = result_of(branch, approval)
+    if waits and not (runs and approval.state == "approved"):
+        if result is None and is_open(branch, approval):
+            await turn.record(_result(turn, approval, waiting_text(approval), is_error=True))
+        return False
+    if result is not None and result != waiting_text(approval):
+        await approvals.forget(approval.id)
+        return False
+    if approval.state == "approved":
+        claimed = await approvals.claim(approval.id)
+        if claimed is None:
+            return False
+        approval = await _run(turn, claimed)
+    text, is_error = outcome_of(approval)
+    if result is None and is_open(branch, approval):
+        await turn.record(_result(turn, approval, text, is_error=is_error))
+    elif not _is_told(branch, approval):
+        await _tell(turn, approval, text, is_error=is_error)
+    await approvals.forget(approval.id)
+    return True
+
+
+async def _run(turn: Turn, approval: Approval) -> Approval:
+    """Runs a claimed call as it was shown, and keeps what came of it."""
+    context = await turn.context()
+    context.guard.let_pass(approval)
+    call = ToolCall(id=approval.call_id, name=approval.tool_name, arguments=approval.arguments)
+    outcome = await run_tool(context.toolbox, call, turn.emit)
+    return replace(
+        approval,
+        state="done",
+        result=message_text(outcome.message),
+        is_error=outcome.message.is_error,
+    )
+
+
+def outcome_of(approval: Approval) -> tuple[str, bool]:
+    """What the model is told of a call, and whether that is a failure. Pure."""
+    match approval.state:
+        case "done":
+            return approval.result, approval.is_error
+        case "denied":
+            return denied_text(approval), True
+        case "running":
+            return (
+                "The owner approved this call, and the program ended while it ran. It may have done its work "
+                "or a part of it, and is not run again. Look whether it did before you call it anew."
+            ), True
+        case _:
+            return "Not run: the owner did not answer in time.", True
+
+
+def is_open(branch: Sequence[Entry], approval: Approval) -> bool:
+    """Whether a result can still follow the call directly: nothing but results came behind it. Pure."""
+    for entry in reversed(branch):
+        if entry.id == approval.message_id:
+            return True
+        if isinstance(entry.body, Message | CustomMessage) and not isinstance(entry.body, ToolResultMessage):
+            return False
+    return False
+
+
+def result_of(branch: Sequence[Entry], approval: Approval) -> str | None:
+    """The text of the call's result, `None` while it has none on this branch. Pure."""
+    found: str | None = None
+    for entry in reversed(branch):
+        if entry.id == approval.message_id:
+            return found
+        if isinstance(entry.body, ToolResultMessage) and entry.body.tool_call_id == approval.call_id:
+            found = message_text(entry.body)
+    return None  # the call itself is not here: whatever bears its id belongs to another
+
+
+def _is_told(branch: Sequence[Entry], approval: Approval) -> bool:
+    return any(
+        isinstance(entry.body, CustomMessage)
+        and entry.body.custom_type == APPROVAL_TYPE
+        and (entry.body.details or {}).get("approvalId") == approval.id
+        for entry in branch
+    )
+
+
+async def _tell(turn: Turn, approval: Approval, text: str, *, is_error: bool) -> None:
+    """Puts the outcome into the conversation as data: behind the call there is no room for it any more."""
+    fitted = await (await turn.context()).results.fitted(_result(turn, approval, text, is_error=is_error))
+    if approval.state == "done":
+        verdict = "It failed" if is_error else "It ran"
+        result = quoted(message_text(fitted))
+        outcome = f"The owner approved it. {verdict}, and this is its result:\n\n{result}"
+    else:
+        outcome = text
+    shown = json.dumps(approval.arguments, ensure_ascii=False)
+    if len(shown) > SHOWN_ARGUMENT_CHARS:
+        shown = f"{shown[:SHOWN_ARGUMENT_CHARS]} […]"
+    content = render("session/approval", name=approval.tool_name, arguments=quoted(shown), outcome=outcome)
+    details = {"approvalId": approval.id, "callId": approval.call_id, "state": approval.state}
+    await turn.session.journal.append(
+        CustomMessage(custom_type=APPROVAL_TYPE, content=content, details=details)
+    )
+
+
+def _result(turn: Turn, approval: Approval, text: str, *, is_error: bool) -> ToolResultMessage:
+    return ToolResultMessage(
+        tool_call_id=approval.call_id,
+        tool_name=approval.tool_name,
+        content=(Text(text=text),),
+        is_error=is_error,
+        timestamp_ms=turn.now_ms(),
+    )
+
+
+async def written_down(
+    session: OpenSession,
+    parts: TurnParts,
+    text: str,
+    attachments: tuple[Attachment, ...],
+    *,
+    quoted: Sequence[Quoted] = (),
+    inbound_id: str,
+    sender: str = "",
+    is_said: bool = True,
+) -> None:
+    """Puts a message on disk with what can be read of its files; `is_said` by somebody, the `sender`.
+
+    Who that was is written down where others than the owner may speak.
+
+    Reading may take long. A message that is stopped meanwhile stands there with its files unread; but not one
+    with an id, which whoever handed it in keeps and can hand in again.
+    """
+    now_ms = session.now_ms()
+    write = session.say if is_said else session.write
+    try:
+        message = await message_of(
+            text,
+            attachments,
+            quoted=quoted,
+            takes_images=takes_images(parts.model),
+            voice_notes=parts.voice_notes,
+            timestamp_ms=now_ms,
+            inbound_id=inbound_id,
+        )
+    except asyncio.CancelledError:
+        if not inbound_id:
+            unread = unread_message(text, attachments, quoted=quoted, timestamp_ms=now_ms)
+            await write(_by(sender, session, unread))
+        raise
+    await write(_by(sender, session, message))
+
+
+def _by(sender: str, session: OpenSession, message: UserMessage) -> UserMessage:
+    return message if session.policy.is_private else replace(message, sender=sender.strip())
+
+
+async def taken_in(session: OpenSession, parts: TurnParts, said: Sequence[Inbound], emit: Emit) -> None:
+    """Puts messages on disk that were said while tools ran, as the hooks let them through."""
+    chat = session.chat(parts.workspace.place, parts.window.sources)
+    for each in said:
+        try:
+            inbound = await arrived(parts.hooks, chat, each)
+        except MessageRefused as refused:
+            log.info("a message does not join the turn of %s: %s", session.key, refused)
+            continue
+        await written_down(
+            session,
+            parts,
+            inbound.text,
+            inbound.attachments,
+            quoted=inbound.quoted,
+            inbound_id=each.inbound_id,
+            sender=each.sender_id,
+        )
+        emit(MessageJoined(inbound_id=each.inbound_id))
+
 
 MOST_SHORTENINGS = 3
 """How often in a turn what a provider calls too long is halved where no compaction helps."""
@@ -117,7 +334,8 @@ class Turn:
     async def _answer(self) -> Reply | None:
         session, agent = self.session, self.parts.settings.agent
         if self.parts.sub_agent is None:
-            await self.parts.servers.ready(session.policy)
+            for source in self.parts.tool_sources:
+                await source.ready(session.policy)
         context = await self.context()
         self._deadline = asyncio.timeout(agent.timeout_seconds)
         try:

@@ -20,11 +20,21 @@ from nacre.sessions.contracts.messages import (
     paired_results,
 )
 from nacre.sessions.entries.entries import Compaction, CustomRecord, Entry, RawBody
-from nacre.sessions.view.pruned_view import PrunedView, projected, projections_of, prune_record
-from nacre.sessions.view.shortened import Shortened
-from nacre.sessions.view.tokens import estimate_message_tokens, estimate_tokens
-from nacre.sessions.view.transcript import entry_item, last_compaction, last_compaction_place
-from nacre.sessions.view.transcript_view import build_transcript
+from nacre.sessions.view.sent_view import (
+    PrunedView,
+    Shortened,
+    estimate_message_tokens,
+    estimate_tokens,
+    projected,
+    projections_of,
+    prune_record,
+)
+from nacre.sessions.view.transcript import (
+    build_transcript,
+    entry_item,
+    last_compaction,
+    last_compaction_place,
+)
 
 
 class CompactionPlan(Record):

@@ -6,19 +6,117 @@ Never follows a symbolic link to a file.
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
 import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 from nacre.locks.kernel_lock import FILE_MODE
-from nacre.sessions.contracts.errors import SessionCorrupt
-from nacre.sessions.disk.reported import reported
+from nacre.sessions.contracts.errors import SessionCorrupt, SessionWriteFailed
+from nacre.sessions.contracts.keys import END_REASONS, EndedSession
+
+
+class EndingFolder:
+    """The endings of one agent that are not finished. Several processes may share the folder."""
+
+    def __init__(self, directory: Path, *, now: Callable[[], datetime]) -> None:
+        self._directory = directory
+        self._now = now
+        self._worker = OrderedWorker()
+
+    async def put(self, ended: EndedSession) -> None:
+        """Writes an ending down, or its new number of attempts; on disk, or raises `SessionWriteFailed`."""
+        await self._worker.run(lambda: self._put(ended))
+
+    async def remove(self, ended: EndedSession) -> None:
+        """Strikes an ending off; it may be gone already. Raises `SessionWriteFailed` as `put` does."""
+        await self._worker.run(lambda: self._remove(self._directory / file_name(ended)))
+
+    async def has(self, ended: EndedSession) -> bool:
+        """Whether an ending is still due: another process may have finished it."""
+        return await self._worker.run((self._directory / file_name(ended)).is_file)
+
+    async def all(self) -> tuple[EndedSession, ...]:
+        """The endings that are due, the oldest first. A file that cannot be read is set aside.
+
+        Raises:
+            SessionError: the system refused.
+        """
+        return await self._worker.run(self._all)
+
+    def _put(self, ended: EndedSession) -> None:
+        make_folder(self._directory)
+        replace_file(self._directory / file_name(ended), json.dumps(ending_to_json(ended), indent=2).encode())
+
+    def _remove(self, path: Path) -> None:
+        with reported("remove", path):
+            path.unlink(missing_ok=True)
+
+    def _all(self) -> tuple[EndedSession, ...]:
+        if not self._directory.is_dir():
+            return ()
+        with reported("list", self._directory):
+            paths = sorted(path for path in self._directory.iterdir() if path.suffix == ".json")
+        return tuple(ended for path in paths if (ended := self._read(path)) is not None)
+
+    def _read(self, path: Path) -> EndedSession | None:
+        found = read_plain(path)
+        if found is None:
+            return None
+        ended = ending_from_json(found[0])
+        if ended is None:
+            aside = set_aside(path, found[0], now=self._now)
+            self._remove(path)
+            log.warning("%s tells no session's ending and was set aside as %s", path.name, aside.name)
+        return ended
+
+
+def file_name(ended: EndedSession) -> str:
+    """The name of an ending's file: the same for the same ending, another for each."""
+    safe = re.sub(r"[^\w-]", "_", ended.session_id)[:100]
+    return f"{ended.ended_at_ms:013d}-{safe}.json"
+
+
+_STORED: Mapping[str, tuple[str, type]] = {
+    "key": ("key", str),
+    "session_id": ("sessionId", str),
+    "transcript": ("transcript", str),
+    "reason": ("reason", str),
+    "ended_at_ms": ("endedAt", int),
+    "channel": ("channel", str),
+    "attempts": ("attempts", int),
+}
+"""Each field's name and kind in the file, in its order."""
+
+
+def ending_to_json(ended: EndedSession) -> dict[str, Any]:
+    """An ending as it is stored."""
+    return {"version": 1, **{stored: getattr(ended, name) for name, (stored, _) in _STORED.items()}}
+
+
+def ending_from_json(data: bytes) -> EndedSession | None:
+    """A stored ending; `None` when the bytes are none, or another version's."""
+    try:
+        raw = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(raw, dict) or raw.get("version") != 1:
+        return None
+    if not all(type(raw.get(stored)) is kind for stored, kind in _STORED.values()):
+        return None
+    if raw["reason"] not in END_REASONS or not raw["sessionId"] or "/" in raw["transcript"]:
+        return None
+    return EndedSession(**{name: raw[stored] for name, (stored, _) in _STORED.items()})
+
 
 READ_BLOCK_BYTES = 1 << 18
 
@@ -237,3 +335,92 @@ def _write_new(path: Path, data: bytes, flags: int, sync: Sync) -> None:
     descriptor = os.open(path, os.O_WRONLY | flags | _NO_FOLLOW, FILE_MODE)
     with os.fdopen(descriptor, "wb", buffering=0):
         write_all(descriptor, data, sync=sync)
+
+
+FOLDER_MODE = 0o700
+
+
+class reported:  # noqa: N801 - called like a function
+    """Turns the system's errors into `SessionWriteFailed` with a sentence.
+
+    A class, because a turn enters it eight times, and a generator costs three times as much.
+    """
+
+    def __init__(self, verb: str, path: Path | str) -> None:
+        self._verb = verb
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Watches from here on."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+            raise SessionWriteFailed(
+                f"Could not {self._verb} {self._path}: {reason}. What was on disk before still is; "
+                "check the disk's space and the folder's permissions, then try again.",
+                path=Path(self._path),
+            ) from error
+
+
+def make_folder(path: Path) -> None:
+    """Creates a folder, and those above it, for its owner only; an existing one is left as it is."""
+    if path.is_dir():
+        return
+    with reported("create the folder", path):
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class OrderedWorker:
+    """Runs blocking work on a thread in the order of the calls.
+
+    Work that has been asked for is always finished: cancelling the caller waits for it first, so that
+    an object and its file never disagree. A second cancellation stops the waiting, not the work.
+    """
+
+    def __init__(self) -> None:
+        self._last: asyncio.Future[Any] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was asked for is done."""
+        return self._last is None or self._last.done()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of `work`, or its exception."""
+        before = self._last
+        mine: asyncio.Future[T]
+        if before is None or before.done():
+            mine = _on_a_thread(work)
+        else:
+            mine = asyncio.ensure_future(_behind(before, work))
+        self._last = mine
+        return await to_its_end(mine)
+
+
+async def to_its_end(work: asyncio.Future[T]) -> T:
+    """The result of work that others may wait for too. A caller that is cancelled waits for its end first."""
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({work})
+        if work.done() and not work.cancelled() and work.exception():
+            log.warning("work of a cancelled call failed: %s", work.exception())
+        raise
+
+
+def _on_a_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    return asyncio.get_running_loop().run_in_executor(None, copy_context().run, work)
+
+
+async def _behind(before: asyncio.Future[Any], work: Callable[[], T]) -> T:
+    await asyncio.wait({before})
+    return await _on_a_thread(work)

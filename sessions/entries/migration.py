@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nacre.sessions.disk.lines import Line
-from nacre.sessions.entries.entries import FORMAT_VERSION, SessionHeader
-from nacre.sessions.entries.linking import derived_id
+from nacre.sessions.disk.json_text import Line
+from nacre.sessions.entries.entries import FORMAT_VERSION, SessionHeader, derived_id
 
 
 def migrated(lines: Iterable[Line], header: SessionHeader) -> Iterator[dict[str, Any]]:

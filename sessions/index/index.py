@@ -16,8 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionError
-from nacre.sessions.disk.durable import Sync
-from nacre.sessions.disk.worker import OrderedWorker, to_its_end
+from nacre.sessions.disk.durable import OrderedWorker, Sync, to_its_end
 from nacre.sessions.index.index_files import Change, IndexFiles
 from nacre.sessions.index.record import SessionRecord as SessionRecord
 

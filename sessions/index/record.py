@@ -5,11 +5,13 @@ Keys that are unknown here, or whose values cannot be read, are kept as they are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import field, fields, replace
 from typing import Any
 
 from nacre.records.record import Record
+from nacre.sessions.contracts.messages import Usage
+from nacre.sessions.disk.json_text import to_line
 
 _OTHERS_OF_CHAT = frozenset(
     {
@@ -171,3 +173,239 @@ def _value(value: object, kind: type) -> Any:
     if isinstance(value, bool) and kind is not bool:
         return None
     return value if isinstance(value, kind) else None
+
+
+CHANGES_VERSION = 1
+
+_SESSION = "sessionId"
+_NOTHING = object()
+
+
+class Patch(Record):
+    """What one edit changes in one key's line; `odd` is what stood there when it was no object."""
+
+    key: str
+    was: Mapping[str, Any] | None
+    now: Mapping[str, Any] | None
+    odd: object = _NOTHING
+
+    @property
+    def is_told_elsewhere(self) -> bool:
+        """Whether all of it could be read from the session's transcript again."""
+        if self.was is None or self.now is None:
+            return False
+        was, now = self.was, self.now
+        return MIRRORED.issuperset({*_differing(was, now), *_differing(now, was)})
+
+
+def patch_of(key: str, lines: Mapping[str, Any], after: Mapping[str, Any] | None) -> Patch:
+    """The change of a key's line among `lines` to `after`; `None` takes the line away."""
+    before = lines.get(key)
+    if not isinstance(before, dict):
+        return Patch(key=key, was=None, now=after, odd=before if key in lines else _NOTHING)
+    if after is None:
+        return Patch(key=key, was=_session(before), now=None)
+    return Patch(
+        key=key,
+        was=_session(before) | _differing(before, after),
+        now=_session(after) | _differing(after, before),
+    )
+
+
+def apply_patch(lines: dict[str, Any], patch: Patch) -> None:
+    """Makes a change where it still fits, as told above. A line that changes is another object then."""
+    key, line = patch.key, lines.get(patch.key, _NOTHING)
+    if patch.was is None or not isinstance(line, dict):
+        if patch.was is None and not isinstance(line, dict) and line == patch.odd:
+            _put(lines, key, patch.now)
+    elif _session(line) == _session(patch.was):
+        _put(lines, key, None if patch.now is None else _merged(line, patch.was, patch.now))
+
+
+def edit_line(patches: Iterable[Patch]) -> bytes:
+    """The line of an edit, line feed included."""
+    return to_line({"type": "edit", "changes": [_to_json(patch) for patch in patches]})
+
+
+def header_line(*, has_base: bool) -> bytes:
+    """The first line of a file of changes; `has_base` if they go on from a `sessions.json`."""
+    return to_line({"type": "header", "version": CHANGES_VERSION, "base": has_base})
+
+
+def patches_of(raw: Mapping[str, Any]) -> list[Patch] | None:
+    """The changes of an edit's line; `None` when it is none."""
+    changes = raw.get("changes")
+    if raw.get("type") != "edit" or not isinstance(changes, list):
+        return None
+    read = [_from_json(change) for change in changes]
+    known = [patch for patch in read if patch is not None]
+    return known if len(known) == len(read) else None
+
+
+def _put(lines: dict[str, Any], key: str, line: Mapping[str, Any] | None) -> None:
+    if line is None:
+        lines.pop(key, None)
+    else:
+        lines[key] = dict(line)
+
+
+def _merged(line: Mapping[str, Any], was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    fitting = {
+        name
+        for name in {*was, *now}
+        if (name in was and name in line and line[name] == was[name])
+        or (name not in was and name not in line)
+    }
+    merged = {name: value for name, value in line.items() if name not in fitting or name in now}
+    return merged | {name: value for name, value in now.items() if name in fitting}
+
+
+def _differing(line: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a line that the other one lacks or has another value of."""
+    return {name: value for name, value in line.items() if name not in other or other[name] != value}
+
+
+def _session(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {_SESSION: line[_SESSION]} if _SESSION in line else {}
+
+
+def _to_json(patch: Patch) -> dict[str, Any]:
+    raw = {"key": patch.key, "was": patch.was, "now": patch.now}
+    return raw if patch.odd is _NOTHING else {**raw, "odd": patch.odd}
+
+
+def _from_json(raw: object) -> Patch | None:
+    if not isinstance(raw, dict) or not isinstance(raw.get("key"), str):
+        return None
+    was, now = raw.get("was"), raw.get("now")
+    if not isinstance(was, dict | None) or not isinstance(now, dict | None):
+        return None
+    return Patch(key=raw["key"], was=was, now=now, odd=raw.get("odd", _NOTHING))
+
+
+MOST_PREVIOUS = 100
+"""How many former sessions a line names, so that it does not grow for ever; older transcripts say
+themselves to which key they belong."""
+
+_PROVIDER, _MODEL, _SOURCE = "providerOverride", "modelOverride", "modelOverrideSource"
+
+
+class Origin(Record):
+    """One message's place; empty texts are unknown. `chat_name` is what people call the chat."""
+
+    chat_kind: str
+    channel: str
+    account: str = ""
+    chat_id: str = ""
+    thread_id: str = ""
+    sender_id: str = ""
+    chat_name: str = ""
+
+    @property
+    def reply_to(self) -> str:
+        """Whom a reply is addressed to: the chat, else the sender, else nobody (a terminal)."""
+        return self.chat_id.strip() or self.sender_id.strip()
+
+
+def with_origin(record: SessionRecord, origin: Origin) -> SessionRecord:
+    """The record after a message from `origin`, texts trimmed, the channel in lower case.
+
+    A place to which nothing can be sent later, such as a terminal, does not displace one to which it can.
+    The same object where that changes nothing, as in most messages.
+    """
+    kind, channel, chat_id = origin.chat_kind, origin.channel.strip().lower(), origin.chat_id.strip()
+    sender, name = origin.sender_id.strip(), origin.chat_name.strip()
+    to, account, thread = origin.reply_to, origin.account.strip(), origin.thread_id.strip()
+    address = {"to": to, "accountId": account, "threadId": thread}
+    latest = {"label": name, "provider": channel, "chatType": kind, **address, "from": sender}
+    told: dict[str, Any] = {"origin": _known(latest), "chat_type": record.chat_type or kind}
+    if kind != "direct":
+        told["channel"] = channel or record.channel
+        told["group_id"] = chat_id or record.group_id
+        told["display_name"] = name or record.display_name
+    if to or not record.last_to:
+        told["delivery_context"] = _known({"channel": channel, **address})
+        told["last_channel"] = channel or None
+        told["last_to"] = to or None
+        told["last_account_id"] = account or None
+        told["last_thread_id"] = thread or None
+    return record if told.items() <= vars(record).items() else replace(record, **told)
+
+
+def usage_fields(usage: Usage) -> dict[str, Any]:
+    """The fields with what the last call counted; what was cached stands apart from what was new."""
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "total_tokens": usage.context_tokens,
+        "total_tokens_fresh": True,
+    }
+
+
+def unknown_usage() -> dict[str, Any]:
+    """The same fields once what the last call counted speaks of another context."""
+    return {**dict.fromkeys(usage_fields(Usage())), "total_tokens_fresh": False}
+
+
+def model_override(record: SessionRecord) -> str:
+    """`provider/model`, or the model alone where no provider stands with it; empty without a choice."""
+    provider, model = record.extra.get(_PROVIDER), record.extra.get(_MODEL)
+    if not isinstance(model, str) or not model.strip():
+        return ""
+    return f"{provider.strip()}/{model.strip()}" if isinstance(provider, str) and provider else model.strip()
+
+
+def with_model_override(record: SessionRecord, name: str) -> SessionRecord:
+    """The record with the owner's choice; an empty name takes it back.
+
+    The profile of keys that went with the earlier model goes too.
+    """
+    gone = (_PROVIDER, _MODEL, _SOURCE, "authProfileOverride", "authProfileOverrideSource")
+    extra = {key: value for key, value in record.extra.items() if key not in gone}
+    if name:
+        provider, _, model = name.partition("/")
+        extra |= {_PROVIDER: provider, _MODEL: model, _SOURCE: "user"}
+    return replace(record, extra=extra)
+
+
+def next_session(record: SessionRecord, *, session_id: str, at_ms: int) -> SessionRecord:
+    """The line of a fresh session of the same key; the old one becomes the newest of its previous ones."""
+    fresh = _carried(record, session_id=session_id, at_ms=at_ms)
+    previous = (*record.previous_session_ids, record.session_id)
+    return replace(fresh, compaction_count=0, previous_session_ids=_each_once(previous, but=session_id))
+
+
+def resumed_session(record: SessionRecord, earlier: SessionRecord, *, at_ms: int) -> SessionRecord:
+    """The line of a key that goes on with an `earlier` session, whose id and file it takes.
+
+    The session counts as begun now, so that no daily or idle reset ends it before a word is said. Its
+    tokens and compactions are unknown here until its next turn, which reads them from the transcript.
+    """
+    if record.session_id == earlier.session_id:
+        return record
+    fresh = _carried(record, session_id=earlier.session_id, at_ms=at_ms)
+    previous = (*record.previous_session_ids, *earlier.previous_session_ids, record.session_id)
+    return replace(
+        fresh,
+        session_file=earlier.session_file,
+        last_interaction_at_ms=at_ms,
+        system_sent=True,
+        previous_session_ids=_each_once(previous, but=earlier.session_id),
+    )
+
+
+def _carried(record: SessionRecord, *, session_id: str, at_ms: int) -> SessionRecord:
+    return SessionRecord(
+        session_id=session_id, updated_at_ms=at_ms, session_started_at_ms=at_ms, **record.of_chat()
+    )
+
+
+def _each_once(ids: tuple[str, ...], *, but: str) -> tuple[str, ...]:
+    """The ids in order, the newest `MOST_PREVIOUS` of them."""
+    return tuple(dict.fromkeys(name for name in ids if name != but))[-MOST_PREVIOUS:]
+
+
+def _known(texts: Mapping[str, str]) -> dict[str, Any]:
+    return {name: text for name, text in texts.items() if text}

@@ -10,14 +10,10 @@ from typing import Any
 from nacre.records.record import Record
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import RECOVERED
-from nacre.sessions.disk.durable import open_plain, read_plain
-from nacre.sessions.disk.lines import split_lines, timestamp_ms
-from nacre.sessions.disk.reported import reported
-from nacre.sessions.entries.entries import entry_from_json, header_from_json
-from nacre.sessions.entries.owner import session_owner
-from nacre.sessions.index.checkpoint import IndexPaths
-from nacre.sessions.index.image import Image
-from nacre.sessions.index.json_file import parsed_index
+from nacre.sessions.disk.durable import open_plain, read_plain, reported
+from nacre.sessions.disk.json_text import split_lines, timestamp_ms
+from nacre.sessions.entries.entries import entry_from_json, header_from_json, session_owner
+from nacre.sessions.index.image import Image, IndexPaths, parsed_index
 from nacre.sessions.index.record import SessionRecord, record_from_json, record_to_json
 
 HEAD_BYTES = 65_536

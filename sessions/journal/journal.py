@@ -6,22 +6,57 @@ for what happens to a file that a crash or another program damaged.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Sequence
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
+from types import EllipsisType
 from typing import Any, TypeVar
 
-from nacre.sessions.disk.durable import Sync
-from nacre.sessions.disk.lines import timestamp_text
-from nacre.sessions.disk.whole_results import ResultFiles
-from nacre.sessions.disk.worker import OrderedWorker
-from nacre.sessions.entries.adding import check_addable, rewind_body
-from nacre.sessions.entries.entries import CustomRecord, Entry, KnownBody, SessionHeader
-from nacre.sessions.entries.tree import EntryTree
-from nacre.sessions.journal.journal_file import JournalFile
-from nacre.sessions.view.branch_views import BranchViews
-from nacre.sessions.view.sent_view import SentView
+import aiofiles
+
+from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound, SessionVersionUnknown
+from nacre.sessions.contracts.messages import MAX_KEPT_CHARS, is_result_name
+from nacre.sessions.disk.durable import (
+    OrderedWorker,
+    Sync,
+    append_all,
+    copy_plain,
+    make_folder,
+    open_plain,
+    read_plain,
+    reading,
+    remove_unfinished,
+    replace_file,
+    reported,
+    set_aside,
+)
+from nacre.sessions.disk.json_text import Line, read_lines, split_lines, timestamp_text, to_line
+from nacre.sessions.disk.locks import locked
+from nacre.sessions.entries.entries import (
+    FORMAT_VERSION,
+    CustomRecord,
+    Entry,
+    EntryLinker,
+    EntryTree,
+    KnownBody,
+    SessionHeader,
+    StoredTranscript,
+    branch_copy,
+    check_addable,
+    entry_to_json,
+    header_from_json,
+    header_to_json,
+    rewind_body,
+)
+from nacre.sessions.entries.migration import migrated
+from nacre.sessions.view.sent_view import BranchViews, SentView
 from nacre.sessions.view.transcript import TranscriptItem
 
 T = TypeVar("T")
@@ -183,3 +218,434 @@ class Journal:
         path = self.path.with_name(name)
         await self._worker.run(lambda: self._file.fork(path, session_id=session_id, leaf_id=leaf_id))
         await self.results.copy_to(path)
+
+
+_NEVER_READ = (0, 0)
+_TAIL_BYTES = 256
+"""How much of what was read last is looked at again, to tell a file that grew from one written anew."""
+
+
+class JournalFile:
+    """The file's header, entries and notices; safe to call from any thread, one call at a time."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        fresh_header: SessionHeader,
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+        sync: Sync = os.fsync,
+    ) -> None:
+        self.path = path
+        self.header = fresh_header
+        self.notices: tuple[str, ...] = ()
+        self._fresh_header = fresh_header
+        self._now = now
+        self._new_id = new_id
+        self._sync = sync
+        self._linker = EntryLinker(fresh_header.id)
+        self.size_bytes = 0
+        """How long the file was when it was last looked at."""
+        self._identity = _NEVER_READ
+        self._tail = b""
+        self._busy = threading.Lock()
+
+    @property
+    def tree(self) -> EntryTree:
+        """The entries."""
+        return self._linker.tree
+
+    def load(self) -> None:
+        """Reads the file, repairs what a crash left, and creates the file when there is none."""
+        with self._busy, locked(self.path):
+            self._load()
+
+    def is_current(self) -> bool:
+        """Whether a glance says that nobody wrote since. It waits for nothing; a no may be a mistake."""
+        if not self._busy.acquire(blocking=False):
+            return False
+        try:
+            return self._is_known(os.lstat(self.path))
+        except OSError:
+            return False
+        finally:
+            self._busy.release()
+
+    def refresh(self) -> bool:
+        """Reads what others appended since; whether there was anything."""
+        with self._busy, locked(self.path):
+            return self._catch_up()
+
+    def append(self, body: KnownBody, *, parent_id: str | EllipsisType | None = ...) -> Entry:
+        """Writes one entry and waits until the disk has it.
+
+        The parent is the newest entry unless `parent_id` names another; `None` begins a new branch.
+        """
+        with self._busy, locked(self.path):
+            self._catch_up()
+            parent = self.tree.leaf_id if parent_id is ... else parent_id
+            entry = Entry(
+                id=self._linker.unused_id(self._new_id),
+                parent_id=parent,
+                timestamp=timestamp_text(self._now()),
+                body=body,
+            )
+            line = to_line(entry_to_json(entry))
+            self._write(line)
+            self.size_bytes += len(line)
+            self._tail = (self._tail + line)[-_TAIL_BYTES:]
+            self._linker.add(entry)
+            return entry
+
+    def fork(self, path: Path, *, session_id: str, leaf_id: str | None) -> None:
+        """Writes the branch to `leaf_id` into a new session's file, whole or not at all.
+
+        Raises:
+            ValueError: there is no entry of that id.
+            SessionCorrupt: there is a file at `path` already.
+        """
+        with self._busy, locked(self.path), locked(path):
+            self._catch_up()
+            if path.exists():
+                raise SessionCorrupt(f"{path} is there already, so nothing was copied to it. Try again.")
+            header = SessionHeader(
+                id=session_id,
+                timestamp=timestamp_text(self._now()),
+                cwd=self.header.cwd,
+                parent_session=str(self.path),
+            )
+            with reading(self.path) as file:
+                copy = branch_copy(
+                    read_lines(file), self.tree, source_id=self.header.id, leaf_id=leaf_id, header=header
+                )
+                replace_file(path, b"".join(map(to_line, copy)), sync=self._sync)
+
+    def _load(self) -> None:
+        header, notices = readable_header(self.path, fresh_header=self._fresh_header, now=self._now)
+        self.notices += notices
+        linker = EntryLinker(header.id)
+        self._take(linker, start_bytes=0)
+        self.header, self._linker = header, linker
+        self._remember()
+
+    def _catch_up(self) -> bool:
+        """Under the lock: reads on, or anew when the file is another one or has become shorter."""
+        try:
+            facts = os.lstat(self.path)
+        except OSError as error:
+            raise SessionCorrupt(
+                f"{self.path} was there and cannot be found any more. Put it back, or begin a new session."
+            ) from error
+        if self._is_known(facts):
+            return False
+        if (facts.st_dev, facts.st_ino) != self._identity or not self._goes_on(facts.st_size):
+            self.notices += (f"{self.path.name} was changed by another program and was read anew.",)
+            self._load()
+            return True
+        known = len(self.tree)
+        # Should reading fail half-way, the next look reads the file anew.
+        self._identity, identity = _NEVER_READ, self._identity
+        self._take(self._linker, start_bytes=self.size_bytes)
+        self._identity = identity
+        self._remember()
+        return len(self.tree) > known
+
+    def _take(self, linker: EntryLinker, *, start_bytes: int) -> None:
+        """Reads the lines from `start_bytes` on, one in memory at a time, and repairs the file behind them.
+
+        Unreadable lines with a readable one behind them are skipped and copied aside; what is behind
+        the last readable line is a torn end.
+        """
+        skipped: list[bytes] = []
+        unreadable: list[Line] = []
+        last: Line | None = None
+        with reading(self.path, start_bytes=start_bytes) as file:
+            for line in read_lines(file, offset_bytes=start_bytes):
+                if line.value is None:
+                    unreadable.append(line)
+                    continue
+                if unreadable:
+                    linker.skip_unreadable()
+                    skipped += [broken.data for broken in unreadable]
+                    unreadable.clear()
+                if line.value["type"] != "session":
+                    linker.read(line.value, offset_bytes=line.start)
+                last = line
+        if unreadable:
+            self._cut_off(unreadable[0].start)
+        if last is not None and not last.is_ended:
+            self._write(b"\n", at_bytes=last.end)
+            self.notices += (
+                f"The last line of {self.path.name} lacked its line feed; it was kept and ended.",
+            )
+        self._set_lines_aside(skipped)
+        self.notices += tuple(linker.notices)
+        linker.notices.clear()
+
+    def _cut_off(self, start_bytes: int) -> None:
+        """Sets the torn end aside, then takes it off the file."""
+        with reading(self.path, start_bytes=start_bytes) as file:
+            data = file.read()
+        aside = set_aside(self.path, data, now=self._now, sync=self._sync)
+        self._truncate(start_bytes)
+        self.notices += (
+            f"The end of {self.path.name} was torn ({len(data)} bytes), as after a crash; "
+            f"it was set aside in {aside.name} and the transcript goes on before it.",
+        )
+
+    def _set_lines_aside(self, broken: list[bytes]) -> None:
+        """Copies unreadable lines in the middle once; they stay in the file, skipped."""
+        if not broken:
+            return
+        copied: set[bytes] = set()
+        for copy in _copies_set_aside(self.path):
+            with reading(copy) as file:
+                copied.update(data.rstrip(b"\r\n") for data in file)
+        fresh = [data for data in broken if data not in copied]
+        if fresh:
+            lines = b"".join(data + b"\n" for data in fresh)
+            aside = set_aside(self.path, lines, now=self._now, sync=self._sync)
+            self.notices += (
+                f"{len(fresh)} unreadable line(s) of {self.path.name} are skipped; "
+                f"copies are in {aside.name}.",
+            )
+
+    def _goes_on(self, size_bytes: int) -> bool:
+        """Whether the file begins with what was read of it."""
+        if size_bytes < self.size_bytes:
+            return False
+        with reading(self.path, start_bytes=self.size_bytes - len(self._tail)) as file:
+            return file.read(len(self._tail)) == self._tail
+
+    def _is_known(self, facts: os.stat_result) -> bool:
+        return (facts.st_dev, facts.st_ino) == self._identity and facts.st_size == self.size_bytes
+
+    def _remember(self) -> None:
+        with reported("read", self.path):
+            facts = self.path.lstat()
+        self._identity, self.size_bytes = (facts.st_dev, facts.st_ino), facts.st_size
+        with reading(self.path, start_bytes=max(0, facts.st_size - _TAIL_BYTES)) as file:
+            self._tail = file.read()
+
+    def _write(self, data: bytes, *, at_bytes: int | None = None) -> None:
+        """Appends; if the system refuses, the file is cut back to what it was."""
+        end = self.size_bytes if at_bytes is None else at_bytes
+        append_all(self.path, data, at_bytes=end, sync=self._sync)
+
+    def _truncate(self, size_bytes: int) -> None:
+        with reported("cut off the torn end of", self.path):
+            descriptor = open_plain(self.path, os.O_RDWR)
+            try:
+                os.ftruncate(descriptor, size_bytes)
+                self._sync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def _copies_set_aside(path: Path) -> list[Path]:
+    """What was set aside of a file so far."""
+    prefix = f"{path.name}.corrupt-"
+    with reported("list the folder of", path):
+        return sorted(
+            file for file in path.parent.iterdir() if file.name.startswith(prefix) and file.is_file()
+        )
+
+
+async def read_transcript(path: Path, *, session_id: str, now: Callable[[], datetime]) -> StoredTranscript:
+    """Reads the transcript of a session.
+
+    Raises:
+        SessionNotFound: there is no such file.
+        SessionCorrupt, SessionVersionUnknown, SessionWriteFailed: as `Journal.open`.
+    """
+    with tempfile.TemporaryDirectory(prefix="nacre-") as folder:
+        copy = Path(folder) / path.name
+        try:
+            await asyncio.to_thread(copy_plain, path, copy)
+        except FileNotFoundError:
+            raise _gone(path, session_id) from None
+        journal = await Journal.open(
+            copy, session_id=session_id, cwd=path.parent, now=now, new_id=lambda: session_id
+        )
+        return StoredTranscript(
+            header=journal.header,
+            entries=tuple(journal.tree.entries),
+            branch=tuple(journal.branch()),
+        )
+
+
+async def transcript_bytes(path: Path, *, session_id: str) -> bytes:
+    """The transcript of a session as its file has it, with whatever is torn or cannot be read.
+
+    Raises:
+        SessionNotFound: there is no such file.
+        SessionCorrupt, SessionWriteFailed: it is no plain file, or the system refused.
+    """
+    with reported("read", path), suppress(FileNotFoundError):
+        async with aiofiles.open(path, "rb", opener=_open_plain) as file:
+            return await file.read()
+    raise _gone(path, session_id)
+
+
+def _open_plain(path: str, flags: int) -> int:
+    return open_plain(Path(path), flags)
+
+
+def _gone(path: Path, session_id: str) -> SessionNotFound:
+    return SessionNotFound(f"The transcript {path} of the session {session_id!r} is gone.")
+
+
+def readable_header(
+    path: Path, *, fresh_header: SessionHeader, now: Callable[[], datetime]
+) -> tuple[SessionHeader, tuple[str, ...]]:
+    """The header of a transcript, and a sentence for each thing that was done to the file.
+
+    A missing or blank file begins with `fresh_header`. A file that does not begin with a header is
+    written anew from what can be read of it, one of format 1 or 2 in the present format.
+
+    Raises:
+        SessionVersionUnknown: a newer program wrote the file; it was left as it is.
+        SessionCorrupt: `path` is a symbolic link or no plain file.
+        SessionWriteFailed: the system refused to read or write.
+    """
+    first = _first_value(path)
+    if first is None and not _has_content(path):
+        remove_unfinished(path)
+        replace_file(path, to_line(header_to_json(fresh_header)))
+        return fresh_header, ()
+    header = header_from_json(first) if first is not None else None
+    notices: tuple[str, ...] = ()
+    if header is None:
+        header, notice = _salvaged(path, fresh_header, now)
+        notices = (notice,)
+    if _not_newer(header, path).version == FORMAT_VERSION:
+        return header, notices
+    header, notice = _migrated(path, header, now)
+    return header, (*notices, notice)
+
+
+def _first_value(path: Path) -> Mapping[str, Any] | None:
+    with suppress(FileNotFoundError), reading(path) as file:
+        return next((line.value for line in read_lines(file) if line.value is not None), None)
+    return None
+
+
+def _has_content(path: Path) -> bool:
+    with suppress(FileNotFoundError), reading(path) as file:
+        return any(True for _ in read_lines(file))
+    return False
+
+
+def _not_newer(header: SessionHeader, path: Path) -> SessionHeader:
+    if header.version > FORMAT_VERSION:
+        raise SessionVersionUnknown(
+            f"{path} has format version {header.version}; this program reads up to "
+            f"{FORMAT_VERSION}. Use a newer Nacre for it, or move the file away. It was left as it is."
+        )
+    return header
+
+
+def _salvaged(
+    path: Path, fresh_header: SessionHeader, now: Callable[[], datetime]
+) -> tuple[SessionHeader, str]:
+    """Sets the whole file aside and writes it anew: a header first, then the readable entries."""
+    with reading(path) as file:
+        data = file.read()
+    values = [(line, line.value) for line in split_lines(data) if line.value is not None]
+    headers = (header_from_json(value) for _, value in values)
+    header = _not_newer(next(filter(None, headers), fresh_header), path)
+    entries = [line.data + b"\n" for line, value in values if value["type"] != "session"]
+    aside = set_aside(path, data, now=now)
+    remove_unfinished(path)
+    replace_file(path, to_line(header_to_json(header)) + b"".join(entries))
+    return header, (
+        f"{path.name} had no valid header; it was set aside as {aside.name} "
+        f"and what could be read was taken over (entries: {len(entries)})."
+    )
+
+
+def _migrated(path: Path, header: SessionHeader, now: Callable[[], datetime]) -> tuple[SessionHeader, str]:
+    """Keeps the file of an older format aside and writes it anew in the present one."""
+    with reading(path) as file:
+        data = file.read()
+    lines = split_lines(data)
+    aside = set_aside(path, data, now=now, mark=f"v{header.version}")
+    remove_unfinished(path)
+    replace_file(path, b"".join(map(to_line, migrated(lines, header))))
+    left_out = sum(line.value is None for line in lines)
+    return replace(header, version=FORMAT_VERSION), (
+        f"{path.name} was brought from format version {header.version} to {FORMAT_VERSION}; "
+        f"the file as it was is kept as {aside.name}"
+        + (f", with {left_out} unreadable line(s) that were left out." if left_out else ".")
+    )
+
+
+FOLDER_SUFFIX = ".results"
+
+
+def results_folder(transcript: Path) -> Path:
+    """Where the results of a transcript lie; the folder exists once there is one."""
+    return transcript.with_suffix(FOLDER_SUFFIX)
+
+
+class ResultFiles:
+    """The `WholeResults` of the session with this transcript."""
+
+    def __init__(self, transcript: Path) -> None:
+        self._transcript = transcript
+
+    @cached_property
+    def _folder(self) -> Path:
+        return results_folder(self._transcript)
+
+    async def keep(self, name: str, text: str) -> None:
+        """Stores a result under a new name of letters, digits, `-` and `_`.
+
+        Raises:
+            SessionWriteFailed: the system refused; nothing is left behind.
+            ValueError: that is no name.
+        """
+        path = self._path(name)
+        if path is None:
+            raise ValueError(f"{name!r} is no name for a result")
+        data = text[:MAX_KEPT_CHARS].encode("utf-8", "replace")
+
+        def write() -> None:
+            make_folder(self._folder)
+            replace_file(path, data)
+
+        await asyncio.to_thread(write)
+
+    async def read(self, name: str) -> str | None:
+        """A stored result, or `None` when there is none of that name.
+
+        Raises:
+            SessionCorrupt: there is something else than a plain file.
+            SessionWriteFailed: the system refused to read it.
+        """
+        path = self._path(name)
+        found = await asyncio.to_thread(read_plain, path) if path is not None else None
+        return None if found is None else found[0].decode("utf-8", "replace")
+
+    async def copy_to(self, transcript: Path) -> None:
+        """Gives another transcript, such as a fork of this one, the results that there are so far.
+
+        Raises:
+            SessionCorrupt: there is something else than a plain file.
+            SessionWriteFailed: the system refused.
+        """
+        target = results_folder(transcript)
+
+        def copy() -> None:
+            names = sorted(path.name for path in self._folder.glob("*.txt")) if self._folder.is_dir() else []
+            for name in names:
+                found = read_plain(self._folder / name)
+                if found is not None:
+                    make_folder(target)
+                    replace_file(target / name, found[0])
+
+        await asyncio.to_thread(copy)
+
+    def _path(self, name: str) -> Path | None:
+        return self._folder / f"{name}.txt" if is_result_name(name) else None

@@ -12,25 +12,19 @@ from pathlib import Path
 
 from nacre.records.record import Record
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound
-from nacre.sessions.disk.durable import read_plain, replace_file
-from nacre.sessions.disk.endings import EndingFolder
-from nacre.sessions.disk.lane_files import LaneFiles
-from nacre.sessions.disk.lines import split_lines, timestamp_ms
-from nacre.sessions.disk.reported import make_folder
-from nacre.sessions.disk.whole_results import results_folder
-from nacre.sessions.disk.worker import OrderedWorker
-from nacre.sessions.entries.stored_transcript import StoredTranscript
+from nacre.sessions.disk.durable import EndingFolder, OrderedWorker, make_folder, read_plain, replace_file
+from nacre.sessions.disk.json_text import split_lines, timestamp_ms
+from nacre.sessions.disk.locks import LaneFiles
+from nacre.sessions.entries.entries import StoredTranscript
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.journal.journal import Journal
-from nacre.sessions.journal.reading import read_transcript, transcript_bytes
+from nacre.sessions.journal.journal import Journal, read_transcript, results_folder, transcript_bytes
 from nacre.sessions.stores.copying import refuse_another
 from nacre.sessions.stores.rewriting import Rewrite, rewritten_files
 from nacre.sessions.stores.store import LastWords
-from nacre.sessions.upkeep.catalogue import last_words, stored_sessions
 from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts
-from nacre.sessions.upkeep.transcript_listing import TranscriptListing
+from nacre.sessions.upkeep.transcript_listing import TranscriptListing, last_words, stored_sessions
 from nacre.sessions.upkeep.upkeep import delete_session, keep_up
 
 _TAIL_BYTES = 65_536

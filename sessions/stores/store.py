@@ -12,11 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from nacre.sessions.contracts.endings import EndedSession
-from nacre.sessions.contracts.whole_results import WholeResults
-from nacre.sessions.entries.entries import Entry, KnownBody, SessionHeader
-from nacre.sessions.entries.stored_transcript import StoredTranscript
-from nacre.sessions.entries.tree import EntryTree
+from nacre.sessions.contracts.keys import EndedSession
+from nacre.sessions.contracts.messages import WholeResults
+from nacre.sessions.entries.entries import Entry, EntryTree, KnownBody, SessionHeader, StoredTranscript
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts

@@ -10,11 +10,10 @@ from pathlib import Path
 from nacre.locks.kernel_lock import try_lock
 from nacre.records.record import Record
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.disk.durable import reading
-from nacre.sessions.disk.lines import read_lines
-from nacre.sessions.disk.reported import reported
-from nacre.sessions.disk.whole_results import FOLDER_SUFFIX
+from nacre.sessions.disk.durable import reading, reported
+from nacre.sessions.disk.json_text import read_lines
 from nacre.sessions.entries.entries import FORMAT_VERSION, header_from_json
+from nacre.sessions.journal.journal import FOLDER_SUFFIX
 
 _UNFINISHED = re.compile(r"\.(?P<process>\d+)-\d+\.tmp$")
 

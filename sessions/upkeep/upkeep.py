@@ -16,12 +16,10 @@ from pathlib import Path
 
 from nacre.sessions.contracts.errors import SessionCorrupt
 from nacre.sessions.contracts.keys import SYNTHETIC_KINDS, key_kind
-from nacre.sessions.disk.durable import sync_folder
-from nacre.sessions.disk.reported import reported
-from nacre.sessions.disk.whole_results import FOLDER_SUFFIX, results_folder
+from nacre.sessions.disk.durable import reported, sync_folder
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.upkeep.catalogue import stored_sessions
+from nacre.sessions.journal.journal import FOLDER_SUFFIX, results_folder
 from nacre.sessions.upkeep.maintenance import (
     FileKind,
     MaintenanceLimits,
@@ -31,6 +29,7 @@ from nacre.sessions.upkeep.maintenance import (
     lines_to_prune,
 )
 from nacre.sessions.upkeep.stored_session import StoredSession
+from nacre.sessions.upkeep.transcript_listing import stored_sessions
 
 ARCHIVE_MARKS = (".jsonl.deleted.", ".jsonl.reset.")
 

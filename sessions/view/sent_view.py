@@ -6,22 +6,128 @@ any session. Only another branch, a compaction or a record of what is pruned has
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from operator import is_
+from typing import Any, TypeAlias, TypeVar, cast
 
-from nacre.sessions.contracts.messages import AssistantMessage, Image, Message
-from nacre.sessions.entries.entries import Compaction, Entry
-from nacre.sessions.view.following import Follower
-from nacre.sessions.view.model_order import ModelOrder
-from nacre.sessions.view.pruned_view import (
-    PRUNE_TYPE,
-    Projection,
-    images_shown_from,
-    projections_of,
-    prune_record,
-    shown_item,
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    message_text,
 )
-from nacre.sessions.view.transcript import TranscriptItem
-from nacre.sessions.view.transcript_view import PairedItems
+from nacre.sessions.entries.entries import (
+    Compaction,
+    Entry,
+    EntryTree,
+)
+from nacre.sessions.view.transcript import Follower, PairedItems, TranscriptItem, TranscriptView
+
+ARGUMENTS_SPARE_CHARS = 1_000
+"""What the names of a call's arguments may take besides; with more of them only their text is shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shortened:
+    """Of each text only so many characters at its beginning and its end, with `note` between them.
+
+    `images` is how many images are shown, from the first on.
+    """
+
+    head_chars: int
+    tail_chars: int
+    images: int
+    note: str
+
+    def text(self, text: str) -> str:
+        """A text as it is shown; the text itself when it is no longer than what is shown of it."""
+        if self.head_chars + self.tail_chars >= len(text):
+            return text
+        tail = text[len(text) - self.tail_chars :]
+        return "\n\n".join(part for part in (text[: self.head_chars], self.note, tail) if part)
+
+    def to_json(self) -> dict[str, Any]:
+        """What a record says of it."""
+        return {
+            "headChars": self.head_chars,
+            "tailChars": self.tail_chars,
+            "images": self.images,
+            "note": self.note,
+        }
+
+    @classmethod
+    def from_json(cls, raw: Mapping[Any, Any]) -> Shortened | None:
+        """What a record says; `None` for anything else."""
+        numbers = (raw.get(key) for key in ("headChars", "tailChars", "images"))
+        head, tail, images = (number if isinstance(number, int) else -1 for number in numbers)
+        note = raw.get("note")
+        if not isinstance(note, str) or min(head, tail, images) < 0:
+            return None
+        return cls(head_chars=head, tail_chars=tail, images=images, note=note)
+
+
+def shortened(message: Message, how: Shortened) -> Message:
+    """A message as it is shown: texts as one, then images or calls; without reasoning that is too long."""
+    text = how.text(message_text(message))
+    texts = (Text(text=text),) if text else ()
+    if isinstance(message, AssistantMessage):
+        limit_chars = how.head_chars + how.tail_chars
+        thought = tuple(
+            block
+            for block in message.content
+            if isinstance(block, Thinking) and len(block.thinking) <= limit_chars
+        )
+        calls = tuple(_call(call, how) for call in message.tool_calls)
+        return replace(message, content=(*thought, *texts, *calls))
+    images = [block for block in message.content if isinstance(block, Image)]
+    content = (*texts, *images[: how.images])
+    if len(images) > how.images:
+        content = (*content, Text(text=f"[{len(images) - how.images} more images are not shown]"))
+    if isinstance(message, UserMessage):
+        return replace(message, content=content)
+    return replace(message, content=content)
+
+
+def whole_text(message: Message) -> str:
+    """All that a shortened message leaves out, as one text: the words, and behind them a model's calls."""
+    if not isinstance(message, AssistantMessage):
+        return message_text(message)
+    calls = (f"{call.name}({_arguments_text(call)})" for call in message.tool_calls)
+    return "\n\n".join(part for part in (message_text(message), *calls) if part)
+
+
+def _call(call: ToolCall, how: Shortened) -> ToolCall:
+    limit_chars = how.head_chars + how.tail_chars
+    if call.invalid_arguments is not None:
+        return replace(call, invalid_arguments=how.text(call.invalid_arguments))
+    if len(_arguments_text(call)) <= limit_chars:
+        return call
+    arguments = {name: _value(value, how) for name, value in call.arguments.items()}
+    shown = replace(call, arguments=arguments)
+    if len(_arguments_text(shown)) > 2 * (limit_chars + len(how.note)) + ARGUMENTS_SPARE_CHARS:
+        shown = replace(call, arguments={"arguments": how.text(_arguments_text(call))})
+    return shown
+
+
+def _value(value: object, how: Shortened) -> object:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    short = how.text(text)
+    return value if short is text else short
+
+
+def _arguments_text(call: ToolCall) -> str:
+    if call.invalid_arguments is not None:
+        return call.invalid_arguments
+    return json.dumps(dict(call.arguments), ensure_ascii=False, default=str)
 
 
 class SentView:
@@ -102,3 +208,371 @@ class SentView:
         else:
             self._items[place] = item
             self._order.replace(place, item)
+
+
+T = TypeVar("T")
+
+
+class BranchViews:
+    """The views of one transcript, whatever keeps it. Asked from one thread at a time."""
+
+    def __init__(self) -> None:
+        self._view = TranscriptView()
+        self._sent = SentView()
+        self._kept: dict[Callable[[], object], object] = {}
+
+    def transcript(self, tree: EntryTree) -> tuple[TranscriptItem, ...]:
+        """What a model is to see of the present branch; the same object as long as that did not change."""
+        return self._view.follow(tree.branch())
+
+    def sent(self, tree: EntryTree) -> SentView:
+        """What models are sent of that, brought up to the branch by this call."""
+        branch = tree.branch()
+        self._sent.follow(self._view.followed(branch), branch, is_compacted=tree.compaction_count > 0)
+        return self._sent
+
+    def kept(self, make: Callable[[], T]) -> T:
+        """What `make` made when it was first asked for; kept as long as the views are."""
+        if make not in self._kept:
+            self._kept[make] = make()
+        return cast(T, self._kept[make])
+
+
+def model_messages(items: Iterable[TranscriptItem], *, is_compacted: bool) -> tuple[Message, ...]:
+    """The messages in the order the model reads them; a compacted transcript begins with a summary."""
+    order = ModelOrder(is_compacted=is_compacted)
+    for item in items:
+        order.add(item)
+    return order.messages()
+
+
+class ModelOrder:
+    """The same, kept up to date while a transcript grows at its end or has an item replaced."""
+
+    def __init__(self, *, is_compacted: bool) -> None:
+        self._recall_at = 1 if is_compacted else 0
+        self._recall_places: list[int] = []
+        self._moved_places: set[int] = set()
+        self._ends_with_words = False
+        self._messages: list[Message] = []
+        self._count = 0
+        self._shown: tuple[Message, ...] | None = None
+
+    def add(self, item: TranscriptItem) -> None:
+        """Takes the transcript's next item."""
+        if item.has_place and self._ends_with_words:
+            self._messages.insert(-1, item.message)
+            self._moved_places.add(self._count)
+        elif item.has_place or not item.is_recall:
+            self._messages.append(item.message)
+        else:
+            if self._recall_places:
+                del self._messages[self._recall_at]
+            self._messages.insert(self._recall_at, item.message)
+            self._recall_places.append(self._count)
+        is_summary = self._count < self._recall_at
+        self._ends_with_words = not (is_summary or item.is_recall) and isinstance(item.message, UserMessage)
+        self._count += 1
+        self._shown = None
+
+    def replace(self, place: int, item: TranscriptItem) -> None:
+        """Puts another item in a place of the transcript; both are something that was said."""
+        at = place - bisect_left(self._recall_places, place)
+        if self._recall_places and at >= self._recall_at:
+            at += 1
+        if place + 1 in self._moved_places:
+            at += 1
+        self._messages[at] = item.message
+        self._shown = None
+
+    def messages(self) -> tuple[Message, ...]:
+        """The messages; the same object as long as nothing changed."""
+        if self._shown is None:
+            self._shown = tuple(self._messages)
+        return self._shown
+
+
+PRUNE_TYPE = "nacre.prune"
+IMAGE_TURNS = 3
+"""In how many turns after its own an image is sent; the model has seen it by then."""
+IMAGE_GONE = "[image data removed - already processed by model]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trimmed:
+    """Only the head and the tail of a result are shown."""
+
+    head_chars: int
+    tail_chars: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleared:
+    """A placeholder is shown instead of a result."""
+
+    placeholder: str
+
+
+Projection: TypeAlias = Trimmed | Cleared | Shortened
+
+
+class PrunedView:
+    """What models are sent of one branch after the other."""
+
+    def __init__(self) -> None:
+        self._items: Sequence[TranscriptItem] | None = None
+        self._record: Entry | None = None
+        self._shown: Sequence[TranscriptItem] = ()
+
+    def of(self, items: Sequence[TranscriptItem], branch: Sequence[Entry]) -> Sequence[TranscriptItem]:
+        """The transcript `items` of `branch`, pruned; the same object as before when nothing changed."""
+        record = prune_record(branch)
+        if items is not self._items or record is not self._record:
+            self._items, self._record = items, record
+            self._shown = _pruned(items, projections_of(record))
+        return self._shown
+
+
+def prune_record(branch: Sequence[Entry]) -> Entry | None:
+    """The newest record of a branch that can still name something that is shown.
+
+    That is at most the message which opened the turn that a compaction cut.
+    """
+    kept_id: str | None = None
+    is_kept = True
+    for entry in reversed(branch):
+        if entry.custom_data(PRUNE_TYPE) is not None:
+            return entry
+        if kept_id is None and isinstance(entry.body, Compaction):
+            kept_id = entry.body.first_kept_entry_id
+        is_kept = is_kept and entry.id != kept_id
+        if not is_kept and isinstance(entry.body, UserMessage):
+            return None
+    return None
+
+
+def projections_of(record: Entry | None) -> Mapping[str, Projection]:
+    """How the results of a record are shown, by entry id; what cannot be read is left as it was."""
+    data = record.custom_data(PRUNE_TYPE) if record is not None else None
+    results = (data or {}).get("results")
+    read = results.items() if isinstance(results, Mapping) else ()
+    found = {str(entry_id): _projection(raw) for entry_id, raw in read}
+    return {entry_id: projection for entry_id, projection in found.items() if projection is not None}
+
+
+def record_data(
+    projections: Mapping[str, Projection], *, saved_tokens: int, reason: str
+) -> Mapping[str, Any]:
+    """The data of a record."""
+    results = {entry_id: _projection_json(shown) for entry_id, shown in projections.items()}
+    return {"results": results, "savedTokens": saved_tokens, "reason": reason}
+
+
+def saved_tokens_since(branch: Sequence[Entry], entry_id: str) -> int:
+    """What records behind an entry saved: a usage reported with that entry still counts it."""
+    saved = 0
+    for entry in reversed(branch):
+        if entry.id == entry_id:
+            break
+        tokens = (entry.custom_data(PRUNE_TYPE) or {}).get("savedTokens")
+        saved += tokens if isinstance(tokens, int) and tokens > 0 else 0
+    return saved
+
+
+def projected(message: Message, projection: Projection) -> Message:
+    """A message as it is shown under a projection; only a result is trimmed or cleared."""
+    if isinstance(projection, Shortened):
+        return shortened(message, projection)
+    if not isinstance(message, ToolResultMessage):
+        return message
+    if isinstance(projection, Cleared):
+        return replace(message, content=(Text(text=projection.placeholder),))
+    text, head, tail = message_text(message), projection.head_chars, projection.tail_chars
+    if head + tail >= len(text):
+        return message
+    note = f"[Tool result trimmed: kept first {head} chars and last {tail} chars of {len(text)} chars.]"
+    shown = f"{text[:head]}\n...\n{text[len(text) - tail :]}\n\n{note}"
+    return replace(message, content=(Text(text=shown),))
+
+
+def is_own_result(item: TranscriptItem, caller_ids: Set[str]) -> bool:
+    """Whether an item is a recorded result, and not one that was made up for a call without any."""
+    return isinstance(item.message, ToolResultMessage) and item.entry_id not in caller_ids
+
+
+def caller_ids(items: Sequence[TranscriptItem]) -> frozenset[str]:
+    """The entry ids of models' messages, which made-up results carry too."""
+    return frozenset(item.entry_id for item in items if isinstance(item.message, AssistantMessage))
+
+
+def shown_item(
+    item: TranscriptItem, projections: Mapping[str, Projection], callers: Set[str], *, has_images: bool
+) -> TranscriptItem:
+    """An item as it is shown; the item itself when that is as it was."""
+    message: Message = item.message
+    projection = projections.get(item.entry_id)
+    is_made_up = isinstance(message, ToolResultMessage) and not is_own_result(item, callers)
+    if projection is not None and not is_made_up:
+        message = projected(message, projection)
+    if not has_images:
+        message = _without_images(message)
+    return item if message is item.message else replace(item, message=message)
+
+
+def images_shown_from(items: Sequence[TranscriptItem]) -> int:
+    """The place from which images are shown: behind the end of the last turn but `IMAGE_TURNS`."""
+    ended = 0
+    for place in range(len(items) - 1, -1, -1):
+        message = items[place].message
+        if isinstance(message, AssistantMessage) and not message.tool_calls:
+            ended += 1
+            if ended > IMAGE_TURNS:
+                return place
+    return 0
+
+
+def _pruned(
+    items: Sequence[TranscriptItem], projections: Mapping[str, Projection]
+) -> Sequence[TranscriptItem]:
+    callers = caller_ids(items) if projections else frozenset[str]()
+    images_from = images_shown_from(items)
+    shown = tuple(
+        shown_item(item, projections, callers, has_images=place >= images_from)
+        for place, item in enumerate(items)
+    )
+    return items if all(map(is_, shown, items)) else shown
+
+
+def _without_images(message: Message) -> Message:
+    if isinstance(message, AssistantMessage) or not any(isinstance(part, Image) for part in message.content):
+        return message
+    content = tuple(Text(text=IMAGE_GONE) if isinstance(part, Image) else part for part in message.content)
+    if isinstance(message, UserMessage):
+        return replace(message, content=content)
+    return replace(message, content=content)
+
+
+def _projection_json(shown: Projection) -> Mapping[str, Any]:
+    if isinstance(shown, Shortened):
+        return shown.to_json()
+    if isinstance(shown, Cleared):
+        return {"placeholder": shown.placeholder}
+    return {"headChars": shown.head_chars, "tailChars": shown.tail_chars}
+
+
+def _projection(raw: object) -> Projection | None:
+    if not isinstance(raw, Mapping):
+        return None
+    if "note" in raw:
+        return Shortened.from_json(raw)
+    placeholder, head, tail = raw.get("placeholder"), raw.get("headChars"), raw.get("tailChars")
+    if isinstance(placeholder, str):
+        return Cleared(placeholder=placeholder)
+    if isinstance(head, int) and isinstance(tail, int) and head >= 0 and tail >= 0:
+        return Trimmed(head_chars=head, tail_chars=tail)
+    return None
+
+
+IMAGE_TOKENS = 1200
+"""An image of usual size; providers count between 300 and 1600."""
+
+
+MOST_QUICK_MESSAGES = 4
+
+
+MOST_QUICK_CHARS = 2_000
+"""What is counted at once: up to so many characters in the newest so many messages."""
+
+
+MESSAGE_OVERHEAD_TOKENS = 4
+"""Role and separators, as OpenAI's cookbook counts them for chat models."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextMeasure:
+    """`tokens` in all; of these `usage_tokens` counted by the provider, `trailing_tokens` estimated."""
+
+    tokens: int
+    usage_tokens: int
+    trailing_tokens: int
+
+
+def estimate_message_tokens(message: Message, count_tokens: Callable[[str], int]) -> int:
+    """Tokens of one message: text, thinking, tool names, arguments as JSON, images and overhead."""
+    tokens = MESSAGE_OVERHEAD_TOKENS
+    for block in message.content:
+        match block:
+            case Text():
+                tokens += count_tokens(block.text)
+            case Thinking():
+                tokens += count_tokens(block.thinking)
+            case ToolCall():
+                arguments = block.invalid_arguments or json.dumps(
+                    dict(block.arguments), ensure_ascii=False, default=str
+                )
+                tokens += count_tokens(block.name) + count_tokens(arguments)
+            case Image():
+                tokens += IMAGE_TOKENS
+    return tokens
+
+
+def estimate_tokens(items: Sequence[TranscriptItem], count_tokens: Callable[[str], int]) -> int:
+    """Tokens of all these messages; no usage is asked."""
+    return sum(estimate_message_tokens(item.message, count_tokens) for item in items)
+
+
+def measure_context(
+    items: Sequence[TranscriptItem],
+    branch: Sequence[Entry],
+    count_tokens: Callable[[str], int],
+    *,
+    overhead_tokens: int,
+) -> ContextMeasure:
+    """How much of the window the next call would take.
+
+    The newest usage counts that the provider gave for a whole answer after the latest compaction;
+    whatever follows it is estimated. Usage from before a compaction speaks of a context that is
+    gone; what was pruned since the usage was reported is taken off it. Without usage everything is
+    estimated and `overhead_tokens`, for the system prompt and the tools, is added.
+    """
+    place = last_counted_place(items)
+    if place is not None and _stands_behind_compactions(branch, items[place].entry_id):
+        saved_tokens = saved_tokens_since(branch, items[place].entry_id)
+        usage_tokens = max(0, _reported_tokens(items[place].message) - saved_tokens)
+        trailing_tokens = estimate_tokens(items[place + 1 :], count_tokens)
+        return ContextMeasure(
+            tokens=usage_tokens + trailing_tokens,
+            usage_tokens=usage_tokens,
+            trailing_tokens=trailing_tokens,
+        )
+    estimated = overhead_tokens + estimate_tokens(items, count_tokens)
+    return ContextMeasure(tokens=estimated, usage_tokens=0, trailing_tokens=estimated)
+
+
+def is_little_to_count(items: Sequence[TranscriptItem]) -> bool:
+    """Whether `measure_context` needs less time than handing it to a thread would: a few short texts."""
+    newest = items[-MOST_QUICK_MESSAGES:]
+    place = last_counted_place(newest)
+    if place is None:
+        return False
+    blocks = [block for item in newest[place + 1 :] for block in item.message.content]
+    chars = sum(len(block.text) for block in blocks if isinstance(block, Text))
+    return chars <= MOST_QUICK_CHARS and all(isinstance(block, Text) for block in blocks)
+
+
+def last_counted_place(items: Sequence[TranscriptItem]) -> int | None:
+    """Where the newest answer stands with which a provider counted all up to there."""
+    newest_first = range(len(items) - 1, -1, -1)
+    return next((place for place in newest_first if _reported_tokens(items[place].message)), None)
+
+
+def _stands_behind_compactions(branch: Sequence[Entry], entry_id: str) -> bool:
+    newest_first = takewhile(lambda entry: not isinstance(entry.body, Compaction), reversed(branch))
+    return any(entry.id == entry_id for entry in newest_first)
+
+
+def _reported_tokens(message: Message) -> int:
+    """What the provider counted for a whole answer; zero when it did not, or for anything else."""
+    if not isinstance(message, AssistantMessage) or message.stop_reason in ("error", "aborted"):
+        return 0
+    return message.usage.context_tokens if message.usage is not None else 0

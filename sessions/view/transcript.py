@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from nacre.sessions.contracts.messages import (
@@ -18,7 +19,7 @@ from nacre.sessions.contracts.messages import (
     message_text,
     user_message,
 )
-from nacre.sessions.disk.lines import timestamp_ms
+from nacre.sessions.disk.json_text import timestamp_ms
 from nacre.sessions.entries.entries import (
     BranchSummary,
     Compaction,
@@ -181,3 +182,149 @@ def _foreign_message(line: Mapping[str, Any], timestamp: str) -> UserMessage | N
         command, output = str(raw.get("command") or ""), str(raw.get("output") or "")
         return user_message(f"I ran `{command}`:\n\n```\n{output}\n```", timestamp_ms=at_ms)
     return None
+
+
+MISSING_RESULT = "No result of this call was recorded; the run was interrupted before it was done."
+
+
+def build_transcript(branch: Sequence[Entry]) -> tuple[TranscriptItem, ...]:
+    """The messages of a branch, root to leaf, as the model is to see them.
+
+    After a compaction: its summary, then what was kept, then what came later; earlier compactions
+    say nothing any more. When the kept part begins in the middle of a turn and holds no word of the
+    user, the message that opened the turn stands between summary and kept part, so that the newest
+    request is always there in full. What changed of the system prompt is left out once a newer record of
+    the prompt has taken it in, and so are the notes that were recalled before the newest ones. Tool calls
+    and results are paired, see `PairedItems`.
+    """
+    return TranscriptView().follow(branch)
+
+
+class TranscriptView:
+    """What `build_transcript` gives, for one branch after the other of a session's tree."""
+
+    def __init__(self) -> None:
+        self._follower = Follower()
+        self._paired = PairedItems()
+
+    def follow(self, branch: Sequence[Entry]) -> tuple[TranscriptItem, ...]:
+        """The transcript of a branch; the same object as before when nothing changed in it."""
+        return self.followed(branch).items()
+
+    def followed(self, branch: Sequence[Entry]) -> PairedItems:
+        """The same, for readers who look at what is new of it: another object when all of it may be."""
+        fresh = self._follower.fresh(branch)
+        if fresh is None or last_compaction_place(fresh) is not None or last_prompt_place(fresh) is not None:
+            self._paired = PairedItems(_shown_from(branch))
+        else:
+            for entry in fresh:
+                self._paired.add(entry_item(entry))
+        return self._paired
+
+
+class PairedItems:
+    """Messages in which each call is followed by exactly one result, in the order of the calls.
+
+    Providers refuse anything else. A call has the place of its result at once, with an error result in
+    it; the result takes that place whenever it comes, also when others spoke in between. Results
+    without a call, and second answers to one, are left out. A result belongs to the nearest call of its
+    id before it, because some providers use the same ids again in each turn. Nothing else is moved,
+    and no user message is ever dropped.
+    """
+
+    def __init__(self, items: Iterable[TranscriptItem | None] = ()) -> None:
+        self.grown: list[TranscriptItem] = []
+        """All of them so far; for readers who look at what is new."""
+        self.replaced: list[int] = []
+        """The places whose item is another one by now, in the order in which that happened."""
+        self._open: dict[str, int] = {}
+        self._shown: tuple[TranscriptItem, ...] | None = None
+        for item in items:
+            self.add(item)
+
+    def add(self, item: TranscriptItem | None) -> None:
+        """Takes the next message; `None` is an entry that says nothing."""
+        if item is None:
+            return
+        if isinstance(item.message, ToolResultMessage):
+            place = self._open.pop(item.message.tool_call_id, None)
+            if place is not None:
+                self.grown[place] = item
+                self.replaced.append(place)
+                self._shown = None
+            return
+        self._shown = None
+        self.grown.append(item)
+        if isinstance(item.message, AssistantMessage):
+            for call in item.message.tool_calls:
+                self._open[call.id] = len(self.grown)
+                self.grown.append(_missing_result(item, call))
+
+    def items(self) -> tuple[TranscriptItem, ...]:
+        """All of them so far; the same object as long as nothing changed."""
+        if self._shown is None:
+            self._shown = tuple(self.grown)
+        return self._shown
+
+
+def _shown_from(branch: Sequence[Entry]) -> Iterable[TranscriptItem | None]:
+    """What a branch shows, not yet paired; looks no further back than it must."""
+    at = last_compaction_place(branch)
+    if at is None:
+        yield from _items(branch)
+        return
+    compaction = branch[at].body
+    assert isinstance(compaction, Compaction), "its place was looked up"
+    kept_id = compaction.first_kept_entry_id
+    kept_from = next((place for place in range(at - 1, -1, -1) if branch[place].id == kept_id), at)
+    kept = branch[kept_from:at]
+    yield summary_item(branch[at], compaction)
+    if kept and not any(isinstance(entry.body, UserMessage) for entry in kept):
+        before = (branch[place] for place in range(kept_from - 1, -1, -1))
+        asked = (entry for entry in before if isinstance(entry.body, UserMessage))
+        yield from map(entry_item, islice(asked, 1))
+    yield from _items([*kept, *branch[at + 1 :]])
+
+
+def _items(entries: Sequence[Entry]) -> Iterable[TranscriptItem | None]:
+    taken_in = last_prompt_place(entries) or 0
+    recalls = [place for place, entry in enumerate(entries[:taken_in]) if _is_recall(entry)]
+    outdated = set(recalls[:-1])
+    for place, entry in enumerate(entries):
+        item = entry_item(entry)
+        is_outdated = place in outdated or (item is not None and item.has_place and place < taken_in)
+        yield None if is_outdated else item
+
+
+def _is_recall(entry: Entry) -> bool:
+    return isinstance(entry.body, CustomMessage) and entry.body.custom_type == RECALL_TYPE
+
+
+def _missing_result(caller: TranscriptItem, call: ToolCall) -> TranscriptItem:
+    message = ToolResultMessage(
+        tool_call_id=call.id,
+        tool_name=call.name,
+        content=(Text(text=MISSING_RESULT),),
+        is_error=True,
+        timestamp_ms=caller.message.timestamp_ms,
+    )
+    return TranscriptItem(entry_id=caller.entry_id, message=message, is_recall=False)
+
+
+class Follower:
+    """Follows one branch after the other of a session's tree; a step costs what is new, not what is there."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._newest: Entry | None = None
+
+    def fresh(self, branch: Sequence[Entry]) -> Sequence[Entry] | None:
+        """The entries behind those that were seen; `None` for another branch, which is to be read whole."""
+        # An entry has one parent, so a branch that still has our newest entry in its place goes on from it.
+        goes_on = 0 < self._seen <= len(branch) and branch[self._seen - 1] is self._newest
+        if goes_on and self._seen == len(branch):
+            return ()
+        fresh = branch[self._seen :] if goes_on else None
+        self._seen = len(branch)
+        self._newest = branch[-1] if branch else None
+        return fresh

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.cli.program import environment, run_nacre
-from tests.cli.setup.moving import exports, sources
 from tests.documents.console import commands, fences, matches
+from tests.extensions.importers import exports, sources
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
 from tests.servers.warm_python import run_warm

@@ -10,8 +10,9 @@ from __future__ import annotations
 from tests.house.rules.rooms import Floors, Law, Never
 
 ROOTS: Floors = (
+    ("extensions",),
     ("cli",),
-    ("bridges", "doors"),
+    ("bridges",),
     ("runtime",),
     ("sessions", "memory", "prompts"),
     ("postgres",),
@@ -23,36 +24,44 @@ CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
     (
-        *("cli/bench", "cli/setup/first_run", "cli/setup/backup", "cli/setup/doctor", "cli/memory/care"),
-        *("cli/memory/care/forgetting", "cli/memory/opening", "cli/setup/lists", "cli/setup/moving"),
+        *("cli/setup/first_run", "cli/setup/doctor", "cli/memory/care"),
+        *("cli/memory/care/forgetting", "cli/memory/opening", "cli/setup/lists"),
         *("cli/talk/display", "cli/talk/keyboard"),
     ),
-    ("cli/setup/config", "cli/setup/moving/sources"),
+    ("cli/setup/config",),
     ("cli",),
     ("cli/screen",),
+)
+EXTENSIONS: Floors = (
+    tuple(
+        f"extensions/{name}"
+        for name in (
+            *("backup", "discord", "email", "http", "importers", "irc", "lancedb", "matrix", "mcp"),
+            *("memory_bench", "slack", "telegram", "xmpp"),
+        )
+    ),
+    ("extensions/http/openai", "extensions/http/page"),
+    (
+        "extensions/http/server",
+        "extensions/importers/sources",
+        "extensions/mcp/client",
+        "extensions/mcp/server",
+    ),
 )
 BRIDGES: Floors = (
     ("bridges",),
     ("bridges/answering", "bridges/schedule", "bridges/workers"),
     ("bridges/queueing", "bridges/access", "bridges/channels", "bridges/connections"),
-    ("bridges/channels/telegram", "bridges/channels/discord", "bridges/channels/slack"),
     ("bridges/delivery",),
     ("bridges/ledger",),
     ("bridges/ledger/sqlite", "bridges/ledger/postgres"),
     ("bridges/ledger/contracts",),
-    ("bridges/channels/email", "bridges/channels/irc", "bridges/channels/matrix", "bridges/channels/xmpp"),
-    ("bridges/channels/transport", "bridges/channels/text"),
     ("bridges/contracts",),
-)
-DOORS: Floors = (
-    *(("doors/mcp", "doors/openai", "doors/page"), ("doors/page/views",), ("doors/page/site",)),
-    *(("doors/page/home", "doors/page/shown"), ("doors/http",)),
 )
 RUNTIME: Floors = (
     ("runtime/agent", "runtime/agent/first_model"),
     ("runtime/agent/insight",),
     ("runtime/agent/opening",),
-    ("runtime/extensions/lancedb",),
     ("runtime/extensions",),
     ("runtime/commands",),
     ("runtime/commands/session", "runtime/commands/waiting"),
@@ -74,7 +83,7 @@ RUNTIME: Floors = (
     ("runtime/models/embedding", "runtime/models/offline"),
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),
-    ("runtime/tools/mcp", "runtime/tools/file_tools"),
+    ("runtime/tools/file_tools",),
     ("runtime/settings",),
     ("runtime/models", "runtime/settings/sections", "runtime/tools"),
     (
@@ -115,7 +124,8 @@ MEMORY: Floors = (
 SESSIONS: Floors = (
     ("sessions/stores/postgres",),
     ("sessions/stores",),
-    ("sessions/journal", "sessions/compaction", "sessions/upkeep"),
+    ("sessions/upkeep",),
+    ("sessions/journal", "sessions/compaction"),
     ("sessions/view", "sessions/index"),
     ("sessions/entries",),
     ("sessions/disk",),
@@ -176,9 +186,9 @@ NEVERS = (
 LAW = Law(
     roots=ROOTS,
     floors={
+        "extensions": EXTENSIONS,
         "cli": CLI,
         "bridges": BRIDGES,
-        "doors": DOORS,
         "runtime": RUNTIME,
         "memory": MEMORY,
         "sessions": SESSIONS,

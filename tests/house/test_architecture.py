@@ -31,11 +31,11 @@ ENVIRONMENT = {
     "runtime/models/tokenizer.py": "tiktoken takes the folder of its tables from the environment only",
 }
 IDS = {
-    "doors/page/site/access.py": "cookies and keys of forms, which nobody may guess",
-    "doors/http/tokens.py": "makes tokens, which nobody may guess",
+    "extensions/http/page/access.py": "cookies and keys of forms, which nobody may guess",
+    "extensions/http/server/tokens.py": "makes tokens, which nobody may guess",
     "postgres/life.py": "numbers a lock of the server, which no other process may have by chance",
     "runtime/contracts/ids.py": "makes the ids",
-    "runtime/models/retry.py": "spreads retries, so that clients do not come back at once",
+    "runtime/models/failover.py": "spreads retries, so that clients do not come back at once",
 }
 OPENERS = {
     "cli/memory/opening/remembered_search.py": "what the last search kept of the settings, and may be lost",
@@ -52,28 +52,27 @@ OPENERS = {
     "memory/text/forms/words.py": "the packaged lists of words",
     "memory/workspace/paths.py": "opens without following links, for the other files of its room",
     "memory/workspace/workspace.py": "the packaged templates",
-    "memory/workspace/history/health.py": "why the last commit failed, and may be lost",
+    "memory/workspace/history/keeping.py": "why the last commit failed, and may be lost",
     "memory/workspace/history/migration.py": "the names of commits in a git folder, which is only read",
     "memory/workspace/history/repository.py": "which notes were looked at, and may be lost",
     "memory/workspace/documents/merging.py": "three texts for git, in a folder that goes at once",
     "memory/workspace/documents/tree.py": "whose workspace a folder is",
-    "memory/workspace/files.py": "workspace files: bounded reads, appends, replacements",
+    "memory/workspace/folder.py": "workspace files: bounded reads, appends, replacements",
     "prompts/rendering.py": "the packaged prompts",
     "cli/logs.py": "the log file",
     "cli/setup/config/editing.py": "the example that new settings begin with, and what could not be used",
     "cli/memory/care/forgetting/left.py": "any file, for what was to be forgotten",
     "cli/memory/care/forgetting/searching.py": "any file, for what was to be forgotten",
-    "cli/setup/backup/copying.py": "each file of a backup, as of one moment",
-    "cli/setup/backup/restoring.py": "archives, and what was in them",
-    "cli/setup/backup/sealed.py": "the key of an archive, and pipes to what encrypts it",
-    "cli/setup/backup/writing.py": "archives",
-    "cli/setup/moving/files.py": "what another program left, which is only read",
+    "extensions/backup/copying.py": "each file of a backup, as of one moment",
+    "extensions/backup/restoring.py": "archives, and what was in them",
+    "extensions/backup/sealed.py": "the key of an archive, and pipes to what encrypts it",
+    "extensions/backup/writing.py": "archives",
+    "extensions/importers/files.py": "what another program left, which is only read",
     "cli/talk/keyboard/attached_files.py": "the files that the owner sends along",
     "cli/talk/keyboard/owner_history.py": "the line history",
-    "bridges/channels/discord/known_chats.py": "which chats are looked through after a pause",
-    "bridges/channels/matrix/login_file.py": "the login that a homeserver gave",
+    "extensions/discord/known_chats.py": "which chats are looked through after a pause",
+    "extensions/matrix/login_file.py": "the login that a homeserver gave",
     "bridges/contracts/channel.py": "files with a secret alone, which the settings name",
-    "runtime/settings/disk/named_embedder.py": "nacre.json5, for a guess before it is read",
     "runtime/settings/disk/variables.py": "the settings, for the variables that an error may not show",
     "runtime/settings/disk/settings_file.py": "nacre.json5",
     "runtime/settings/disk/auth_profiles.py": "the keys that OpenClaw's sign-in left",
@@ -81,10 +80,10 @@ OPENERS = {
     "runtime/models/completions/price_map.py": "litellm's packaged price map",
     "postgres/job_tables.py": "the packaged files that make the tables of jobs",
     "postgres/migrations.py": "the packaged files that make the tables",
-    "runtime/tools/mcp/transport.py": "the pipe for what a server writes on standard error",
+    "extensions/mcp/client/transport.py": "the pipe for what a server writes on standard error",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",
     "locks/kernel_lock.py": "lock files",
-    "sessions/journal/reading.py": "transcripts that are only looked at",
+    "sessions/journal/journal.py": "transcripts that are only looked at",
     "sessions/index/recovery.py": "what is set aside",
 }
 LONG: dict[str, str] = {}
@@ -245,7 +244,7 @@ def test_suppressions_have_code_and_reason() -> None:
 
 def test_every_prompt_is_sent_by_somebody() -> None:
     """No prompt file lies there unused."""
-    code = "\n".join(source.text for source in HOUSE if source.root in ("runtime", "doors"))
+    code = "\n".join(source.text for source in HOUSE if source.root in ("runtime", "extensions"))
     files = [path for path in (ROOT / "prompts").glob("*/*.md") if path.stem != "README"]
     names = [f"{path.parent.name}/{path.stem}" for path in files]
 

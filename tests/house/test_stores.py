@@ -10,33 +10,34 @@ from tests.house.tree import HOUSE
 
 FILES_OF_SESSIONS = (
     "nacre.sessions.disk",
-    "nacre.sessions.index.checkpoint",
+    "nacre.sessions.index.index_files",
     "nacre.sessions.index.index",
     "nacre.sessions.index.index_files",
     "nacre.sessions.index.recovery",
     "nacre.sessions.journal",
     "nacre.sessions.stores.files",
     "nacre.sessions.stores.postgres",
-    "nacre.sessions.upkeep.catalogue",
+    "nacre.sessions.upkeep.transcript_listing",
     "nacre.sessions.upkeep.transcript_listing",
     "nacre.sessions.upkeep.upkeep",
 )
 """What knows that sessions are files, or rows."""
-FORMAT = "nacre.sessions.disk.lines"
+FORMAT = "nacre.sessions.disk.json_text"
 """Lines and times as text: it opens nothing, and a database exports the same."""
 ALLOWED = {
     "runtime/hooks/trust.py": "a file of its own, written as safely",
     "runtime/lanes/open_store.py": "chooses the store",
-    "runtime/models/waits/cooldown_file.py": "a file of its own, written as safely",
+    "runtime/models/waits/cooldown.py": "a file of its own, written as safely",
     "runtime/models/spending/ledger.py": "files of its own, written as safely",
     "runtime/models/embedding/http/daily_budget.py": "a file of its own, written as safely",
     "runtime/settings/disk/secrets.py": "a file of the owner's, written as safely",
-    "runtime/tools/mcp/kept_list.py": "a file of its own, written as safely",
-    "runtime/tools/approvals/folder.py": "files of its own, written as safely",
+    "extensions/mcp/client/kept_list.py": "a file of its own, written as safely",
+    "runtime/tools/approvals/approvals.py": "files of its own, written as safely",
     "cli/memory/opening/remembered_search.py": "a file of its own, written as safely",
     "cli/setup/config/changing.py": "the owner's settings, written as safely",
-    "cli/setup/moving/ledger.py": "a file of its own, written as safely",
-    "cli/setup/backup/writing.py": "holds the index of sessions still while it is copied",
+    "extensions/importers/ledger.py": "a file of its own, written as safely",
+    "extensions/http/server/tokens.py": "a file of its own, written as safely",
+    "extensions/backup/writing.py": "holds the index of sessions still while it is copied",
     "cli/sessions/shelf.py": "writes the file that is exported to",
 }
 ROOM = "memory/workspace/"
@@ -49,7 +50,7 @@ MAY_KNOW_FOLDERS = {
     "cli/memory/care/forgetting/left.py": "searches the git history",
     "cli/setup/doctor/disk_checks.py": "says when git refused",
     "cli/memory/history.py": "git wants files, and says so of notes in a database",
-    "doors/page/home/note_history.py": "the page shows the git history",
+    "extensions/http/page/note_history.py": "the page shows the git history",
     "memory/files/note_files.py": "`extraPaths` that lie outside are folders of this machine",
     "memory/files/review/queue.py": "what waits lies in the state folder, beside the notes",
     "runtime/recall/qmd/searching.py": "qmd indexes folders of this machine, and names files in them",
@@ -78,7 +79,7 @@ def _knows_files(modules: set[str]) -> bool:
 
 def test_nobody_above_the_stores_knows_where_sessions_lie() -> None:
     """A database joins by a room of its own; each exception has a reason, and one that is idle fails."""
-    above = [source for source in HOUSE if source.root in ("runtime", "cli")]
+    above = [source for source in HOUSE if source.root in ("runtime", "cli", "extensions")]
     found = {source.path for source in above if _knows_files(imported_modules(source))}
 
     assert found == set(ALLOWED)

@@ -10,9 +10,9 @@ from tests.house.rules.source import Source
 
 ROOT = Path(__file__).parents[2]
 ROOMS = (
+    "extensions",
     "cli",
     "bridges",
-    "doors",
     "runtime",
     "sessions",
     "memory",

@@ -18,7 +18,7 @@ from nacre.runtime.contracts.events import Event
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.scripted import Clock, CountingIds
 from nacre.runtime.recall.memory_core import MemoryCore
-from nacre.sessions.disk.lines import to_line
+from nacre.sessions.disk.json_text import to_line
 from nacre.sessions.entries.entries import Entry, entry_to_json
 from nacre.sessions.index.index_files import IndexFiles
 from tests.sessions.talk import STAMP, answer, user

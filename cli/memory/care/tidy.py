@@ -179,8 +179,7 @@ async def _written(
 
     from nacre.memory.files.tidy.reading import TidyFailed
     from nacre.memory.files.tidy.writing import write
-    from nacre.memory.workspace.history.committing import TIDIED
-    from nacre.memory.workspace.history.one_commit import HistoryBusy, as_one_commit
+    from nacre.memory.workspace.history.committing import TIDIED, HistoryBusy, as_one_commit
 
     config = invocation.config
     try:

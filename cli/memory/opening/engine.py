@@ -114,7 +114,7 @@ def _may_embed_here(context: click.Context, place: SearchPlace | None) -> bool:
     if place is not None:
         return place.by_meaning
     from nacre.runtime.settings.config import settings_file
-    from nacre.runtime.settings.disk.named_embedder import may_name_an_embedder
+    from nacre.runtime.settings.disk.settings_file import may_name_an_embedder
 
     return not may_name_an_embedder(settings_file(environment_of(context)))
 

@@ -17,7 +17,7 @@ from nacre.runtime.settings.sections.plugins import MEMORY_CORE
 if TYPE_CHECKING:
     from nacre.memory.contracts.records import Excerpt, SearchReport
     from nacre.memory.engine import MemoryEngine
-    from nacre.runtime.recall.memory_tools import Notes
+    from nacre.runtime.recall.memory_core import Notes
     from nacre.runtime.recall.qmd.home import QmdHome, QmdState
     from nacre.runtime.recall.qmd.qmd_memory import QmdParts
 

@@ -123,8 +123,7 @@ def remember_search(config: Config, settings: MemorySearchSettings, *, began_ns:
     # whoever finds something that was kept waits for none of these
     from nacre.runtime.settings.disk.settings_file import unfilled_settings
     from nacre.sessions.contracts.errors import SessionError
-    from nacre.sessions.disk.durable import replace_file
-    from nacre.sessions.disk.reported import make_folder
+    from nacre.sessions.disk.durable import make_folder, replace_file
 
     by_meaning = _embeds_here(settings)
     if by_meaning is None or not _is_plain(config):

@@ -55,7 +55,7 @@ def _space(invocation: Invocation) -> Finding:
 
 
 async def _permissions(invocation: Invocation) -> Finding:
-    from nacre.runtime.settings.disk.private_places import keep_private, open_to_others
+    from nacre.runtime.settings.disk.agent_folders import keep_private, open_to_others
 
     config = invocation.config
 
@@ -100,7 +100,7 @@ async def _history(invocation: Invocation) -> Finding:
     from nacre.memory.files.sources.sources import Sources
     from nacre.memory.workspace.git import GitFailed
     from nacre.memory.workspace.history.committing import commit_changes, known_sources
-    from nacre.memory.workspace.history.health import Health
+    from nacre.memory.workspace.history.keeping import Health
     from nacre.memory.workspace.history.repository import Repository
     from nacre.runtime.settings.disk.open_workspace import open_workspace
 

@@ -19,8 +19,8 @@ from nacre.memory.files.review.proposal import Proposal, applied, diff, from_byt
 from nacre.memory.files.sources.proposed import ProposedWrite, added_lines
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.files.sources.stored import line_key
-from nacre.memory.workspace.files import change_locked, whole_file
-from nacre.memory.workspace.history.undoing import Conflict
+from nacre.memory.workspace.folder import change_locked, whole_file
+from nacre.memory.workspace.history.undone import Conflict
 
 log = logging.getLogger(__name__)
 

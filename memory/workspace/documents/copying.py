@@ -16,7 +16,7 @@ from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.workspace.documents.rows import DocumentRows, Moment
 from nacre.memory.workspace.documents.steps import travels
 from nacre.memory.workspace.documents.tree import seen_below
-from nacre.memory.workspace.files import change_locked
+from nacre.memory.workspace.folder import change_locked
 from nacre.memory.workspace.paths import contained_path, kept_inside, refuse_kept
 from nacre.records.record import Record
 

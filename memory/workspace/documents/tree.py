@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
 from nacre.memory.workspace.documents.steps import KEPT_FOLDER, THEIRS, Text, has_marks, travels
-from nacre.memory.workspace.files import change_locked, file_bytes
+from nacre.memory.workspace.folder import change_locked, file_bytes
 from nacre.memory.workspace.paths import contained_path
 from nacre.records.record import Record
 

@@ -3,13 +3,96 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Generic, TypeVar
 
+from nacre.memory.contracts.workspace import FileBusy, Workspace
 from nacre.memory.files.sources.source import Source
 from nacre.memory.files.sources.sources import SOURCES_FOLDER, Sources
-from nacre.memory.workspace.history.attributing import Change, attributed, layer
+from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.repository import ChangedNote, Draft, Repository
+
+MOST_COMPARISONS = 25_000_000
+"""Lines times lines; what is more is taken for one change, as a comparison would take minutes."""
+
+W = TypeVar("W", bound=Hashable)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change(Generic[W]):
+    """The lines `old[start:end]` became `lines`, by the hand of `writer`."""
+
+    start: int
+    end: int
+    lines: tuple[str, ...]
+    writer: W
+
+
+def hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
+    """The places where two texts differ: `old[a:b]` became `new[c:d]`, as `(a, b, c, d)`, in their order."""
+    first, shorter = 0, min(len(old), len(new))
+    while first < shorter and old[first] == new[first]:
+        first += 1
+    last = 0
+    while last < shorter - first and old[-1 - last] == new[-1 - last]:
+        last += 1
+    before, after = old[first : len(old) - last], new[first : len(new) - last]
+    if not before or not after or len(before) * len(after) > MOST_COMPARISONS:
+        if before or after:
+            yield first, first + len(before), first, first + len(after)
+        return
+    for tag, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield first + a, first + b, first + c, first + d
+
+
+def attributed(
+    old: Sequence[str], new: Sequence[str], writer_of: Callable[[int], W | None], *, hand: W
+) -> list[Change[W]]:
+    """Every change from `old` to `new` with its writer.
+
+    `writer_of` says whose the line of a number in `new` is, `None` where nothing is known of it. A line that
+    also went away in these changes, be it with another line end, was moved and is the `hand`'s, as is
+    a change without a known line. Lines of which nothing can be known, such as blank ones, go with those
+    before them in their change.
+    """
+    places = list(hunks(old, new))
+    gone = {line.rstrip() for a, b, _c, _d in places for line in old[a:b]}
+    changes: list[Change[W]] = []
+    for a, b, c, d in places:
+        runs: list[tuple[W, int]] = []
+        for number in range(c, d):
+            line = new[number]
+            writer = None if not line.strip() else hand if line.rstrip() in gone else writer_of(number)
+            if writer is None and line.strip() and not line.lstrip().startswith("#"):
+                writer = hand
+            if writer is not None and (not runs or runs[-1][0] != writer):
+                runs.append((writer, number if runs else c))
+        if not runs:
+            runs = [(hand, c)]
+        for at, (writer, start) in enumerate(runs):
+            stop = runs[at + 1][1] if at + 1 < len(runs) else d
+            lines = tuple(new[start:stop])
+            # what went away goes with the first that came
+            changes.append(Change(start=a if at == 0 else b, end=b, lines=lines, writer=writer))
+    return changes
+
+
+def layer(old: Sequence[str], changes: Sequence[Change[W]], writers: frozenset[W]) -> list[str]:
+    """`old` with the changes of these writers alone; `changes` as `attributed` gives them."""
+    lines: list[str] = []
+    done = 0
+    for change in changes:
+        if change.writer in writers:
+            lines += old[done : change.start] if change.start > done else ()
+            lines += change.lines
+            done = max(done, change.end)
+    return [*lines, *old[done:]]
+
 
 SESSION_KEY = "Nacre-Session-Key"
 SESSION_ID = "Nacre-Session-Id"
@@ -156,3 +239,53 @@ def _message(writer: Writer, names: Sequence[str], entry_ids: Sequence[str], *, 
 def _named(names: Sequence[str]) -> str:
     shown = ", ".join(names[:_MOST_NAMES])
     return f"{shown} and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else shown
+
+
+class HistoryBusy(Exception):
+    """The history cannot take a commit now, so nothing was written. A clause that says why."""
+
+
+async def as_one_commit(
+    workspace: Workspace,
+    write: Callable[[], Awaitable[None]],
+    *,
+    path: str,
+    commits: bool,
+    state_dir: Path,
+    subject: str,
+    trailers: Sequence[tuple[str, str]],
+) -> tuple[str, str]:
+    """Has `write` change the note `path`; the commit that holds it, and why there is none, as a clause.
+
+    One of them is `""`. No other commit of Nacre's comes in between. Blocks while it waits for its turn.
+
+    Raises:
+        HistoryBusy: `write` was not called. Whatever `write` raises.
+    """
+    if workspace.folder is None:
+        await write()
+        return "", f"{workspace.place} has the notes, and a git history needs files"
+    if not commits:
+        await write()
+        return "", 'memory.history.commits is "off"'
+    repository = Repository(workspace.folder, state_dir=state_dir)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(repository.opened())
+            await asyncio.to_thread(commit_changes, repository, known_sources(Sources(workspace)))
+        except (FileBusy, GitFailed, OSError) as error:
+            raise HistoryBusy(str(error).rstrip(".")) from error
+        await write()
+        return await _committed(repository, path, subject, trailers)
+
+
+async def _committed(
+    repository: Repository, path: str, subject: str, trailers: Sequence[tuple[str, str]]
+) -> tuple[str, str]:
+    def is_ours(name: str) -> bool:
+        return name == path or name.startswith(f"{SOURCES_FOLDER}/")
+
+    try:
+        return await asyncio.to_thread(commit_together, repository, is_ours, subject, trailers), ""
+    except (GitFailed, OSError) as error:
+        return "", f"{str(error).rstrip('.')}; the next turn that notes something commits it"

@@ -25,10 +25,9 @@ from nacre.memory.contracts.notes import (
 )
 from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.files.sources.sources import SOURCES_FOLDER
-from nacre.memory.workspace.files import locked, note_bytes, note_marks, stamped_now_ns
+from nacre.memory.workspace.folder import locked, note_bytes, note_marks, notes_in, stamped_now_ns
 from nacre.memory.workspace.git import GIT_WORK_SECONDS, GitFailed, GitTimedOut, run_git
 from nacre.memory.workspace.history.migration import carry_over, has_old_history, new_repository
-from nacre.memory.workspace.walk import notes_in
 from nacre.records.record import Record
 
 BRANCH = "refs/heads/main"

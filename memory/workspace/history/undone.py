@@ -5,17 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.files.sources.sources import SOURCES_FOLDER
-from nacre.memory.workspace.files import change_locked
+from nacre.memory.workspace.folder import change_locked
 from nacre.memory.workspace.git import GitFailed
-from nacre.memory.workspace.history.committing import UNDOES, lines_of, message_of
-from nacre.memory.workspace.history.repository import Draft, Repository, is_kept
-from nacre.memory.workspace.history.telling import Commit, CommitUnknown, commits
-from nacre.memory.workspace.history.undoing import Conflict, taken_back
+from nacre.memory.workspace.history.committing import (
+    ENTRIES,
+    SESSION_ID,
+    SESSION_KEY,
+    TIDIED,
+    UNDOES,
+    hunks,
+    lines_of,
+    message_of,
+)
+from nacre.memory.workspace.history.repository import BRANCH, Draft, Repository, is_kept
 from nacre.memory.workspace.paths import contained_path
 
 
@@ -134,3 +142,108 @@ def _replaced(name: str, now: bytes | None, new: bytes | None, old: bytes | None
     if old != now:
         raise UndoConflict([name])
     return new
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conflict:
+    """What was to be taken back was changed again: at line `line` of the present text, from 1."""
+
+    line: int
+
+
+def taken_back(before: Sequence[str], after: Sequence[str], now: Sequence[str]) -> list[str] | Conflict:
+    """`now` without the change from `before` to `after`.
+
+    What was added elsewhere stays, also right beside it. A place whose lines are no longer as the change left
+    them is a conflict.
+    """
+    since = list(hunks(after, now))
+    lines = list(now)
+    for a, b, c, d in reversed(list(hunks(before, after))):
+        shift = 0
+        for start, end, now_start, now_end in since:
+            touches = start < d and end > c if c < d and start < end else c < start < d or start < c < end
+            if touches:
+                return Conflict(line=now_start + 1)
+            if end <= c and not start == end == c == d:  # what goes back in comes before what was added there
+                shift = now_end - end
+        lines[c + shift : d + shift] = before[a:b]
+    return lines
+
+
+_TRAILERS = (SESSION_KEY, SESSION_ID, ENTRIES, UNDOES, TIDIED)
+_FORMAT = "%x1f".join(
+    ("%H", "%cI", "%s", *(f"%(trailers:key={name},valueonly,separator=%x20)" for name in _TRAILERS))
+)
+
+
+class CommitUnknown(Exception):
+    """There is no such commit in the workspace's history, or none of the kind that is needed. A sentence."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Commit:
+    """One commit. `at` is an ISO time; `undoes` is the commit that it takes back, `tidied` the note that
+    `nacre memory tidy` changed. A hand has none of these."""
+
+    commit: str
+    at: str
+    subject: str
+    session_key: str
+    session_id: str
+    entry_ids: tuple[str, ...]
+    undoes: str
+    tidied: str
+
+
+def commits(repository: Repository, path: str = "") -> list[Commit]:
+    """The commits, or those that changed `path`; the newest first.
+
+    Raises:
+        GitFailed: git refused.
+    """
+    if not repository.git_dir.exists() or not repository.head():
+        return []
+    where = ("--", f":(top,literal){path}") if path else ()
+    told = repository.git("log", "-z", f"--format={_FORMAT}", BRANCH, *where)
+    return [_commit(row) for row in told.decode("utf-8", "replace").split("\0") if row]
+
+
+def named(repository: Repository, name: str) -> str:
+    """The whole name of a commit in the present history.
+
+    Raises:
+        CommitUnknown: there is none of that name.
+    """
+    try:
+        told = repository.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        commit = told.decode().strip().splitlines()[-1]
+        repository.git("merge-base", "--is-ancestor", commit, BRANCH)
+    except (GitFailed, IndexError) as error:
+        raise CommitUnknown(
+            f"There is no commit {name!r} in this history. `nacre memory log` lists them."
+        ) from error
+    return commit
+
+
+def shown(repository: Repository, commit: str) -> str:
+    """What a commit changed in the notes, as a unified diff; sources are left out. Raises `GitFailed`."""
+    notes = (":(top)", f":(top,exclude){SOURCES_FOLDER}")
+    # As text, whatever an attribute says; no driver and no signature is asked.
+    how = ("-p", "-r", "--root", "--no-commit-id", "--text", "--no-color", "--no-ext-diff", "--no-textconv")
+    told = repository.git("diff-tree", *how, commit, "--", *notes)
+    return told.decode("utf-8", "replace")
+
+
+def _commit(row: str) -> Commit:
+    commit, at, subject, session_key, session_id, entries, undoes, tidied = row.split("\x1f")
+    return Commit(
+        commit=commit.strip(),
+        at=at,
+        subject=subject,
+        session_key=session_key.strip(),
+        session_id=session_id.strip(),
+        entry_ids=tuple(entries.split()),
+        undoes=undoes.strip(),
+        tidied=tidied.strip(),
+    )

@@ -18,7 +18,7 @@ from nacre.sessions.contracts.messages import AssistantMessage, user_message
 
 if TYPE_CHECKING:
     from nacre.runtime.settings.config import Config
-    from nacre.sessions.contracts.usage import Usage
+    from nacre.sessions.contracts.messages import Usage
 
 MAX_OUTPUT_TOKENS = 1024
 """Enough for a model that thinks before it says a word."""

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from contextlib import aclosing, suppress
 from urllib.parse import urlsplit
 
-from nacre.memory.workspace.context_files import ContextFiles
-from nacre.memory.workspace.workspace import ContextFile
+from nacre.memory.workspace.workspace import ContextFile, ContextFiles
 from nacre.records.record import Record
 from nacre.runtime.agent.opening.open_models import connected_model, model_budget
 from nacre.runtime.contracts.budget import ContextBudget

@@ -11,7 +11,7 @@ from functools import cache, reduce
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, stored_moment
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.lanes.flush_records import FLUSH_MESSAGE_ENTRY
+from nacre.runtime.lanes.open_session import FLUSH_MESSAGE_ENTRY
 from nacre.runtime.lanes.open_store import open_store
 from nacre.runtime.models.completions.price_map import price_map_entry
 from nacre.runtime.models.offline.model import PROVIDER as OFFLINE_PROVIDER
@@ -19,8 +19,7 @@ from nacre.runtime.models.spending.ledger import spending, unreadable_usage
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.spending import spending_folder
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.contracts.messages import AssistantMessage, Message, message_from_json
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import AssistantMessage, Message, Usage, message_from_json
 from nacre.sessions.entries.entries import Entry
 
 _PURPOSES: Mapping[str, str] = {"turn": "reply", "slug": "name", "page": "background"}

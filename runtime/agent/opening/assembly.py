@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -16,39 +16,94 @@ from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.history.keeping import HistoryKeeper
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.opening.given import Given, extended, with_facts
-from nacre.runtime.agent.opening.hooks_and_approvals import open_approvals, register_hooks, waiting_notices
-from nacre.runtime.agent.opening.memory_slot import on_notes, open_memory_slot
 from nacre.runtime.agent.opening.open_models import load_ahead, open_models, open_voice_notes
-from nacre.runtime.agent.opening.parts import AgentParts
-from nacre.runtime.agent.opening.running import Running
+from nacre.runtime.agent.opening.parts import AgentParts, Running
 from nacre.runtime.agent.opening.shared import Shared, World
 from nacre.runtime.agent.opening.sub_agents import SubAgents
+from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, WINDOW_SOURCES, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_clock
-from nacre.runtime.contracts.errors import TurnBroken
+from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.endings.lifecycle import Lifecycle
-from nacre.runtime.endings.upkeep import Upkeep
-from nacre.runtime.hooks.hooks import Hooks
-from nacre.runtime.lanes.lanes import Lanes
-from nacre.runtime.lanes.notices import Told
+from nacre.runtime.endings.lifecycle import Lifecycle, Upkeep
+from nacre.runtime.endings.session_memory import SessionMemory
+from nacre.runtime.extensions.engine_parts import EngineParts, engine_parts
+from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
+from nacre.runtime.hooks.trust import TrustedHooks, register_workspace_hooks
+from nacre.runtime.lanes.lanes import Lanes, Route, Told, workspace_access
+from nacre.runtime.lanes.open_session import SessionOpener
 from nacre.runtime.lanes.open_store import open_store
-from nacre.runtime.lanes.opening import SessionOpener
-from nacre.runtime.lanes.routing import Route, workspace_access
 from nacre.runtime.models.offline.model import OfflineModel
+from nacre.runtime.recall.memory_core import MemoryCore, memory_core
+from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.recall.memory_slot import MemorySlot
+from nacre.runtime.recall.open_memory import memory_home
+from nacre.runtime.settings.changes import SettingsInFile
 from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.disk.agent_folders import keep_private
 from nacre.runtime.settings.disk.open_workspace import left_in_folder, open_skills, open_workspace
-from nacre.runtime.settings.disk.private_places import keep_private
-from nacre.runtime.settings.rereading import SettingsInFile
 from nacre.runtime.settings.sections.channels import history_turns
+from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
 from nacre.runtime.settings.settings import Settings
+from nacre.runtime.tools.approvals.approvals import ApprovalFolder, Approvals
+from nacre.runtime.tools.approvals.store import Approval, ApprovalStore
 from nacre.runtime.turn.parts import TurnParts
-from nacre.runtime.turn.prompt_parts.sections import PromptParts
-from nacre.runtime.turn.prompt_parts.system_prompt import SystemPrompts
+from nacre.runtime.turn.prompt_parts.system_prompt import PromptParts, SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
 from nacre.sessions.stores.store import SessionStore
+
+
+async def open_memory_slot(
+    config: Config, given: Given, world: World, commands: Commands
+) -> tuple[MemorySlot, EngineParts]:
+    """The slot with the engine that the author handed in, or that the settings name, started; what it brings.
+
+    `commands` are those of the agent without the engine's.
+    """
+    slot = _slot(config, given, world)
+    world.closing.push_async_callback(slot.close)
+    home = memory_home(config, slot.name, world.now, lent=world.embedder)
+    brought = await slot.start(home, lambda engine: engine_parts(engine, commands))
+    return slot, brought or EngineParts(commands=commands)
+
+
+def _slot(config: Config, given: Given, world: World) -> MemorySlot:
+    chosen = config.settings.plugins.slots.memory
+    if given.memory is not None:
+        return MemorySlot(given.memory, name=given.memory_id or type(given.memory).__name__)
+    if chosen == MEMORY_CORE:
+        core = memory_core(config, world.now, watch=world.watch, lent=world.embedder)
+        engine = _with_qmd(config, core, world) if core is not None else None
+        return MemorySlot(engine, name=chosen, why_empty="memory search is switched off")
+    if chosen == NO_MEMORY:
+        return MemorySlot(None, name=chosen, why_empty="plugins.slots.memory is none")
+    return MemorySlot(None, name=chosen, why_empty=f"there is no memory engine {chosen!r}")
+
+
+def _with_qmd(config: Config, core: MemoryCore, world: World) -> MemoryPlugin:
+    """The engine of the settings: memory-core, or qmd in front of it."""
+    if config.settings.memory.backend != "qmd":
+        return core
+    if config.database_url and config.settings.memory.qmd.include_default_memory:
+        raise ConfigError(
+            "memory.backend is qmd, which reads files, and the notes lie in a database. Set "
+            "memory.qmd.includeDefaultMemory to false, or memory.backend to builtin."
+        )
+    # whoever has not chosen it does not wait for its modules
+    from nacre.runtime.recall.qmd.qmd_memory import QmdMemory
+
+    embedding = world.shared.borrowed(
+        "qmd-embed", asyncio.Lock, close=lambda _lock: asyncio.sleep(0), until=world.closing
+    )
+    return QmdMemory(config, core, embedding=embedding, now=world.now)
+
+
+def on_notes(memory: MemorySlot, path: str) -> None:
+    """A tool wrote a file: the index has something to read."""
+    log.info("%s was written", path)
+    memory.notes_changed()
+
 
 LANE_WAIT_SECONDS = 600.0
 
@@ -127,7 +182,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         memory=memory,
         voice_notes=open_voice_notes(config, now, world.closing),
         tools=given.tools,
-        servers=world.servers(config),
+        tool_sources=tuple(world.tool_source(config, make) for make in given.tool_sources),
         run_sub_agent=SubAgents(given.tools, chosen=chosen, lanes=lanes, running=running, world=world).run,
         approvals=open_approvals(config, now, world.new_id, fence_of=store.fence),
         prompt_parts=PromptParts(given.prompt_parts),
@@ -264,3 +319,64 @@ def _window_notices(budget: ContextBudget) -> tuple[str, ...]:
         f"The context window has only {budget.window_tokens} tokens ({source}); "
         f"history is compacted above {budget.compact_at}.",
     )
+
+
+def open_approvals(
+    config: Config, now: Clock, new_id: NewId, *, fence_of: Callable[[str], int | None]
+) -> Approvals:
+    """The calls of an agent that wait for its owner, where its sessions are. `fence_of` is that of a lane."""
+    approvals = config.settings.tools.approvals
+    return Approvals(
+        approval_store(config, now, fence_of=fence_of),
+        now_ms=lambda: epoch_ms(now()),
+        new_id=new_id,
+        wait_seconds=approvals.wait_seconds,
+        expire_ms=int(approvals.expire_hours * 3_600_000),
+    )
+
+
+def approval_store(config: Config, now: Clock, *, fence_of: Callable[[str], int | None]) -> ApprovalStore:
+    """What keeps the approvals of the agent that a config describes; touches nothing yet."""
+    if not config.database_url:
+        return ApprovalFolder(config.folders.approvals, now=now)
+    from nacre.postgres.shared import shared_database
+    from nacre.runtime.tools.approvals.table import ApprovalTable
+
+    database = shared_database(config.database_url)
+    return ApprovalTable(database, agent=config.agent_id, fence_of=fence_of)
+
+
+def register_hooks(given: Given, of_engine: HookTable, turn: TurnParts, config: Config) -> tuple[str, ...]:
+    """Registers the built-in handlers, the author's, the extensions', the memory engine's, the trusted ones.
+
+    Gives a sentence for the owner about each file of the workspace's `hooks/` that was left out.
+
+    Raises:
+        ConfigError: a name is unknown, or what stands there cannot be called.
+    """
+    internal = turn.settings.hooks.internal
+    if internal.enabled and internal.entries.session_memory.enabled:
+        handler = SessionMemory(
+            workspace=turn.workspace,
+            messages=internal.entries.session_memory.messages,
+            model=turn.model,
+            on_notes=turn.window.on_notes,
+            sources=turn.window.sources,
+            may_write=lambda key: workspace_access(key, turn.settings) == "rw",
+        )
+        turn.hooks.on("session_end", handler)
+    try:
+        register_all(turn.hooks, given.hooks)
+    except ValueError as error:
+        raise ConfigError(f"{error} It stands in Agent.open(hooks=...).") from error
+    for name, of_extension in given.extension_hooks:
+        turn.hooks.add(name, of_extension)
+    register_all(turn.hooks, of_engine)
+    trusted = TrustedHooks(config.folders.trusted_hooks)
+    return register_workspace_hooks(config.workspace, trusted, turn.hooks)
+
+
+def waiting_notices(waiting: Sequence[Approval]) -> tuple[str, ...]:
+    """What the owner should know at the start of calls that wait."""
+    named = ", ".join(f"{each.tool_name} ({each.id})" for each in waiting)
+    return (f"Tool calls that wait for your approval: {named}. /approve tells more.",) if waiting else ()

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Any
 
 from nacre.memory.files.facts.fact_memory import FactMemory
 from nacre.records.record import Record
-from nacre.runtime.agent.opening.given_tools import BUILT_IN_TOOLS
 from nacre.runtime.agent.opening.shared import World
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.registry import Commands
+from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.extensions.choice import needed_by
+from nacre.runtime.extensions.host import MakeToolSource
 from nacre.runtime.extensions.loading import load_extensions
 from nacre.runtime.hooks.hooks import Handler, HookTable
 from nacre.runtime.recall.facts.open_facts import fact_parts, open_facts
+from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.settings import Settings
-from nacre.runtime.turn.loop.limits import UsageLimits
-from nacre.runtime.turn.loop.sub_agent import AuthorTool
-from nacre.runtime.turn.prompt_parts.prompt_part import PromptPart
+from nacre.runtime.tools.file_tools.files import FILE_TOOL_NAMES
+from nacre.runtime.tools.function import FunctionTool, tool
+from nacre.runtime.turn.loop.loop import UsageLimits
+from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
+from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part
+from nacre.runtime.turn.prompt_parts.system_prompt import instructions_part
 
 
 class Given(Record):
@@ -36,6 +42,7 @@ class Given(Record):
     prompt_parts: tuple[PromptPart, ...] = ()
     memory: MemoryPlugin | None = None
     memory_id: str = ""
+    tool_sources: tuple[MakeToolSource, ...] = ()
 
 
 def with_facts(
@@ -59,6 +66,7 @@ def extended(given: Given, settings: Settings) -> tuple[Given, Commands, tuple[s
     """
     loaded = load_extensions(
         settings.plugins,
+        built_in=needed_by(settings),
         tool_names=(*BUILT_IN_TOOLS, *(tool.name for tool in given.tools)),
         part_names=[part.name for part in given.prompt_parts],
         commands=Commands(given.commands, reset_triggers=settings.session.reset_triggers),
@@ -69,7 +77,62 @@ def extended(given: Given, settings: Settings) -> tuple[Given, Commands, tuple[s
             tools=(*given.tools, *host.tools),
             prompt_parts=(*given.prompt_parts, *host.prompt_parts),
             extension_hooks=(*given.extension_hooks, *host.hooks),
+            tool_sources=(*given.tool_sources, *host.tool_sources),
         )
         if given.memory is None and host.engine is not None:
             given = replace(given, memory=host.engine, memory_id=host.extension_id)
     return given, loaded.commands, loaded.notices
+
+
+BUILT_IN_TOOLS = frozenset({*FILE_TOOL_NAMES, *MEMORY_TOOL_NAMES})
+"""Names that no other tool may have, whichever memory engine there is."""
+
+
+def given_tools(
+    given: Sequence[AuthorTool | Callable[..., Any]],
+) -> tuple[AuthorTool, ...]:
+    """Tools and sub-agents as they are, plain functions as tools.
+
+    Raises:
+        ConfigError: a function cannot be a tool, or two tools have one name.
+    """
+    tools: list[AuthorTool] = []
+    taken = set(BUILT_IN_TOOLS)
+    for item in given:
+        try:
+            made = item if isinstance(item, FunctionTool | SubAgent) else tool(item)
+        except TypeError as error:
+            raise ConfigError(
+                f"{error} Change the function, or leave it out of Agent.open(tools=...)."
+            ) from error
+        if made.name in taken:
+            raise ConfigError(
+                f"There are two tools named {made.name!r}. Give yours another name: @tool(name='...')."
+            )
+        taken.add(made.name)
+        tools.append(made)
+    return tuple(tools)
+
+
+def given_prompt_parts(
+    instructions: str, given: Sequence[PromptPart | PromptFunction]
+) -> tuple[PromptPart, ...]:
+    """The author's instructions as the first part, then the parts; plain functions are made parts.
+
+    Raises:
+        ConfigError: a function cannot be a part, or two parts have one name.
+    """
+    parts = [instructions_part(instructions)] if instructions.strip() else []
+    for item in given:
+        try:
+            part = item if isinstance(item, PromptPart) else prompt_part(item)
+        except TypeError as error:
+            raise ConfigError(
+                f"{error} Change the function, or leave it out of Agent.open(prompt_parts=...)."
+            ) from error
+        if part.name in {other.name for other in parts}:
+            raise ConfigError(
+                f"There are two prompt parts named {part.name!r}. Name one: @prompt_part(name='...')."
+            )
+        parts.append(part)
+    return tuple(parts)

@@ -15,19 +15,18 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.completions.keys import from_environment
 from nacre.runtime.models.completions.price_map import is_provider, price_map_entry
 from nacre.runtime.models.completions.provider_model import ProviderModel
-from nacre.runtime.models.failover import Candidate, ModelChain
+from nacre.runtime.models.failover import Candidate, ModelChain, Patience
 from nacre.runtime.models.litellm.model import LiteLLMModel
 from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.models.openai_compatible.providers import address_in_environment, goes_without_litellm
-from nacre.runtime.models.waits.cooldown_file import CooldownFile
-from nacre.runtime.models.waits.silence import Patience
+from nacre.runtime.models.waits.cooldown import CooldownFile
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.auth_profiles import AuthProfile
 from nacre.runtime.settings.disk.variables import unset_in
 from nacre.runtime.settings.sections.agents import AgentSettings
 from nacre.runtime.settings.sections.models import ProviderSettings, with_profile_keys
 from nacre.runtime.settings.spending import spending_ledger
-from nacre.runtime.turn.inbound.voice_notes import VoiceNotes
+from nacre.runtime.turn.inbound.inbound_message import VoiceNotes
 
 STALL_SECONDS = 60.0
 """A stream that has begun and then says nothing for so long is given up."""

@@ -2,20 +2,94 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine, KeysView
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from nacre.memory.files.facts.fact_memory import FactMemory
 from nacre.memory.workspace.history.keeping import HistoryKeeper
-from nacre.runtime.agent.opening.running import Running
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.registry import Commands
-from nacre.runtime.endings.lifecycle import Lifecycle
-from nacre.runtime.endings.upkeep import Upkeep
+from nacre.runtime.contracts.errors import TurnBroken
+from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.endings.lifecycle import Lifecycle, Upkeep
 from nacre.runtime.lanes.lanes import Lanes
-from nacre.runtime.settings.rereading import SettingsInFile
-from nacre.runtime.turn.loop.limits import UsageLimits
+from nacre.runtime.settings.changes import SettingsInFile
+from nacre.runtime.turn.loop.loop import TurnBounds, UsageLimits
 from nacre.runtime.turn.parts import TurnParts
+
+T = TypeVar("T")
+
+StopAfter: TypeAlias = Literal["now", "tools"]
+"""`now` stops tools, too; `tools` lets those that are running finish, and records their results."""
+
+
+class Running:
+    """The tasks of one agent, each under the key of its session."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, dict[asyncio.Task[Any], Callable[[StopAfter], None]]] = {}
+        self._joins: dict[asyncio.Task[Any], Callable[[Inbound], bool]] = {}
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def keys(self) -> KeysView[str]:
+        """The sessions in which something runs or waits."""
+        return self._tasks.keys()
+
+    def start(
+        self, key: str, work: Coroutine[Any, Any, T], bounds: TurnBounds | None = None
+    ) -> asyncio.Task[T]:
+        """Runs `work` for a session. By its `bounds` a turn can be joined, or end with its tools.
+
+        Raises:
+            TurnBroken: another event loop is running than the one on which the agent was opened.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            work.close()
+            raise TurnBroken(
+                "This agent was opened on another event loop, and its locks and connections belong to that "
+                "one. Call it there, with asyncio.run_coroutine_threadsafe from another thread, or use "
+                "nacre.BlockingAgent, which any thread may call."
+            )
+        task = asyncio.create_task(work)
+        bounds = bounds or TurnBounds()
+        self._joins[task] = bounds.joining.put
+
+        def stop(after: StopAfter) -> None:
+            if after == "now" or not bounds.spare_tools():
+                task.cancel()
+
+        self._tasks.setdefault(key, {})[task] = stop
+        task.add_done_callback(lambda done: self._forget(key, done))
+        return task
+
+    def stop(self, key: str, after: StopAfter) -> bool:
+        """Stops all that runs or waits in a session; whether there was anything."""
+        # A task that has just ended may still be listed: it is forgotten in the loop's next step.
+        stops = [stop for task, stop in self._tasks.get(key, {}).items() if not task.done()]
+        for stop in stops:
+            stop(after)
+        return bool(stops)
+
+    def join(self, key: str, inbound: Inbound) -> bool:
+        """Hands a message to the turn that runs in a session; whether there is one that takes it."""
+        return any(self._joins[task](inbound) for task in self._tasks.get(key, ()))
+
+    async def close(self) -> None:
+        """Stops everything at once, and waits until it has ended."""
+        tasks = [task for tasks in self._tasks.values() for task in tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _forget(self, key: str, task: asyncio.Task[Any]) -> None:
+        self._tasks[key].pop(task, None)
+        self._joins.pop(task, None)
+        if not self._tasks[key]:
+            del self._tasks[key]
 
 
 @dataclass(kw_only=True)

@@ -10,12 +10,13 @@ from typing import TypeVar, cast
 from nacre.memory.contracts.embedder import Embedder
 from nacre.records.record import Record
 from nacre.runtime.agent.opening.open_models import connected_model, model_key
-from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.extensions.host import MakeToolSource
 from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
 from nacre.runtime.settings.config import Config
-from nacre.runtime.tools.mcp.servers import ToolServers
+from nacre.runtime.tools.tool_source import ToolSource
 
 T = TypeVar("T")
 
@@ -90,18 +91,12 @@ class World(Record):
             ("embedder", key), make, close=lambda embedder: embedder.close(), until=self.closing
         )
 
-    def servers(self, config: Config) -> ToolServers:
-        """The MCP servers of the settings, the same for all agents; none is started yet."""
-        settings, now = config.settings.mcp, self.now
+    def tool_source(self, config: Config, make: MakeToolSource) -> ToolSource:
+        """A source of tools, the same for all agents of a state folder with the same settings."""
         return self.shared.borrowed(
-            ("servers", config.state_dir, settings.model_dump_json()),
-            lambda: ToolServers(
-                settings.servers,
-                home=config.home,
-                folder=config.state_dir / "mcp",
-                now_ms=lambda: epoch_ms(now()),
-            ),
-            close=lambda servers: servers.close(),
+            ("tool source", make, config.state_dir, config.settings.mcp.model_dump_json()),
+            lambda: make(config, self.now),
+            close=lambda source: source.close(),
             until=self.closing,
         )
 

@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 
 from nacre.records.record import Record
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
-from nacre.sessions.disk.lines import timestamp_ms
-from nacre.sessions.entries.entries import Entry
-from nacre.sessions.entries.tree import EntryTree
+from nacre.sessions.disk.json_text import timestamp_ms
+from nacre.sessions.entries.entries import Entry, EntryTree
 
 HERE = "here"
 """The present place, in `/fork here`; so no place can be named like that."""

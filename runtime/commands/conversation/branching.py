@@ -16,21 +16,19 @@ from nacre.runtime.commands.conversation.branch_points import (
 )
 from nacre.runtime.commands.conversation.history import SessionMessage, message_of
 from nacre.runtime.contracts.errors import PlaceUnknown, PrivacyError
-from nacre.runtime.lanes.flush_records import FLUSH_ENTRY, has_unflushed_messages
-from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.lanes.open_session import FLUSH_ENTRY, OpenSession, has_unflushed_messages
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.compaction.facts import file_operations
 from nacre.sessions.contracts.errors import SessionKeyInvalid
 from nacre.sessions.contracts.keys import canonical_key, is_private_key
-from nacre.sessions.entries.entries import Entry, Label
-from nacre.sessions.entries.owner import SessionOwner, begun_private
-from nacre.sessions.index.changes import (
+from nacre.sessions.entries.entries import Entry, Label, SessionOwner, begun_private
+from nacre.sessions.index.record import (
+    SessionRecord,
     model_override,
     next_session,
     unknown_usage,
     with_model_override,
 )
-from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.store import Transcript
 
 

@@ -12,7 +12,7 @@ from nacre.runtime.contracts.events import Warned
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.turn.turn import Turn
-from nacre.sessions.index.changes import model_override
+from nacre.sessions.index.record import model_override
 
 
 class ChosenModels:

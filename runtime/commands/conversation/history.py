@@ -9,11 +9,15 @@ from typing import Literal, TypeAlias
 from nacre.records.record import Record
 from nacre.runtime.commands.conversation.branch_points import is_spoken, moment_of
 from nacre.runtime.contracts.silence import without_token
-from nacre.runtime.lanes.flush_records import FLUSH_MESSAGE_ENTRY
-from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
-from nacre.sessions.contracts.usage import Usage, usage_from_json
-from nacre.sessions.entries.entries import Entry
-from nacre.sessions.entries.tree import EntryTree
+from nacre.runtime.lanes.open_session import FLUSH_MESSAGE_ENTRY
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Usage,
+    UserMessage,
+    message_text,
+    usage_from_json,
+)
+from nacre.sessions.entries.entries import Entry, EntryTree
 
 Speaker: TypeAlias = Literal["person", "assistant"]
 

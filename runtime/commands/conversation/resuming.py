@@ -9,8 +9,7 @@ from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
 from nacre.sessions.contracts.keys import RECOVERED, canonical_key
-from nacre.sessions.index.changes import resumed_session
-from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.index.record import SessionRecord, resumed_session
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 
 LISTED = 10

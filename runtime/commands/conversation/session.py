@@ -25,9 +25,9 @@ from nacre.runtime.contracts.errors import ConfigError, PrivacyError
 from nacre.runtime.contracts.events import CompactionEnded
 from nacre.runtime.contracts.inbound import Attachment, Reply
 from nacre.runtime.endings.lifecycle import Lifecycle
-from nacre.runtime.turn.loop.limits import UsageLimits
+from nacre.runtime.turn.loop.loop import UsageLimits
 from nacre.runtime.turn.turn import Turn
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage
 
 T = TypeVar("T")
 

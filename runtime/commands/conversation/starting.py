@@ -7,7 +7,7 @@ from nacre.runtime.commands.conversation.model_words import NamedModel
 from nacre.runtime.contracts.inbound import Attachment, Quoted
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.turn.turn import Turn
-from nacre.sessions.contracts.endings import EndReason
+from nacre.sessions.contracts.keys import EndReason
 
 
 async def begin_fresh(

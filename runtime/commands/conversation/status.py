@@ -7,12 +7,10 @@ from datetime import datetime
 from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.endings.lifecycle import Lifecycle, last_said_at, started_at
-from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
-from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.lanes.open_session import FLUSH_ENTRY, OpenSession
 from nacre.runtime.turn.turn import Turn
-from nacre.sessions.contracts.freshness import NextReset
-from nacre.sessions.contracts.messages import AssistantMessage
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.keys import NextReset
+from nacre.sessions.contracts.messages import AssistantMessage, Usage
 
 
 class LastFlush(Record):

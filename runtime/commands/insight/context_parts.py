@@ -21,11 +21,11 @@ from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Message,
     ToolResultMessage,
+    Usage,
     message_text,
 )
-from nacre.sessions.contracts.usage import Usage
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
-from nacre.sessions.view.tokens import estimate_message_tokens
+from nacre.sessions.view.sent_view import estimate_message_tokens
 
 
 class ContextPart(Record):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome, said
 from nacre.runtime.commands.conversation.starting import begin_fresh
-from nacre.sessions.contracts.endings import EndReason
+from nacre.sessions.contracts.keys import EndReason
 
 
 async def _new(run: CommandRun) -> Outcome:

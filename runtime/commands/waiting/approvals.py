@@ -1,6 +1,6 @@
 """`/approve` and `/deny`: the owner's answers to tool calls that wait.
 
-They are carried out in front of the lane, which the turn that waits holds (`runtime/agent/approving.py`).
+They are carried out in front of the lane, which the turn that waits holds (`runtime/agent/answering.py`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from nacre.runtime.models.completions.price_map import price_map_entry
 from nacre.runtime.models.completions.replies import usage_from_provider
 from nacre.runtime.models.spending.ledger import BYTES_PER_TOKEN, Estimate
 from nacre.sessions.contracts.messages import Usage
-from nacre.sessions.view.tokens import estimate_message_tokens
+from nacre.sessions.view.sent_view import estimate_message_tokens
 
 _UNKNOWN_ANSWER_TOKENS = 16_384
 """An answer of a model whose limit nobody knows is bounded to this where a cap holds."""

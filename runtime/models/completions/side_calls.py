@@ -11,7 +11,7 @@ from dataclasses import replace
 from nacre.runtime.models.completions.addresses import is_loopback
 from nacre.runtime.models.completions.price_map import price_map_entry
 from nacre.runtime.models.spending.ledger import BYTES_PER_TOKEN, Estimate, SpendingLedger
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage
 
 LEAST_BYTES_A_SECOND, LEAST_PLAIN_BYTES_A_SECOND = 750, 8_000
 """A recording is no longer than its bytes tell: speech at 6 kbit/s, or 8 bits at 8 kHz as it is."""

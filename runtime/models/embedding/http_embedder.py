@@ -20,7 +20,7 @@ from nacre.runtime.models.embedding.http.connection import EmbeddingConnection
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.http.wire import Purpose, request_for, tokens_of, vectors_of
 from nacre.runtime.models.embedding.jobs.jobs import JOB_PROVIDERS, HttpEmbeddingJobs
-from nacre.runtime.models.retry import call_with_retries
+from nacre.runtime.models.failover import call_with_retries
 
 if TYPE_CHECKING:
     from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget

@@ -14,9 +14,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nacre.runtime.contracts.model import ModelRequest, TextDelta, overhead_tokens
-from nacre.sessions.contracts.messages import AssistantMessage, StopReason, Text, Usage, message_text
-from nacre.sessions.contracts.serialise import call_text
-from nacre.sessions.view.tokens import estimate_message_tokens
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    StopReason,
+    Text,
+    Usage,
+    call_text,
+    message_text,
+)
+from nacre.sessions.view.sent_view import estimate_message_tokens
 
 if TYPE_CHECKING:
     from nacre.runtime.models.offline.answers import Answer

@@ -19,7 +19,7 @@ from nacre.runtime.models.offline.intent import (
 )
 from nacre.runtime.models.offline.reading import Said
 from nacre.runtime.models.offline.sentences import clipped, folded, plain
-from nacre.sessions.compaction.identifiers import has_identifier
+from nacre.sessions.compaction.facts import has_identifier
 
 MAX_NOTE_CHARS = 400
 MOST_PARTS_TO_AN_ANSWER = 40

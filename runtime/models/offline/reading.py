@@ -25,9 +25,9 @@ from nacre.sessions.contracts.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
+    call_text,
     message_text,
 )
-from nacre.sessions.contracts.serialise import call_text
 
 Speaker: TypeAlias = Literal["user", "assistant", "calls", "other"]
 

@@ -19,7 +19,7 @@ from nacre.runtime.contracts.errors import SpendingCapReached
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.models.spending.line import Spent, spent_from_line
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionError
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage
 from nacre.sessions.disk.durable import append_all, read_plain, reading
 from nacre.sessions.disk.locks import locked
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nacre.records.record import Record
-from nacre.sessions.contracts.usage import Usage, usage_from_json
+from nacre.sessions.contracts.messages import Usage, usage_from_json
 
 VERSION = 1
 

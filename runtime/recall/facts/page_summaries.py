@@ -10,7 +10,7 @@ from nacre.prompts import quoted, render
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
-from nacre.runtime.models.retry import held_to_contract
+from nacre.runtime.models.failover import held_to_contract
 from nacre.sessions.contracts.messages import AssistantMessage, message_text, user_message
 
 SUMMARY_SECONDS = 60.0

@@ -9,9 +9,8 @@ from pathlib import Path
 from nacre.memory.contracts.settings import at_home
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.recall.memory_core import MemoryCore
+from nacre.runtime.recall.memory_core import MemoryCore, Notes, memory_tools
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryTool
-from nacre.runtime.recall.memory_tools import Notes, memory_tools
 from nacre.runtime.recall.open_memory import open_transcripts, unindexed_notes
 from nacre.runtime.recall.qmd.collections import Collection, wanted_collections
 from nacre.runtime.recall.qmd.exports import SessionExports

@@ -17,7 +17,7 @@ from nacre.memory.files.reading import content_lines, excerpt_of
 from nacre.memory.text.days.day_limits import Day, day_limits
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.recall.memory_tools import Notes
+from nacre.runtime.recall.memory_core import Notes
 from nacre.runtime.recall.qmd.answers import Place
 from nacre.runtime.recall.qmd.collections import PREFIX, Collection, holder, named
 from nacre.runtime.recall.qmd.home import QmdHome

@@ -11,13 +11,12 @@ from datetime import date, tzinfo
 from nacre.memory.contracts.transcripts import TranscriptText
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.runtime.contracts.clock import stored_moment
-from nacre.runtime.contracts.commands import was_command
+from nacre.runtime.contracts.inbound import was_command
 from nacre.runtime.contracts.silence import without_token
 from nacre.sessions.contracts.keys import canonical_key
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
-from nacre.sessions.disk.lines import split_lines, timestamp_ms
-from nacre.sessions.entries.entries import Entry, entry_from_json
-from nacre.sessions.entries.owner import SessionOwner, session_owner
+from nacre.sessions.disk.json_text import split_lines, timestamp_ms
+from nacre.sessions.entries.entries import Entry, SessionOwner, entry_from_json, session_owner
 
 OWNER = "User"
 ANYBODY = "Somebody"

@@ -12,12 +12,14 @@ import dataclasses
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from nacre.memory.workspace.extra_paths import ExtraPath, resolved_extra_paths
 from nacre.records.record import Record
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE
 
 
 class AgentFolders(Record):
@@ -183,3 +185,75 @@ def _facts(path: Path) -> os.stat_result | None:
         return path.lstat()
     except OSError:
         return None
+
+
+_TREES = ("locks", "logs", "memory", "usage")
+PRIVATE_FILES = ("nacre.json5", ENVIRONMENT_FILE, "chat_history")
+"""Files of the state folder."""
+_OWNERS_BITS = 0o700
+
+
+def keep_private(state_dir: Path, folders: AgentFolders) -> None:
+    """Makes the state folder, and a workspace inside of it, and takes from others what they may do there.
+
+    A workspace that is there, or lies elsewhere, stays as it is: the owner may share it. Of a folder of
+    sessions outside of the state folder, only the sessions' files are Nacre's. What the file system refuses
+    stays too; some know no modes. A folder that only its owner can enter is not looked into.
+
+    Raises:
+        OSError: the state folder cannot be made.
+    """
+    made = [state_dir, state_dir / "locks"]
+    if not folders.database_url and folders.workspace.is_relative_to(state_dir):
+        between = [part for part in reversed(folders.workspace.parents) if part.is_relative_to(state_dir)]
+        made += [*between, folders.workspace]
+    for folder in made:
+        folder.mkdir(mode=_OWNERS_BITS, parents=True, exist_ok=True)
+    for path in open_to_others(state_dir, folders):
+        _close(path)
+
+
+def open_to_others(state_dir: Path, folders: AgentFolders) -> Iterator[Path]:
+    """What Nacre keeps for its owner alone and others can read or enter, a folder after what lies in it."""
+    sessions = folders.sessions_file.parent
+    for tree in (*(state_dir / name for name in _TREES), folders.agent_dir, sessions):
+        if tree != state_dir and tree.is_relative_to(state_dir):
+            yield from filter(_is_open, _in_open_folder(tree, spared=folders.workspace))
+    if not sessions.is_relative_to(state_dir):
+        yield from filter(_is_open, _session_files(folders.sessions_file))
+    own = (*(state_dir / name for name in PRIVATE_FILES), state_dir / "agents", state_dir)
+    yield from filter(_is_open, own)
+
+
+def _in_open_folder(folder: Path, *, spared: Path) -> Iterator[Path]:
+    """What lies in a folder that others can enter, and at last the folder itself."""
+    with suppress(OSError):
+        mode = folder.lstat().st_mode
+        if not stat.S_ISDIR(mode) or not mode & 0o077 or spared.is_relative_to(folder):
+            return
+        for entry in os.scandir(folder):
+            if entry.is_dir(follow_symlinks=False):
+                yield from _in_open_folder(Path(entry.path), spared=spared)
+            elif entry.is_file(follow_symlinks=False):
+                yield Path(entry.path)
+        yield folder
+
+
+def _session_files(index: Path) -> Iterator[Path]:
+    with suppress(OSError):
+        for entry in os.scandir(index.parent):
+            is_ours = entry.name.startswith(index.name) or ".jsonl" in entry.name
+            if is_ours and entry.is_file(follow_symlinks=False):
+                yield Path(entry.path)
+
+
+def _is_open(path: Path) -> bool:
+    with suppress(OSError):
+        mode = path.lstat().st_mode
+        return bool(mode & 0o077) and not stat.S_ISLNK(mode)
+    return False
+
+
+def _close(path: Path) -> None:
+    with suppress(OSError):
+        path.chmod(path.lstat().st_mode & _OWNERS_BITS)

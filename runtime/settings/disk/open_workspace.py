@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.workspace.folder import FolderWorkspace
-from nacre.runtime.settings.disk.agent_folders import AgentFolders
-from nacre.runtime.settings.disk.private_places import PRIVATE_FILES
+from nacre.runtime.settings.disk.agent_folders import PRIVATE_FILES, AgentFolders
 
 if TYPE_CHECKING:
     from nacre.memory.files.skills.skills import Skills

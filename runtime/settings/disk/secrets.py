@@ -49,9 +49,8 @@ def keep_in_file(file: Path, name: str, secret: str) -> None:
         ConfigError: the name has a value there already, or the file cannot be read or written.
     """
     from nacre.sessions.contracts.errors import SessionError
-    from nacre.sessions.disk.durable import replace_file
+    from nacre.sessions.disk.durable import make_folder, replace_file
     from nacre.sessions.disk.locks import locked
-    from nacre.sessions.disk.reported import make_folder
 
     file = file.resolve()
     try:

@@ -235,3 +235,17 @@ def told_of_emptied(file: Path) -> str | None:
         f"{file} is empty or gone, so the settings that were read before hold. "
         "Restore it, or write {} for all defaults."
     )
+
+
+def may_name_an_embedder(file: Path) -> bool:
+    """Whether the settings in `file` may ask for another embedder than the one that ships, or for none.
+
+    A wrong guess costs time: a process for nothing, or one that is begun late.
+    """
+    try:
+        written = file.read_bytes()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return b"memorySearch" in written and (b"provider" in written or b"enabled" in written)

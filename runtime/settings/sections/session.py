@@ -6,11 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
-from nacre.runtime.contracts.commands import RESET_TRIGGERS
+from nacre.runtime.contracts.inbound import RESET_TRIGGERS
 from nacre.runtime.settings.sections.section import BYTES, SIZE, SettingsSection, Written, clamped
 from nacre.sessions.contracts.errors import SessionKeyInvalid
-from nacre.sessions.contracts.freshness import ResetMode, ResetPolicy, ResetRule, SessionType, reset_policy
-from nacre.sessions.contracts.keys import DmScope, SessionScope, canonical_key
+from nacre.sessions.contracts.keys import (
+    DmScope,
+    ResetMode,
+    ResetPolicy,
+    ResetRule,
+    SessionScope,
+    SessionType,
+    canonical_key,
+    reset_policy,
+)
 
 if TYPE_CHECKING:
     from nacre.sessions.upkeep.maintenance import MaintenanceLimits

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nacre.postgres.database import Database
 from nacre.postgres.errors import DatabaseError
-from nacre.runtime.tools.approvals import statements
-from nacre.runtime.tools.approvals.approval import Approval, from_bytes, to_bytes
+from nacre.runtime.tools.approvals.store import Approval, from_bytes, to_bytes
 from nacre.sessions.contracts.errors import SessionStoreRefused, SessionTakenOver
 
 if TYPE_CHECKING:
     from nacre.postgres.pool import Connection
+from typing import LiteralString
 
 log = logging.getLogger(__name__)
 
@@ -40,19 +40,17 @@ class ApprovalTable:
         def work(connection: Connection) -> bool:
             self._hold(connection, approval.session_key)
             row = {"id": approval.id, "key": approval.session_key, "body": to_bytes(approval)}
-            return bool(connection.execute(statements.PUT, {"agent": self._agent, **row}).rowcount)
+            return bool(connection.execute(PUT, {"agent": self._agent, **row}).rowcount)
 
         return await _told(self._database.write(work))
 
     async def get(self, approval_id: str) -> Approval | None:
         """The approval of that id."""
-        return await _told(self._database.read(lambda db: self._one(db, statements.ONE, approval_id)))
+        return await _told(self._database.read(lambda db: self._one(db, ONE, approval_id)))
 
     async def all(self) -> tuple[Approval, ...]:
         """All approvals, the oldest first."""
-        rows = await _told(
-            self._database.read(lambda db: db.execute(statements.ALL, {"agent": self._agent}).fetchall())
-        )
+        rows = await _told(self._database.read(lambda db: db.execute(ALL, {"agent": self._agent}).fetchall()))
         found = [each for name, body in rows if (each := _approval(name, body)) is not None]
         return tuple(sorted(found, key=lambda approval: (approval.asked_at_ms, approval.id)))
 
@@ -62,13 +60,13 @@ class ApprovalTable:
         """Puts what `changed` gives in an approval's place, behind whoever changes it at the same time."""
 
         def work(connection: Connection) -> Approval | None:
-            found = self._one(connection, statements.LOCKED, approval_id)
+            found = self._one(connection, LOCKED, approval_id)
             if found is not None and by_turn:
                 self._hold(connection, found.session_key)
             new = None if found is None else changed(found)
             if new is not None:
                 row = {"agent": self._agent, "id": approval_id, "body": to_bytes(new)}
-                connection.execute(statements.SET, row)
+                connection.execute(SET, row)
             return new
 
         return await _told(self._database.write(work))
@@ -76,7 +74,7 @@ class ApprovalTable:
     async def remove(self, approval_id: str) -> None:
         """Strikes an approval off; it may be gone already."""
         row = {"agent": self._agent, "id": approval_id}
-        await _told(self._database.write(lambda connection: connection.execute(statements.REMOVE, row)))
+        await _told(self._database.write(lambda connection: connection.execute(REMOVE, row)))
 
     def _one(self, connection: Connection, statement: str, approval_id: str) -> Approval | None:
         values = {"agent": self._agent, "id": approval_id}
@@ -87,7 +85,7 @@ class ApprovalTable:
         """Raises `SessionTakenOver` where this process had the lane of a session, and has it no more."""
         fence = self._fence_of(key)
         values = {"agent": self._agent, "key": key, "fence": fence}
-        if fence is None or connection.execute(statements.HOLDS, values).fetchone() is not None:
+        if fence is None or connection.execute(HOLDS, values).fetchone() is not None:
             return
         raise SessionTakenOver(
             f"Another process went on with the session {key!r}, because this one did not say for a while "
@@ -108,3 +106,18 @@ async def _told(work: Awaitable[T]) -> T:
         return await work
     except DatabaseError as error:
         raise SessionStoreRefused(str(error)) from error
+
+
+PUT: LiteralString = """
+INSERT INTO approvals (agent, id, session_key, body)
+VALUES (%(agent)s, %(id)s, %(key)s, %(body)s) ON CONFLICT DO NOTHING RETURNING id
+"""
+ONE: LiteralString = "SELECT body FROM approvals WHERE agent = %(agent)s AND id = %(id)s"
+LOCKED: LiteralString = f"{ONE} FOR UPDATE"
+ALL: LiteralString = "SELECT id, body FROM approvals WHERE agent = %(agent)s"
+SET: LiteralString = "UPDATE approvals SET body = %(body)s WHERE agent = %(agent)s AND id = %(id)s"
+REMOVE: LiteralString = "DELETE FROM approvals WHERE agent = %(agent)s AND id = %(id)s"
+HOLDS: LiteralString = """
+SELECT 1 FROM lanes WHERE agent = %(agent)s AND key = %(key)s AND fence = %(fence)s FOR SHARE
+"""
+"""Whether a turn still has its session; who takes it over waits for the commit."""

@@ -9,33 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from nacre.memory.contracts.workspace import FIRST_RUN_FILE, FileBytes, Workspace
+from pydantic import Field
+
+from nacre.memory.contracts.workspace import FIRST_RUN_FILE, FileBusy, FileBytes, PathOutsideRoot, Workspace
+from nacre.memory.files.sources.proposed import WaitsForReview
+from nacre.memory.files.sources.secrets import REDACTED, without_new_secrets
 from nacre.memory.files.sources.telling import NOT_THE_OWNERS
 from nacre.runtime.contracts.policy import SHARED_FOLDER, ChatPolicy
-from nacre.runtime.tools.file_tools import text as texts
-from nacre.runtime.tools.file_tools.arguments import (
-    AppendArguments,
-    EditArguments,
-    ListArguments,
-    ReadArguments,
-    WriteArguments,
-)
-from nacre.runtime.tools.file_tools.calls import (
-    REDACTED_TOLD,
-    asking_about_secrets,
-    asks_about_secrets,
-    became_redacted,
-    in_sentences,
-)
-from nacre.runtime.tools.results import RESULT_PREFIX
-from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
+from nacre.runtime.tools.toolbox import RESULT_PREFIX, CallScope, Tool, ToolArguments, ToolFailed, ToolOutput
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.contracts.whole_results import WholeResults
+from nacre.sessions.contracts.messages import WholeResults
 
 FILE_TOOL_NAMES = ("read", "write", "edit", "append", "list")
 MAX_LISTED = 500
@@ -129,7 +118,7 @@ class _Files:
     async def text(self, path: str) -> tuple[str, str, str]:
         """A file's name and text, and a note when it is not the whole text."""
         if self._policy.is_private and (of_skill := await self._read_skill(path)) is not None:
-            name, text, note = texts.shown(path, of_skill)
+            name, text, note = shown(path, of_skill)
             return name, text, f"{note}\n[A skill from outside of the workspace: {NOT_THE_OWNERS}.]"
         relative = await self._readable(path)
         content = await self._workspace.read(str(relative))
@@ -137,18 +126,18 @@ class _Files:
         # A hard link is a second name of a file that may be private under its first.
         if moved or (content.has_other_names and not self._policy.is_private):
             raise ToolFailed(_not_here(relative, self._policy))
-        return texts.shown(str(relative), content)
+        return shown(str(relative), content)
 
     async def write(self, arguments: WriteArguments) -> ToolOutput:
         relative = await self._writable(arguments.path)
-        data = texts.encoded(arguments.content, str(relative))
+        data = encoded(arguments.content, str(relative))
         is_over = str(relative) == FIRST_RUN_FILE and not data.strip()
 
         def change(old: bytes | None) -> bytes | None:
             if is_over:
                 return None
             if old is not None:
-                texts.text_to_change(old, str(relative))
+                text_to_change(old, str(relative))
                 if old and _DAILY_LOG.fullmatch(str(relative).casefold()):
                     raise ToolFailed(
                         f"{relative} is a daily log, and logs only grow. Use `append` to add to it, "
@@ -161,7 +150,7 @@ class _Files:
         if is_over:
             return ToolOutput(text=f"Removed {relative}: the first run is over.")
         told = await self._redacted(arguments, str(relative), data)
-        return ToolOutput(text=f"Wrote {texts.characters(len(arguments.content))} to {relative}.{told}")
+        return ToolOutput(text=f"Wrote {characters(len(arguments.content))} to {relative}.{told}")
 
     async def edit(self, arguments: EditArguments) -> ToolOutput:
         relative = await self._writable(arguments.path)
@@ -170,10 +159,10 @@ class _Files:
         def change(old: bytes | None) -> bytes:
             if old is None:
                 raise FileNotFoundError(str(relative))
-            text = texts.text_to_change(old, str(relative))
+            text = text_to_change(old, str(relative))
             nonlocal wanted
-            new = texts.replaced_once(text, arguments.old_text, arguments.new_text, name=str(relative))
-            wanted = texts.encoded(new, str(relative))
+            new = replaced_once(text, arguments.old_text, arguments.new_text, name=str(relative))
+            wanted = encoded(new, str(relative))
             return wanted
 
         await self._workspace.change(str(relative), change)
@@ -185,7 +174,7 @@ class _Files:
         relative = await self._writable(arguments.path)
         if not arguments.text.strip():
             raise ToolFailed("The text is empty, so there is nothing to append.")
-        texts.encoded(arguments.text, str(relative))
+        encoded(arguments.text, str(relative))
         is_note = bool(_NOTES.fullmatch(str(relative).casefold()))
         # What is noted behind a flush is no part of it, and no open question because that ended with one.
         appended = await self._workspace.append(
@@ -203,9 +192,7 @@ class _Files:
         )
         is_redacted = became_redacted(arguments.text.encode(), appended.written.encode())
         told = REDACTED_TOLD if is_redacted else ""
-        return ToolOutput(
-            text=f"Appended {texts.characters(len(appended.written))} to {relative}.{skipped}{told}"
-        )
+        return ToolOutput(text=f"Appended {characters(len(appended.written))} to {relative}.{skipped}{told}")
 
     async def _redacted(self, arguments: WriteArguments | EditArguments, name: str, wanted: bytes) -> str:
         """A sentence, where the gate took a key or a password out."""
@@ -269,7 +256,7 @@ class _Reader:
     async def read(self, arguments: ReadArguments) -> ToolOutput:
         is_result = arguments.path.startswith(RESULT_PREFIX)
         name, text, note = await (self._result if is_result else self._files.text)(arguments.path)
-        shown = texts.page(
+        shown = page(
             text,
             from_line=arguments.from_line,
             from_char=arguments.from_char,
@@ -299,3 +286,243 @@ def _not_here(relative: PurePosixPath, policy: ChatPolicy) -> str:
 def _folders(policy: ChatPolicy) -> str:
     folders = policy.writable_folders
     return f"files in {' and '.join(f'{folder}/' for folder in folders)}" if folders else "nothing"
+
+
+class ReadArguments(ToolArguments):
+    """Arguments of `read`."""
+
+    path: str = Field(description="File in the workspace, for example 'MEMORY.md'.")
+    from_line: int = Field(default=1, ge=1, alias="from", description="First line to show, counted from 1.")
+    lines: int | None = Field(default=None, ge=1, description="How many lines to show; all by default.")
+    from_char: int = Field(
+        default=1, ge=1, alias="char", description="Where to begin in the first line, if that is very long."
+    )
+
+
+class WriteArguments(ToolArguments):
+    """Arguments of `write`."""
+
+    path: str = Field(description="File in the workspace; folders are made as needed.")
+    content: str = Field(description="The whole new content of the file.")
+
+
+class EditArguments(ToolArguments):
+    """Arguments of `edit`."""
+
+    path: str = Field(description="File in the workspace.")
+    old_text: str = Field(description="The passage to replace, exactly as it stands; it must occur once.")
+    new_text: str = Field(description="What takes its place; empty to delete the passage.")
+
+
+class AppendArguments(ToolArguments):
+    """Arguments of `append`."""
+
+    path: str = Field(description="File in the workspace; made if it does not exist.")
+    text: str = Field(description="Markdown to add at the end.")
+
+
+class ListArguments(ToolArguments):
+    """Arguments of `list`."""
+
+    path: str = Field(default=".", description="Folder in the workspace; the workspace itself by default.")
+
+
+REDACTED_TOLD = f" What looked like a key or a password in it became {REDACTED}, as memory.secrets says."
+_FIELDS = ("content", "text", "new_text")
+
+
+def asks_about_secrets(arguments: Any) -> str:
+    """Why the owner is asked before a file tool writes; `""` for a text with no key or password in it."""
+    texts = [text for name in _FIELDS if isinstance(text := getattr(arguments, name, None), str)]
+    if all(without_new_secrets(text) == text for text in texts):
+        return ""
+    return (
+        f"This writes what looks like a key or a password into {arguments.path}. Approved, it is kept as it "
+        "stands; denied, nothing is written."
+    )
+
+
+def became_redacted(wanted: bytes, written: bytes) -> bool:
+    """Whether the gate took something out on the way."""
+    mark = REDACTED.encode()
+    return written.count(mark) > wanted.count(mark)
+
+
+def asking_about_secrets(tool: Tool, approved: Callable[[Any], Awaitable[ToolOutput]] | None) -> Tool:
+    """A tool that asks before it writes a key or a password, and does `approved` for what the owner let run.
+
+    Without `approved` it is the tool that it was.
+    """
+    if approved is None:
+        return tool
+    of_owner = partial(in_sentences, approved)
+
+    async def run(arguments: Any, scope: CallScope) -> ToolOutput:
+        return await (of_owner if scope.is_approved else tool.run)(arguments, scope)
+
+    return replace(tool, run=run, needs_approval=asks_about_secrets)
+
+
+async def in_sentences(
+    work: Callable[[Any], Awaitable[ToolOutput]], arguments: Any, _scope: CallScope
+) -> ToolOutput:
+    """Turns what files can do wrong into a sentence for the model."""
+    try:
+        return await work(arguments)
+    except WaitsForReview as waiting:
+        return ToolOutput(text=str(waiting))
+    except (PathOutsideRoot, FileBusy) as error:
+        raise ToolFailed(str(error)) from error
+    except FileNotFoundError as error:
+        raise ToolFailed(f"{arguments.path!r} does not exist. Use `list` to see what is there.") from error
+    except IsADirectoryError as error:
+        raise ToolFailed(f"{arguments.path} is a folder. Use `list` to see what is in it.") from error
+    except NotADirectoryError as error:
+        raise ToolFailed(f"{arguments.path!r} is not a folder, or leads through a file.") from error
+    except FileExistsError as error:
+        raise ToolFailed(f"{arguments.path!r} leads through something that is not a folder.") from error
+    except OSError as error:
+        raise ToolFailed(f"{arguments.path!r} cannot be used: {error.strerror or error}.") from error
+
+
+MAX_PAGE_LINES = 2_000
+BINARY_PROBE_BYTES = 8_192
+
+
+def characters(count: int) -> str:
+    """So many characters, in words."""
+    return f"{count} character{'' if count == 1 else 's'}"
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether the bytes are no text: a zero byte near the beginning, as git decides it."""
+    return b"\0" in data[:BINARY_PROBE_BYTES]
+
+
+def text_to_change(data: bytes, name: str) -> str:
+    """The whole text of a file that is about to be changed.
+
+    Raises:
+        ToolFailed: it is no UTF-8 text; writing it back would destroy what could not be read.
+    """
+    if is_binary(data):
+        raise ToolFailed(f"{name} is a binary file; the file tools only change text.")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ToolFailed(
+            f"{name} is not valid UTF-8 (byte {error.start}), so it is not overwritten. "
+            "Write to another name, or let the owner convert it."
+        ) from error
+
+
+def encoded(text: str, name: str) -> bytes:
+    """The text as UTF-8.
+
+    Raises:
+        ToolFailed: it contains half a surrogate pair, which no file can hold.
+    """
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ToolFailed(
+            f"The text for {name} has a broken character at position {error.start}. Leave it out."
+        ) from error
+
+
+def page(text: str, *, from_line: int, lines: int | None, page_chars: int, from_char: int = 1) -> str:
+    """Lines of a text, and a note that says which of how many they are when it is not all of them.
+
+    A line longer than a page is shown in pieces; `from_char` is where to begin in the first line.
+
+    Raises:
+        ToolFailed: the text has fewer lines than `from_line`, or the line fewer characters.
+    """
+    all_lines = text.split("\n")
+    if all_lines[-1] == "":
+        all_lines.pop()
+    total = len(all_lines)
+    if total == 0:
+        return "(The file is empty.)"
+    if from_line > total:
+        raise ToolFailed(f"Line {from_line} is behind the end: the file has {total} lines.")
+    if from_char > max(1, len(all_lines[from_line - 1])):
+        raise ToolFailed(
+            f"Character {from_char} is behind the end: line {from_line} has "
+            f"{len(all_lines[from_line - 1])} characters."
+        )
+    wanted = all_lines[from_line - 1 : from_line - 1 + min(lines or MAX_PAGE_LINES, MAX_PAGE_LINES)]
+    wanted[0] = wanted[0][from_char - 1 :]
+    if len(wanted[0]) > page_chars:
+        next_char = from_char + page_chars
+        note = (
+            f"[Line {from_line} of {total}, {len(wanted[0]) - page_chars} more characters; "
+            f"go on with from={from_line}, char={next_char}.]"
+        )
+        return f"{wanted[0][:page_chars]}\n\n{note}"
+    shown: list[str] = []
+    left_chars = page_chars
+    for line in wanted:
+        if shown and len(line) + 1 > left_chars:
+            break
+        shown.append(line)
+        left_chars -= len(line) + 1
+    last = from_line + len(shown) - 1
+    if from_line == 1 and from_char == 1 and last == total:
+        return "\n".join(shown)
+    go_on = f"; go on with from={last + 1}" if last < total else ""
+    return "\n".join([*shown, "", f"[Lines {from_line}-{last} of {total}{go_on}.]"])
+
+
+def replaced_once(text: str, old: str, new: str, *, name: str) -> str:
+    """`text` with its only occurrence of `old` replaced; a file of CRLF lines keeps them.
+
+    Raises:
+        ToolFailed: `old` is empty, equals `new`, is not there, or is there more than once.
+    """
+    if not old:
+        raise ToolFailed("old_text is empty. Give the passage that is to be replaced, exactly as it stands.")
+    if old == new:
+        raise ToolFailed("old_text and new_text are the same, so nothing would change.")
+    if "\r\n" in text and text.count("\r\n") == text.count("\n"):
+        old, new = _with_crlf(old), _with_crlf(new)
+    count = text.count(old)
+    if count == 1:
+        return text.replace(old, new)
+    if count > 1:
+        where = ", ".join(str(line) for line in _lines_of(text, old)[:10])
+        raise ToolFailed(
+            f"old_text was found {count} times in {name} (lines {where}). "
+            "Include more of the lines around it, so that it is unique."
+        )
+    hint = (
+        "It is there with different white space or line breaks; copy it exactly from the file."
+        if " ".join(old.split()) in " ".join(text.split()) and old.strip()
+        else "Read the file again and copy the passage exactly."
+    )
+    raise ToolFailed(f"old_text was not found in {name}. {hint}")
+
+
+def _with_crlf(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\n", "\r\n")
+
+
+def _lines_of(text: str, passage: str) -> list[int]:
+    lines, start = [], text.find(passage)
+    while start != -1:
+        lines.append(text.count("\n", 0, start) + 1)
+        start = text.find(passage, start + len(passage))
+    return lines
+
+
+def shown(name: str, content: FileBytes) -> tuple[str, str, str]:
+    """A file's name and text, and a note when it is not the whole text.
+
+    Raises:
+        ToolFailed: it is no text.
+    """
+    if is_binary(content.data):
+        raise ToolFailed(f"{name} is a binary file of {content.size_bytes} bytes; only text can be read.")
+    text = content.data.decode("utf-8", errors="replace").removeprefix("\ufeff").replace("\r\n", "\n")
+    cut = f"\n[Only the first {len(content.data)} of {content.size_bytes} bytes were read.]"
+    return name, text, cut if content.is_cut else ""

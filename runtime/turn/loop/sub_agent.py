@@ -11,7 +11,7 @@ from nacre.records.record import Record
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.tools.function import FunctionTool, ToolChats, ToolContext, tool
 from nacre.runtime.tools.toolbox import CallScope, ToolArguments
-from nacre.runtime.turn.loop.limits import UsageLimits
+from nacre.runtime.turn.loop.loop import UsageLimits
 
 TIMEOUT_SECONDS = 600.0
 """How long a sub-agent may work on one task unless its author says otherwise."""

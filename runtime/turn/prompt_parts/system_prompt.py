@@ -8,29 +8,80 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+import logging
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date, datetime
-from functools import cached_property
-from typing import TypeAlias
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
-from nacre.memory.contracts.workspace import Workspace
+from nacre.memory.contracts.workspace import FolderEntry, PathOutsideRoot, Workspace
+from nacre.memory.files.skills.skill import Skill
 from nacre.memory.files.skills.skills import Skills
 from nacre.memory.files.sources.sources import Sources
-from nacre.memory.workspace.context_files import ContextFiles
-from nacre.memory.workspace.workspace import ContextFile, daily_log_path, is_cut_mark, read_context_file
-from nacre.prompts import render
+from nacre.memory.workspace.workspace import (
+    CUT_MARK,
+    MIN_USEFUL_CHARS,
+    ContextFile,
+    ContextFiles,
+    daily_log_path,
+    is_cut_mark,
+    read_context_file,
+)
+from nacre.prompts import quoted, render
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
-from nacre.runtime.settings.sections.agents import AgentSettings
+from nacre.runtime.settings.sections.agents import AgentSettings, StartupContextSettings
 from nacre.runtime.settings.sections.skills import SkillsSettings
-from nacre.runtime.turn.prompt_parts.own_lines import own_lines
-from nacre.runtime.turn.prompt_parts.recent_notes import recalled_days
-from nacre.runtime.turn.prompt_parts.skill_list import SECTION, SkillList, skill_list
+from nacre.runtime.tools.function import ToolChat
+from nacre.runtime.tools.own_thread import on_its_own_thread
+from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
+from nacre.sessions.contracts.messages import AssistantMessage
+from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
+from nacre.sessions.view.transcript import RECALL_TYPE
+
+SECTION = "Skills"
+"""The section's name; it stands behind the files of the workspace, so that a change is told as theirs are."""
+
+
+class SkillList(Record):
+    """The section's text, empty where there is no skill, and sentences for the owner."""
+
+    text: str = ""
+    notices: tuple[str, ...] = ()
+
+
+def skill_list(skills: Sequence[Skill], *, most_chars: int) -> SkillList:
+    """Tells of skills in so many characters: with descriptions as long as there is room, then by name."""
+    lines: list[str] = []
+    left_chars, shortened, unnamed = most_chars, 0, 0
+    for skill in skills:
+        whole = f"- `{skill.name}` ({skill.path}): {skill.description}"
+        short = f"- `{skill.name}` ({skill.path})"
+        line = whole if len(whole) <= left_chars and not shortened else short
+        if len(line) > left_chars:
+            unnamed += 1
+            continue
+        shortened += line is short
+        lines.append(line)
+        left_chars -= len(line) + 1
+    notices = []
+    if shortened or unnamed:
+        notices.append(
+            f"There is no room to describe all skills: {shortened} are told by name alone, {unnamed} not at "
+            "all. Raise skills.limits.maxSkillsPromptChars, or switch some off in skills.entries."
+        )
+    text = render("system/skills", skills="\n".join(lines)) if lines else ""
+    return SkillList(text=text, notices=tuple(notices))
+
 
 OPTIONAL_FILES = ("MEMORY.md",)
 """Files whose absence is no news: they are left out instead of marked as missing."""
@@ -283,3 +334,270 @@ def _cuts(files: Sequence[ContextFile]) -> tuple[str, ...]:
 
 def _is_shown(file: ContextFile) -> bool:
     return bool(file.text.strip()) and not (file.missing and file.name in OPTIONAL_FILES)
+
+
+log = logging.getLogger(__name__)
+
+PART_SECONDS = 5.0
+"""How long a part may take, before the model is asked without it."""
+PART_CHARS = 40_000
+"""Most of one part that enters the prompt."""
+KEPT_SESSIONS = 1_000
+"""For so many sessions the stable sections are kept; one that comes back later is asked anew."""
+
+_Kept: TypeAlias = dict[PromptPart, str]
+
+
+class PromptParts:
+    """The parts of an agent, and what they gave for the sessions that were open lately."""
+
+    def __init__(self, parts: Sequence[PromptPart]) -> None:
+        self._parts = tuple(parts)
+        self._kept: OrderedDict[tuple[str, int, ChatPolicy], _Kept] = OrderedDict()
+
+    async def stable(
+        self, chat: ToolChat, *, cycle: int, tell: Callable[[Sequence[str]], None]
+    ) -> tuple[str, ...]:
+        """The sections of the cached part.
+
+        `cycle` counts the session's compactions: each one breaks the cache, so that a new text costs nothing.
+        """
+        key = (chat.session_id, cycle, chat.policy)
+        kept = self._kept.setdefault(key, {})
+        self._kept.move_to_end(key)
+        if len(self._kept) > KEPT_SESSIONS:
+            self._kept.popitem(last=False)
+        for part in self._of(chat, changing=False):
+            if part not in kept:
+                text = await _asked(part, chat, tell)
+                if text is not None:
+                    kept[part] = text
+        return tuple(kept[part] for part in self._of(chat, changing=False) if kept.get(part))
+
+    async def changing(self, chat: ToolChat, *, tell: Callable[[Sequence[str]], None]) -> tuple[str, ...]:
+        """The sections behind the conversation, as they are in this turn."""
+        asked = [await _asked(part, chat, tell) for part in self._of(chat, changing=True)]
+        return tuple(text for text in asked if text)
+
+    def _of(self, chat: ToolChat, *, changing: bool) -> list[PromptPart]:
+        return [part for part in self._parts if part.changing is changing and part.is_for(chat.policy)]
+
+
+def instructions_part(text: str) -> PromptPart:
+    """The words of the program that runs the agent, as a stable part of every chat."""
+    section = render("system/instructions", text=text.strip()) if text.strip() else ""
+    return PromptPart(
+        function=lambda _chat: section,
+        name="instructions",
+        changing=False,
+        chats=frozenset({"private", "direct", "group"}),
+    )
+
+
+async def _asked(part: PromptPart, chat: ToolChat, tell: Callable[[Sequence[str]], None]) -> str | None:
+    """What a part says now; `None` when it failed."""
+    try:
+        async with asyncio.timeout(PART_SECONDS):
+            text = await _given(part.function, chat)
+    except Exception as error:
+        log.exception("the prompt part %s failed", part.name)
+        problem = (
+            "it took too long" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+        )
+        tell((f"The prompt part {part.name!r} was left out: {problem}.",))
+        return None
+    if text is None or isinstance(text, str):
+        return _fitting(part, (text or "").strip())
+    log.error("the prompt part %s gave %s", part.name, type(text).__name__)
+    tell((f"The prompt part {part.name!r} was left out: it gave {type(text).__name__}, not text.",))
+    return None
+
+
+async def _given(function: PromptFunction, chat: ToolChat) -> object:
+    """What the function returns; a plain one works on a thread, because it may read a slow file."""
+    call: Callable[[], Any] = partial(function, chat)
+    result = call() if inspect.iscoroutinefunction(function) else await on_its_own_thread(call)
+    return await result if inspect.isawaitable(result) else result
+
+
+def _fitting(part: PromptPart, text: str) -> str:
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    if len(text) <= PART_CHARS:
+        return text
+    log.warning("the prompt part %s gave %d characters and was cut", part.name, len(text))
+    return f"{text[:PART_CHARS]}\n[…]"
+
+
+NOTES_A_DAY = 4
+"""Of one day's notes the last changed are read."""
+
+
+NOTE_CHARS = 1_200
+"""Most of one note: a reminder, which `memory_get` reads whole."""
+
+
+LABEL_CHARS = 120
+
+
+_NOTE = re.compile(r"(\d{4}-\d{2}-\d{2})-.+\.md", re.DOTALL)
+
+
+def recall_is_due(branch: Sequence[Entry]) -> bool:
+    """Whether a branch wants its reminder: before the first answer, and the first after a compaction."""
+    for entry in reversed(branch):
+        if isinstance(entry.body, Compaction):
+            return True
+        if isinstance(entry.body, CustomMessage) and entry.body.custom_type == RECALL_TYPE:
+            return False
+        if isinstance(entry.body, AssistantMessage):
+            return False
+    return True
+
+
+class RecalledNotes(Record):
+    """Logs and notes as a model reads them, and which these are."""
+
+    text: str = ""
+    paths: tuple[str, ...] = ()
+
+
+class Reminder(Record):
+    """A log or a note that may be read. `modified_ns` is 0 for a log, which comes before its day's notes."""
+
+    path: str
+    day: date
+    max_chars: int
+    modified_ns: int = 0
+
+
+async def recalled_notes(
+    workspace: Workspace,
+    sources: Sources,
+    *,
+    now: datetime,
+    limits: StartupContextSettings,
+    log_chars: int,
+) -> RecalledNotes:
+    """Logs and notes of the last days as a model reads them; without text when they say nothing.
+
+    `log_chars` is the most of one log; `now` carries the owner's zone. Lines that are not the owner's word by
+    their `sources` say so.
+
+    Raises:
+        OSError: the folder of notes cannot be listed.
+    """
+    days = recalled_days(now, limits.daily_memory_days)
+    left_chars = limits.max_total_chars
+    texts: list[tuple[Reminder, str]] = []
+    left_out: list[str] = []
+    for reminder in reminders(days, await _entries(workspace, days), log_chars=log_chars):
+        file = await read_context_file(
+            workspace, reminder.path, max_chars=min(reminder.max_chars, left_chars)
+        )
+        if file.missing or not (file.text.strip() or file.truncated):
+            continue
+        if left_chars < MIN_USEFUL_CHARS or file.injected_chars > left_chars:
+            left_out.append(label(reminder.path))
+            continue
+        left_chars -= file.injected_chars
+        texts.append((reminder, await own_lines(sources, reminder.path, file.text)))
+    if not texts and not left_out:
+        return RecalledNotes()
+    texts.sort(key=lambda item: (item[0].day, item[0].modified_ns, item[0].path))
+    blocks = [render("recall/file", path=label(reminder.path), text=quoted(text)) for reminder, text in texts]
+    if left_out:
+        blocks.append(render("recall/left_out", paths=", ".join(left_out)))
+    return RecalledNotes(
+        text=render("recall/notes", files="\n\n".join(blocks)),
+        paths=tuple(reminder.path for reminder, _ in texts),
+    )
+
+
+def recalled_days(now: datetime, count: int) -> tuple[date, ...]:
+    """The last `count` days of the owner's calendar, the newest first.
+
+    In the evening west of Greenwich the day that has begun there comes before them: programs that
+    date their notes by it wrote the newest ones.
+    """
+    today = now.date()
+    ahead = now.astimezone(UTC).date()
+    days = tuple(today - timedelta(days=back) for back in range(count))
+    return (ahead, *days) if ahead > today else days
+
+
+def reminders(
+    days: Sequence[date], entries: Iterable[FolderEntry], *, log_chars: int
+) -> tuple[Reminder, ...]:
+    """What may be read of the folder of notes, in the order in which room is given."""
+    files = [entry for entry in entries if not entry.is_folder]
+    names = {entry.name for entry in files}
+    logs = [Reminder(path=daily_log_path(day), day=day, max_chars=log_chars) for day in days]
+    present = [reminder for reminder in logs if Path(reminder.path).name in names]
+    notes = [note for day in days for note in _notes(day, files)]
+    return (*present, *notes)
+
+
+def label(path: str) -> str:
+    """A path as it stands beside quoted notes: one line, without anything that cannot be seen."""
+    plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in path)
+    return plain if len(plain) <= LABEL_CHARS else f"{plain[:LABEL_CHARS]}…"
+
+
+def _notes(day: date, files: Sequence[FolderEntry]) -> list[Reminder]:
+    """The last changed notes of a day, the newest first."""
+    notes = [file for file in files if (name := _NOTE.fullmatch(file.name)) and name[1] == day.isoformat()]
+    notes.sort(key=lambda file: (file.modified_ns, file.name), reverse=True)
+    return [
+        Reminder(
+            path=f"memory/{file.name}", day=day, max_chars=NOTE_CHARS, modified_ns=max(file.modified_ns, 1)
+        )
+        for file in notes[:NOTES_A_DAY]
+    ]
+
+
+async def _entries(workspace: Workspace, days: Sequence[date]) -> tuple[FolderEntry, ...]:
+    try:
+        return await workspace.list_folder("memory", beginnings=tuple(day.isoformat() for day in days))
+    except FileNotFoundError:
+        return ()
+    except PathOutsideRoot as error:
+        log.warning("the folder of notes is not read into the context: %s", error)
+        return ()
+
+
+async def own_lines(sources: Sources, path: str, text: str) -> str:
+    """The text of the note `path` without what others, or a tool, may have said.
+
+    A sentence stands in the place of such lines and says how to read them. They stay in the note, where tools
+    find them with their source. Of a note that was cut, a line is left out at each side of the cut: nobody
+    knows whose word the rest of a line is.
+    """
+    lines = text.split("\n")
+    found = await sources.of_lines(path, lines)
+    is_left_out = [source is not None and not source.is_owners_word for source in found]
+    beside = _beside_cuts(lines)
+    if beside and await sources.has_foreign_lines(path):
+        for number in beside:
+            is_left_out[number] = True
+    shown: list[str] = []
+    count = 0
+    for line, is_out in zip((*lines, ""), (*is_left_out, False), strict=True):
+        if is_out:
+            count += 1
+            continue
+        if count:
+            shown.append(render("recall/not_own_lines", path=path, count=str(count)))
+        shown.append(line)
+        count = 0
+    return "\n".join(shown[:-1])
+
+
+def _beside_cuts(lines: Sequence[str]) -> list[int]:
+    """The last line with text before the mark of a cut, and the first behind it."""
+    marks = [number for number, line in enumerate(lines) if line.startswith(CUT_MARK)]
+    beside: list[int] = []
+    for mark in marks:
+        before = (number for number in range(mark - 1, -1, -1) if lines[number].strip())
+        after = (number for number in range(mark + 2, len(lines)) if lines[number].strip())
+        beside += [number for found in (before, after) if (number := next(found, -1)) >= 0]
+    return beside

@@ -11,29 +11,39 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from datetime import datetime
+from pathlib import Path, PurePosixPath
 
+from pydantic import Field
+
+from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
+from nacre.memory.files.bank.retain import said_in
+from nacre.memory.files.sources.proposed import WaitsForReview
+from nacre.memory.workspace.workspace import MEMORY_FOLDER, daily_log_path, workspace_gone
 from nacre.prompts import render
 from nacre.records.record import Record
+from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.errors import ContextOverflow, ModelError
 from nacre.runtime.contracts.events import FlushEnded, FlushStatus
 from nacre.runtime.contracts.model import Ask, ModelRequest, SystemPrompt
 from nacre.runtime.contracts.silence import SILENT_TOKEN
-from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.hooks.hooks import HeardWindow
+from nacre.runtime.lanes.open_session import OpenSession, UnfinishedFlush
 from nacre.runtime.settings.sections.agents import MemoryFlushSettings
-from nacre.runtime.tools.file_tools.files import DATE_PLACEHOLDER
-from nacre.runtime.tools.toolbox import Tool, Toolbox
-from nacre.runtime.turn.loop.loop import run_loop
-from nacre.runtime.turn.window.notes_file import NotesFile
+from nacre.runtime.tools.file_tools.files import DATE_PLACEHOLDER, FLUSH_HEADING
+from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
+from nacre.runtime.turn.loop.loop import run_loop, run_tool
+from nacre.runtime.turn.window.parts import WindowTurn
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Message,
+    ToolCall,
     ToolResultMessage,
     UserMessage,
     message_text,
     user_message,
 )
-from nacre.sessions.view.tokens import estimate_message_tokens
+from nacre.sessions.view.sent_view import estimate_message_tokens
 
 log = logging.getLogger(__name__)
 
@@ -265,3 +275,274 @@ def _owners_text(text: str, day: str) -> str:
     if SILENT_TOKEN in text:
         return text
     return f"{text}\n\nIf there is nothing to tell anybody, begin your answer with {SILENT_TOKEN}."
+
+
+class SessionFlush:
+    """Saves notes of one session; `heard` tells hooks."""
+
+    def __init__(self, turn: WindowTurn, heard: HeardWindow) -> None:
+        self._turn = turn
+        self._session = turn.session
+        self._parts = turn.parts
+        self._budget = turn.budget
+        self._heard = heard
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether much was said since the last flush."""
+        limit_bytes = self._parts.settings.memory_flush.force_flush_transcript_bytes
+        if not limit_bytes or not self._budget.flush_enabled:
+            return False
+        return self._session.flushes.unflushed_bytes >= limit_bytes
+
+    async def run(self, tokens: int, *, has_overflowed: bool = False, is_forced: bool = False) -> None:
+        """Asks a model for notes of a context of `tokens` tokens; a forced flush is not the cycle's.
+
+        One that was cut off goes on instead. Nobody is asked for notes that could not be written: the owner
+        is told once, and nothing is recorded, so that a flush comes when they can be.
+        """
+        parts, budget = self._parts, self._budget
+        if not self._may_write(self._notes_file(parts.now()).path):
+            return
+        await self._heard.flush_begins()
+        # A context that the provider refuses, or will, is not sent again: its newest half is.
+        is_too_long = has_overflowed or tokens > budget.window_tokens - budget.summary_tokens
+        limits = self._limits(budget.compact_at // 2 if is_too_long else None)
+        ask = self._heard.ask(
+            self._turn.models.asking(parts.flush_model, self._turn.emit),
+            model_name=(parts.flush_model or self._turn.models.first.model).name,
+        )
+        if await self._has_resumed(ask, limits):
+            return
+        notes = self._notes_file(parts.now())
+        ended = await run_flush(
+            self._session,
+            system=await self._turn.frame.system(),
+            notes=notes,
+            settings=parts.settings.memory_flush,
+            ask=ask,
+            ask_offline=parts.offline.stream,
+            limits=limits,
+            is_forced=is_forced,
+        )
+        await self._ended(notes, ended)
+
+    async def _has_resumed(self, ask: Ask, limits: FlushLimits) -> bool:
+        unfinished = self._session.flushes.unfinished
+        if unfinished is None:
+            return False
+        parts, begun_at_ms = self._parts, unfinished.messages[0].timestamp_ms
+        notes = self._notes_file(stored_moment(begun_at_ms, parts.now().tzinfo) or parts.now())
+        ended = await resume_flush(
+            self._session,
+            unfinished,
+            system=await self._turn.frame.system(),
+            notes=notes,
+            settings=parts.settings.memory_flush,
+            ask=ask,
+            limits=limits,
+        )
+        if ended is not None:
+            await self._ended(notes, ended)
+        return ended is not None
+
+    async def cover_rest(self) -> None:
+        """Extracts notes of what was said since the last flush, if anything was."""
+        if self._session.flushes.has_unflushed_messages:
+            await self._extract()
+
+    async def cover_before(self, first_kept_entry_id: str) -> None:
+        """Extracts notes of what was said after the cycle's flush, if some of it stands before that entry.
+
+        It is about to leave the model's view, and no flush has seen it.
+        """
+        if self._session.flushes.has_unflushed_before(first_kept_entry_id):
+            await self._extract()
+
+    async def cover_hidden(self) -> None:
+        """Extracts notes of what was said since the last flush, if a limit of turns hides some of it."""
+        turns = self._session.view.history_turns
+        if turns and turns > 0 and self._session.flushes.unflushed_turns(most=turns + 1) > turns:
+            await self._extract()
+
+    async def _extract(self) -> None:
+        if not self._budget.flush_enabled:
+            return
+        parts, notes = self._parts, self._notes_file(self._parts.now())
+        if not self._may_write(notes.path):
+            return
+        await self._heard.flush_begins()
+        ended = await run_extract(
+            self._session,
+            system=await self._turn.frame.system(),
+            notes=notes,
+            settings=parts.settings.memory_flush,
+            ask_offline=parts.offline.stream,
+            limits=self._limits(None),
+        )
+        await self._ended(notes, ended)
+
+    def _may_write(self, path: str) -> bool:
+        """Whether notes can be written there; if not, that is told once in each session."""
+        parts, session = self._parts, self._session
+        if not session.policy.may_write(PurePosixPath(path)):
+            reason = "the settings make the workspace read-only (agents.defaults.sandbox.workspaceAccess)."
+        elif parts.workspace.is_there and not parts.workspace.may_change(path):
+            reason = f"{path} may not be written: it is mounted read-only, or its permissions forbid it."
+        else:
+            return True
+        parts.told.once(
+            session.session_id, (f"No notes are saved of this conversation: {reason}",), self._turn.emit
+        )
+        return False
+
+    def _notes_file(self, now: datetime) -> NotesFile:
+        parts, policy = self._parts, self._session.policy
+        folder = MEMORY_FOLDER if policy.is_private else policy.notes_folder
+        sources = self._session.sources(parts.sources)
+        return NotesFile(
+            sources.workspace(
+                parts.workspace,
+                "flush",
+                entry_ids=lambda: self._session.flushes.unflushed_range,
+                words_of=said_in,
+            ),
+            daily_log_path(now.date(), folder=folder),
+            heading=f"{FLUSH_HEADING}, {now:%H:%M}"
+            if policy.is_private
+            else f"## Notes from {self._session.key}",
+            # Pages are the owner's alone: nobody else's chat is asked for lines of them.
+            is_for_bank=parts.has_bank and policy.is_private,
+        )
+
+    def _limits(self, fitting_tokens: int | None) -> FlushLimits:
+        return FlushLimits(
+            max_output_tokens=self._budget.summary_tokens,
+            fitting_tokens=fitting_tokens,
+            count_tokens=self._parts.count_tokens,
+        )
+
+    async def _ended(self, notes: NotesFile, ended: FlushEnded) -> None:
+        if notes.wrote:
+            self._parts.on_notes(notes.path)
+        self._turn.emit(ended)
+        await self._heard.flush_ended(ended)
+
+
+class AppendArguments(ToolArguments):
+    """Arguments of the flush turn's only tool."""
+
+    path: str = Field(default="", description="Today's log; any other path is redirected to it.")
+    text: str = Field(description="Markdown to append: short bullets, each understandable on its own.")
+
+
+class NotesFile:
+    """Today's log as a flush may touch it: append only, and never the same block twice.
+
+    `problem` says why the last attempt to write failed; empty when it did not. `added` is what was
+    written, or what `waits` for the owner before it is.
+
+    Each block stands under `heading`, a Markdown line. `is_for_bank` is a log of which pages are made.
+    """
+
+    def __init__(self, workspace: Workspace, path: str, *, heading: str, is_for_bank: bool) -> None:
+        self.path = path
+        self.is_for_bank = is_for_bank
+        self.wrote = False
+        self.waits = False
+        self.problem = ""
+        self.added = ""
+        self._heading = heading
+        self._workspace = workspace
+
+    def tool(self) -> Tool:
+        """The `append` tool that writes here, whatever path the model names."""
+        return Tool(
+            name="append",
+            description=f"Append Markdown to {self.path}. Text that already stands there is not added again.",
+            arguments=AppendArguments,
+            run=self._append,
+        )
+
+    async def _append(self, arguments: AppendArguments, _scope: CallScope) -> ToolOutput:
+        if not arguments.text.strip():
+            raise ToolFailed("The text is empty, so there is nothing to append.")
+        try:
+            if not self._workspace.is_there:
+                raise FileNotFoundError(workspace_gone(self._workspace))
+            outcome = await self._workspace.append(self.path, arguments.text, heading=self._heading)
+        except WaitsForReview as waiting:
+            self.wrote, self.waits, self.problem = True, True, ""
+            self.added += waiting.text
+            return ToolOutput(text=f"Noted for {self.path}; the owner looks at it before it stands there.")
+        except (OSError, PathOutsideRoot, FileBusy) as error:
+            # Without the system's words, which name the whole path: others may read along.
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            self.problem = f"{self.path} could not be written: {reason}"
+            raise ToolFailed(self.problem) from error
+        if not outcome.written:
+            return ToolOutput(text=f"Nothing new: all of it already stands in {self.path}.")
+        self.wrote, self.problem = True, ""
+        self.added += outcome.written
+        return ToolOutput(text=f"Appended to {self.path}.")
+
+
+async def resume_flush(
+    session: OpenSession,
+    unfinished: UnfinishedFlush,
+    *,
+    system: SystemPrompt,
+    notes: NotesFile,
+    settings: MemoryFlushSettings,
+    ask: Ask,
+    limits: FlushLimits,
+) -> FlushEnded | None:
+    """Brings a flush to its end and records it for what was said before it was cut off.
+
+    `None` when nothing of it is written; it is as if there had been none.
+    """
+    before = fitting_messages(session.view.messages_without(unfinished.later_entry_ids), limits)
+    conversation = FlushConversation(
+        session=session,
+        system=flush_system(system, settings, notes.path),
+        messages=[*before, *unfinished.messages],
+        notes=notes.tool(),
+        max_output_tokens=limits.max_output_tokens,
+    )
+    toolbox = Toolbox([conversation.notes], now_ms=session.now_ms)
+    for call in _open_calls(unfinished):
+        outcome = await run_tool(toolbox, call, lambda _event: None)
+        await conversation.record(outcome.message)
+    results = [item for item in conversation.messages[len(before) :] if isinstance(item, ToolResultMessage)]
+    if all(result.is_error for result in results):
+        return None
+    notes.wrote = True
+    problem = ""
+    try:
+        if not before:
+            raise ContextOverflow("The newest turn alone is too long for the model's window.")
+        if not _has_answered(conversation.messages[-1]):
+            await run_loop(
+                conversation, ask=ask, toolbox=toolbox, emit=lambda _event: None, max_steps=MAX_FLUSH_STEPS
+            )
+    except ModelError as error:
+        log.warning("the memory flush of %s, which was cut off, ends with: %s", session.key, error)
+        problem = str(error)
+    status: FlushStatus = "proposed" if notes.waits else "written"
+    await session.flushes.record(status, path=notes.path, problem=problem, is_forced=False, is_resumed=True)
+    return FlushEnded(status=status, path=notes.path, problem=problem, notes=notes.added)
+
+
+def _has_answered(last: Message) -> bool:
+    return isinstance(last, AssistantMessage) and not last.tool_calls
+
+
+def _open_calls(unfinished: UnfinishedFlush) -> tuple[ToolCall, ...]:
+    """The calls of the last answer that have no result yet."""
+    calls: dict[str, ToolCall] = {}
+    for message in unfinished.messages:
+        if isinstance(message, AssistantMessage):
+            calls = {call.id: call for call in message.tool_calls}
+        elif isinstance(message, ToolResultMessage):
+            calls.pop(message.tool_call_id, None)
+    return tuple(calls.values())

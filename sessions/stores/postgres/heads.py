@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from nacre.sessions.disk.lines import split_lines
-from nacre.sessions.entries.entries import entry_from_json
-from nacre.sessions.entries.owner import session_owner
+from nacre.sessions.disk.json_text import split_lines
+from nacre.sessions.entries.entries import entry_from_json, session_owner
 from nacre.sessions.stores.postgres import statements
 from nacre.sessions.stores.postgres.rows import Moment
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from nacre.sessions.disk.json_text import json_value
-from nacre.sessions.disk.lines import to_line
+from nacre.sessions.disk.json_text import json_value, to_line
 from nacre.sessions.index.record import SessionRecord, record_from_json, record_to_json
 from nacre.sessions.stores.postgres import statements
 from nacre.sessions.stores.postgres.rows import AgentRows, Moment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nacre.sessions.contracts.whole_results import MAX_KEPT_CHARS, is_result_name
+from nacre.sessions.contracts.messages import MAX_KEPT_CHARS, is_result_name
 from nacre.sessions.stores.postgres import statements
 from nacre.sessions.stores.postgres.heads import Head
 from nacre.sessions.stores.postgres.rows import AgentRows

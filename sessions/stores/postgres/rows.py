@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nacre.postgres.database import Database
 from nacre.postgres.errors import DatabaseError
-from nacre.sessions.contracts.endings import EndedSession
 from nacre.sessions.contracts.errors import SessionStoreRefused, SessionTakenOver
-from nacre.sessions.disk.endings import ending_from_json, ending_to_json
+from nacre.sessions.contracts.keys import EndedSession
+from nacre.sessions.disk.durable import ending_from_json, ending_to_json
 from nacre.sessions.stores.postgres import statements
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from typing import Any
 from nacre.postgres.database import Database
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound
 from nacre.sessions.contracts.keys import RECOVERED
-from nacre.sessions.disk.lines import split_lines, timestamp_text, to_line
-from nacre.sessions.entries.entries import SessionHeader, header_to_json
-from nacre.sessions.entries.stored_transcript import StoredTranscript
+from nacre.sessions.disk.json_text import split_lines, timestamp_text, to_line
+from nacre.sessions.entries.entries import SessionHeader, StoredTranscript, header_to_json
 from nacre.sessions.index.index import is_transcript_name
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.postgres import keeping, statements
@@ -29,9 +28,9 @@ from nacre.sessions.stores.postgres.rows import AgentRows, EndingRows, Moment
 from nacre.sessions.stores.postgres.transcript import TranscriptRows
 from nacre.sessions.stores.rewriting import Rewrite
 from nacre.sessions.stores.store import LastWords
-from nacre.sessions.upkeep.catalogue import words_at_end
 from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts
+from nacre.sessions.upkeep.transcript_listing import words_at_end
 
 TAIL_LINES = 200
 """Among so many lines somebody's last words are looked for."""

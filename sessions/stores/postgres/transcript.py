@@ -13,27 +13,26 @@ from types import EllipsisType
 from typing import Any, TypeVar
 
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionVersionUnknown
-from nacre.sessions.disk.json_text import json_value
-from nacre.sessions.disk.lines import Line, split_lines, timestamp_text, to_line
-from nacre.sessions.entries.adding import check_addable, rewind_body
-from nacre.sessions.entries.branch_copy import branch_copy
+from nacre.sessions.disk.json_text import Line, json_value, split_lines, timestamp_text, to_line
 from nacre.sessions.entries.entries import (
     FORMAT_VERSION,
     CustomRecord,
     Entry,
+    EntryLinker,
+    EntryTree,
     KnownBody,
     SessionHeader,
+    branch_copy,
+    check_addable,
     entry_to_json,
     header_from_json,
+    rewind_body,
 )
-from nacre.sessions.entries.linking import EntryLinker
-from nacre.sessions.entries.tree import EntryTree
 from nacre.sessions.stores.postgres import statements
 from nacre.sessions.stores.postgres.heads import Head, begin, head_of, lines_from, owner_of
 from nacre.sessions.stores.postgres.results import ResultRows
 from nacre.sessions.stores.postgres.rows import AgentRows, Moment
-from nacre.sessions.view.branch_views import BranchViews
-from nacre.sessions.view.sent_view import SentView
+from nacre.sessions.view.sent_view import BranchViews, SentView
 from nacre.sessions.view.transcript import TranscriptItem
 
 T = TypeVar("T")

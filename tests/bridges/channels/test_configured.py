@@ -7,14 +7,12 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nacre.bridges.channels.configured import Configured, configured_accounts
-from nacre.bridges.channels.registry import BUILT_IN, channel_named
+from nacre.bridges.channels.configured import Configured, channel_named, configured_accounts
 from nacre.bridges.contracts.channel import AccountSettings, Channel
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.runtime.settings.sections.plugins import PluginsSettings
@@ -160,17 +158,17 @@ def test_an_account_whose_settings_changed_is_another_one(tmp_path: Path) -> Non
     assert [one == two for one, two in zip(before, after, strict=True)] == [True, False]
 
 
-def test_each_row_has_its_folder_its_channel_and_its_extra() -> None:
-    """A row's module names a channel of that name, and its extra is one of pyproject.toml."""
+def test_each_built_in_channel_has_an_extra_that_brings_its_library() -> None:
+    """A folder of `extensions/` with a `channel.py` is found by its name; pyproject.toml has its extra."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    folders = {path.parent.name for path in (ROOT / "bridges" / "channels").glob("*/channel.py")}
+    extras = project["optional-dependencies"]
+    names = sorted(path.parent.name for path in (ROOT / "extensions").glob("*/channel.py"))
 
-    assert set(BUILT_IN) == folders
-    for name, extra in BUILT_IN.items():
-        channel = import_module(f"nacre.bridges.channels.{name}.channel").CHANNEL
-        assert isinstance(channel, Channel)
-        assert channel.name == name
-        assert not extra or extra in project["optional-dependencies"]
+    assert len(names) == 7
+    for name in names:
+        channel, package = channel_named(name, PluginsSettings())
+        assert (channel.name, package) == (name, f"nacre[{name}]")
+        assert name in extras
 
 
 def test_a_name_that_nobody_knows_is_told_with_those_there_are() -> None:
@@ -183,11 +181,3 @@ def test_a_name_that_cannot_stand_in_keys_is_refused() -> None:
     """Names of channels stand in session keys and folders."""
     with pytest.raises(ValueError, match="cannot be named 'Honk:2'"):
         Channel(name="Honk:2", settings=AccountSettings, make=lambda _home, _settings: None)  # type: ignore[arg-type, return-value] # it is never made
-
-
-def test_importing_the_registry_imports_no_channel() -> None:
-    """Rows are names; a library is imported when the settings name its channel."""
-    text = Path(ROOT / "bridges" / "channels" / "registry.py").read_text(encoding="utf-8")
-
-    assert "import nacre.bridges.channels." not in text
-    assert "from nacre.bridges.channels." not in text

@@ -17,7 +17,7 @@ from nacre.cli.memory.text import (
 )
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.records import MemoryStatus
-from nacre.runtime.recall.memory_tools import search_result
+from nacre.runtime.recall.memory_core import search_result
 from tests.cli.program import run_nacre
 from tests.memory.doubles import DeadEmbedder, WordEmbedder, open_engine, workspace
 

@@ -11,7 +11,7 @@ import pytest
 
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
-from nacre.sessions.disk.lane_files import LaneFiles
+from nacre.sessions.disk.locks import LaneFiles
 from tests.cli.program import Terminal, run_here, run_nacre
 from tests.runtime.agents import opened, said, user_texts, write_settings
 

@@ -13,8 +13,13 @@ from nacre.cli.screen.session_words import age
 from nacre.cli.sessions.export import exported
 from nacre.cli.sessions.text import list_lines, show_json, show_lines
 from nacre.sessions.contracts.messages import Image, Text, Thinking, UserMessage
-from nacre.sessions.entries.entries import BranchSummary, CustomMessage, Entry, SessionHeader
-from nacre.sessions.entries.stored_transcript import StoredTranscript
+from nacre.sessions.entries.entries import (
+    BranchSummary,
+    CustomMessage,
+    Entry,
+    SessionHeader,
+    StoredTranscript,
+)
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.upkeep.stored_session import StoredSession
 from tests.sessions.talk import Branch, answer, result, user

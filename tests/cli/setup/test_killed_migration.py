@@ -23,8 +23,8 @@ import pytest
 from nacre.bridges.ledger.opening import LEDGER_FILE
 from nacre.bridges.ledger.sqlite.tables import open_tables
 from nacre.runtime.contracts.clock import epoch_ms
-from nacre.runtime.tools.approvals.folder import ApprovalFolder
-from nacre.sessions.contracts.endings import EndedSession
+from nacre.runtime.tools.approvals.approvals import ApprovalFolder
+from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.files import FileSessionStore, SessionPlaces
 from tests.cli.program import environment, run_nacre

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from nacre.bridges.contracts.bridge import Door
+from nacre.bridges.contracts.bridge import HttpMount
 from nacre.bridges.gateway import Gateway
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.contracts.model import ModelRequest
@@ -25,7 +25,7 @@ OWNER_TURNS = 10
 class _Counted:
     """A door that counts what went through it."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: HttpMount) -> None:
         self._door = door
         self.cursor = door.cursor
         self.connected = door.connected
@@ -39,7 +39,7 @@ class _Counted:
 class _CountedBridge(LineBridge):
     door: _Counted | None = None
 
-    async def start(self, door: Door) -> None:
+    async def start(self, door: HttpMount) -> None:
         """Listens through a door that counts."""
         self.door = _Counted(door)
         await super().start(self.door)

@@ -18,12 +18,12 @@ import pytest
 
 import nacre
 from nacre import Agent, Inbound
+from nacre.extensions.lancedb.records import Memory, Scope
+from nacre.extensions.lancedb.table import MemoryTable
 from nacre.memory.files.bank.reflecting import proposed, write
 from nacre.memory.files.sources.source import PRIVATE, narrowest
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
-from nacre.runtime.extensions.lancedb.records import Memory, Scope
-from nacre.runtime.extensions.lancedb.table import MemoryTable
 from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.faults.apart.spreading import CANARY, CHATS, Chat, Spreading
 from tests.runtime.agents import START, window_settings, write_settings

@@ -9,8 +9,8 @@ from time import time_ns
 import pytest
 
 from nacre.memory.contracts.workspace import RACY_NS
-from nacre.memory.workspace.context_files import ContextFiles
 from nacre.memory.workspace.folder import FolderWorkspace
+from nacre.memory.workspace.workspace import ContextFiles
 from tests.memory.workspace.opened_files import opened_files
 
 NAMES = ("AGENTS.md", "SOUL.md", "MEMORY.md")

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.contracts.workspace import Appended, FolderEntry, PathOutsideRoot
-from nacre.memory.workspace.files import folder_entries
-from nacre.memory.workspace.folder import FolderWorkspace
+from nacre.memory.workspace.folder import FolderWorkspace, folder_entries
 
 WRITER = """
 import asyncio, sys

@@ -9,10 +9,10 @@ from time import time_ns
 
 import pytest
 
-from nacre.memory.workspace.context_files import ContextFiles
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.workspace import (
     TEMPLATES,
+    ContextFiles,
     TemplateMissing,
     cut_text,
     daily_log_path,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nacre import Agent, Inbound, Reply
-from nacre.runtime.agent.event_queue import EventQueue
+from nacre.runtime.agent.answering import EventQueue
 from nacre.runtime.contracts.errors import (
     ConfigError,
     ModelAuthError,

@@ -9,7 +9,7 @@ from pathlib import Path
 from nacre import Agent
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
-from nacre.sessions.disk.whole_results import ResultFiles
+from nacre.sessions.journal.journal import ResultFiles
 from tests.runtime.agents import START, TODAY, entries, opened, said, transcript_file
 
 QUIET = says("NO_REPLY", purpose="flush")

@@ -12,8 +12,7 @@ from nacre import Agent
 from nacre.runtime.commands.conversation.model_words import KnownModels, NamedModel, named_model
 from nacre.runtime.contracts.events import Warned
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
-from nacre.sessions.index.changes import model_override, with_model_override
-from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.index.record import SessionRecord, model_override, with_model_override
 from tests.runtime.agents import START, events_of, opened, said, transcript_file, user_texts, write_settings
 from tests.servers.provider_server import ProviderServer
 

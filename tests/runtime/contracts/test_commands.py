@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nacre.runtime.contracts.commands import called_word, slash_word
+from nacre.runtime.contracts.inbound import called_word, slash_word
 
 
 def test_only_who_is_addressed_first_is_passed_over() -> None:

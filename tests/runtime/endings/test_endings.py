@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
-from nacre.runtime.endings.session_note import last_quotes
+from nacre.runtime.endings.session_memory import last_quotes
 from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.models.scripted import ScriptedModel, says
-from nacre.sessions.contracts.endings import EndedSession
+from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.contracts.messages import AssistantMessage, message_text
-from nacre.sessions.disk.endings import EndingFolder
-from nacre.sessions.disk.lane_files import LaneFiles
+from nacre.sessions.disk.durable import EndingFolder
+from nacre.sessions.disk.locks import LaneFiles
 from tests.runtime.agents import START, opened, said, transcript_file, user_texts, write_settings
 
 QUIET = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from nacre.runtime.endings.recalled import Recalled
+from nacre.runtime.endings.session_memory import Recalled
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
 from nacre.sessions.contracts.messages import Text, ToolCall, ToolResultMessage
 from tests.runtime.agents import START, opened, said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.runtime.endings.session_note import Quote, last_quotes, slug_of
+from nacre.runtime.endings.session_memory import Quote, last_quotes, slug_of
 from nacre.sessions.contracts.messages import Text, ToolCall, ToolResultMessage
 from tests.runtime.endings.spoken import assistant, entry, user
 

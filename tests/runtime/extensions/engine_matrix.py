@@ -175,7 +175,7 @@ class Lance(Tried):
     lacks = "" if find_spec("lancedb") else "the extra lancedb is not installed"
 
     def make(self) -> MemoryPlugin:
-        from nacre.runtime.extensions.lancedb.plugin import LanceMemory
+        from nacre.extensions.lancedb.plugin import LanceMemory
 
         return LanceMemory()
 

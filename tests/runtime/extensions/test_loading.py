@@ -61,9 +61,8 @@ def test_what_is_installed_is_listed_without_running_it(tmp_path: Path) -> None:
     found = listed(home, site)
     text = run_nacre(home, "extensions", PYTHONPATH=str(site))
 
-    assert {name: item["state"] for name, item in found.items()} == {
+    assert {name: item["state"] for name, item in found.items() if item["package"] != "nacre"} == {
         "memory-core": "on",
-        "memory-lancedb": "off",
         "ants": "off",
         "bees": "on",
         "engine": "off",
@@ -87,6 +86,47 @@ def test_what_is_installed_is_listed_without_running_it(tmp_path: Path) -> None:
     assert found["moths"]["reason"] == "Its entry point is named 'moths' and its manifest 'other'."
     assert text.returncode == 0
     assert "bees            on      0.3 · Weighs hives.\n" in text.stdout
+    assert {"telegram", "backup", "memory-lancedb"} <= set(found)
+    assert (found["telegram"]["state"], found["backup"]["state"]) == ("off", "on")
+
+
+def test_a_package_cannot_take_the_place_of_a_built_in_extension(tmp_path: Path) -> None:
+    """An installed package that calls itself `telegram` changes nothing about the channel."""
+    home, site = tmp_path / "home", tmp_path / "site"
+    home.mkdir()
+    install(site, "telegram", EXPLODES, manifest={"kind": "channel"})
+
+    assert listed(home, site)["telegram"]["package"] == "nacre"
+
+
+TERMINAL = """
+import click
+@click.command("weigh")
+def command():
+    "Weigh a hive."
+    click.echo("41 kg")
+def register(host):
+    pass
+"""
+
+
+def test_an_extension_that_is_on_adds_a_terminal_command(tmp_path: Path) -> None:
+    """The command of the manifest runs with its examples; one that is off has none, and is not imported."""
+    home, site = tmp_path / "home", tmp_path / "site"
+    home.mkdir()
+    weigh = {"entry": "nacre_bees:command", "help": "Weigh.", "examples": {"": ["nacre weigh oak"]}}
+    install(site, "bees", TERMINAL, manifest={"commands": {"weigh": weigh}})
+    unknown = {"entry": "nacre_ants:command", "help": "Count."}
+    install(site, "ants", EXPLODES, manifest={"commands": {"count": unknown}})
+    switched_on(home, "bees")
+
+    weighed = run_nacre(home, "weigh", PYTHONPATH=str(site))
+    help_text = run_nacre(home, "weigh", "--help", PYTHONPATH=str(site))
+    counted = run_nacre(home, "count", PYTHONPATH=str(site))
+
+    assert (weighed.returncode, weighed.stdout) == (0, "41 kg\n")
+    assert "nacre weigh oak" in help_text.stdout
+    assert (counted.returncode, "No such command 'count'" in counted.stderr) == (2, True)
 
 
 def test_nothing_is_loaded_that_the_settings_do_not_name(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from nacre import Agent
 from nacre.runtime.hooks.hooks import Hooks
-from nacre.runtime.hooks.trust import HookFile, TrustedHooks, hook_files
-from nacre.runtime.hooks.workspace_hooks import register_workspace_hooks
+from nacre.runtime.hooks.trust import HookFile, TrustedHooks, hook_files, register_workspace_hooks
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
 from tests.runtime.agents import START

@@ -14,7 +14,7 @@ from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.runtime.lanes.lanes import POLL_SECONDS, Lanes
 from nacre.runtime.models.scripted import ScriptedModel, says
 from nacre.sessions.contracts.messages import AssistantMessage, message_text
-from nacre.sessions.disk.lane_files import LaneFiles
+from nacre.sessions.disk.locks import LaneFiles
 from tests.runtime.agents import events_of, opened, said, transcript_file, user_texts
 
 KEY = "agent:main:main"

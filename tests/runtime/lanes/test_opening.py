@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.lanes.lanes import Lanes
-from nacre.runtime.lanes.opening import SessionOpener
-from nacre.runtime.lanes.routing import route
+from nacre.runtime.lanes.lanes import Lanes, route
+from nacre.runtime.lanes.open_session import SessionOpener
 from nacre.runtime.models.scripted import Clock, CountingIds
 from nacre.runtime.settings.sections.session import SessionSettings
-from nacre.sessions.contracts.endings import EndedSession
+from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.contracts.messages import message_text, user_message
 from tests.sessions.stores.places import file_store
 from tests.sessions.stores.remembered import RememberedStore

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nacre.runtime.contracts.errors import ConfigError, PrivacyError
-from nacre.runtime.lanes.routing import Route, route
+from nacre.runtime.lanes.lanes import Route, route
 from nacre.runtime.models.scripted import ScriptedModel, says
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.settings.sections.session import SessionSettings

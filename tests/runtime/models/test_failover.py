@@ -26,7 +26,7 @@ from nacre.runtime.contracts.model import AnswerRestarted, ModelRequest, SystemP
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.models.scripted import Clock, ScriptedModel, ScriptedStep, fails, says
 from nacre.runtime.models.tokenizer import estimate_tokens
-from nacre.runtime.models.waits.cooldown_file import CooldownFile
+from nacre.runtime.models.waits.cooldown import CooldownFile
 from nacre.sessions.contracts.messages import AssistantMessage, message_text, user_message
 
 REQUEST = ModelRequest(system=SystemPrompt(stable=""), messages=(user_message("Hello", timestamp_ms=1),))

@@ -17,7 +17,7 @@ from nacre.runtime.contracts.errors import (
     RateLimited,
 )
 from nacre.runtime.contracts.model import Answering, AnswerRestarted, ModelRequest, SystemPrompt, TextDelta
-from nacre.runtime.models.retry import call_with_retries, held_to_contract, stream_with_retries
+from nacre.runtime.models.failover import call_with_retries, held_to_contract, stream_with_retries
 from nacre.runtime.models.scripted import ScriptedModel, ScriptedStep, fails, says
 from nacre.sessions.contracts.messages import AssistantMessage
 

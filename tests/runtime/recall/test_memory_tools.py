@@ -17,7 +17,7 @@ from nacre.runtime.agent.opening.given import Given
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
-from nacre.runtime.recall.memory_tools import memory_tools
+from nacre.runtime.recall.memory_core import memory_tools
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.tools.toolbox import Toolbox

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nacre.runtime.recall.memory_tools import memory_tools
+from nacre.runtime.recall.memory_core import memory_tools
 from nacre.runtime.tools.toolbox import Toolbox
 from nacre.sessions.contracts.messages import ToolCall, message_text
 from tests.cli.program import run_nacre

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
-from nacre.runtime.recall.memory_tools import memory_tools
+from nacre.runtime.recall.memory_core import memory_tools
 from nacre.runtime.tools.toolbox import Toolbox
 from nacre.sessions.contracts.messages import ToolCall, message_text
 from tests.memory.doubles import NO_SOURCES, open_engine, workspace

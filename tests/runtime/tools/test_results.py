@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from nacre.runtime.contracts.budget import resolve_budget
 from nacre.runtime.models.scripted import CountingIds, ScriptedModel, calls, says
 from nacre.runtime.models.tokenizer import estimate_tokens
-from nacre.runtime.tools.results import (
+from nacre.runtime.tools.toolbox import (
     LAST_RESORT_CHARS,
     MAX_RESULT_CHARS,
     MIN_RESULT_CHARS,
@@ -24,7 +24,7 @@ from nacre.runtime.tools.results import (
     result_limits,
 )
 from nacre.sessions.contracts.messages import Image, Text, ToolResultMessage, message_text
-from nacre.sessions.disk.whole_results import ResultFiles
+from nacre.sessions.journal.journal import ResultFiles
 from tests.runtime.agents import entries, opened, said, transcript_file
 
 WIDE = ResultLimits(result_chars=16_000, result_tokens=60_000, step_tokens=90_000, page_chars=14_000)

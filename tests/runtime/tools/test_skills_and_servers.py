@@ -13,8 +13,8 @@ from nacre.memory.files.sources.telling import NOT_THE_OWNERS
 from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import Image, ToolResultMessage, message_text
+from tests.extensions.mcp.client import wild_server
 from tests.runtime.agents import START, events_of, said, write_settings
-from tests.runtime.tools.mcp import wild_server
 
 TEA = "---\nname: brew-tea\ndescription: Brews tea. Use it when tea is wanted.\n---\n\nBoil water first.\n"
 

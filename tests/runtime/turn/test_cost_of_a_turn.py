@@ -13,9 +13,9 @@ import pytest
 from nacre import Agent, Inbound
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.sessions.contracts.messages import AssistantMessage, Text, Usage
-from nacre.sessions.disk.lines import to_line
+from nacre.sessions.disk.json_text import to_line
 from nacre.sessions.entries.entries import Entry, SessionHeader, entry_to_json, header_to_json
-from nacre.sessions.index.reader import SETTLED_AFTER_SECONDS
+from nacre.sessions.index.index_files import SETTLED_AFTER_SECONDS
 from tests.runtime.agents import transcript_file
 from tests.runtime.turn.watched_work import Work, watched_work
 from tests.sessions.talk import STAMP, answer, user

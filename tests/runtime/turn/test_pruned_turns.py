@@ -15,7 +15,7 @@ from nacre.runtime.contracts.events import CompactionEnded
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import Image, Message, ToolResultMessage, Usage, message_text
-from nacre.sessions.view.pruned_view import IMAGE_GONE
+from nacre.sessions.view.sent_view import IMAGE_GONE
 from tests.runtime.agents import START, entries, events_of, opened, said, transcript_file, write_settings
 from tests.runtime.turn.inbound.test_images import png
 from tests.servers.provider_server import ProviderServer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nacre.runtime.contracts.events import ReplyReady, Silence
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage
 from tests.runtime.agents import events_of, opened, said
 
 FIRST = Usage(input_tokens=900, output_tokens=40, cache_write_tokens=100, cost_usd=0.002)

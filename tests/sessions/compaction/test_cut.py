@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nacre.sessions.compaction.cut import CompactionPlan, NothingToCompact, plan_compaction
 from nacre.sessions.contracts.messages import message_text
-from nacre.sessions.view.transcript_view import build_transcript
+from nacre.sessions.view.transcript import build_transcript
 from tests.sessions.talk import Branch, answer, result, user, words
 
 

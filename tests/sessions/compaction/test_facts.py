@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from nacre.sessions.compaction.cut import CompactionPlan, plan_compaction
-from nacre.sessions.compaction.facts import SummaryFacts, facts_of, with_facts, without_facts
-from nacre.sessions.compaction.identifiers import has_identifier, identifiers
+from nacre.sessions.compaction.facts import (
+    SummaryFacts,
+    facts_of,
+    has_identifier,
+    identifiers,
+    with_facts,
+    without_facts,
+)
 from nacre.sessions.contracts.messages import Text, ToolResultMessage
 from nacre.sessions.entries.entries import Compaction
 from tests.sessions.talk import Branch, answer, result, user, words

@@ -16,8 +16,7 @@ from nacre.sessions.contracts.messages import (
     UserMessage,
     message_text,
 )
-from nacre.sessions.view.transcript import TranscriptItem
-from nacre.sessions.view.transcript_view import build_transcript
+from nacre.sessions.view.transcript import TranscriptItem, build_transcript
 from tests.sessions.talk import Branch, answer, result, user, words
 
 # One step of a conversation: what happens, how many words it has, and how many calls are involved.

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import example, given, strategies as st
 
-from nacre.sessions.contracts.freshness import (
+from nacre.sessions.contracts.keys import (
     NextReset,
     ResetCause,
     ResetPolicy,

@@ -23,7 +23,7 @@ from nacre.sessions.contracts.messages import (
     message_text,
     usage_from_json,
 )
-from nacre.sessions.disk.lines import to_line
+from nacre.sessions.disk.json_text import to_line
 
 WORDS = st.text(max_size=20)
 COUNT = st.integers(0, 2**53)

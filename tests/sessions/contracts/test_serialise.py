@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nacre.sessions.contracts.messages import Image, ToolResultMessage
-from nacre.sessions.contracts.serialise import serialise_for_summary
+from nacre.sessions.contracts.messages import Image, ToolResultMessage, serialise_for_summary
 from tests.sessions.talk import answer, result, user
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nacre.sessions.contracts.endings import EndedSession
 from nacre.sessions.contracts.errors import SessionWriteFailed
-from nacre.sessions.disk.endings import EndingFolder, file_name
+from nacre.sessions.contracts.keys import EndedSession
+from nacre.sessions.disk.durable import EndingFolder, file_name
 
 ENDED = EndedSession(
     key="agent:main:main",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nacre.sessions.disk.lines import split_lines, timestamp_ms, timestamp_text, to_line
+from nacre.sessions.disk.json_text import split_lines, timestamp_ms, timestamp_text, to_line
 from nacre.sessions.entries.entries import (
     Body,
     BranchSummary,

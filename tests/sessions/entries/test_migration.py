@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nacre.sessions.contracts.messages import message_text
-from nacre.sessions.disk.lines import to_line
+from nacre.sessions.disk.json_text import to_line
 from tests.sessions.talk import FIXTURES, opened, said, set_aside_in, user
 
 RIVERS = [

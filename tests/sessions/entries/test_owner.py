@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
-from nacre.sessions.disk.lines import to_line
-from nacre.sessions.entries.entries import CustomRecord, Entry, entry_from_json, entry_to_json
-from nacre.sessions.entries.owner import SESSION_TYPE, SessionOwner, begun_private, session_owner
-from nacre.sessions.entries.tree import EntryTree
+from nacre.sessions.disk.json_text import to_line
+from nacre.sessions.entries.entries import (
+    SESSION_TYPE,
+    CustomRecord,
+    Entry,
+    EntryTree,
+    SessionOwner,
+    begun_private,
+    entry_from_json,
+    entry_to_json,
+    session_owner,
+)
 from tests.sessions.talk import STAMP
 
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nacre.sessions.index.changes import Origin, next_session, resumed_session, with_origin
-from nacre.sessions.index.record import SessionRecord, record_from_json, record_to_json
+from nacre.sessions.index.record import (
+    Origin,
+    SessionRecord,
+    next_session,
+    record_from_json,
+    record_to_json,
+    resumed_session,
+    with_origin,
+)
 
 TELEGRAM = Origin(
     chat_kind="group",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nacre.sessions.contracts.messages import Usage
-from nacre.sessions.disk.lines import to_line
+from nacre.sessions.disk.json_text import to_line
 from nacre.sessions.entries.entries import (
     Compaction,
     Entry,
@@ -20,9 +20,9 @@ from nacre.sessions.entries.entries import (
     entry_to_json,
     header_to_json,
 )
-from nacre.sessions.journal.journal_file import JournalFile
-from nacre.sessions.view.tokens import measure_context
-from nacre.sessions.view.transcript_view import TranscriptView
+from nacre.sessions.journal.journal import JournalFile
+from nacre.sessions.view.sent_view import measure_context
+from nacre.sessions.view.transcript import TranscriptView
 from tests.sessions.talk import STAMP, answer, counted_ids, ticking_clock, user, words
 
 HEADER = SessionHeader(id="s-1", timestamp=STAMP, cwd="/w")

@@ -13,10 +13,9 @@ from pathlib import Path
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.models.completions.messages import completion_arguments
 from nacre.sessions.contracts.messages import message_text
-from nacre.sessions.disk.lines import to_line
+from nacre.sessions.disk.json_text import to_line
 from nacre.sessions.entries.entries import SessionHeader, header_to_json
-from nacre.sessions.view.transcript import newest_turns
-from nacre.sessions.view.transcript_view import build_transcript
+from nacre.sessions.view.transcript import build_transcript, newest_turns
 from tests.sessions.talk import STAMP, Branch, answer, opened, result, said, set_aside_in, user
 
 ROOT = Path(__file__).parents[3]

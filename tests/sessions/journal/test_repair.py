@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nacre.sessions.contracts.messages import Message
-from nacre.sessions.disk.lines import to_line
+from nacre.sessions.disk.json_text import to_line
 from nacre.sessions.journal.journal import Journal
 from tests.sessions.talk import FIXTURES, STAMP, START, opened, said, set_aside_in, user
 

@@ -7,13 +7,11 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from nacre.sessions.contracts.endings import EndedSession
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound
+from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.contracts.messages import UserMessage, message_text
-from nacre.sessions.disk.lines import timestamp_text
-from nacre.sessions.entries.entries import SessionHeader
-from nacre.sessions.entries.owner import session_owner
-from nacre.sessions.entries.stored_transcript import StoredTranscript
+from nacre.sessions.disk.json_text import timestamp_text
+from nacre.sessions.entries.entries import SessionHeader, StoredTranscript, session_owner
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.store import LastWords
 from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport, lines_to_prune

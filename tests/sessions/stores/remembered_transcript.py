@@ -7,23 +7,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from nacre.sessions.contracts.endings import EndedSession
 from nacre.sessions.contracts.errors import SessionCorrupt
-from nacre.sessions.contracts.whole_results import MAX_KEPT_CHARS, is_result_name
-from nacre.sessions.disk.lines import timestamp_text, to_line
+from nacre.sessions.contracts.keys import EndedSession
+from nacre.sessions.contracts.messages import MAX_KEPT_CHARS, is_result_name
+from nacre.sessions.disk.json_text import timestamp_text, to_line
 from nacre.sessions.entries.entries import (
     BranchSummary,
     CustomRecord,
     Entry,
+    EntryTree,
     KnownBody,
     SessionHeader,
     entry_to_json,
     header_to_json,
 )
-from nacre.sessions.entries.tree import EntryTree
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.view.branch_views import BranchViews
-from nacre.sessions.view.sent_view import SentView
+from nacre.sessions.view.sent_view import BranchViews, SentView
 from nacre.sessions.view.transcript import TranscriptItem
 
 T = TypeVar("T")

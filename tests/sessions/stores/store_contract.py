@@ -10,11 +10,10 @@ from typing import TypeAlias
 
 import pytest
 
-from nacre.sessions.contracts.endings import EndedSession
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound
-from nacre.sessions.contracts.messages import message_text
-from nacre.sessions.contracts.whole_results import MAX_KEPT_CHARS
-from nacre.sessions.entries.owner import SessionOwner
+from nacre.sessions.contracts.keys import EndedSession
+from nacre.sessions.contracts.messages import MAX_KEPT_CHARS, message_text
+from nacre.sessions.entries.entries import SessionOwner
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.store import SessionStore
 from nacre.sessions.upkeep.maintenance import MaintenanceLimits

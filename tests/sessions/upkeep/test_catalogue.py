@@ -8,13 +8,11 @@ import pytest
 
 from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.contracts.messages import Message
-from nacre.sessions.disk.whole_results import ResultFiles
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.journal.journal import Journal
-from nacre.sessions.journal.reading import read_transcript, transcript_bytes
-from nacre.sessions.upkeep.catalogue import last_words, stored_sessions
+from nacre.sessions.journal.journal import Journal, ResultFiles, read_transcript, transcript_bytes
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
+from nacre.sessions.upkeep.transcript_listing import last_words, stored_sessions
 from nacre.sessions.upkeep.upkeep import delete_session, move_aside
 from tests.sessions.disk_steps import disk_steps, is_on_disk
 from tests.sessions.talk import answer, counted_ids, said, ticking_clock, user

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nacre.sessions.contracts.messages import Message, message_text
-from nacre.sessions.view.transcript import newest_turns
-from nacre.sessions.view.transcript_view import build_transcript
+from nacre.sessions.view.transcript import build_transcript, newest_turns
 from tests.sessions.talk import Branch, answer, result, user
 
 TALK: list[Message] = [

@@ -24,7 +24,7 @@ from nacre.sessions.entries.entries import (
     entry_from_json,
     entry_to_json,
 )
-from nacre.sessions.view.pruned_view import (
+from nacre.sessions.view.sent_view import (
     IMAGE_GONE,
     PRUNE_TYPE,
     Cleared,
@@ -36,7 +36,7 @@ from nacre.sessions.view.pruned_view import (
     record_data,
     saved_tokens_since,
 )
-from nacre.sessions.view.transcript_view import build_transcript
+from nacre.sessions.view.transcript import build_transcript
 
 STAMP = "2026-03-14T09:00:00.000Z"
 LONG = "row\n" * 1_000

@@ -5,13 +5,23 @@ from __future__ import annotations
 from hypothesis import given, strategies as st
 
 from nacre.sessions.contracts.messages import Image, Text, ToolResultMessage, UserMessage
-from nacre.sessions.entries.entries import Body, Compaction, CustomMessage, CustomRecord, Entry
-from nacre.sessions.entries.tree import EntryTree
-from nacre.sessions.view.model_order import model_messages
-from nacre.sessions.view.pruned_view import PRUNE_TYPE, Cleared, PrunedView, Trimmed, record_data
-from nacre.sessions.view.sent_view import SentView
-from nacre.sessions.view.transcript import CHANGES_TYPE, PROMPT_TYPE, RECALL_TYPE
-from nacre.sessions.view.transcript_view import TranscriptView, build_transcript
+from nacre.sessions.entries.entries import Body, Compaction, CustomMessage, CustomRecord, Entry, EntryTree
+from nacre.sessions.view.sent_view import (
+    PRUNE_TYPE,
+    Cleared,
+    PrunedView,
+    SentView,
+    Trimmed,
+    model_messages,
+    record_data,
+)
+from nacre.sessions.view.transcript import (
+    CHANGES_TYPE,
+    PROMPT_TYPE,
+    RECALL_TYPE,
+    TranscriptView,
+    build_transcript,
+)
 from tests.sessions.talk import STAMP, answer, user
 
 STEPS = (

@@ -13,8 +13,8 @@ from nacre.sessions.contracts.messages import (
     Usage,
     UserMessage,
 )
-from nacre.sessions.view.tokens import ContextMeasure, estimate_message_tokens, measure_context
-from nacre.sessions.view.transcript_view import build_transcript
+from nacre.sessions.view.sent_view import ContextMeasure, estimate_message_tokens, measure_context
+from nacre.sessions.view.transcript import build_transcript
 from tests.sessions.talk import Branch, answer, user, words
 
 USAGE = Usage(input_tokens=1000, output_tokens=500, cache_read_tokens=200, cache_write_tokens=100)

@@ -12,8 +12,7 @@ from nacre.sessions.contracts.messages import (
     message_text,
 )
 from nacre.sessions.entries.entries import BranchSummary, Entry, entry_from_json
-from nacre.sessions.view.transcript import TranscriptItem, last_compaction
-from nacre.sessions.view.transcript_view import MISSING_RESULT, build_transcript
+from nacre.sessions.view.transcript import MISSING_RESULT, TranscriptItem, build_transcript, last_compaction
 from tests.sessions.talk import STAMP, Branch, answer, result, user
 
 

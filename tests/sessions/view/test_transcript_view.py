@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings, strategies as st
 
 from nacre.sessions.contracts.messages import Message
-from nacre.sessions.entries.entries import Body, Compaction, CustomRecord, Entry
-from nacre.sessions.entries.tree import EntryTree
-from nacre.sessions.view.transcript_view import TranscriptView, build_transcript
+from nacre.sessions.entries.entries import Body, Compaction, CustomRecord, Entry, EntryTree
+from nacre.sessions.view.transcript import TranscriptView, build_transcript
 from tests.sessions.talk import STAMP, answer, result, user
 
 MESSAGES: list[Message] = [

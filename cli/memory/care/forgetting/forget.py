@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -17,12 +18,10 @@ if TYPE_CHECKING:
     from nacre.cli.memory.care.forgetting.wanted import Cut, Wanted
     from nacre.memory.contracts.workspace import Workspace
     from nacre.runtime.contracts.clock import Clock
-    from nacre.runtime.extensions.lancedb.memories import Memories
-    from nacre.runtime.extensions.lancedb.records import Memory
+    from nacre.runtime.recall.memory_plugin import MemoryPlugin
     from nacre.runtime.settings.config import Config
     from nacre.sessions.stores.rewriting import RewritableStore
 
-LANCEDB = "memory-lancedb"
 _PLACE = re.compile(r"(?P<path>[^#]+?\.md)(?:#L(?P<first>\d+)(?:-L?(?P<last>\d+))?)?", re.IGNORECASE)
 
 
@@ -33,15 +32,15 @@ class _Plan(Record):
     cuts: list[Cut]
     transcripts: tuple[str, ...]
     versions: int
-    memories: tuple[Memory, ...] = ()
-    """Of the long-term memory of LanceDB, where that is the engine."""
+    memories: Mapping[str, str] = field(default_factory=dict)
+    """What the memory engine keeps beside the notes, by id."""
     only: tuple[str, ...] = ()
     """The note that was named, if one was: nothing goes from the history of others."""
 
     @property
     def lines(self) -> list[str]:
         of_notes = [line for cut in self.cuts for line in cut.lines]
-        return [*of_notes, *(memory.text for memory in self.memories)]
+        return [*of_notes, *self.memories.values()]
 
 
 @click.command("forget")
@@ -95,18 +94,16 @@ async def _forgotten(invocation: Invocation, asked: _Asked) -> int:
     now = owner_clock(invocation.config.settings.agent.user_timezone)
     store = open_rewritable_store(invocation.config, now=now, new_id=random_id)
     try:
-        if invocation.config.settings.plugins.slots.memory != LANCEDB:
-            return await _forgotten_in(store, None, invocation, asked, now)
-        from nacre.cli.memory.care.forgetting.long_term import opened_memories
+        from nacre.cli.memory.care.forgetting.long_term import opened_engine
 
-        async with opened_memories(invocation.config, now) as memories:
-            return await _forgotten_in(store, memories, invocation, asked, now)
+        async with opened_engine(invocation.config, now) as engine:
+            return await _forgotten_in(store, engine, invocation, asked, now)
     finally:
         await store.close()
 
 
 async def _forgotten_in(
-    store: RewritableStore, memories: Memories | None, invocation: Invocation, asked: _Asked, now: Clock
+    store: RewritableStore, engine: MemoryPlugin | None, invocation: Invocation, asked: _Asked, now: Clock
 ) -> int:
     from nacre.cli.memory.care.forgetting import rows
     from nacre.cli.memory.care.forgetting.left import OUT_OF_REACH, still_there
@@ -115,14 +112,14 @@ async def _forgotten_in(
     config = invocation.config
     workspace = open_workspace(config.folders, config.state_dir)
     plan = await _planned(config, workspace, store, asked)
-    if memories is not None:
-        plan = replace(plan, memories=await _memories_with(memories, plan.wanted))
+    if engine is not None:
+        plan = replace(plan, memories=await _memories_with(engine, plan.wanted))
     applies = bool(plan.cuts or plan.transcripts or plan.versions or plan.memories)
     if not asked.as_json:
         invocation.say(*(line for cut in plan.cuts for line in cut.diff))
         for path in plan.transcripts:
             invocation.say(f"In {path}: words that say it become [forgotten].")
-        invocation.say(*(f"In the long-term memory: {memory.text}" for memory in plan.memories))
+        invocation.say(*(f"In the long-term memory: {text}" for text in plan.memories.values()))
         if plan.versions:
             invocation.say(f"In the git history: {plan.versions} older versions of notes.")
     if not applies:
@@ -137,10 +134,10 @@ async def _forgotten_in(
         invocation.warn("Nothing was changed. --yes takes this away.")
         return 0
     problems = await _taken_away(config, workspace, store, plan, asked, now)
-    if memories is not None and plan.memories:
-        await memories.forget_these(plan.memories)
-        left_over = await _memories_with(memories, plan.wanted)
-        problems += [f"The long-term memory has it: {memory.text}" for memory in left_over]
+    if engine is not None and plan.memories:
+        await engine.forget_texts(plan.memories)
+        left_over = await _memories_with(engine, plan.wanted)
+        problems += [f"The long-term memory has it: {text}" for text in left_over.values()]
     left = [*problems, *await still_there(config, store, plan.wanted, plan.lines)]
     if asked.as_json:
         return print_json(_json(plan, applied=True, left=left))
@@ -155,9 +152,9 @@ async def _forgotten_in(
     return 0
 
 
-async def _memories_with(memories: Memories, wanted: Wanted) -> tuple[Memory, ...]:
-    found = await memories.all(memories.scope(None))
-    return tuple(memory for memory in found if wanted.says_any(memory.text))
+async def _memories_with(engine: MemoryPlugin, wanted: Wanted) -> Mapping[str, str]:
+    kept = await engine.kept_texts()
+    return {text_id: text for text_id, text in kept.items() if wanted.says_any(text)}
 
 
 async def _planned(config: Config, workspace: Workspace, store: RewritableStore, asked: _Asked) -> _Plan:
@@ -271,7 +268,7 @@ def _json(plan: _Plan, *, applied: bool, left: object) -> dict[str, object]:
             {"path": cut.path, "lines": list(cut.lines), "diff": "\n".join(cut.diff)} for cut in plan.cuts
         ],
         "transcripts": list(plan.transcripts),
-        "memories": [memory.text for memory in plan.memories],
+        "memories": list(plan.memories.values()),
         "historyVersions": plan.versions,
         "left": left,
     }

@@ -1,43 +1,38 @@
-"""The long-term memory of the LanceDB engine, opened beside the agent. Edge."""
+"""What the memory engine keeps beside the notes, opened to forget some of it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from nacre.memory.contracts.embedder import Embedder
-from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.recall.open_memory import memory_home
-from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
 
 if TYPE_CHECKING:
-    from nacre.runtime.extensions.lancedb.memories import Memories
+    from nacre.runtime.contracts.clock import Clock
+    from nacre.runtime.recall.memory_plugin import MemoryPlugin
+    from nacre.runtime.settings.config import Config
 
 
 @asynccontextmanager
-async def opened_memories(config: Config, now: Clock) -> AsyncIterator[Memories]:
-    """The memories of the agent that a config describes; made if there are none.
+async def opened_engine(config: Config, now: Clock) -> AsyncIterator[MemoryPlugin | None]:
+    """The memory engine of an extension, started; None where the settings choose none.
 
     Raises:
-        MemoryIndexError: the table cannot be opened.
-        ConfigError: the settings of the engine cannot be used.
+        MemoryIndexError: what it keeps cannot be opened.
+        ConfigError: it is not installed, or its settings cannot be used.
     """
-    from nacre.runtime.extensions.lancedb.plugin import open_memories
-    from nacre.runtime.extensions.lancedb.settings import ENGINE_ID
-    from nacre.runtime.extensions.loading import checked_settings
+    name = config.settings.plugins.slots.memory
+    if name in (MEMORY_CORE, NO_MEMORY):
+        yield None
+        return
+    from nacre.runtime.extensions.loading import load_engine
+    from nacre.runtime.recall.open_memory import own_memory_home
 
-    checked_settings(ENGINE_ID, config.settings.plugins)
-    embedders: list[Embedder] = []
-
-    def lent(_key: object, make: Callable[[], Embedder]) -> Embedder:
-        embedders.append(make())
-        return embedders[-1]
-
-    memories, _ = await open_memories(memory_home(config, ENGINE_ID, now, lent=lent))
-    try:
-        yield memories
-    finally:
-        await memories.close()
-        for embedder in embedders:
-            await embedder.close()
+    engine = load_engine(name, config.settings.plugins)
+    async with own_memory_home(config, name, now) as home:
+        try:
+            await engine.start(home)
+            yield engine
+        finally:
+            await engine.close()

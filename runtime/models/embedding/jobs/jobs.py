@@ -24,7 +24,7 @@ from nacre.runtime.models.embedding.jobs.wire import (
     state_of,
     vectors_in,
 )
-from nacre.runtime.models.retry import call_with_retries
+from nacre.runtime.models.failover import call_with_retries
 
 if TYPE_CHECKING:
     from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget

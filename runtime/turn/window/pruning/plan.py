@@ -25,7 +25,7 @@ from nacre.sessions.contracts.messages import (
     UserMessage,
     message_text,
 )
-from nacre.sessions.view.pruned_view import Cleared, Projection, Trimmed, caller_ids, is_own_result, projected
+from nacre.sessions.view.sent_view import Cleared, Projection, Trimmed, caller_ids, is_own_result, projected
 from nacre.sessions.view.transcript import TranscriptItem
 
 CHARS_PER_TOKEN = 4

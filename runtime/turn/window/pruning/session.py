@@ -11,17 +11,17 @@ from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.settings.sections.agents import ContextPruningSettings
 from nacre.runtime.turn.window.pruning.plan import NothingToPrune, Pruning, PruningFacts, plan_pruning
 from nacre.sessions.contracts.messages import AssistantMessage, ToolResultMessage
-from nacre.sessions.disk.lines import timestamp_ms
+from nacre.sessions.disk.json_text import timestamp_ms
 from nacre.sessions.entries.entries import Entry
-from nacre.sessions.view.pruned_view import (
+from nacre.sessions.view.sent_view import (
     PRUNE_TYPE,
     Projection,
+    estimate_message_tokens,
     projected,
     projections_of,
     prune_record,
     record_data,
 )
-from nacre.sessions.view.tokens import estimate_message_tokens
 from nacre.sessions.view.transcript import TranscriptItem
 
 log = logging.getLogger(__name__)

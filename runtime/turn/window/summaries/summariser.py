@@ -7,6 +7,10 @@ that an attempt that breaks off in the tenth part begins the next time with the 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import re
+import unicodedata
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from nacre.prompts import render
@@ -14,11 +18,20 @@ from nacre.records.record import Record
 from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelUnavailable
 from nacre.runtime.contracts.model import Ask, ModelRequest, SystemPrompt
 from nacre.runtime.contracts.silence import without_token
-from nacre.runtime.turn.window.summaries.audit import Defect, main_writing, summary_defect
-from nacre.runtime.turn.window.summaries.pieces import Piece, cut_text, digests, end_of_part, pieces_of
 from nacre.sessions.compaction.cut import CompactionPlan
 from nacre.sessions.compaction.facts import with_facts
-from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text, user_message
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Message,
+    StopReason,
+    UserMessage,
+    message_text,
+    paired_results,
+    serialise_for_summary,
+    user_message,
+)
+from nacre.sessions.entries.entries import Compaction, Entry
+from nacre.sessions.stores.store import Transcript
 
 WORDS_PER_TOKEN = 0.6
 """English prose has about 0.75 words a token; less is asked for, so that an answer is not cut off."""
@@ -205,3 +218,188 @@ class Summariser:
 
 def _joined(pieces: Sequence[Piece]) -> str:
     return "\n\n".join(piece.text for piece in pieces)
+
+
+HEADINGS = (
+    "Goal",
+    "Constraints & Preferences",
+    "Progress",
+    "Key Decisions",
+    "Next Steps",
+    "Critical Context",
+)
+PREFIX_HEADINGS = ("Original Request", "Early Progress", "Context for Suffix")
+
+_MIN_LETTERS = 80
+_MAX_SIGNS = 8_000
+_MAIN_SHARE = 0.6
+_PRESENT_SHARE = 0.15
+_WRITINGS = {"CJK": "HAN", "HIRAGANA": "HAN", "KATAKANA": "HAN"}
+"""Japanese mixes them, and so each counts for the other."""
+
+
+class Defect(Record):
+    """What is wrong with a summary. One that is not `fatal` is better than no summary at all."""
+
+    problem: str
+    is_fatal: bool
+
+
+def summary_defect(
+    text: str, stop_reason: StopReason, *, writing: str | None, summary_tokens: int
+) -> Defect | None:
+    """The first thing that is wrong with a summary of a conversation in `writing`, or `None`.
+
+    Fatal: no text, an answer that was cut off at `summary_tokens`, a text with none of the asked
+    headings, such as a refusal or an answer to the conversation itself. Not fatal: a summary in
+    another writing than the conversation's.
+    """
+    if not text:
+        return Defect(problem="The summary was empty.", is_fatal=True)
+    if stop_reason == "length":
+        return Defect(problem=f"The summary was cut off at {summary_tokens} tokens.", is_fatal=True)
+    if not any(has_heading(text, heading) for heading in (*HEADINGS, *PREFIX_HEADINGS)):
+        return Defect(problem="The answer was no summary: it had none of the headings.", is_fatal=True)
+    shares = _shares(text)
+    if writing is not None and shares and shares.get(writing, 0.0) < _PRESENT_SHARE:
+        return Defect(problem="The summary was not in the language of the conversation.", is_fatal=False)
+    return None
+
+
+def has_heading(text: str, heading: str) -> bool:
+    """Whether a line is the heading, as Markdown or in bold."""
+    return bool(re.search(rf"^\s*(?:#{{1,6}}\s*|\*\*){re.escape(heading)}", text, re.MULTILINE))
+
+
+def main_writing(text: str) -> str | None:
+    """The writing that most of a text is in, such as `CYRILLIC`; `None` for Latin, a mixture or a few words.
+
+    Languages that share a writing are not told apart, so a German conversation may be summarised in
+    English without anybody noticing here.
+    """
+    shares = _shares(text)
+    found = next((name for name, share in shares.items() if share >= _MAIN_SHARE), None)
+    return None if found == "LATIN" else found
+
+
+def _shares(text: str) -> dict[str, float]:
+    """The share of each writing in the letters of a text, empty when there are too few of them."""
+    sample = text[:: max(1, len(text) // _MAX_SIGNS)]
+    names = [unicodedata.name(sign, "?").partition(" ")[0] for sign in sample if sign.isalpha()]
+    if len(names) < _MIN_LETTERS:
+        return {}
+    counts = Counter(_WRITINGS.get(name, name) for name in names)
+    return {name: count / len(names) for name, count in counts.items()}
+
+
+PARTIAL_SUMMARY_ENTRY = "nacre.partial_summary"
+
+
+def partial_summaries(journal: Transcript) -> PartialSummaries:
+    """Those since the latest compaction, and the journal as the place for new ones."""
+
+    async def remember(digest: str, summary: str) -> None:
+        await journal.append_custom(PARTIAL_SUMMARY_ENTRY, {"digest": digest, "summary": summary})
+
+    return PartialSummaries(known=known_partial_summaries(journal.branch()), remember=remember)
+
+
+def known_partial_summaries(branch: Sequence[Entry]) -> dict[str, str]:
+    """Summary by digest; what is malformed is passed over."""
+    known: dict[str, str] = {}
+    for entry in reversed(branch):
+        if isinstance(entry.body, Compaction):
+            break
+        data = entry.custom_data(PARTIAL_SUMMARY_ENTRY) or {}
+        digest, summary = data.get("digest"), data.get("summary")
+        if isinstance(digest, str) and isinstance(summary, str) and summary.strip():
+            known.setdefault(digest, summary)
+    return known
+
+
+class Piece(Record):
+    """Serialised messages that are read together, and their tokens."""
+
+    text: str
+    tokens: int
+
+
+def pieces_of(
+    messages: Sequence[Message], *, most_tokens: int, count_tokens: Callable[[str], int]
+) -> list[Piece]:
+    """The messages as pieces of at most `most_tokens`, in order.
+
+    A message with calls and their results make one piece. Only what is too long for a request by
+    itself is taken apart: first into its messages, then into the halves of a message's text.
+    """
+    pieces: list[Piece] = []
+    for group in _groups(messages):
+        text = serialise_for_summary(group)
+        tokens = _tokens(group, text, count_tokens)
+        if tokens <= most_tokens:
+            pieces += [Piece(text=text, tokens=tokens)] if text.strip() else []
+            continue
+        for part in map(serialise_for_summary, ([message] for message in group)):
+            pieces += cut_text(part, most_tokens=most_tokens, count_tokens=count_tokens)
+    return pieces
+
+
+def _tokens(group: Sequence[Message], text: str, count_tokens: Callable[[str], int]) -> int:
+    """The tokens of a group's `text`; a message's words are counted as for the window, which remembers."""
+    words = message_text(group[0])
+    if len(group) > 1 or not words or not text.endswith(words):
+        return count_tokens(text)
+    return count_tokens(text.removesuffix(words)) + count_tokens(words)
+
+
+def cut_text(text: str, *, most_tokens: int, count_tokens: Callable[[str], int]) -> list[Piece]:
+    """The text as pieces of at most `most_tokens`, cut at line ends where that is possible."""
+    if not text.strip():
+        return []
+    tokens = count_tokens(text)
+    if tokens <= most_tokens or len(text) < 2:
+        return [Piece(text=text, tokens=tokens)]
+    middle = len(text) // 2
+    cut = text.rfind("\n", middle // 2, middle) + 1 or middle
+    return [
+        piece
+        for half in (text[:cut], text[cut:])
+        for piece in cut_text(half, most_tokens=most_tokens, count_tokens=count_tokens)
+    ]
+
+
+def end_of_part(pieces: Sequence[Piece], start: int, *, most_tokens: int) -> int:
+    """The end of the longest run of pieces from `start` that fits; one piece at least."""
+    end, tokens = start + 1, pieces[start].tokens
+    while end < len(pieces) and tokens + pieces[end].tokens < most_tokens:
+        tokens += pieces[end].tokens + 1
+        end += 1
+    return end
+
+
+def digests(begun_with: str, pieces: Sequence[Piece]) -> list[str]:
+    """For 0, 1, 2 … pieces read: a name for what was read, whatever pieces the text was cut into.
+
+    `begun_with` is what else the summary depends on.
+    """
+    digest = hashlib.sha256(begun_with.encode("utf-8", "surrogatepass"))
+    found = [digest.hexdigest()]
+    for piece in pieces:
+        digest.update("".join(piece.text.split()).encode("utf-8", "surrogatepass"))
+        found.append(digest.hexdigest())
+    return found
+
+
+def _groups(messages: Sequence[Message]) -> list[Sequence[Message]]:
+    """Runs of messages that belong together: nothing between a call and its last result is left out."""
+    last_result: dict[int, int] = {}
+    for result, caller in paired_results(messages).items():
+        last_result[caller] = max(result, last_result.get(caller, result))
+    groups: list[Sequence[Message]] = []
+    start = end = 0
+    for index in range(len(messages)):
+        if index > end:
+            groups.append(messages[start : end + 1])
+            start = end = index
+        end = max(end, last_result.get(index, index))
+    return [*groups, messages[start : end + 1]] if messages else []

@@ -11,8 +11,7 @@ from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.git import run_git
 from nacre.memory.workspace.history.keeping import COMMIT_SECONDS, commit_notes
 from nacre.memory.workspace.history.repository import Repository
-from nacre.memory.workspace.history.telling import commits
-from nacre.memory.workspace.history.undone import undo
+from nacre.memory.workspace.history.undone import commits, undo
 
 LOG = "memory/2026-11-20.md"
 

@@ -11,10 +11,8 @@ import pytest
 
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.committing import commit_changes
-from nacre.memory.workspace.history.health import Health
-from nacre.memory.workspace.history.keeping import HistoryKeeper
-from nacre.memory.workspace.history.telling import commits
-from nacre.memory.workspace.history.undone import last_to_undo, undo
+from nacre.memory.workspace.history.keeping import Health, HistoryKeeper
+from nacre.memory.workspace.history.undone import commits, last_to_undo, undo
 from tests.memory.workspace.history.home import LOG, Home
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

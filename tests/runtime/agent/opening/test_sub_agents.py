@@ -16,8 +16,7 @@ from nacre.runtime.contracts.events import ReplyReady, TextStreamed, ToolProgres
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.tools.function import FunctionTool
-from nacre.sessions.contracts.messages import message_text
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage, message_text
 from tests.runtime.agents import (
     START,
     TODAY,

@@ -11,9 +11,8 @@ from hypothesis import given, settings, strategies as st
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.models.completions.messages import completion_arguments
 from nacre.sessions.contracts.messages import Image, Message, Text, ToolResultMessage, UserMessage
-from nacre.sessions.view.model_order import model_messages
-from nacre.sessions.view.transcript import newest_turns
-from nacre.sessions.view.transcript_view import build_transcript
+from nacre.sessions.view.sent_view import model_messages
+from nacre.sessions.view.transcript import build_transcript, newest_turns
 from tests.sessions.talk import Branch, answer, result, user
 
 PNG = Image(data="aGk=", mime_type="image/png")

@@ -8,8 +8,8 @@ import pytest
 
 from nacre.runtime.contracts.errors import BadModelReply, ModelNotRunning
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
+from nacre.runtime.models.failover import stream_with_retries
 from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
-from nacre.runtime.models.retry import stream_with_retries
 from nacre.runtime.models.scripted import Clock
 from nacre.sessions.contracts.messages import user_message
 from tests.servers.provider_server import ProviderServer

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from nacre.prompts import render
-from nacre.sessions.contracts.messages import ToolCall, message_text
-from nacre.sessions.contracts.serialise import serialise_for_summary
+from nacre.sessions.contracts.messages import ToolCall, message_text, serialise_for_summary
 from tests.runtime.models.offline.requests import answer, assistant, count_tokens, request, result, user
 
 HEADINGS = [

@@ -28,8 +28,7 @@ from nacre.runtime.models.spending.ledger import (
     unreadable_usage,
 )
 from nacre.runtime.recall.models.open_embedder import embedder_for
-from nacre.sessions.contracts.messages import user_message
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage, user_message
 from tests.runtime.agents import START
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer

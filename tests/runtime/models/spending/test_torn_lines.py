@@ -10,7 +10,7 @@ import pytest
 from nacre.runtime.contracts.errors import SpendingCapReached
 from nacre.runtime.models.scripted import Clock
 from nacre.runtime.models.spending.ledger import Estimate, SpendingLedger, spending
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage
 from tests.runtime.agents import START
 
 USAGE = Usage(input_tokens=1, cost_usd=1.0)

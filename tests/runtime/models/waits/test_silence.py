@@ -10,7 +10,7 @@ import pytest
 
 from nacre.runtime.contracts.errors import ModelTimedOut
 from nacre.runtime.contracts.model import ModelAlive, StreamItem, TextDelta
-from nacre.runtime.models.waits.silence import Patience, watched
+from nacre.runtime.models.failover import Patience, watched
 
 
 class Silent:

@@ -13,7 +13,7 @@ from nacre.runtime.recall.facts.summaries import keeps_summaries
 from nacre.runtime.settings.sections.channels import Binding
 from nacre.runtime.settings.sections.memory import FactsSettings
 from nacre.runtime.tools.function import ToolChat
-from nacre.sessions.index.changes import Origin
+from nacre.sessions.index.record import Origin
 from tests.runtime.agents import opened, said, window_settings, write_settings
 
 SUMMARY = "## Goal\nTo move to Porto.\n\n## Key Decisions\n- **Flat**: the one by the river"

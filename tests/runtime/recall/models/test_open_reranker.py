@@ -20,7 +20,7 @@ from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.settings.sections.models import ProviderSettings
 from nacre.runtime.settings.spending import spending_ledger
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import Usage
 from tests.runtime.agents import write_settings
 from tests.runtime.models.litellm.rerank_server import RerankServer
 

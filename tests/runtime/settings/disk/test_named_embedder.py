@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.runtime.settings.disk.named_embedder import may_name_an_embedder
+from nacre.runtime.settings.disk.settings_file import may_name_an_embedder
 
 
 @pytest.mark.parametrize(

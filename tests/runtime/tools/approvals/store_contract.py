@@ -7,8 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
-from nacre.runtime.tools.approvals.approval import Approval
-from nacre.runtime.tools.approvals.store import ApprovalStore
+from nacre.runtime.tools.approvals.store import Approval, ApprovalStore
 
 KEY = "agent:main:main"
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from nacre.postgres.database import Database
-from nacre.runtime.tools.approvals import statements
-from nacre.runtime.tools.approvals.folder import ApprovalFolder
+from nacre.runtime.tools.approvals import table
+from nacre.runtime.tools.approvals.approvals import ApprovalFolder
 from nacre.runtime.tools.approvals.store import ApprovalStore
-from nacre.runtime.tools.approvals.table import ApprovalTable
+from nacre.runtime.tools.approvals.table import SET, ApprovalTable
 from nacre.sessions.contracts.errors import SessionTakenOver
 from tests.runtime.tools.approvals.store_contract import KEY, ApprovalStoreContract, asked, claimed
 
@@ -72,7 +72,7 @@ class TestTable(ApprovalStoreContract):
         async with tables(place) as (database, one, _):
             await one.put(asked("a"))
             row = {"agent": "main", "id": "a", "body": b'{"version": 9}'}
-            await database.write(lambda connection: connection.execute(statements.SET, row))
+            await database.write(lambda connection: connection.execute(SET, row))
             assert (await one.all(), await one.get("a")) == ((), None)
             assert await one.change("a", claimed, by_turn=True) is None
             assert not await one.put(asked("a"))
@@ -85,7 +85,7 @@ class TestTable(ApprovalStoreContract):
         import psycopg
 
         values = {"agent": "main", "id": "i", "key": KEY, "body": b"", "fence": 1}
-        texts = {name: text for name, text in vars(statements).items() if name.isupper()}
+        texts = {name: text for name, text in vars(table).items() if name.isupper()}
         with psycopg.connect(place) as connection:
             connection.execute("SET enable_seqscan = off")
             for name, text in texts.items():

@@ -12,7 +12,7 @@ from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.tools.function import ToolChat
-from nacre.runtime.turn.loop.tool_rules import offered_tools
+from nacre.runtime.turn.context import offered_tools
 from nacre.sessions.contracts.messages import message_text
 from tests.runtime.agents import events_of, said, write_settings
 from tests.runtime.hooks.turns import hooked

@@ -13,10 +13,9 @@ from nacre.memory.files.skills.skills import Skills
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.file_tools.files import file_tools
-from nacre.runtime.tools.results import MAX_PAGE_CHARS
-from nacre.runtime.tools.toolbox import Toolbox
+from nacre.runtime.tools.toolbox import MAX_PAGE_CHARS, Toolbox
 from nacre.sessions.contracts.messages import ToolCall, message_text
-from nacre.sessions.disk.whole_results import ResultFiles
+from nacre.sessions.journal.journal import ResultFiles
 
 Call: TypeAlias = Callable[..., Awaitable[str]]
 PRIVATE = ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True)

@@ -7,9 +7,8 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.runtime.tools.file_tools.text import encoded, is_binary, page, replaced_once, text_to_change
-from nacre.runtime.tools.results import MAX_PAGE_CHARS
-from nacre.runtime.tools.toolbox import ToolFailed
+from nacre.runtime.tools.file_tools.files import encoded, is_binary, page, replaced_once, text_to_change
+from nacre.runtime.tools.toolbox import MAX_PAGE_CHARS, ToolFailed
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,12 @@ import pytest
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.models.scripted import ScriptedModel, says
 from nacre.runtime.settings.sections.hooks import AudioSettings
-from nacre.runtime.turn.inbound import files
-from nacre.runtime.turn.inbound.inbound_message import MAX_FILE_CHARS, FileText
-from nacre.runtime.turn.inbound.voice_notes import VoiceNotes
+from nacre.runtime.turn.inbound.inbound_message import (
+    MAX_FILE_CHARS,
+    FileText,
+    VoiceNotes,
+    file_text as read_file,
+)
 from nacre.sessions.contracts.messages import message_text
 from tests.runtime.agents import opened
 
@@ -25,9 +28,9 @@ def _file(name: str, data: bytes, mime_type: str = "application/octet-stream") -
     return Attachment(name=name, mime_type=mime_type, data=data)
 
 
-async def file_text(file: Attachment) -> FileText:
+async def _text_of(file: Attachment) -> FileText:
     """What is read of it where no model hears recordings."""
-    return await files.file_text(file, takes_images=True, voice_notes=VoiceNotes(AudioSettings()))
+    return await read_file(file, takes_images=True, voice_notes=VoiceNotes(AudioSettings()))
 
 
 def pdf(content: bytes, *, times: int = 1) -> bytes:
@@ -68,12 +71,12 @@ def pdf(content: bytes, *, times: int = 1) -> bytes:
 )
 async def test_text_is_read(file: Attachment, text: str) -> None:
     """In the encodings that files have."""
-    assert (await file_text(file)).text == text
+    assert (await _text_of(file)).text == text
 
 
 async def test_a_long_text_is_cut() -> None:
     """A file of any size costs a bounded part of a window, and says so."""
-    read = await file_text(_file("a.log", b"\xc3\xa4" * 5_000_000, "text/plain"))
+    read = await _text_of(_file("a.log", b"\xc3\xa4" * 5_000_000, "text/plain"))
     assert (len(read.text), read.is_cut, read.text[-1]) == (MAX_FILE_CHARS, True, "ä")
 
 
@@ -87,7 +90,7 @@ async def test_a_long_text_is_cut() -> None:
 )
 async def test_what_is_not_read(file: Attachment, problem: str) -> None:
     """An archive is never unpacked."""
-    read = await file_text(file)
+    read = await _text_of(file)
     assert read.text == ""
     assert problem in read.problem
 
@@ -95,7 +98,7 @@ async def test_what_is_not_read(file: Attachment, problem: str) -> None:
 @needs_pypdf
 async def test_a_pdf_is_read() -> None:
     """Its words, without its looks."""
-    read = await file_text(_file("hive.pdf", pdf(b"BT /F1 12 Tf 20 100 Td (Seven frames) Tj ET")))
+    read = await _text_of(_file("hive.pdf", pdf(b"BT /F1 12 Tf 20 100 Td (Seven frames) Tj ET")))
     assert read.text.strip() == "Seven frames"
 
 
@@ -111,7 +114,7 @@ async def test_a_pdf_is_read() -> None:
 )
 async def test_a_pdf_that_cannot_be_read_is_told(made: Callable[[], bytes]) -> None:
     """A bomb takes down only the program that opened it."""
-    read = await file_text(_file("hive.pdf", made()))
+    read = await _text_of(_file("hive.pdf", made()))
     assert read.text == ""
     assert read.problem
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.runtime.turn.inbound.heartbeat import asks_for_nothing, worth_saying
+from nacre.runtime.turn.inbound.inbound_message import asks_for_nothing, worth_saying
 
 NEWS = "The disk of the house server is nearly full."
 

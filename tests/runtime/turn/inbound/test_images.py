@@ -12,7 +12,7 @@ from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.contracts.model import takes_images
 from nacre.runtime.models.completions.known_model import KnownModel
 from nacre.runtime.models.scripted import ScriptedModel, says
-from nacre.runtime.turn.inbound.image_size import image_size
+from nacre.runtime.turn.inbound.inbound_message import image_size
 from nacre.sessions.contracts.messages import Image, message_text
 from tests.runtime.agents import opened
 

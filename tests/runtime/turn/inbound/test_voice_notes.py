@@ -12,7 +12,7 @@ import pytest
 from nacre.runtime.contracts.events import TurnFailed
 from nacre.runtime.contracts.inbound import Attachment
 from nacre.runtime.models.scripted import ScriptedModel, says
-from nacre.runtime.turn.inbound.voice_notes import is_audio, sent_name
+from nacre.runtime.turn.inbound.inbound_message import is_audio, sent_name
 from nacre.sessions.contracts.messages import message_text
 from tests.runtime.agents import events_of, opened, said, transcript_file, user_texts, write_settings
 from tests.runtime.models.litellm.transcription_server import TranscriptionServer

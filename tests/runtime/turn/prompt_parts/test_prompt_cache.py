@@ -14,8 +14,7 @@ from nacre import tool
 from nacre.runtime.contracts.model import ModelRequest, StreamItem, TextDelta
 from nacre.runtime.models.completions.messages import completion_arguments
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
-from nacre.sessions.contracts.messages import AssistantMessage, Text, message_text
-from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.contracts.messages import AssistantMessage, Text, Usage, message_text
 from tests.runtime.agents import (
     START,
     TODAY,

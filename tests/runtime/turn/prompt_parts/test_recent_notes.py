@@ -14,7 +14,7 @@ from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
 from nacre.runtime.settings.sections.agents import StartupContextSettings
-from nacre.runtime.turn.prompt_parts.recent_notes import label, recalled_days, recalled_notes
+from nacre.runtime.turn.prompt_parts.system_prompt import label, recalled_days, recalled_notes
 from nacre.sessions.contracts.messages import message_text
 from tests.runtime.agents import START, opened, said, write_settings
 

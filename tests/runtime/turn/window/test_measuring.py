@@ -9,7 +9,7 @@ import pytest
 from nacre.runtime.contracts.errors import ContextOverflow
 from nacre.runtime.contracts.events import CompactionEnded, FlushEnded, TurnFailed
 from nacre.runtime.models.scripted import ScriptedModel, calls, fails, says
-from nacre.runtime.turn.window.summaries.partial import PARTIAL_SUMMARY_ENTRY
+from nacre.runtime.turn.window.summaries.summariser import PARTIAL_SUMMARY_ENTRY
 from nacre.sessions.contracts.messages import Usage
 from tests.runtime.agents import (
     append_talk,

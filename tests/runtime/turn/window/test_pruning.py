@@ -27,7 +27,7 @@ from nacre.sessions.contracts.messages import (
     message_text,
     user_message,
 )
-from nacre.sessions.view.pruned_view import Cleared, Trimmed, projected
+from nacre.sessions.view.sent_view import Cleared, Trimmed, projected
 from nacre.sessions.view.transcript import TranscriptItem
 
 WINDOW_TOKENS = 32_000

@@ -24,9 +24,9 @@ from nacre.sessions.contracts.messages import (
     ToolCall,
     ToolResultMessage,
     Usage,
+    call_text,
     message_text,
 )
-from nacre.sessions.contracts.serialise import call_text
 from tests.runtime.agents import (
     entries,
     events_of,

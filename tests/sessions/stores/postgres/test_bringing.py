@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nacre.sessions.contracts.endings import EndedSession
+from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.stores.copying import CopyableStore, copy_sessions
 from tests.sessions.stores.places import file_store
 from tests.sessions.stores.postgres.opened import stores

@@ -16,7 +16,7 @@ from nacre.sessions.compaction.cut import CompactionPlan, plan_compaction
 from nacre.sessions.contracts.messages import Image, Text, Usage, UserMessage, message_text
 from nacre.sessions.entries.entries import Compaction, SessionHeader, entry_to_json, header_to_json
 from nacre.sessions.journal.journal import Journal
-from nacre.sessions.view.transcript_view import build_transcript
+from nacre.sessions.view.transcript import build_transcript
 from tests.runtime.agents import (
     events_of,
     index_lines,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings, strategies as st
 
-from nacre.runtime.turn.window.summaries.pieces import digests, end_of_part, pieces_of
-from nacre.sessions.contracts.messages import Message
-from nacre.sessions.contracts.serialise import serialise_for_summary
+from nacre.runtime.turn.window.summaries.summariser import digests, end_of_part, pieces_of
+from nacre.sessions.contracts.messages import Message, serialise_for_summary
 from tests.sessions.talk import answer, result, user, words
 
 

@@ -1,0 +1,70 @@
+"""The terminal commands that extensions add. A manifest names them; their code is imported when they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+
+import click
+
+from nacre.cli.invocation import environment_of
+from nacre.cli.screen.examples import with_examples
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.extensions.discovery import Installed, built_in_extensions
+from nacre.runtime.extensions.manifest import TerminalCommand
+
+
+def built_in_commands() -> Mapping[str, TerminalCommand]:
+    """The commands of the built-in extensions, by their names behind `nacre`."""
+    return _of(built_in_extensions().values())
+
+
+def extension_command(context: click.Context, name: str) -> click.Command | None:
+    """The command of this name that an extension adds, or None.
+
+    Third parties are looked at only if no built-in extension has the command, and only if they are on.
+
+    Raises:
+        click.ClickException: the command could not be imported.
+    """
+    found = built_in_commands().get(name) or _of(_chosen(context)).get(name)
+    return None if found is None else _loaded(name, found)
+
+
+def _of(extensions: Iterable[Installed]) -> dict[str, TerminalCommand]:
+    return {
+        name: command
+        for item in extensions
+        if item.manifest is not None and not item.problem
+        for name, command in sorted(item.manifest.commands.items())
+    }
+
+
+def _chosen(context: click.Context) -> Iterable[Installed]:
+    from nacre.runtime.extensions.choice import chosen, named
+    from nacre.runtime.extensions.discovery import installed_extensions
+    from nacre.runtime.settings.config import load_config
+
+    try:
+        plugins = load_config(environment_of(context)).settings.plugins
+    except ConfigError:
+        return []
+    if not named(plugins):
+        return []
+    return [
+        item
+        for item in installed_extensions()
+        if item.manifest is not None and chosen(item.id, item.manifest.kind, plugins).is_on
+    ]
+
+
+def _loaded(name: str, command: TerminalCommand) -> click.Command:
+    module, _, attribute = command.entry.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise click.ClickException(f"The command {name!r} could not be loaded: {error}.") from error
+    if not isinstance(found, click.Command):
+        raise click.ClickException(f"{command.entry} is no click command, so {name!r} cannot run.")
+    examples = {f"{name} {below}".rstrip(): lines for below, lines in command.examples.items()}
+    return with_examples(found, name, examples)

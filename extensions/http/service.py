@@ -1,0 +1,103 @@
+"""The HTTP server that runs beside the channels of `nacre serve`: the page and OpenAI's protocol."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from nacre.runtime.extensions.host import ExtensionHost
+from nacre.runtime.extensions.service import Service, ServiceFailed, Serving
+
+if TYPE_CHECKING:
+    from nacre.extensions.http.server.tokens import Tokens
+    from nacre.runtime.extensions.http_mount import HttpMount
+    from nacre.runtime.settings.config import Config
+
+NOT_INSTALLED = (
+    "http.port is set, and the libraries of the server cannot be used here ({error}). "
+    "Install them with `pip install 'nacre[serve]'`, or remove http.port."
+)
+
+
+def register(host: ExtensionHost) -> None:
+    """Adds the server. Imports no library yet."""
+    host.service(Service(run=http_server, problem=http_problem))
+
+
+def http_problem(config: Config) -> str:
+    """Why the server cannot start with these settings; empty when it can, or when they want none."""
+    if config.settings.http.port is None:
+        return ""
+    try:
+        import starlette  # noqa: F401 - told as missing before anything is opened
+        import uvicorn  # noqa: F401 - the same
+    except ImportError as error:
+        return NOT_INSTALLED.format(error=error)
+    return ""
+
+
+@asynccontextmanager
+async def http_server(serving: Serving) -> AsyncIterator[None]:
+    """Serves HTTP until the end of the block, if the settings want it. Raises `ServiceFailed`."""
+    settings = serving.config.settings.http
+    if settings.port is None:
+        yield
+        return
+    if problem := http_problem(serving.config):
+        if not serving.has_channels:
+            raise ServiceFailed(problem)
+        serving.warn(problem)  # the channels go on
+        yield
+        return
+    from nacre.extensions.http.server.server import HttpServer, ServerUnusable
+    from nacre.extensions.http.server.tokens import Tokens, TokensUnusable
+
+    tokens = Tokens(serving.config.state_dir)
+    try:
+        server = await HttpServer.start(
+            _mounts(serving, tokens),
+            tokens=tokens,
+            host=settings.host,
+            port=settings.port,
+            hosts=settings.hosts,
+            trusted_proxies=settings.trusted_proxies,
+            most_body_bytes=settings.max_body_mb * 1024 * 1024,
+            figures=serving.figures,
+        )
+    except (ServerUnusable, TokensUnusable) as error:
+        raise ServiceFailed(str(error)) from error
+    serving.say(f"Serving HTTP at {server.url}.")
+    try:
+        yield
+    finally:
+        await server.close(turn_seconds=serving.turn_seconds)
+
+
+def _mounts(serving: Serving, tokens: Tokens) -> list[HttpMount]:
+    from nacre.extensions.http.openai.mount import openai_mount
+    from nacre.extensions.http.page.home import PageHome
+    from nacre.extensions.http.page.page import page_mount
+    from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.extensions.loading import hosts_with
+    from nacre.runtime.recall.open_memory import embedder_of
+    from nacre.runtime.settings.config import StateSettings
+
+    config = serving.config
+    now = owner_clock(config.settings.agent.user_timezone)
+    embedders, homes, configs = {}, {}, {}
+    settings = StateSettings(serving.environment, config.state_dir)
+    for agent in serving.agents:
+        own = settings.config(agent.id)
+        configs[agent.id] = own
+        homes[agent.id] = PageHome(agent, own, now)
+        embedder = embedder_of(own, now) if own.settings.agent.memory_search.enabled else None
+        if embedder is not None:
+            embedders[agent.id] = embedder
+    agents = {agent.id: agent for agent in serving.agents}
+    hosts, notices = hosts_with(config.settings.plugins, ("mcp",))
+    serving.warn(*notices)
+    added = [make(configs, now) for host in hosts for make in host.http_mounts]
+    page = page_mount(homes, tokens)  # the last: its path is the beginning of all others
+    return [openai_mount(agents, embedders, now=now, new_id=random_id), *added, page]

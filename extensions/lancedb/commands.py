@@ -1,0 +1,139 @@
+"""The commands `nacre ltm …`: the long-term memory of the LanceDB engine, looked at from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nacre.cli.invocation import Invocation, begin, json_option, shared_options
+from nacre.cli.screen.json_text import print_json
+
+if TYPE_CHECKING:
+    from nacre.extensions.lancedb.memories import Memories
+    from nacre.runtime.contracts.clock import Clock
+
+
+def on_memories(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
+    """A command that opens the table, does `work(memories, invocation, now, …)`, and closes it."""
+
+    @wraps(work)
+    def run(context: click.Context, **options: Any) -> int:
+        from nacre.cli.signals import run_until_signal
+        from nacre.memory.contracts.errors import MemoryIndexError
+
+        invocation = begin(context)
+        invocation.warn(*invocation.config.notices)
+        try:
+            return run_until_signal(_opened(invocation, work, options))
+        except MemoryIndexError as error:
+            invocation.warn(str(error), tone="error")
+            return 1
+
+    return run
+
+
+@click.group("ltm")
+def command() -> None:
+    """Look into the long-term memory that the LanceDB engine keeps."""
+
+
+@command.command("list")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), default=20, show_default=True, help="Most.")
+@json_option()
+@shared_options
+@on_memories
+async def list_memories(
+    memories: Memories, invocation: Invocation, now: Clock, limit: int, as_json: bool
+) -> int:
+    """List memories, the newest first, with their ids."""
+    from nacre.extensions.lancedb.records import memory_json, memory_line
+
+    found = await memories.all(memories.scope(None))
+    zone = now().tzinfo
+    if as_json:
+        return print_json([memory_json(memory, zone) for memory in found[:limit]])
+    invocation.say(*(memory_line(memory, zone) for memory in found[:limit]))
+    invocation.say(_total(len(found)))
+    return 0
+
+
+@command.command("search")
+@click.argument("query")
+@click.option("--limit", metavar="N", type=click.IntRange(1, 50), default=5, show_default=True, help="Most.")
+@json_option()
+@shared_options
+@on_memories
+async def search(
+    memories: Memories, invocation: Invocation, now: Clock, query: str, limit: int, as_json: bool
+) -> int:
+    """Find the memories that fit QUERY best."""
+    from nacre.extensions.lancedb.memories import LEAST_RECALLED
+    from nacre.extensions.lancedb.records import memory_line, to_json
+
+    found = await memories.recall(query, memories.scope(None), limit=limit, least_score=LEAST_RECALLED)
+    if memories.problem:
+        invocation.warn(f"Searched by words alone. {memories.problem}")
+    zone = now().tzinfo
+    if as_json:
+        return print_json([to_json(item, zone) for item in found])
+    invocation.say(*(memory_line(item.memory, zone, score=item.score) for item in found))
+    if not found:
+        invocation.say("No relevant memories found.")
+    return 0
+
+
+@command.command("stats")
+@json_option()
+@shared_options
+@on_memories
+async def stats(memories: Memories, invocation: Invocation, now: Clock, as_json: bool) -> int:
+    """Count memories, by category, by who may hear them, and by how they came in."""
+    from nacre.extensions.lancedb.records import counts, moment_of
+
+    found = await memories.all(memories.scope(None))
+    waiting = await memories.waiting()
+    counted = counts(found)
+    days = [moment_of(memory, now().tzinfo).date().isoformat() for memory in found]
+    if as_json:
+        span = {"oldest": min(days, default=None), "newest": max(days, default=None)}
+        return print_json({"total": len(found), **span, "withoutVector": waiting, **counted})
+    invocation.say(_total(len(found)), *([f"from {min(days)} to {max(days)}"] if days else []))
+    for name, numbers in counted.items():
+        if numbers:
+            told = ", ".join(f"{value} {count}" for value, count in sorted(numbers.items()))
+            invocation.say(f"{name}: {told}")
+    if waiting:
+        invocation.say(f"{waiting} without a vector of the embedder in use; they are found by words.")
+    return 0
+
+
+def _total(count: int) -> str:
+    return f"Total memories: {count}"
+
+
+async def _opened(
+    invocation: Invocation, work: Callable[..., Awaitable[int]], options: dict[str, Any]
+) -> int:
+    from nacre.extensions.lancedb.plugin import open_memories
+    from nacre.extensions.lancedb.settings import ENGINE_ID
+    from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.extensions.loading import checked_settings
+    from nacre.runtime.recall.open_memory import own_memory_home
+
+    config = invocation.config
+    now = owner_clock(config.settings.agent.user_timezone)
+    checked_settings(ENGINE_ID, config.settings.plugins)
+    async with own_memory_home(config, ENGINE_ID, now) as home, AsyncExitStack() as closing:
+        memories, _ = await open_memories(home)
+        closing.push_async_callback(memories.close)
+        chosen = config.settings.plugins.slots.memory
+        if chosen != ENGINE_ID:
+            invocation.warn(
+                f"plugins.slots.memory is {chosen!r}, so the agent neither recalls these memories "
+                f"nor adds to them. Set it to {ENGINE_ID!r} to use them."
+            )
+        return await work(memories, invocation, now, **options)

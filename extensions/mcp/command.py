@@ -1,0 +1,141 @@
+"""The command `nacre mcp`: the notes for another program, and the tools of other programs' servers."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.screen.json_text import print_json
+
+if TYPE_CHECKING:
+    from nacre.cli.invocation import Invocation
+    from nacre.extensions.mcp.client.kept_list import ApprovedTools
+    from nacre.extensions.mcp.client.listed_tool import ListedTool
+
+NOT_INSTALLED = (
+    "`nacre mcp` needs the library mcp, which cannot be used here ({error}). "
+    "Install it with `pip install 'nacre[mcp]'`."
+)
+
+_NOBODY_AT_IT = (
+    "Tools are approved by the owner in a terminal, and standard input is none. "
+    "Run nacre mcp approve {server} yourself."
+)
+
+
+@click.group("mcp", invoke_without_command=True)
+@shared_options
+def command(context: click.Context) -> int | None:
+    """Share the notes with another program, which speaks MCP.
+
+    The program starts this command. It can search and read the notes and add to the log of the day. It acts
+    for the owner, whose account it runs in. docs/mcp.md says how to connect editors and coding agents.
+    """
+    if context.invoked_subcommand:
+        return None
+    from nacre.cli.signals import run_until_signal
+
+    try:
+        import mcp  # noqa: F401 - told as missing before anything is opened
+    except ImportError as error:
+        raise click.ClickException(NOT_INSTALLED.format(error=error)) from error
+    return run_until_signal(_serve(begin(context)))
+
+
+@command.command("tools")
+@json_option("Print a JSON list.")
+@shared_options
+def tools(context: click.Context, as_json: bool) -> int:
+    """List the tools of the servers in mcp.servers, and which of them wait for approval.
+
+    A tool that a server added or changed after its first connection is not offered until it is approved.
+    """
+    from nacre.cli.screen.plain import one_line
+
+    invocation = begin(context)
+    rows = []
+    for server in invocation.config.settings.mcp.servers:
+        approved, listed = _tools_of(invocation, server)
+        known = approved.digests()
+        for tool in listed:
+            rows.append((server, tool, known is None or known.get(tool.name) == tool.digest))
+    if as_json:
+        return print_json(
+            [
+                {
+                    "server": server,
+                    "name": tool.name,
+                    "state": "approved" if is_approved else "waiting",
+                    "isReadOnly": tool.is_read_only,
+                    "description": tool.description,
+                    "schema": dict(tool.schema),
+                }
+                for server, tool, is_approved in rows
+            ]
+        )
+    for server, tool, is_approved in rows:
+        state = "approved" if is_approved else "waits for approval"
+        invocation.say(f"{one_line(server)}  {one_line(tool.name)}  {state}: {one_line(tool.description)}")
+    if not rows:
+        invocation.say("No tools are known: mcp.servers names no server that has connected yet.")
+    return 0
+
+
+@command.command("approve")
+@click.argument("server")
+@click.argument("tool", nargs=-1)
+@json_option("Print a JSON object.")
+@shared_options
+def approve(context: click.Context, server: str, tool: tuple[str, ...], as_json: bool) -> int:
+    """Approve the tools of SERVER as they are now, or only those named.
+
+    Read them before: `nacre mcp tools`. Asks for a terminal, so that no program approves in your place.
+    """
+    invocation = begin(context)
+    if not sys.stdin.isatty():
+        invocation.warn(_NOBODY_AT_IT.format(server=server), tone="error")
+        return 1
+    if server not in invocation.config.settings.mcp.servers:
+        invocation.warn(f"mcp.servers names no server {server!r}.", tone="error")
+        return 1
+    approved, listed = _tools_of(invocation, server)
+    chosen = [each for each in listed if not tool or each.name in tool]
+    missing = sorted(set(tool) - {each.name for each in chosen})
+    if missing or not chosen:
+        what = f"no tool {missing[0]!r}" if missing else "no tools that are known yet"
+        invocation.warn(f"Nothing was approved: {server} has {what}. See `nacre mcp tools`.", tone="error")
+        return 1
+    approved.approve(chosen)
+    names = [each.name for each in chosen]
+    if as_json:
+        return print_json({"server": server, "approved": names})
+    invocation.say(f"Approved of {server}: {', '.join(names)}. They are offered from the next turn on.")
+    return 0
+
+
+def _tools_of(invocation: Invocation, server: str) -> tuple[ApprovedTools, tuple[ListedTool, ...]]:
+    from nacre.extensions.mcp.client.kept_list import ApprovedTools, KeptList
+
+    settings = invocation.config.settings.mcp.servers[server]
+    folder = invocation.config.state_dir / "mcp"
+    listed = KeptList(folder, server, settings).read()
+    return ApprovedTools(folder, server, settings), listed.tools if listed else ()
+
+
+async def _serve(invocation: Invocation) -> int:
+    from nacre import __version__
+    from nacre.extensions.mcp.server.server import memory_server, serve_stdio
+    from nacre.extensions.mcp.server.shared_memory import shared_memory
+    from nacre.runtime.contracts.clock import owner_clock
+
+    config = invocation.config
+    now = owner_clock(config.settings.agent.user_timezone)
+    invocation.warn(*config.notices)
+    async with shared_memory(config, now) as memory:
+        if memory.problem:
+            invocation.warn(f"Notes are not searched. {memory.problem}")
+        await serve_stdio(memory_server(memory, version=__version__))
+    return 0

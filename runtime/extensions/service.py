@@ -1,0 +1,41 @@
+"""What an extension runs beside the channels of `nacre serve`, such as an HTTP server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from nacre.records.record import Record
+from nacre.runtime.settings.config import Config
+
+
+class ServiceFailed(Exception):
+    """A service cannot start; the text is a sentence for the owner."""
+
+
+class Serving(Record):
+    """The program that a service runs in.
+
+    `agents` are the open agents (`nacre.Agent`), the default one first. `figures` measures what is waiting.
+    `say` and `warn` print lines. Turns that still run at the end may take `turn_seconds`.
+    """
+
+    config: Config
+    environment: Mapping[str, str]
+    agents: Sequence[Any]
+    has_channels: bool
+    figures: Callable[[], Awaitable[Mapping[str, float]]]
+    say: Callable[..., None]
+    warn: Callable[..., None]
+    turn_seconds: float
+
+
+class Service(Record):
+    """`run` serves until the end of its block, and raises `ServiceFailed` when it cannot start.
+
+    `problem` says why the service cannot start with these settings, or nothing; it opens nothing.
+    """
+
+    run: Callable[[Serving], AbstractAsyncContextManager[None]]
+    problem: Callable[[Config], str]

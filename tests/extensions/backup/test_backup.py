@@ -1,0 +1,271 @@
+"""`nacre backup` and `nacre restore`: one archive while the assistant talks, and back."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import io
+import json
+import sqlite3
+import tarfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from nacre.extensions.backup.manifest import Entry
+from nacre.extensions.backup.restoring import one_name_twice, restore_backup
+from nacre.locks.kernel_lock import try_lock
+from tests.cli.program import run_nacre
+from tests.runtime.agents import opened, write_settings
+
+
+async def test_a_backup_of_an_assistant_that_talks(tmp_path: Path) -> None:
+    """Made between any two words, it is whole, and what is restored from it remembers."""
+    state, archive = tmp_path / ".nacre", tmp_path / "all.tar.gz"
+    async with opened(state, None) as agent:
+        await agent.ask("Remember that my boat is called Halcyon.")
+    async with opened(state, None) as agent:  # what the first one noted is committed
+        backup = asyncio.create_task(asyncio.to_thread(run_nacre, tmp_path, "backup", str(archive)))
+        while not backup.done():
+            await agent.ask("Remember that the tide turns at noon.")
+        made = await backup
+
+    checked = run_nacre(tmp_path, "backup", "--check", str(archive), "--json")
+    restored = run_nacre(tmp_path, "restore", str(archive), "--to", str(tmp_path / "new"))
+
+    assert (made.returncode, checked.returncode, restored.returncode) == (0, 0, 0), (
+        made.stderr + restored.stderr
+    )
+    assert json.loads(checked.stdout)["counts"]["database"] == 1
+    (transcript,) = (tmp_path / "new/agents/main/sessions").glob("*.jsonl")
+    assert transcript.read_bytes().endswith(b"\n")
+    assert (state / transcript.relative_to(tmp_path / "new")).read_bytes().startswith(transcript.read_bytes())
+    with closing(sqlite3.connect(tmp_path / "new/memory/main.sqlite")) as index:
+        assert index.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    found = run_nacre(tmp_path, "memory", "search", "boat", NACRE_STATE_DIR=str(tmp_path / "new"))
+    assert "Halcyon" in found.stdout
+    log = run_nacre(tmp_path, "memory", "log", "--json", NACRE_STATE_DIR=str(tmp_path / "new"))
+    assert "The workspace as it was found" in [each["subject"] for each in json.loads(log.stdout)]
+    sessions = run_nacre(tmp_path, "sessions", "list", "--json", NACRE_STATE_DIR=str(tmp_path / "new"))
+    assert '"agent:main:main"' in sessions.stdout
+    assert archive.stat().st_mode & 0o777 == 0o600
+    assert not (state / ".backup").exists()
+
+
+def test_all_agents_and_what_lies_outside(tmp_path: Path) -> None:
+    """Folders of the settings come along with their links, and a restore says where they were."""
+    notes, other = tmp_path / "notes", tmp_path / ".nacre/workspace-work"
+    for folder in (notes / "memory", other):
+        folder.mkdir(parents=True)
+    (notes / "memory/2026-01-20.md").write_text("- Lisa plays the cello.\n", encoding="utf-8")
+    (notes / "photos").symlink_to("/srv/photos")
+    (other / "MEMORY.md").write_text("- The office is in Leith.\n", encoding="utf-8")
+    agents = {"list": [{"id": "main", "default": True, "workspace": str(notes)}, {"id": "work"}]}
+    write_settings(tmp_path / ".nacre", {"agents": agents})
+
+    made = run_nacre(tmp_path, "backup", "--json")
+    told = json.loads(made.stdout)
+    restored = run_nacre(tmp_path, "restore", told["archive"], "--to", "deep/new")
+
+    assert Path(told["archive"]).parent == tmp_path
+    new = tmp_path / "deep/new"
+    assert f"workspace of agent main was {notes}" in restored.stdout
+    assert (new / "outside/main/workspace/memory/2026-01-20.md").read_text() == "- Lisa plays the cello.\n"
+    assert (new / "outside/main/workspace/photos").readlink() == Path("/srv/photos")
+    assert (new / "workspace-work/MEMORY.md").read_text() == "- The office is in Leith.\n"
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    """Neither an archive that is there, nor a folder with something in it."""
+    run_nacre(tmp_path, "init")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken/letter.txt").write_text("mine")
+    assert run_nacre(tmp_path, "backup", "a.tar.gz").returncode == 0
+    before = (tmp_path / "a.tar.gz").read_bytes()
+
+    again = run_nacre(tmp_path, "backup", "a.tar.gz")
+    into = run_nacre(tmp_path, "restore", "a.tar.gz", "--to", "taken")
+
+    assert (again.returncode, into.returncode) == (1, 1)
+    assert "is there already" in again.stderr
+    assert "There is something at" in into.stderr
+    assert (tmp_path / "a.tar.gz").read_bytes() == before
+    assert [path.name for path in (tmp_path / "taken").iterdir()] == ["letter.txt"]
+
+
+def _archive(path: Path, *files: tuple[str, bytes], manifest: dict[str, object] | None = None) -> None:
+    with tarfile.open(path, "w:gz") as tar:
+        for name, data in [*files, *([("manifest.json", json.dumps(manifest).encode())] if manifest else [])]:
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+
+
+def _manifest(*entries: dict[str, object]) -> dict[str, object]:
+    return {
+        "format": "nacre-backup",
+        "version": 1,
+        "madeAt": "",
+        "program": "",
+        "places": [],
+        "leftOut": [],
+        "files": list(entries),
+    }
+
+
+def test_what_is_damaged_is_not_restored(tmp_path: Path) -> None:
+    """Cut off, with another byte, with a path that leads out, or none at all: nothing is made."""
+    run_nacre(tmp_path, "init")
+    run_nacre(tmp_path, "backup", "whole.tar.gz")
+    whole = (tmp_path / "whole.tar.gz").read_bytes()
+    plain = bytearray(gzip.decompress(whole))
+    at = plain.index(b"# ")
+    plain[at] ^= 1
+    (tmp_path / "cut.tar.gz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "byte.tar.gz").write_bytes(gzip.compress(bytes(plain)))
+    (tmp_path / "letter.tar.gz").write_text("Dear Anna")
+    _archive(tmp_path / "without.tar.gz", ("state/MEMORY.md", b"x"))
+    _archive(tmp_path / "out.tar.gz", ("state/../../evil", b"x"), manifest=_manifest())
+    _archive(tmp_path / "newer.tar.gz", manifest=_manifest() | {"version": 2})
+    lost = {"path": "state/a.md", "kind": "file", "mode": "0600", "size": 1, "sha256": "0"}
+    _archive(tmp_path / "lost.tar.gz", manifest=_manifest(lost))
+
+    for name, reason in {
+        "cut": "damaged",
+        "byte": "is not what was put in",
+        "letter": "damaged, or no backup",
+        "without": "has no manifest",
+        "out": "which no backup has",
+        "newer": "Use the newer program",
+        "lost": "state/a.md is missing",
+    }.items():
+        for asked in (("backup", "--check", f"{name}.tar.gz"), ("restore", f"{name}.tar.gz", "--to", "new")):
+            ended = run_nacre(tmp_path, *asked)
+            assert (ended.returncode, reason in ended.stderr) == (1, True), (asked, ended.stderr)
+    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "evil").exists()
+    assert list(tmp_path.glob(".new*")) == []
+
+
+def _entry(path: str, data: bytes) -> dict[str, object]:
+    digest = hashlib.sha256(data).hexdigest()
+    return {"path": path, "kind": "file", "mode": "0600", "size": len(data), "sha256": digest}
+
+
+def _odd_member(path: Path, name: str, kind: bytes, size: int = 0) -> None:
+    member = tarfile.TarInfo(name)
+    member.type, member.size = kind, size
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(member.tobuf(tarfile.GNU_FORMAT))
+        file.write(bytes(1024))
+
+
+def test_what_cannot_be_trusted_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """A name twice, a file as a folder, an odd kind or size: a sentence, and no folder or byte is made."""
+    run_nacre(tmp_path, "init")
+    one, two = _entry("state/a", b"x"), _entry("state/a/b", b"x")
+    twice = [("state/a", b"x"), ("state/a", b"x")]
+    _archive(tmp_path / "twice.tar.gz", *twice, manifest=_manifest(one))
+    _archive(tmp_path / "both.tar.gz", ("state/a", b"x"), ("state/a/b", b"x"), manifest=_manifest(one, two))
+    other = _entry("state/./a", b"x")
+    _archive(tmp_path / "dot.tar.gz", ("state/a", b"x"), ("state/./a", b"x"), manifest=_manifest(one, other))
+    _archive(tmp_path / "kind.tar.gz", ("state/a", b"x"), manifest=_manifest(one | {"kind": "device"}))
+    long = _entry(f"state/{'n' * 300}", b"x")
+    _archive(tmp_path / "long.tar.gz", (f"state/{'n' * 300}", b"x"), manifest=_manifest(long))
+    _odd_member(tmp_path / "fifo.tar.gz", "state/a", tarfile.FIFOTYPE)
+    _odd_member(tmp_path / "hard.tar.gz", "state/a", tarfile.LNKTYPE)
+    _odd_member(tmp_path / "sparse.tar.gz", "state/a", tarfile.GNUTYPE_SPARSE)
+    _odd_member(tmp_path / "name.tar.gz", "state/a", tarfile.XHDTYPE, size=1 << 33)
+    _odd_member(tmp_path / "huge.tar.gz", "state/a", tarfile.REGTYPE, size=1 << 60)
+
+    for name, reason in {
+        "twice": "stands in it twice",
+        "both": "which is no folder",
+        "dot": "which no backup has",
+        "kind": "which no backup has",
+        "fifo": "of a kind",
+        "hard": "of a kind",
+        "sparse": "of a kind",
+        "name": "which no backup has",
+        "huge": "free on the disk",
+        "long": "cannot be restored",
+    }.items():
+        ended = run_nacre(tmp_path, "restore", f"{name}.tar.gz", "--to", "deep/new")
+        assert (ended.returncode, reason in ended.stderr) == (1, True), (name, ended.stderr)
+        assert "Traceback" not in ended.stderr
+        if name != "long":  # what a disk refuses is known when it does
+            assert not (tmp_path / "deep").exists(), name
+    assert [*(tmp_path / "deep").iterdir()] == []
+
+
+def test_what_a_killed_restore_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    """Its folder goes, also when it was one to another place beside; one that runs now is left alone."""
+    run_nacre(tmp_path, "init")
+    run_nacre(tmp_path, "backup", "whole.tar.gz")
+    for name in ("new", "other", "running"):
+        (tmp_path / f".{name}.restoring/files/deep").mkdir(parents=True)
+        (tmp_path / f".{name}.restoring/lock").touch()
+        (tmp_path / f".{name}.restoring/files/deep").chmod(0o500)
+    release = try_lock(tmp_path / ".running.restoring/lock")
+    assert release is not None
+
+    restored = run_nacre(tmp_path, "restore", "whole.tar.gz", "--to", "new")
+    busy = run_nacre(tmp_path, "restore", "whole.tar.gz", "--to", "running")
+    release()
+
+    assert (restored.returncode, busy.returncode) == (0, 1), restored.stderr
+    assert [path.name for path in tmp_path.glob(".*.restoring")] == [".running.restoring"]
+
+
+def test_names_that_differ_in_case_alone(tmp_path: Path) -> None:
+    """They are found, with accents in either form, and a disk that keeps both restores both."""
+    names = ("state/Å.md", "state/a\u030a.md", "state/b.md")
+    entries = [Entry(path=name, kind="file") for name in names]
+    assert one_name_twice(entries) == names[:2]
+    assert one_name_twice(entries[1:]) is None
+    (tmp_path / "probe").touch()
+    if (tmp_path / "PROBE").exists():
+        return
+    both = ("state/a.md", b"x"), ("state/A.md", b"y")
+    _archive(tmp_path / "both.tar.gz", *both, manifest=_manifest(*(_entry(*each) for each in both)))
+    restore_backup(tmp_path / "both.tar.gz", tmp_path / "new", identity=None)
+    assert (tmp_path / "new/A.md").read_bytes() == b"y"
+
+
+def test_what_a_backup_does_not_hold_is_said(tmp_path: Path) -> None:
+    """Rows of a database, and a damaged one among the files, which ends with another exit code."""
+    run_nacre(tmp_path, "init")
+    (tmp_path / ".nacre/memory").mkdir(exist_ok=True)
+    (tmp_path / ".nacre/memory/odd.sqlite").write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
+
+    ended = run_nacre(tmp_path, "backup", "a.tar.gz", NACRE_DATABASE_URL="postgresql://localhost/none")
+
+    assert ended.returncode == 1
+    assert "pg_dump" in ended.stderr
+    assert "odd.sqlite could not be copied" in ended.stderr
+    assert run_nacre(tmp_path, "backup", "--check", "a.tar.gz").returncode == 1
+
+
+def test_an_archive_for_the_holder_of_a_key(tmp_path: Path) -> None:
+    """Encrypted with age, it is read with the key alone; without one, or with another, it says so."""
+    pyrage = pytest.importorskip("pyrage", reason="the extra nacre[age] is not installed")
+    own, other = (pyrage.x25519.Identity.generate() for _ in range(2))
+    for name, identity in (("own.key", own), ("other.key", other)):
+        (tmp_path / name).write_text(f"# made by a test\n{identity}\n")
+    run_nacre(tmp_path, "init")
+
+    made = run_nacre(tmp_path, "backup", "a.age", "--recipient", str(own.to_public()))
+    wrong = run_nacre(tmp_path, "backup", "--check", "a.age", "--identity", "other.key")
+    none = run_nacre(tmp_path, "restore", "a.age", "--to", "new")
+    right = run_nacre(tmp_path, "restore", "a.age", "--to", "new", "--identity", "own.key")
+    nobody = run_nacre(tmp_path, "backup", "b.age", "--recipient", "age1nobody")
+
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / "a.age").read_bytes().startswith(b"age-encryption.org/v1")
+    assert (wrong.returncode, "cannot be decrypted with other.key" in wrong.stderr) == (1, True)
+    assert (none.returncode, "It is encrypted" in none.stderr) == (1, True)
+    assert (right.returncode, (tmp_path / "new/workspace/MEMORY.md").exists()) == (0, True)
+    assert (nobody.returncode, "is no recipient" in nobody.stderr) == (1, True)
+    assert not list(tmp_path.glob("*b.age*"))

@@ -1,0 +1,154 @@
+"""The page in a real Chromium, on a phone's and a desk's size: `make page`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers import provider_wire as wire
+
+pytest.importorskip("playwright", reason="Playwright is not installed: make page")
+pytest.importorskip("sse_starlette", reason="the extra serve is not installed: make page")
+
+from playwright.async_api import expect
+
+from nacre.memory.files.review.queue import ReviewQueue
+from nacre.memory.files.sources.proposed import ProposedWrite
+from nacre.memory.files.sources.source import PRIVATE, Source
+from tests.extensions.http.page.driving import CANARY, CHROMIUM, DESK, PHONE, watch, window
+from tests.extensions.http.page.serving import Served, served
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium"),
+]
+SIZES = [pytest.param(PHONE, "dark", id="phone"), pytest.param(DESK, "light", id="desk")]
+
+
+@pytest.fixture
+async def page(tmp_path: Path) -> AsyncIterator[Served]:
+    """A running page whose notes and files have hostile words."""
+    async with served(tmp_path) as found:
+        memory = found.workspace / "memory"
+        memory.mkdir(exist_ok=True)
+        (memory / "2026-01-20.md").write_text(
+            f"# Tuesday {CANARY}\n\nThe cabin's key hangs at Marco's. {CANARY}\n"
+        )
+        (found.workspace / "hostile.txt").write_text(CANARY)
+        yield found
+
+
+@pytest.mark.parametrize(("size", "scheme"), SIZES)
+async def test_chat_streams_shows_tools_and_runs_nobodys_script(
+    page: Served, size: dict[str, int], scheme: str, tmp_path: Path
+) -> None:
+    """A file goes in, a tool is one line that opens, words show before the answer ends, Stop ends it."""
+    file = tmp_path / "<img src=x onerror=window.owned=1>.txt"
+    file.write_text(CANARY)
+    page.provider.tool_calls(("read", {"path": "hostile.txt"}))
+    page.provider.reply(
+        f"**Read it.** {CANARY}\n\n| a | b |\n|--:|:-:|\n| 1 | [x](javascript:window.owned=1) |"
+    )
+    async with window(page, size, scheme=scheme) as seen:
+        tab = seen.page
+        await tab.locator("#files").set_input_files(file)
+        await tab.get_by_label("Message").fill(f"What is in it? {CANARY}")
+        await tab.get_by_label("Message").press("Enter")
+        answer = tab.locator(".said.assistant.live").last
+        await expect(answer.locator("strong")).to_have_text("Read it.")
+        await answer.locator("summary").click()
+        await expect(answer.locator("details pre").last).to_contain_text("onerror")
+        await expect(tab.get_by_label("Message")).to_have_value("")
+        await seen.healthy()
+
+        page.provider.add(wire.stall("These words are here before"))
+        await tab.get_by_label("Message").fill("Go on")
+        await tab.get_by_role("button", name="Send").click()
+        answer = tab.locator(".said.assistant.live").last
+        await expect(answer).to_contain_text("These words are here before")
+        await tab.reload()
+        await expect(tab.locator(".said.assistant.live")).to_contain_text("These words are here before")
+        await tab.get_by_role("button", name="Stop").click()
+        await expect(tab.locator(".said.assistant.live .problem")).to_contain_text("stopped")
+        await tab.reload()
+        await expect(tab.locator("#log")).to_contain_text("What is in it?")
+        await seen.healthy()
+
+
+@pytest.mark.parametrize(("size", "scheme"), SIZES)
+async def test_every_other_view(page: Served, size: dict[str, int], scheme: str) -> None:
+    """Memory, search, a note, changes, what waits, sessions, a transcript with its picture, the context."""
+    page.provider.reply(f"Noted. {CANARY}")
+    async with window(page, size, scheme=scheme) as seen:
+        tab = seen.page
+        await tab.get_by_label("Message").fill(f"Remember the cabin. {CANARY}")
+        await tab.get_by_role("button", name="Send").click()
+        await expect(tab.locator(".live .markdown")).to_contain_text("Noted.")
+        for path, words in {
+            "/memory": "memory/2026-01-20.md",
+            "/memory?q=key": "by words",
+            "/memory/note?path=memory/2026-01-20.md": "hangs at Marco",
+            "/memory/changes": "Changes",
+            "/memory/review": "Waiting",
+            "/sessions": "Remember the cabin",
+            "/sessions?q=cabin": "Remember the cabin",
+            "/context": "AGENTS.md",
+        }.items():
+            await tab.goto(page.url + path)
+            await expect(tab.locator("main")).to_contain_text(words)
+            await seen.healthy()
+        await tab.goto(f"{page.url}/sessions")
+        await tab.locator("ul.sessions a").first.click()
+        await expect(tab.locator("svg.picture")).to_be_visible()
+        await seen.healthy()
+
+
+async def test_two_tabs_change_one_note(page: Served) -> None:
+    """The second tab is shown both texts, and the note keeps the first until it is told again."""
+    note = page.workspace / "memory/2026-01-21.md"
+    note.write_text("The boat is red.\n")
+    async with window(page, expected=("409",)) as seen:
+        address = f"{page.url}/memory/note?path=memory/2026-01-21.md"
+        other: Any = await seen.context.new_page()
+        watch(seen, other, ("409",))
+        for tab in (seen.page, other):
+            await tab.goto(address)
+            await tab.get_by_text("Edit", exact=True).click()
+        await seen.page.get_by_label("The note's Markdown").fill("The boat is blue.\n")
+        await seen.page.get_by_role("button", name="Save").click()
+        await expect(seen.page.locator(".note")).to_contain_text("blue")
+        await other.get_by_label("The note's Markdown").fill("The boat is green.\n")
+        await other.get_by_role("button", name="Save").click()
+        await expect(other.locator(".conflict")).to_contain_text("The boat is blue.")
+        await expect(other.locator(".conflict ins")).to_contain_text("The boat is green.")
+        assert note.read_text() == "The boat is blue.\n"
+        await other.get_by_role("button", name="Save").click()
+        await expect(other.locator(".note")).to_contain_text("green")
+        await seen.healthy()
+    assert note.read_text() == "The boat is green.\n"
+
+
+@pytest.mark.parametrize(("size", "scheme"), SIZES)
+async def test_review(page: Served, size: dict[str, int], scheme: str) -> None:
+    """One proposal is written as the owner edits it, one is rejected, with the keyboard alone."""
+    queue = ReviewQueue(page.state / "agents/main/proposals", lock_dir=page.state / "locks")
+    source = Source(written_by="flush", audience=PRIVATE, at="2026-01-20T10:00:00Z")
+    for text in (f"- Buy sugar. {CANARY}", "- Sell the hive."):
+        path = f"memory/{CANARY.translate({47: None})[:20]}.md" if "Sell" in text else "memory/2026-01-22.md"
+        await queue.propose(ProposedWrite(path=path, text=text, source=source, is_append=True))
+    async with window(page, size, scheme=scheme) as seen:
+        tab = seen.page
+        await tab.goto(f"{page.url}/memory/review")
+        await expect(tab.locator(".diff ins").first).to_have_text(f"- Buy sugar. {CANARY}")
+        await seen.healthy()
+        await tab.get_by_text("Edit before it is written").first.press("Enter")
+        await tab.locator("textarea").first.fill("- Buy honey.")
+        await tab.get_by_role("button", name="Accept").first.press("Enter")
+        await expect(tab.get_by_role("status")).to_have_text("Written into memory/2026-01-22.md.")
+        await tab.get_by_role("button", name="Reject").press("Enter")
+        await expect(tab.locator("main")).to_contain_text("Nothing is waiting.")
+        await seen.healthy()
+    assert (page.workspace / "memory/2026-01-22.md").read_text() == "- Buy honey.\n"

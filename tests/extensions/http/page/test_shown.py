@@ -1,0 +1,140 @@
+"""What is shown, before it is a page: hostile Markdown, and where things stand in the picture."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from nacre.extensions.http.page.diff_lines import diff_lines, diff_of
+from nacre.extensions.http.page.picture import HEIGHT, WIDTH, context_picture
+from nacre.extensions.http.page.safe_markdown import safe_html
+from nacre.runtime.agent.insight.timeline import timeline
+from nacre.runtime.contracts.budget import ContextBudget
+from nacre.sessions.contracts.messages import AssistantMessage, Text, Usage, user_message
+from nacre.sessions.entries.entries import Compaction, Entry
+
+ALLOWED = {
+    *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "a", "ul", "ol", "li"),
+    *("h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"),
+}
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '<img src=x onerror="alert(1)">',
+    "[a](javascript:alert(1)) [b](JaVaScRiPt:alert(1)) [c](data:text/html,<script>alert(1)</script>)",
+    "[a](&#106;avascript:alert(1)) [b](java\tscript:alert(1)) [c](vbscript:x) [d](file:///etc/passwd)",
+    '![x](https://a.test/"onerror="alert(1)) ![y](javascript:alert(1))',
+    "<https://a.test/?q=<script>> <javascript:alert(1)>",
+    '```"><script>alert(1)</script>\nx\n```',
+    '[a](https://a.test "t\\" onclick=\\"alert(1)")',
+    "| <script> |\n|--:|\n| <svg onload=alert(1)> |",
+    "[x]: javascript:alert(1)\n\n[x]",
+]
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_markdown_of_anybody_can_do_nothing(text: str) -> None:
+    """Only tags of texts, no attribute but those of links, and these lead to the web or to mail."""
+    tags = _Tags()
+    tags.feed(safe_html(text))
+
+    for tag, attributes in tags.found:
+        assert tag in ALLOWED
+        assert set(attributes) <= {"href", "rel", "target", "title", "class", "start"}
+        assert re.match(r"https?://|mailto:", attributes.get("href") or "https://")
+
+
+def test_the_picture_has_every_answer_its_parts_and_marks_within_its_frame() -> None:
+    """The parts of a bar reach from the ground to what was counted; after a compaction there is a summary."""
+    picture = context_picture(timeline(_branch(), _budget(), has_price=lambda _model: True))
+
+    assert len(picture.bars) == 3
+    assert [mark.kind for mark in picture.marks] == ["compaction"]
+    assert "3 answers, 0 flushes, 1 compactions" in picture.told
+    assert {block.part for block in picture.bars[2].blocks} == {"fixed", "summary", "conversation"}
+    for bar in picture.bars:
+        assert sum(block.height for block in bar.blocks) == pytest.approx(
+            picture.bottom - bar.blocks[-1].y, abs=0.5
+        )
+        for block in bar.blocks:
+            assert 0 < block.x < WIDTH
+            assert 0 < block.y < HEIGHT
+
+
+def test_a_picture_without_prices_tells_of_no_dollars() -> None:
+    """Of an answer that cost nothing, by a model without a known price, it says that no price is known."""
+    branch = [
+        replace(entry, body=replace(entry.body, usage=replace(entry.body.usage, cost_usd=0.0)))
+        if isinstance(entry.body, AssistantMessage) and entry.body.usage
+        else entry
+        for entry in _branch()
+    ]
+    picture = context_picture(timeline(branch, _budget(), has_price=lambda _model: False))
+
+    assert picture.told.startswith("3 answers, 0 flushes, 1 compactions, no price known;")
+    assert all(bar.told.endswith("no price known") for bar in picture.bars)
+    assert (
+        "$0.0000" in context_picture(timeline(branch, _budget(), has_price=lambda _model: True)).bars[0].told
+    )
+
+
+def test_a_diff_is_told_line_by_line() -> None:
+    """Lines that begin like a heading of a diff are lines of the note all the same."""
+    lines = diff_lines(diff_of("-- a\nb\n", "++ a\nb\n", "memory/x.md"))
+
+    assert [(line.kind, line.text) for line in lines if line.kind != "place"] == [
+        ("file", "memory/x.md"),
+        ("gone", "-- a"),
+        ("added", "++ a"),
+        ("same", "b"),
+    ]
+
+
+def _budget() -> ContextBudget:
+    return ContextBudget(
+        window_tokens=24_000,
+        window_source="model",
+        reserve_tokens=12_000,
+        soft_threshold_tokens=4_000,
+        keep_recent_tokens=6_000,
+    )
+
+
+def _branch() -> list[Entry]:
+    found: list[Entry] = []
+
+    def add(body: object) -> None:
+        parent = found[-1].id if found else None
+        found.append(
+            Entry(id=f"e{len(found)}", parent_id=parent, timestamp="2026-01-20T10:00:00Z", body=body)  # type: ignore[arg-type]
+        )
+
+    for tokens in (3_000, 9_000):
+        add(user_message("The hive needs sugar. " * 100, timestamp_ms=0))
+        add(_answer(tokens))
+    add(Compaction(summary="Keep bees. " * 50, first_kept_entry_id="e2", tokens_before=9_000))
+    add(_answer(4_000))
+    return found
+
+
+def _answer(tokens: int) -> AssistantMessage:
+    return AssistantMessage(
+        content=(Text(text="Noted."),),
+        api="x",
+        provider="openai",
+        model="x",
+        usage=Usage(input_tokens=tokens - 10, output_tokens=10, cost_usd=0.01),
+        stop_reason="stop",
+        timestamp_ms=0,
+    )

@@ -1,0 +1,48 @@
+"""`nacre mcp tools` and `nacre mcp approve`: what servers offer, approved in a terminal and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from nacre.extensions.mcp.client.kept_list import ApprovedTools, KeptList
+from nacre.extensions.mcp.client.listed_tool import ListedTool, ToolList
+from nacre.runtime.settings.sections.mcp import McpServer
+from tests.cli.program import Terminal, run_here, run_nacre
+from tests.runtime.agents import write_settings
+
+SERVER = McpServer(command="tracker")
+
+
+def _changed(home: Path) -> None:
+    """A server whose first list is approved, and that has changed a tool since."""
+    folder = home / ".nacre" / "mcp"
+    write_settings(home / ".nacre", {"mcp": {"servers": {"tracker": {"command": "tracker"}}}})
+    old = ListedTool(name="list", description="Lists.", schema={"type": "object"}, is_read_only=True)
+    new = ListedTool(name="list", description="Lists all.", schema={"type": "object"}, is_read_only=True)
+    folder.mkdir(parents=True)
+    KeptList(folder, "tracker", SERVER).write(ToolList(at_ms=1, tools=(new,)))
+    ApprovedTools(folder, "tracker", SERVER).approve([old])
+
+
+def _state(home: Path) -> str:
+    (told,) = json.loads(run_here(home, "mcp", "tools", "--json").stdout)
+    return str(told["state"])
+
+
+def test_a_changed_tool_is_approved_in_a_terminal(tmp_path: Path) -> None:
+    """The list shows what waits; the approval is of the tool as it is now."""
+    assert "No tools are known" in run_here(tmp_path, "mcp", "tools").stdout
+    _changed(tmp_path)
+    assert _state(tmp_path) == "waiting"
+    with Terminal(tmp_path, "mcp", "approve", "tracker", "list") as terminal:
+        terminal.wait_for("Approved of tracker: list")
+        assert terminal.exit_code() == 0
+    assert _state(tmp_path) == "approved"
+
+
+def test_a_program_approves_nothing(tmp_path: Path) -> None:
+    """Without a terminal on standard input nothing is approved."""
+    _changed(tmp_path)
+    assert run_nacre(tmp_path, "mcp", "approve", "tracker", stdin="y\n").returncode == 1
+    assert _state(tmp_path) == "waiting"

@@ -1,0 +1,141 @@
+"""What becomes of an event: who speaks, where, to whom; how words look; and 10,000 events that are broken."""
+
+from __future__ import annotations
+
+import logging
+import random
+from typing import Any
+
+import pytest
+
+from nacre.extensions.slack.formatting import mrkdwn, plain
+from nacre.extensions.slack.messages import Heard, PassedOver, event_of, heard, key_of
+from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, broken, fed, malformed
+from tests.extensions.slack.loopback import ANN, GROUP, ME, LoopbackSlack
+from tests.extensions.slack.test_bridge_contract import slack_bridge
+
+pytestmark = pytest.mark.channels
+
+TS = "1790000000.000100"
+
+
+def _heard(text: Any = "hi", **more: Any) -> Heard:
+    event = {"type": "message", "ts": TS, "channel": GROUP, "channel_type": "channel", "user": ANN}
+    return heard({**event, "text": text, **more}, ME, "default")
+
+
+@pytest.mark.parametrize("kind", ["channel", "group", "mpim", "app_home", "newsroom", None, True])
+def test_only_what_slack_calls_im_is_private(kind: Any) -> None:
+    """An id that begins as that of a private chat proves nothing."""
+    assert _heard(channel_type="im").inbound.chat_kind == "direct"
+    assert _heard(channel_type=kind, channel="D0ANN").inbound.chat_kind == "group"
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "is_mentioned"),
+    [
+        ("hi", "hi", False),
+        (f"<@{ME}> /new", "/new", True),
+        (f"hi <@{ME}>", f"hi <@{ME}>", True),
+        ("<https://x.example/a|the hive> &amp; <#C1|bees>", "the hive (https://x.example/a) & #bees", False),
+        ("<https://x.example|x.example> &lt;b&gt;", "https://x.example <b>", False),
+        ("<!channel> look", "<!channel> look", False),
+    ],
+)  # fmt: skip
+def test_words_are_read_as_people_see_them(said: str, text: str, is_mentioned: bool) -> None:
+    """Addresses with labels, names, escapes; the bot's name in front is taken away."""
+    found = _heard(said).inbound
+    assert (found.text, found.is_mentioned) == (text, is_mentioned)
+
+
+def test_a_thread_is_one_but_for_its_first_message() -> None:
+    """Slack gives the first one the thread's time, too."""
+    assert _heard(thread_ts=TS).inbound.thread_id == ""
+    assert _heard(thread_ts="1780000000.000001").inbound.thread_id == "1780000000.000001"
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"bot_id": "B1"}, "a bot said it"),
+        ({"user": ME}, "a bot said it"),
+        ({"subtype": "message_changed"}, "'message_changed'"),
+        ({"text": ""}, "nothing that can be read"),
+        ({"user": None}, "no sender"),
+        ({"ts": "soon"}, "no time"),
+    ],
+)
+def test_what_is_passed_over_is_told(more: dict[str, Any], why: str) -> None:
+    """What no person said, and what is not whole."""
+    with pytest.raises(PassedOver, match=why):
+        _heard(**more)
+
+
+@pytest.mark.parametrize(
+    ("markdown", "sent"),
+    [
+        ("**bold** and ~~gone~~", "*bold* and ~gone~"),
+        ("# Hives\n\nsee [bees](https://x.example/a_b)", "*Hives*\n\nsee <https://x.example/a_b|bees>"),
+        ("<!channel> <@U1> a & b", "&lt;!channel> &lt;@U1> a &amp; b"),
+        ("`**a** <b>` **c**", "`**a** &lt;b>` *c*"),
+        ("```python\nx = a ** b ** c\n```", "```\nx = a ** b ** c\n```"),
+        ("[run](javascript:x)", "[run](javascript:x)"),
+        ("2 * 3 ** 4", "2 * 3 ** 4"),
+    ],
+)
+def test_markdown_becomes_mrkdwn(markdown: str, sent: str) -> None:
+    """Code stays, nothing rings anybody up, and no address hides behind a word but those of the web."""
+    assert mrkdwn(markdown) == sent
+
+
+def test_what_is_sent_reads_as_it_was_written() -> None:
+    """The escapes are Slack's own."""
+    assert plain(mrkdwn("a < b & c > d")) == "a < b & c > d"
+
+
+@pytest.mark.parametrize("count", [SAMPLE, pytest.param(MALFORMED, marks=pytest.mark.slow)])
+async def test_broken_events(caplog: pytest.LogCaptureFixture, count: int) -> None:
+    """Each is taken as far as it is a message, or passed over with a reason, and acknowledged."""
+    caplog.set_level(logging.INFO, logger="nacre.extensions.slack")
+    chance = random.Random(13)
+    file = {"url_private": "ftp://nowhere", "name": "a.txt", "mimetype": "x/y", "size": 1}
+    event = {"type": "message", "ts": TS, "channel": GROUP, "user": ANN, "text": f"hi <@{ME}>"}
+    whole = {"event": {**event, "channel_type": "channel", "thread_ts": TS, "files": [file]}}
+    with LoopbackSlack() as server:
+
+        async def feed() -> None:
+            for _ in range(count):
+                server.happen(broken(whole, chance))
+            server.say("the last one")
+
+        taken = await fed(slack_bridge(server.url), feed, "the last one", seconds=170)
+        await server.until(lambda server: len(server.acknowledged) == count + 1)
+    reasons = [record.getMessage() for record in caplog.records if "passed over" in record.getMessage()]
+    assert len(taken) - 1 + len(reasons) == count
+    assert len(reasons) > count / 4
+    assert all(reason.rpartition(": ")[2] for reason in reasons)
+
+
+@pytest.mark.parametrize("count", [SAMPLE, pytest.param(MALFORMED, marks=pytest.mark.slow)])
+async def test_broken_envelopes(caplog: pytest.LogCaptureFixture, count: int) -> None:
+    """What is not even JSON, or has no id, is told and passed over; the socket stays."""
+    caplog.set_level(logging.INFO, logger="nacre.extensions.slack")
+    good = b'{"type": "events_api", "envelope_id": "e", "payload": {"event": {"type": "message"}}}'
+    with LoopbackSlack() as server:
+
+        async def feed() -> None:
+            for data in malformed([good], count):
+                server.send_raw(data)
+            server.say("the last one")
+
+        await fed(slack_bridge(server.url), feed, "the last one", seconds=170)
+    reasons = [record.getMessage() for record in caplog.records if "passed over" in record.getMessage()]
+    assert len(reasons) == count
+    assert server.opened == 1
+
+
+def test_an_event_of_another_kind_is_no_message() -> None:
+    """Whatever an app subscribed to."""
+    with pytest.raises(PassedOver, match="no message"):
+        event_of({"event": {"type": "reaction_added"}})
+    assert key_of({"metadata": {"event_type": "task_created", "event_payload": {"key": "k"}}}) == ""

@@ -1,0 +1,127 @@
+"""XMPP against a real prosody: the stories of every channel, the contract, and what only XMPP has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from nacre.bridges.contracts.bridge import Part
+from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide, HeldDoor, started
+from nacre.bridges.contracts.errors import CannotConnect
+from tests.bridges.channels.contract.served import WorldFarSide, far_side_of
+from tests.bridges.channels.contract.servers import self_signed
+from tests.bridges.channels.contract.stories import ChannelStories
+from tests.bridges.channels.contract.world import World
+from tests.extensions.xmpp.prosody import ROOM, ProsodyWorld, bridge, prosody, prosody_world
+
+pytestmark = pytest.mark.channels
+
+
+class TestStories(ChannelStories):
+    """The stories of every channel."""
+
+    def world(self, folder: Path) -> AbstractAsyncContextManager[World]:
+        """prosody with Ann."""
+        return prosody_world(folder)
+
+
+class XmppFarSide(WorldFarSide[ProsodyWorld]):
+    """Ann's private chat."""
+
+    async def shown(self, least: int) -> Sequence[str]:
+        """What Ann sees, corrected: the server has told her everything."""
+        await super().shown(least)
+        await self.world.part()
+        return self.world.shown()
+
+
+class TestContract(BridgeContract):
+    """What every bridge must hold."""
+
+    def far_side(self) -> AbstractAsyncContextManager[FarSide]:
+        """The private chat."""
+        return far_side_of(prosody_world, XmppFarSide)
+
+
+async def test_what_arrived_is_found_in_a_long_archive(tmp_path: Path) -> None:
+    """A chat with more messages than one page of its archive holds: what was sent is found, nothing else."""
+    async with prosody_world(tmp_path) as world:
+        place = XmppFarSide(world).place
+        async with started(world.bridge(), HeldDoor()) as running:
+            for number in range(60):
+                await running.deliver(Part(place=place, text=f"{number}", key=f"k{number}"))
+        async with started(world.bridge(), HeldDoor()) as running:
+            for number in (2, 59):
+                assert await running.find(Part(place=place, text="", key=f"k{number}"))
+            assert await running.find(Part(place=place, text="", key="k60")) is None
+
+
+async def test_what_was_answered_before_the_first_start_is_not_heard_again(tmp_path: Path) -> None:
+    """An assistant with an empty state folder takes only what follows the last answer in a chat."""
+    async with prosody_world(tmp_path) as world:
+        door = HeldDoor()
+        async with started(world.bridge(), door) as running:
+            await world.say("one")
+            await door.holds(1)
+            await running.deliver(Part(place=XmppFarSide(world).place, text="re: one", key="k"))
+        await world.say("two")
+        later = HeldDoor()
+        async with started(world.bridge(), later):
+            await later.holds(1)
+        assert [said.text for said in later.inbound] == ["two"]
+
+
+async def test_a_room_is_a_group_and_a_whisper_in_it_is_not_answered(tmp_path: Path) -> None:
+    """People in a room of the own server are known by their addresses, and nobody is private there."""
+    async with prosody_world(tmp_path) as world:
+        door = HeldDoor()
+        async with started(world.bridge(), door):
+            world.person.say(f"{ROOM}/Nacre", "chat", "psst")
+            world.person.say(ROOM, "groupchat", "nacre: hello")
+            world.person.say(ROOM, "groupchat", "hello all")
+            await door.holds(2)
+        said = [(inbound.text, inbound.is_mentioned) for inbound in door.inbound]
+        assert said == [("hello", True), ("hello all", False)]
+        assert {inbound.chat_kind for inbound in door.inbound} == {"group"}
+        assert {inbound.sender_id for inbound in door.inbound} == {"ann@localhost"}
+        assert {inbound.chat_id for inbound in door.inbound} == {ROOM}
+
+
+async def test_what_was_said_in_a_room_meanwhile_is_taken_once(tmp_path: Path) -> None:
+    """From the room's archive, behind the cursor; who was called Ann then, nobody knows now."""
+    async with prosody_world(tmp_path) as world:
+        door = HeldDoor()
+        async with started(world.bridge(), door):
+            await world.say("one", group=True)
+            await door.holds(1)
+        await world.say("two", group=True)
+        later = HeldDoor(door.cursor)
+        async with started(world.bridge(), later):
+            await later.holds(1)
+            await world.say("three", group=True)
+            await later.holds(2)
+        said = [(inbound.text, inbound.sender_id) for inbound in later.inbound]
+        assert said == [("two", f"{ROOM}/ann"), ("three", "ann@localhost")]
+
+
+async def test_a_wrong_password_is_told_in_a_sentence(tmp_path: Path) -> None:
+    """Which setting holds it too."""
+    async with prosody(tmp_path) as server:
+        spec = {**ProsodyWorld(server).spec, "password": "wrong"}
+        with pytest.raises(CannotConnect, match=r"refuses the password of nacre@localhost \(channels"):
+            await bridge(spec).start(HeldDoor())
+
+
+async def test_a_certificate_is_checked(tmp_path: Path) -> None:
+    """One of an unknown authority is refused with a sentence, and accepted when its file is named."""
+    key, certificate = await self_signed(tmp_path)
+    more = f'ssl = {{ key = "{key}"; certificate = "{certificate}" }}'
+    async with prosody(tmp_path, more=more, tls=True) as server:
+        spec = {**ProsodyWorld(server).spec, "tls": True, "rooms": []}
+        with pytest.raises(CannotConnect, match="is not accepted: self-signed"):
+            await bridge(spec).start(HeldDoor())
+        async with started(bridge({**spec, "tlsCaFile": str(certificate)}), HeldDoor()):
+            pass
