@@ -10,13 +10,13 @@ import click
 from nacre.cli.invocation import environment_of
 from nacre.cli.screen.examples import with_examples
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.extensions.discovery import Installed, built_in_extensions
-from nacre.runtime.extensions.manifest import TerminalCommand
+from nacre.runtime.extensions.discovery import built_in_manifests
+from nacre.runtime.extensions.manifest import Manifest, TerminalCommand
 
 
 def built_in_commands() -> Mapping[str, TerminalCommand]:
     """The commands of the built-in extensions, by their names behind `nacre`."""
-    return _of(built_in_extensions().values())
+    return _of(built_in_manifests())
 
 
 def extension_command(context: click.Context, name: str) -> click.Command | None:
@@ -31,16 +31,11 @@ def extension_command(context: click.Context, name: str) -> click.Command | None
     return None if found is None else _loaded(name, found)
 
 
-def _of(extensions: Iterable[Installed]) -> dict[str, TerminalCommand]:
-    return {
-        name: command
-        for item in extensions
-        if item.manifest is not None and not item.problem
-        for name, command in sorted(item.manifest.commands.items())
-    }
+def _of(manifests: Iterable[Manifest]) -> dict[str, TerminalCommand]:
+    return {name: command for each in manifests for name, command in sorted(each.commands.items())}
 
 
-def _chosen(context: click.Context) -> Iterable[Installed]:
+def _chosen(context: click.Context) -> Iterable[Manifest]:
     from nacre.runtime.extensions.choice import chosen, named
     from nacre.runtime.extensions.discovery import installed_extensions
     from nacre.runtime.settings.config import load_config
@@ -52,9 +47,11 @@ def _chosen(context: click.Context) -> Iterable[Installed]:
     if not named(plugins):
         return []
     return [
-        item
+        item.manifest
         for item in installed_extensions()
-        if item.manifest is not None and chosen(item.id, item.manifest.kind, plugins).is_on
+        if item.manifest is not None
+        and not item.problem
+        and chosen(item.id, item.manifest.kind, plugins).is_on
     ]
 
 

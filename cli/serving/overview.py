@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nacre.cli.screen.json_text import camel_json
+from nacre.memory.files.sources.secrets import without_secrets
 from nacre.records.record import Record
 
 if TYPE_CHECKING:
@@ -84,10 +85,10 @@ class Overview(Record):
             return self.problem
         if not self.model:
             return "none: the offline responder answers; `nacre init` connects one"
-        at = f" at {self.address}" if self.address else ""
+        told = f"{self.model} at {self.address}" if self.address else self.model
         if self.has_key or not self.needs_key:
-            return f"{self.model}{at}"
-        return f"{self.model}{at} · no key was found; `nacre doctor` says where one belongs"
+            return told
+        return f"{told} · no key was found; `nacre doctor` says where one belongs"
 
 
 async def overview_of(config: Config, now: Clock) -> Overview:
@@ -115,7 +116,7 @@ async def overview_of(config: Config, now: Clock) -> Overview:
     return Overview(
         version=__version__,
         agent_id=config.agent_id,
-        model=config.model_name,
+        model=without_secrets(config.model_name),  # somebody may have put a key there
         address=facts.address if facts else "",
         has_key=bool(facts and facts.has_key),
         needs_key=bool(facts and facts.needs_key),

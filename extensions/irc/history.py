@@ -29,15 +29,21 @@ MOST_MISSED = 500
 MOST_CHATS = 100
 PAGE = 100
 _BATCHES = ("chathistory", "draft/chathistory-targets", "znc.in/playback")
+_KEEPS_NOTHING = "this IRC server keeps no history: what is said while the assistant is away is lost"
+_PLAYS = (
+    "this ZNC plays what its buffers have: what is said just before a kill is lost, "
+    "unless it has the module playback"
+)
 _MAY_PASS = ("MESSAGE_ERROR", "TEMPORARILY_UNAVAILABLE")
 
 
 def history_capabilities(available: Collection[str]) -> tuple[str, ...]:
-    """What to agree on so that the server tells what was missed; empty where it keeps nothing. Pure."""
+    """What to agree on so that the server tells what was missed, or a bouncer when it was said. Pure."""
     for way in ("draft/chathistory", "znc.in/playback"):
         if {way, "batch", "server-time"} <= set(available):
             return (way, "batch", "server-time")
-    return ()
+    # Without it, ZNC writes the time into the words that its buffers have.
+    return ("server-time",) if "server-time" in available else ()
 
 
 class History:
@@ -97,7 +103,9 @@ class History:
             for chat in await self._chats(since, now):
                 found += await self._of_chat(chat, since)
         else:
-            log.warning("this IRC server keeps no history: what is said while the assistant is away is lost")
+            log.warning(
+                _PLAYS if "znc.in/batch" in self._connection.server.available_caps else _KEEPS_NOTHING
+            )
             self.is_whole = False
         timed = [(at, line) for line in found if (at := moment((line.tags or {}).get("time", "")))]
         lines = [line for _, line in sorted(timed, key=lambda each: each[0]) if len(line.params) == 2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from nacre import __version__
+from nacre.memory.files.sources.secrets import without_secrets
 from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
 from nacre.runtime.commands.contract.wording import short_age, short_count
 from nacre.runtime.commands.conversation.status import LastFlush, SessionStatus, status_of
@@ -35,7 +36,8 @@ async def _status(run: CommandRun) -> Outcome:
 def _model(session: SessionStatus) -> str:
     """The model that the owner chose, and the one that is asked next while that one is left alone."""
     chosen, asked = session.model_name, session.answering_model_name
-    return chosen if asked == chosen else f"{chosen} · left alone after a failure, {asked} answers"
+    told = chosen if asked == chosen else f"{chosen} · left alone after a failure, {asked} answers"
+    return without_secrets(told)  # somebody may have put a key where the model's name belongs
 
 
 def _context(session: SessionStatus) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nacre.records.record import Record
 from nacre.runtime.extensions.manifest import MANIFEST_FILE, Manifest, ManifestInvalid, parse_manifest
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 PACKAGE = "nacre"
 GROUP = "nacre.extensions"
@@ -34,6 +37,8 @@ class Installed(Record):
 
 def installed_extensions() -> tuple[Installed, ...]:
     """Every extension of this Python, by id. No other package can take the id of a built-in extension."""
+    from importlib.metadata import entry_points  # takes longer to import than all manifests to read
+
     found = [_installed(entry_point) for entry_point in entry_points(group=GROUP)]
     built_in = {item.id: item for item in found if item.is_built_in}
     counts = Counter(item.id for item in found)
@@ -45,8 +50,24 @@ def installed_extensions() -> tuple[Installed, ...]:
     return tuple(unique[name] for name in sorted(unique))
 
 
+def built_in_manifests() -> tuple[Manifest, ...]:
+    """What the extensions that come with Nacre say of themselves; a manifest that cannot be read is left out.
+
+    Reads files alone: `nacre --help` does not wait for the import of what reads installed packages.
+    """
+    found = []
+    for path in sorted(Path(__file__).parents[2].glob(f"extensions/*/{MANIFEST_FILE}")):
+        try:
+            found.append(parse_manifest(path.read_text(encoding="utf-8")))
+        except (OSError, ManifestInvalid):
+            continue
+    return tuple(found)
+
+
 def built_in_extensions() -> Mapping[str, Installed]:
     """The extensions that come with Nacre, by id. No other package is looked at."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
     try:
         entry_points_here = distribution(PACKAGE).entry_points
     except PackageNotFoundError:

@@ -28,8 +28,8 @@ class HttpMount(Record):
     """Routes of starlette under `path`, which begins with a slash.
 
     `wants_token` refuses whoever shows no token of the tokens file as a bearer; a mount without it checks
-    tokens itself, and `login_of` names the login in a `Cookie` header, or is empty. `closing` is called in
-    order when the server ends.
+    tokens itself, and its `login_of` names the login of a `Cookie` header, empty for nobody's. `closing` is
+    called in order when the server ends.
     """
 
     path: str

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from nacre import __version__
 from nacre.cli.setup.doctor.finding import Finding
+from nacre.memory.files.sources.secrets import without_secrets
 
 if TYPE_CHECKING:
     from nacre.runtime.agent.insight.model_facts import ModelFacts
@@ -79,11 +80,12 @@ async def _reach(config: Config, now: Clock, facts: ModelFacts, *, online: bool)
     from nacre.runtime.agent.insight.model_facts import answer_problem, listens
 
     at = f" at {facts.address}" if facts.address else ""
+    name = without_secrets(facts.name)  # somebody may have put a key where the model's name belongs
     if facts.is_local and not await listens(facts.address):
         return Finding(
             area="model",
             state="problem",
-            text=f"{facts.name}: nobody listens{at}",
+            text=f"{name}: nobody listens{at}",
             advice="Start the server there, or correct the address: "
             f"models.providers.{facts.name.partition('/')[0]}.baseUrl.",
         )
@@ -93,12 +95,12 @@ async def _reach(config: Config, now: Clock, facts: ModelFacts, *, online: bool)
             return Finding(
                 area="model",
                 state="problem",
-                text=f"{facts.name}{at} does not answer: {problem}",
+                text=f"{name}{at} does not answer: {without_secrets(problem)}",
                 advice="Check its name, its key and its address; `nacre config explain models.providers`.",
             )
-        return Finding(area="model", state="well", text=f"{facts.name}{at}: answered")
+        return Finding(area="model", state="well", text=f"{name}{at}: answered")
     told = "listens" if facts.is_local else "not asked; --online asks it for one word"
-    return Finding(area="model", state="well", text=f"{facts.name}{at}: {told}")
+    return Finding(area="model", state="well", text=f"{name}{at}: {told}")
 
 
 async def _window(config: Config, now: Clock) -> list[Finding]:

@@ -6,7 +6,7 @@ import json
 
 from nacre.cli.screen.plain import cut_to_cells, one_line
 from nacre.cli.screen.screen import Tone
-from nacre.memory.files.sources.secrets import REDACTED
+from nacre.memory.files.sources.secrets import REDACTED, without_secrets
 from nacre.runtime.commands.contract.wording import counted, short_count
 from nacre.runtime.contracts.errors import AgentError, ModelError, TurnCancelled
 from nacre.runtime.contracts.events import (
@@ -75,7 +75,8 @@ def event_line(event: Event) -> Line | None:
         case AnswerDiscarded():
             return f"· the answer broke off and comes anew: {one_line(event.problem)}", "warning"
         case FallbackAnswered():
-            return f"· answered by {one_line(event.model_name)}: {one_line(event.problem)}", "warning"
+            text = f"· answered by {one_line(event.model_name)}: {one_line(event.problem)}"
+            return without_secrets(text), "warning"
         case Warned():
             return f"· {one_line(event.message)}", "warning"
         case Silence():
@@ -98,7 +99,7 @@ def _slow_text(event: ModelSlow) -> str:
     name, seconds = one_line(event.model_name), f"{event.silent_seconds:.15g}"
     what = "has begun and then sent nothing" if event.has_begun else "is slow: it has sent nothing"
     then = f"; else {one_line(event.next_model_name)} is asked in a while" if event.next_model_name else ""
-    return f"· {name} {what} for {seconds} s. Ctrl-C stops the turn{then}."
+    return without_secrets(f"· {name} {what} for {seconds} s. Ctrl-C stops the turn{then}.")
 
 
 def asked_text(event: ApprovalAsked) -> str:

@@ -11,10 +11,11 @@ import pytest
 
 from tests.bridges.channels.contract.line_extension import install_line
 from tests.bridges.line_channel import LineServer
-from tests.cli.program import WAIT_SECONDS, run_nacre
+from tests.cli.program import WAIT_SECONDS, run_here, run_nacre
 from tests.cli.serving.test_serve import line_settings, serving
 from tests.runtime.agents import write_settings
 
+KEY = "sk-proj-abcdEFGH1234567890abcd"
 SETTINGS = {
     "agents": {
         "defaults": {
@@ -148,3 +149,15 @@ def test_a_key_in_the_wrong_place_is_not_told(tmp_path: Path, defaults: dict[str
     for command in ("send -m hello", "memory search hello", "doctor"):
         ended = run_nacre(tmp_path, *command.split(), LEAK="sk-1234567890")
         assert "sk-1234567890" not in ended.stdout + ended.stderr, command
+
+
+@pytest.mark.parametrize("model", ["openai/${LLM_KEY}", f"openai/{KEY}"])
+@pytest.mark.parametrize("command", [("status",), ("status", "--json"), ("doctor",), ("send", "/status")])
+def test_a_key_in_the_place_of_a_model_is_not_shown(
+    tmp_path: Path, command: tuple[str, ...], model: str
+) -> None:
+    """Written there or taken from a variable, by somebody who took one line of a guide for another."""
+    write_settings(tmp_path / ".nacre", {"agents": {"defaults": {"model": {"primary": model}}}})
+    told = run_here(tmp_path, *command, LLM_KEY=KEY)
+    assert "openai/[redacted]" in told.stdout
+    assert KEY not in told.stdout + told.stderr

@@ -30,6 +30,9 @@ from nacre.runtime.contracts.inbound import Reply
 
 SILENCE = Silence(session_key="agent:main:main", session_id="s")
 
+KEY = "sk-proj-abcdEFGH1234567890abcd"
+"""Somebody wrote a key where the name of a model belongs."""
+
 
 def reply(text: str, *, is_command: bool = False) -> ReplyReady:
     return ReplyReady(
@@ -137,6 +140,17 @@ def test_a_running_tool_is_one_line_that_goes_away() -> None:
         (
             FallbackAnswered(model_name="b/two", first_model_name="a/one", problem="Busy."),
             "· answered by b/two: Busy.",
+        ),
+        (
+            ModelSlow(
+                model_name=f"a/{KEY}", silent_seconds=15.0, has_begun=False, next_model_name=f"b/{KEY}"
+            ),
+            "· a/[redacted] is slow: it has sent nothing for 15 s. Ctrl-C stops the turn; else b/[redacted] "
+            "is asked in a while.",
+        ),
+        (
+            FallbackAnswered(model_name=f"b/{KEY}", first_model_name="a/one", problem="Busy."),
+            "· answered by b/[redacted]: Busy.",
         ),
         (ModelRetried(attempt=1, delay_seconds=2.0, problem="Busy."), "· Busy. Attempt 2 in 2 s."),
         (

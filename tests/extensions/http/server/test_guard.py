@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-pytest.importorskip("starlette", reason="the extra serve is not installed: make protocols")
+pytest.importorskip("starlette", reason="the extra serve is not installed: make mounts")
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -143,12 +143,12 @@ async def test_a_flood_keeps_no_owner_of_the_same_address_out(tmp_path: Path) ->
     tokens = Tokens(tmp_path)
     shown = tokens.add("desk", agent_id="main", is_owner=True, now=NOW)
     page = [Route("/login", _echo_nobody, methods=["POST"]), Route("/chat", _echo_nobody)]
-    doors = [
+    mounts = [
         HttpMount(path="/v1", routes=ROUTES),
         HttpMount(path="/", routes=page, wants_token=False, login_of=lambda cookies: cookies),
     ]
     app = Starlette(routes=[*page, Mount("/v1", routes=ROUTES)])
-    guard = Guard(app, tokens=tokens, mounts=doors, hosts=["test"], seconds=lambda: 1.0)
+    guard = Guard(app, tokens=tokens, mounts=mounts, hosts=["test"], seconds=lambda: 1.0)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(guard), base_url="http://test") as client:
         statuses = [(await client.get("/chat")).status_code for _ in range(MOST_QUESTIONS + 1)]
         assert statuses == [200] * MOST_QUESTIONS + [429]
