@@ -93,10 +93,11 @@ lowest: $(VENV)/installed-dev ## run the tests with the oldest libraries that py
 soak: $(VENV)/installed-dev ## after make postgres: ten minutes of kills, pauses and restarts under 500 chats; SECONDS= and CHATS= say otherwise
 	@NACRE_WORKER_SECONDS=$(SECONDS) NACRE_WORKER_CHATS=$(CHATS) $(BIN)/python -m pytest -n0 -s tests/bridges/workers/test_killed_workers.py
 
-check: $(VENV)/installed-dev ## lint, format and strict types
+check: $(VENV)/installed-dev ## lint, format, strict types, and the limits of the size and shape of the code
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy -p nacre
+	@$(BIN)/python -m benchmarks.house.table --check
 
 editor: $(VENV)/installed-dev ## check the examples as a strict editor (pyright) does
 	@$(call install,--constraint constraints.txt basedpyright)

@@ -2,9 +2,9 @@
 
     python -m benchmarks.house.table [--check]
 
-Prints how many files each flow runs through (see `benchmarks.house.flows`), how many lines there are, how many files
-only one other file imports, how many members only forward a call, and how many imports lead from the core into an
-extension. `--check` ends with code 1 when a limit is exceeded.
+Prints how many files each flow runs through (see `benchmarks.house.flows`), how many lines there are, how
+many files only one other file imports, how many members only forward a call, and how many imports lead from
+the core into an extension. `--check` ends with code 1 when a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ LIMITS = {
     "files: /compact": 70,
     "files: /status": 60,
     "depth: plain turn": 20,
-    "files that one file imports": 190,
-    "members that only forward": 60,
-    "lines: everything": 107_000,
+    "files that one file imports": 249,
+    "members that only forward": 76,
+    "lines: everything": 104_000,
     "lines: core": 86_000,
     "imports from the core into extensions": 0,
 }

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @json_option("Print a JSON object.")
 @shared_options
 def command(context: click.Context, as_json: bool) -> int | None:
-    """List the tokens of programs and browsers, make and revoke them.
+    """List, make and revoke the tokens of programs and browsers.
 
     docs/http.md says what they open.
     """

@@ -54,7 +54,7 @@ def command(
     workspace_there: Path | None,
     as_json: bool,
 ) -> int:
-    """Bring over the notes, sessions and settings of OpenClaw, Hermes, ChatGPT or Claude.
+    """Import the notes, sessions and settings of OpenClaw, Hermes, ChatGPT or Claude.
 
     PATH is the state folder of OpenClaw (~/.openclaw) or Hermes (~/.hermes), or a data export of ChatGPT or
     Claude, as the zip archive or unpacked. Only files inside of PATH are read, whatever its settings name.

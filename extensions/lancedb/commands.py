@@ -38,7 +38,7 @@ def on_memories(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
 
 @click.group("ltm")
 def command() -> None:
-    """Look into the long-term memory that the LanceDB engine keeps."""
+    """Show the long-term memory that the LanceDB engine keeps."""
 
 
 @command.command("list")

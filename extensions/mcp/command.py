@@ -29,7 +29,7 @@ _NOBODY_AT_IT = (
 @click.group("mcp", invoke_without_command=True)
 @shared_options
 def command(context: click.Context) -> int | None:
-    """Share the notes with another program, which speaks MCP.
+    """Share the notes with another program over MCP, and approve the tools of MCP servers.
 
     The program starts this command. It can search and read the notes and add to the log of the day. It acts
     for the owner, whose account it runs in. docs/mcp.md says how to connect editors and coding agents.

@@ -44,7 +44,7 @@ GREP = "grep"
 def bench(
     context: click.Context, labelled: Path | None, engines: tuple[str, ...], most: int, as_json: bool
 ) -> int:
-    """Ask every installed memory engine the same questions.
+    """Compare the memory engines on your notes.
 
     Questions are made from headings, days and exact names of your notes, and some have no answer. Engines
     work on copies in a temporary folder: neither your notes nor your index is touched.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from nacre.memory.contracts.notes import FoundNote, NoteMarks, WantedNotes
+from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.sources.proposed import WaitsForReview
+from nacre.memory.files.sources.stored import line_key
 from nacre.memory.workspace.workspace import workspace_gone
 from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
@@ -28,7 +32,7 @@ from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.approvals.store import Approval
 from nacre.runtime.tools.file_tools.files import file_tools
 from nacre.runtime.tools.function import FunctionTool, ToolChat, audience
-from nacre.runtime.tools.session_sources import NOTE_TOOLS
+from nacre.runtime.tools.session_sources import NOTE_TOOLS, SessionSources
 from nacre.runtime.tools.toolbox import Tool, Toolbox, ToolFailed, ToolOutcome, ToolResults, result_limits
 from nacre.runtime.turn.inbound.inbound_message import shown_image_problem
 from nacre.runtime.turn.loop.sub_agent import RunSubAgent, SubAgent
@@ -42,7 +46,6 @@ from nacre.runtime.turn.prompt_parts.system_prompt import (
     recalled_notes,
     sub_agent_part,
 )
-from nacre.runtime.turn.tool_writes import ToolWrites
 from nacre.runtime.turn.window.parts import WindowTurn
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -558,3 +561,74 @@ async def recalled(session: OpenSession, parts: TurnParts, emit: Emit, *, again:
         await session.journal.append(
             CustomMessage(custom_type=RECALL_TYPE, content=notes.text, details={"paths": list(notes.paths)})
         )
+
+
+MOST_READ_BYTES = 4 << 20
+"""So many bytes of notes are read before a turn's first such call, the newest first. Of a larger note that
+changes, every line counts that has no source."""
+
+
+class ToolWrites:
+    """What the tools of one turn write into the folder of the notes."""
+
+    def __init__(self, workspace: Workspace, sources: SessionSources) -> None:
+        self._workspace = workspace
+        self._sources = sources
+        self._seen: Mapping[str, NoteMarks] | None = None
+        self._keys: dict[str, frozenset[str]] = {}
+        self._one_at_a_time = asyncio.Lock()
+
+    async def before(self) -> None:
+        """Looks at the notes, once in a turn; a tool is about to run."""
+        async with self._one_at_a_time:
+            if self._seen is not None or self._workspace.folder is None or not self._workspace.is_there:
+                return
+            notes = await self._notes()
+            self._seen = {note.name: note.marks for note in notes}
+            self._keys = await self._read(_newest(notes))
+
+    async def after(self, tool_name: str) -> None:
+        """Notes where lines come from that are new since, and have no source."""
+        async with self._one_at_a_time:
+            if self._seen is None:
+                return
+            seen = {note.name: note.marks for note in await self._notes()}
+            changed = [name for name, marks in seen.items() if self._seen.get(name) != marks]
+            before, self._seen = self._seen, seen
+            if not changed:
+                return
+            source_of = await self._sources.of_tool(tool_name)
+            for name, found in (await self._workspace.read_notes(changed)).items():
+                if isinstance(found, Exception):
+                    continue
+                text = found.data.decode("utf-8", "replace")
+                known = self._keys.get(name, frozenset())
+                lines = [line for line in text.splitlines() if line_key(line) not in known]
+                await self._sources.sources.keep_written(name, lines, source_of)
+                if name in self._keys or name not in before:
+                    self._keys[name] = _keys_of(text)
+
+    async def _notes(self) -> Sequence[FoundNote]:
+        return (await self._workspace.list_notes([WantedNotes(name=".", is_required=True)])).notes
+
+    async def _read(self, names: Sequence[str]) -> dict[str, frozenset[str]]:
+        read = await self._workspace.read_notes(names)
+        return {
+            name: _keys_of(found.data.decode("utf-8", "replace"))
+            for name, found in read.items()
+            if not isinstance(found, Exception)
+        }
+
+
+def _newest(notes: Sequence[FoundNote]) -> list[str]:
+    """The newest notes that may be read, those of the prompt, at the top of the workspace, before others."""
+    left, names = MOST_READ_BYTES, []
+    for note in sorted(notes, key=lambda note: ("/" in note.name, -note.marks.modified_ns)):
+        if note.marks.size_bytes <= left:
+            left -= note.marks.size_bytes
+            names.append(note.name)
+    return names
+
+
+def _keys_of(text: str) -> frozenset[str]:
+    return frozenset(map(line_key, text.splitlines()))

@@ -6,9 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from benchmarks.beside.scale import arithmetic
+from benchmarks.beside.scale import arithmetic, page
 from benchmarks.beside.scale.queueing import Costs, Machines, course, most
-from nacre.runtime.tools.file_tools.files import page
 
 
 def test_the_page_has_the_programs_tables() -> None:
