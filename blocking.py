@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.agent.opening.parts import StopAfter
+from nacre.runtime.agent.opening.agent_parts import StopAfter
 from nacre.runtime.agent.sessions import SessionInfo
 from nacre.runtime.commands.conversation.branch_points import SessionLabel, SessionTurn
 from nacre.runtime.commands.conversation.branching import Rewound

@@ -25,7 +25,7 @@ def log(context: click.Context, path: str, as_json: bool) -> int:
     """List the commits of the notes, or those that changed PATH; the newest first."""
 
     def told(invocation: Invocation, repository: Repository) -> int:
-        from nacre.memory.workspace.history.undone import commits
+        from nacre.memory.workspace.history.undo import commits
 
         found = commits(repository, path)
         if as_json:
@@ -48,7 +48,7 @@ def diff(context: click.Context, commit: str, as_json: bool) -> int:
     """Show what COMMIT changed, the newest one unless given."""
 
     def told(invocation: Invocation, repository: Repository) -> int:
-        from nacre.memory.workspace.history.undone import named, shown
+        from nacre.memory.workspace.history.undo import named, shown
 
         name = named(repository, commit)
         text = shown(repository, name)
@@ -71,7 +71,7 @@ def undo(context: click.Context, commit: str, as_json: bool) -> int:
     """
 
     def taken_back(invocation: Invocation, repository: Repository) -> int:
-        from nacre.memory.workspace.history.undone import last_to_undo, named, undo as undone
+        from nacre.memory.workspace.history.undo import last_to_undo, named, undo as undone
 
         name = named(repository, commit) if commit else last_to_undo(repository).commit
         made, paths = undone(repository, name)
@@ -90,9 +90,9 @@ def _with_history(
     from nacre.memory.contracts.workspace import FileBusy
     from nacre.memory.files.sources.sources import Sources
     from nacre.memory.workspace.git import GitFailed
-    from nacre.memory.workspace.history.committing import commit_changes, known_sources
+    from nacre.memory.workspace.history.commits import commit_changes, known_sources
     from nacre.memory.workspace.history.repository import NO_HISTORY, Repository
-    from nacre.memory.workspace.history.undone import CommitUnknown, UndoConflict
+    from nacre.memory.workspace.history.undo import CommitUnknown, UndoConflict
     from nacre.runtime.settings.disk.open_workspace import open_workspace
 
     invocation.warn(*invocation.config.notices)

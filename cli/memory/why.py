@@ -19,7 +19,7 @@ from nacre.records.record import Record
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.policy import readers_of
-from nacre.runtime.lanes.open_store import open_store
+from nacre.runtime.open_sessions.open_store import open_store
 from nacre.runtime.recall.open_memory import unindexed_notes
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace

@@ -99,7 +99,7 @@ async def overview_of(config: Config, now: Clock) -> Overview:
     from nacre.runtime.agent.insight.usage import spent_today_usd
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.lanes.open_store import open_store
+    from nacre.runtime.open_sessions.open_store import open_store
 
     facts, budget, problem = None, None, ""
     try:
@@ -134,7 +134,7 @@ async def overview_of(config: Config, now: Clock) -> Overview:
 
 
 def _history_problem(config: Config) -> str:
-    from nacre.memory.workspace.history.keeping import Health
+    from nacre.memory.workspace.history.history_keeper import Health
     from nacre.memory.workspace.history.repository import Repository
 
     if config.settings.memory.history.commits == "off":

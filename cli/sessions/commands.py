@@ -215,7 +215,7 @@ def resume(context: click.Context, name: str, as_json: bool) -> int:
 async def cleanup(shelf: SessionShelf, invocation: Invocation, dry_run: bool, as_json: bool) -> int:
     """Keep the sessions within session.maintenance, now and whatever its mode."""
     from nacre.cli.sessions.text import upkeep_json
-    from nacre.runtime.endings.lifecycle import upkeep_text
+    from nacre.runtime.session_lifecycle.lifecycle import upkeep_text
 
     report = await shelf.keep_up(dry_run=dry_run)
     problem = "" if dry_run or report.is_empty else await shelf.forget_in_memory()

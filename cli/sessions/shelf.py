@@ -9,8 +9,8 @@ from pathlib import Path
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.runtime.contracts.clock import owner_zone, system_clock
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.lanes.lanes import Lanes
-from nacre.runtime.lanes.open_store import open_store
+from nacre.runtime.open_sessions.lanes import Lanes
+from nacre.runtime.open_sessions.open_store import open_store
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import Config
 from nacre.sessions.contracts.errors import SessionWriteFailed

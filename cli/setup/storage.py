@@ -81,7 +81,7 @@ async def _copied(
     from nacre.runtime.agent.opening.assembly import approval_store
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.lanes.open_store import open_copyable_store
+    from nacre.runtime.open_sessions.open_store import open_copyable_store
     from nacre.runtime.settings.disk.open_workspace import kept_places, open_documents
     from nacre.runtime.tools.approvals.store import copy_approvals
     from nacre.sessions.stores.copying import copy_sessions

@@ -17,7 +17,7 @@ from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import WorkspaceReport, ensure_workspace
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.lanes.open_store import open_copyable_store
+from nacre.runtime.open_sessions.open_store import open_copyable_store
 from nacre.runtime.settings.config import SETTINGS_FILE, checked_settings
 from nacre.runtime.settings.disk.agent_folders import keep_private
 from nacre.runtime.settings.disk.json5_edits import with_value

@@ -1,4 +1,4 @@
-"""The workspace as a folder of this machine: `Workspace` over `files.py` and `paths.py`, on threads."""
+"""The workspace as a folder of this machine: bounded reads, appends, replacements and walks, on threads."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ from nacre.runtime.agent.answering import (
     run_turn,
     stopped,
 )
+from nacre.runtime.agent.opening.agent_parts import AgentParts, StopAfter
 from nacre.runtime.agent.opening.assembly import assemble
 from nacre.runtime.agent.opening.given import Given, given_prompt_parts, given_tools
-from nacre.runtime.agent.opening.parts import AgentParts, StopAfter
 from nacre.runtime.agent.sessions import Sessions
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.function import FunctionCommand
@@ -31,7 +31,7 @@ from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.model import Answering, ChatModel, ModelRequest
 from nacre.runtime.hooks.hooks import Hooks, HookTable
-from nacre.runtime.lanes.lanes import Route, route
+from nacre.runtime.open_sessions.lanes import Route, route
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import load_config, process_environment
 from nacre.runtime.settings.settings import Settings

@@ -19,7 +19,7 @@ from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.files.sources.sources import Sources
 from nacre.prompts import render
 from nacre.records.record import Record
-from nacre.runtime.agent.opening.parts import AgentParts
+from nacre.runtime.agent.opening.agent_parts import AgentParts
 from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
 from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome, said
 from nacre.runtime.commands.status import STATUS
@@ -44,8 +44,8 @@ from nacre.runtime.contracts.events import (
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
 from nacre.runtime.hooks.hooks import arrived, leaving, without_text
-from nacre.runtime.lanes.lanes import Route, workspace_access
-from nacre.runtime.lanes.open_session import FLUSH_ENTRY
+from nacre.runtime.open_sessions.lanes import Route, workspace_access
+from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY
 from nacre.runtime.tools.approvals.store import Approval
 from nacre.runtime.turn.inbound.inbound_message import (
     HEARTBEAT_FILE,

@@ -219,7 +219,7 @@ def open_transcripts(config: Config, now: Clock) -> TranscriptSource:
     """What was said in the sessions of this agent, to be searched."""
     # past conversations are opt-in; a search in the notes alone does not wait for these imports
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.lanes.open_store import open_store
+    from nacre.runtime.open_sessions.open_store import open_store
     from nacre.runtime.recall.transcripts.transcript_source import SessionTranscripts
 
     return SessionTranscripts(

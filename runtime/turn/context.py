@@ -25,8 +25,8 @@ from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, takes_images
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.hooks.events import AfterTool, Ask, BeforeTool, Deny
 from nacre.runtime.hooks.hooks import Hooks, guarded
-from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate
+from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.settings.sections.hooks import ToolRule
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.approvals.store import Approval
@@ -36,7 +36,6 @@ from nacre.runtime.tools.session_sources import NOTE_TOOLS, SessionSources
 from nacre.runtime.tools.toolbox import Tool, Toolbox, ToolFailed, ToolOutcome, ToolResults, result_limits
 from nacre.runtime.turn.inbound.inbound_message import shown_image_problem
 from nacre.runtime.turn.loop.sub_agent import RunSubAgent, SubAgent
-from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.prompt_parts.session_prompt import SessionPrompt
 from nacre.runtime.turn.prompt_parts.system_prompt import (
     RecalledNotes,
@@ -46,7 +45,8 @@ from nacre.runtime.turn.prompt_parts.system_prompt import (
     recalled_notes,
     sub_agent_part,
 )
-from nacre.runtime.turn.window.parts import WindowTurn
+from nacre.runtime.turn.turn_parts import TurnParts
+from nacre.runtime.turn.window.window_parts import WindowTurn
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,

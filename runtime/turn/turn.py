@@ -30,14 +30,14 @@ from nacre.runtime.contracts.inbound import Attachment, Inbound, Quoted, Reply, 
 from nacre.runtime.contracts.model import Ask, ModelRequest, takes_images
 from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.hooks.hooks import around_turn, arrived, asking
-from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate, ModelChain
+from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.tools.approvals.store import Approval
 from nacre.runtime.turn.context import TurnContext, denied_text, recalled, waiting_text
 from nacre.runtime.turn.inbound.inbound_message import message_of, unread_message
 from nacre.runtime.turn.loop.loop import TurnBounds, paused, run_loop, run_tool
-from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.prompt_parts.system_prompt import recall_is_due
+from nacre.runtime.turn.turn_parts import TurnParts
 from nacre.runtime.turn.window.window import Window
 from nacre.sessions.contracts.messages import (
     AssistantMessage,

@@ -1,4 +1,4 @@
-"""What each entry of a session says to a model. Pure; `transcript_view.py` puts the transcript together."""
+"""What each entry of a session says to a model, and the transcript that they make."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ OPENERS = {
     "memory/text/forms/words.py": "the packaged lists of words",
     "memory/workspace/paths.py": "opens without following links, for the other files of its room",
     "memory/workspace/workspace.py": "the packaged templates",
-    "memory/workspace/history/keeping.py": "why the last commit failed, and may be lost",
+    "memory/workspace/history/history_keeper.py": "why the last commit failed, and may be lost",
     "memory/workspace/history/migration.py": "the names of commits in a git folder, which is only read",
     "memory/workspace/history/repository.py": "which notes were looked at, and may be lost",
     "memory/workspace/documents/merging.py": "three texts for git, in a folder that goes at once",

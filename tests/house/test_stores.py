@@ -26,7 +26,7 @@ FORMAT = "nacre.sessions.disk.json_text"
 """Lines and times as text: it opens nothing, and a database exports the same."""
 ALLOWED = {
     "runtime/hooks/trust.py": "a file of its own, written as safely",
-    "runtime/lanes/open_store.py": "chooses the store",
+    "runtime/open_sessions/open_store.py": "chooses the store",
     "runtime/models/waits/cooldown.py": "a file of its own, written as safely",
     "runtime/models/spending/ledger.py": "files of its own, written as safely",
     "runtime/models/embedding/http/daily_budget.py": "a file of its own, written as safely",

@@ -14,7 +14,7 @@ from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.stores.choosing import index_place
 from nacre.postgres.pool import MOST_CONNECTIONS
 from nacre.postgres.shared import shared_database
-from nacre.runtime.lanes.open_store import open_store
+from nacre.runtime.open_sessions.open_store import open_store
 from nacre.runtime.settings.config import load_config
 from tests.sessions.talk import counted_ids, ticking_clock
 

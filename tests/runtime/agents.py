@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from nacre import Agent, Inbound
 from nacre.memory.engine import MemoryEngine
-from nacre.runtime.agent.opening.parts import AgentParts
+from nacre.runtime.agent.opening.agent_parts import AgentParts
 from nacre.runtime.contracts.events import Event
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.scripted import Clock, CountingIds

@@ -179,7 +179,7 @@ async def _written(
 
     from nacre.memory.files.tidy.reading import TidyFailed
     from nacre.memory.files.tidy.writing import write
-    from nacre.memory.workspace.history.committing import TIDIED, HistoryBusy, as_one_commit
+    from nacre.memory.workspace.history.commits import TIDIED, HistoryBusy, as_one_commit
 
     config = invocation.config
     try:

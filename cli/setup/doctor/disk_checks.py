@@ -99,8 +99,8 @@ async def _history(invocation: Invocation) -> Finding:
     from nacre.memory.contracts.workspace import FileBusy
     from nacre.memory.files.sources.sources import Sources
     from nacre.memory.workspace.git import GitFailed
-    from nacre.memory.workspace.history.committing import commit_changes, known_sources
-    from nacre.memory.workspace.history.keeping import Health
+    from nacre.memory.workspace.history.commits import commit_changes, known_sources
+    from nacre.memory.workspace.history.history_keeper import Health
     from nacre.memory.workspace.history.repository import Repository
     from nacre.runtime.settings.disk.open_workspace import open_workspace
 

@@ -18,7 +18,7 @@ _SHOWN_LINES = 5
 async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """What is wrong with sessions and their files."""
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.lanes.open_store import open_store
+    from nacre.runtime.open_sessions.open_store import open_store
     from nacre.sessions.contracts.errors import SessionError
 
     store = open_store(invocation.config, now=now, new_id=random_id)

@@ -15,7 +15,7 @@ from nacre.records.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.lanes.open_store import open_store
+from nacre.runtime.open_sessions.open_store import open_store
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace

@@ -17,7 +17,7 @@ from nacre.extensions.http.page.note_history import HistoryUnusable, latest_comm
 from nacre.extensions.http.page.visit import Visit
 from nacre.memory.contracts.notes import FoundNote
 from nacre.memory.contracts.records import HitExplanation
-from nacre.memory.workspace.history.keeping import commit_notes
+from nacre.memory.workspace.history.history_keeper import commit_notes
 
 _DAY = re.compile(r"(\d{4}-\d{2})-\d{2}")
 

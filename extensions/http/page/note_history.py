@@ -8,9 +8,9 @@ from typing import TypeVar
 from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.git import GitFailed
-from nacre.memory.workspace.history.committing import commit_changes, known_sources
+from nacre.memory.workspace.history.commits import commit_changes, known_sources
 from nacre.memory.workspace.history.repository import NO_HISTORY, Repository
-from nacre.memory.workspace.history.undone import (
+from nacre.memory.workspace.history.undo import (
     Commit,
     CommitUnknown,
     UndoConflict,

@@ -10,7 +10,7 @@ from nacre.extensions.http.page.live_turn import MOST_RESULT_CHARS, ToolLine, js
 from nacre.records.record import Record
 from nacre.runtime.commands.conversation.branch_points import moment_of
 from nacre.runtime.contracts.silence import without_token
-from nacre.runtime.lanes.open_session import FLUSH_ENTRY
+from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     ToolResultMessage,

@@ -15,8 +15,8 @@ from typing import Any
 from nacre.memory.files.sources.proposed import ProposedWrite
 from nacre.memory.files.sources.stored import source_from_json, source_json
 from nacre.memory.text.repeats import addition
-from nacre.memory.workspace.history.committing import lines_of
-from nacre.memory.workspace.history.undone import Conflict, taken_back
+from nacre.memory.workspace.history.commits import lines_of
+from nacre.memory.workspace.history.undo import Conflict, taken_back
 
 FORMAT_VERSION = 1
 ID_CHARS = 8

@@ -20,7 +20,7 @@ from nacre.memory.files.sources.proposed import ProposedWrite, added_lines
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.files.sources.stored import line_key
 from nacre.memory.workspace.folder import change_locked, whole_file
-from nacre.memory.workspace.history.undone import Conflict
+from nacre.memory.workspace.history.undo import Conflict
 
 log = logging.getLogger(__name__)
 

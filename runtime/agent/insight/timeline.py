@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
-from nacre.runtime.lanes.open_session import FLUSH_ENTRY
 from nacre.runtime.models.tokenizer import estimate_tokens
+from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY
 from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.sent_view import estimate_message_tokens

@@ -11,11 +11,11 @@ from functools import cache, reduce
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, stored_moment
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.lanes.open_session import FLUSH_MESSAGE_ENTRY
-from nacre.runtime.lanes.open_store import open_store
 from nacre.runtime.models.completions.price_map import price_map_entry
 from nacre.runtime.models.offline.model import PROVIDER as OFFLINE_PROVIDER
 from nacre.runtime.models.spending.ledger import spending, unreadable_usage
+from nacre.runtime.open_sessions.open_session import FLUSH_MESSAGE_ENTRY
+from nacre.runtime.open_sessions.open_store import open_store
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.spending import spending_folder
 from nacre.sessions.contracts.errors import SessionError

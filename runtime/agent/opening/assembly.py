@@ -13,11 +13,11 @@ from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.files.review.queue import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
-from nacre.memory.workspace.history.keeping import HistoryKeeper
+from nacre.memory.workspace.history.history_keeper import HistoryKeeper
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
+from nacre.runtime.agent.opening.agent_parts import AgentParts, Running
 from nacre.runtime.agent.opening.given import Given, extended, with_facts
 from nacre.runtime.agent.opening.open_models import load_ahead, open_models, open_voice_notes
-from nacre.runtime.agent.opening.parts import AgentParts, Running
 from nacre.runtime.agent.opening.shared import Shared, World
 from nacre.runtime.agent.opening.sub_agents import SubAgents
 from nacre.runtime.commands.registry import Commands
@@ -26,19 +26,19 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_clock
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.endings.lifecycle import Lifecycle, Upkeep
-from nacre.runtime.endings.session_memory import SessionMemory
 from nacre.runtime.extensions.engine_parts import EngineParts, engine_parts
 from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
 from nacre.runtime.hooks.trust import TrustedHooks, register_workspace_hooks
-from nacre.runtime.lanes.lanes import Lanes, Route, Told, workspace_access
-from nacre.runtime.lanes.open_session import SessionOpener
-from nacre.runtime.lanes.open_store import open_store
 from nacre.runtime.models.offline.model import OfflineModel
+from nacre.runtime.open_sessions.lanes import Lanes, Route, Told, workspace_access
+from nacre.runtime.open_sessions.open_session import SessionOpener
+from nacre.runtime.open_sessions.open_store import open_store
 from nacre.runtime.recall.memory_core import MemoryCore, memory_core
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.recall.open_memory import memory_home
+from nacre.runtime.session_lifecycle.lifecycle import Lifecycle, Upkeep
+from nacre.runtime.session_lifecycle.session_memory import SessionMemory
 from nacre.runtime.settings.changes import SettingsInFile
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.agent_folders import keep_private
@@ -48,9 +48,9 @@ from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.approvals.approvals import ApprovalFolder, Approvals
 from nacre.runtime.tools.approvals.store import Approval, ApprovalStore
-from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.prompt_parts.system_prompt import PromptParts, SystemPrompts
-from nacre.runtime.turn.window.parts import WindowParts
+from nacre.runtime.turn.turn_parts import TurnParts
+from nacre.runtime.turn.window.window_parts import WindowParts
 from nacre.sessions.stores.store import SessionStore
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from nacre.records.record import Record
-from nacre.runtime.agent.opening.parts import Running
+from nacre.runtime.agent.opening.agent_parts import Running
 from nacre.runtime.agent.opening.shared import World
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.contracts.errors import AgentError
@@ -28,14 +28,14 @@ from nacre.runtime.contracts.events import (
     Warned,
 )
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.lanes.lanes import Lanes, Route
-from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.open_sessions.lanes import Lanes, Route
+from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.tools.session_sources import SUB_AGENT_ENTRY
 from nacre.runtime.tools.toolbox import CallScope, ToolFailed
 from nacre.runtime.turn.loop.loop import TurnBounds
 from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
-from nacre.runtime.turn.parts import CallingTurn, TurnParts
 from nacre.runtime.turn.turn import Turn
+from nacre.runtime.turn.turn_parts import CallingTurn, TurnParts
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import key_kind
 from nacre.sessions.index.record import Origin

@@ -9,8 +9,8 @@ from nacre.records.record import Record
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.contracts.inbound import Attachment, Quoted, Reply
 from nacre.runtime.contracts.policy import Audience, ChatPolicy
-from nacre.runtime.endings.lifecycle import Lifecycle
-from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.open_sessions.open_session import OpenSession
+from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
 from nacre.runtime.turn.turn import Turn
 
 CommandUser: TypeAlias = Literal["owner", "anyone"]

@@ -16,7 +16,7 @@ from nacre.runtime.commands.conversation.branch_points import (
 )
 from nacre.runtime.commands.conversation.history import SessionMessage, message_of
 from nacre.runtime.contracts.errors import PlaceUnknown, PrivacyError
-from nacre.runtime.lanes.open_session import FLUSH_ENTRY, OpenSession, has_unflushed_messages
+from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY, OpenSession, has_unflushed_messages
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.compaction.facts import file_operations
 from nacre.sessions.contracts.errors import SessionKeyInvalid

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from nacre.records.record import Record
 from nacre.runtime.commands.conversation.branch_points import is_spoken, moment_of
 from nacre.runtime.contracts.silence import without_token
-from nacre.runtime.lanes.open_session import FLUSH_MESSAGE_ENTRY
+from nacre.runtime.open_sessions.open_session import FLUSH_MESSAGE_ENTRY
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Usage,

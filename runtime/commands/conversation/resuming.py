@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nacre.runtime.lanes.open_session import OpenSession
-from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.turn.turn import Turn
+from nacre.runtime.turn.turn_parts import TurnParts
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
 from nacre.sessions.contracts.keys import RECOVERED, canonical_key
 from nacre.sessions.index.record import SessionRecord, resumed_session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.conversation.model_words import NamedModel
 from nacre.runtime.contracts.inbound import Attachment, Quoted
-from nacre.runtime.endings.lifecycle import Lifecycle
+from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.keys import EndReason
 

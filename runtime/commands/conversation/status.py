@@ -6,8 +6,8 @@ from datetime import datetime
 
 from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
-from nacre.runtime.endings.lifecycle import Lifecycle, last_said_at, started_at
-from nacre.runtime.lanes.open_session import FLUSH_ENTRY, OpenSession
+from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY, OpenSession
+from nacre.runtime.session_lifecycle.lifecycle import Lifecycle, last_said_at, started_at
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.keys import NextReset
 from nacre.sessions.contracts.messages import AssistantMessage, Usage

@@ -15,7 +15,7 @@ from itertools import groupby
 from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec
-from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.messages import (
     AssistantMessage,

@@ -8,7 +8,7 @@ from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
 from nacre.runtime.commands.contract.wording import counted, shortened
 from nacre.runtime.commands.conversation.branch_points import is_spoken
 from nacre.runtime.commands.conversation.resuming import earlier_named, earlier_sessions, resume, with_words
-from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.upkeep.stored_session import LEAST_ID_CHARS, StoredSession

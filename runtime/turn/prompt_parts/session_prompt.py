@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from nacre.prompts import quoted, render
 from nacre.records.record import Record
 from nacre.runtime.contracts.model import ToolSpec
-from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.turn.prompt_parts.system_prompt import StablePart
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.transcript import CHANGES_TYPE, PROMPT_TYPE, RECALL_TYPE, Follower

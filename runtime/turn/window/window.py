@@ -19,14 +19,14 @@ from nacre.runtime.contracts.budget import ContextBudget, Decision
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Emit, Warned
 from nacre.runtime.hooks.hooks import HeardWindow
-from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.tools.toolbox import CHARS_PER_TOKEN, RESULT_PREFIX, left_out_note
 from nacre.runtime.turn.window.flush import SessionFlush
-from nacre.runtime.turn.window.parts import WindowParts, WindowTurn
 from nacre.runtime.turn.window.pruning.plan import message_chars
 from nacre.runtime.turn.window.pruning.session import prune, recorded_projections
 from nacre.runtime.turn.window.summaries.ladder import Summary, extractor, summary_models, summary_of
 from nacre.runtime.turn.window.summaries.summariser import partial_summaries
+from nacre.runtime.turn.window.window_parts import WindowParts, WindowTurn
 from nacre.sessions.compaction.cut import (
     CompactionPlan,
     NothingToCompact,

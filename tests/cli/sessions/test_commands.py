@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
+from nacre.runtime.open_sessions.lanes import Lanes
 from nacre.sessions.disk.locks import LaneFiles
 from tests.cli.program import Terminal, run_here, run_nacre
 from tests.runtime.agents import opened, said, user_texts, write_settings

@@ -91,7 +91,7 @@ class _Asked(Record):
 async def _forgotten(invocation: Invocation, asked: _Asked) -> int:
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.lanes.open_store import open_rewritable_store
+    from nacre.runtime.open_sessions.open_store import open_rewritable_store
 
     now = owner_clock(invocation.config.settings.agent.user_timezone)
     store = open_rewritable_store(invocation.config, now=now, new_id=random_id)

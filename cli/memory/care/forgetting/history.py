@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nacre.cli.memory.care.forgetting.wanted import Wanted, cut_of
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.sources.sources import Sources
-from nacre.memory.workspace.history.committing import commit_changes, known_sources
+from nacre.memory.workspace.history.commits import commit_changes, known_sources
 from nacre.memory.workspace.history.forgetting import forget_in_history
 from nacre.memory.workspace.history.repository import Repository
 from nacre.runtime.settings.config import Config

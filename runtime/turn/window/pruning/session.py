@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from nacre.runtime.contracts.budget import ContextBudget
-from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.settings.sections.agents import ContextPruningSettings
 from nacre.runtime.turn.window.pruning.plan import NothingToPrune, Pruning, PruningFacts, plan_pruning
 from nacre.sessions.contracts.messages import AssistantMessage, ToolResultMessage

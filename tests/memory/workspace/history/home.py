@@ -9,9 +9,9 @@ from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.git import run_git
-from nacre.memory.workspace.history.keeping import COMMIT_SECONDS, commit_notes
+from nacre.memory.workspace.history.history_keeper import COMMIT_SECONDS, commit_notes
 from nacre.memory.workspace.history.repository import Repository
-from nacre.memory.workspace.history.undone import commits, undo
+from nacre.memory.workspace.history.undo import commits, undo
 
 LOG = "memory/2026-11-20.md"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from nacre.memory.workspace.history.committing import attributed, layer
+from nacre.memory.workspace.history.commits import attributed, layer
 
 LINES = st.lists(st.sampled_from(["a\n", "b\n", "# h\n", "\n", "c\n", "d\n"]), max_size=12)
 

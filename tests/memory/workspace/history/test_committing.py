@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nacre.memory.workspace.history.keeping import HistoryKeeper
-from nacre.memory.workspace.history.undone import UndoConflict, commits, last_to_undo, named
+from nacre.memory.workspace.history.history_keeper import HistoryKeeper
+from nacre.memory.workspace.history.undo import UndoConflict, commits, last_to_undo, named
 from tests.faults.apart.isolation import tree_bytes
 from tests.memory.workspace.history.home import LOG, Home
 from tests.memory.workspace.history.owners_git import owner_git

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.workspace.git import GitFailed
-from nacre.memory.workspace.history.committing import commit_changes
-from nacre.memory.workspace.history.keeping import Health, HistoryKeeper
-from nacre.memory.workspace.history.undone import commits, last_to_undo, undo
+from nacre.memory.workspace.history.commits import commit_changes
+from nacre.memory.workspace.history.history_keeper import Health, HistoryKeeper
+from nacre.memory.workspace.history.undo import commits, last_to_undo, undo
 from tests.memory.workspace.history.home import LOG, Home
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -11,9 +11,9 @@ import pytest
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.forgetting import forget_in_history, versions_with
-from nacre.memory.workspace.history.keeping import Health, commit_notes
+from nacre.memory.workspace.history.history_keeper import Health, commit_notes
 from nacre.memory.workspace.history.repository import Repository
-from nacre.memory.workspace.history.undone import commits, shown, undo
+from nacre.memory.workspace.history.undo import commits, shown, undo
 from tests.faults.apart.isolation import tree_bytes
 from tests.memory.workspace.history.owners_git import POISONS, canary, old_history, owner_git
 

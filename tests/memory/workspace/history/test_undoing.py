@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from nacre.memory.workspace.history.undone import Conflict, taken_back
+from nacre.memory.workspace.history.undo import Conflict, taken_back
 
 LINES = st.lists(st.sampled_from(["a\n", "b\n", "\n", "c\n"]), max_size=8)
 

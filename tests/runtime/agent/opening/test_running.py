@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from nacre.runtime.agent.opening.parts import Running
+from nacre.runtime.agent.opening.agent_parts import Running
 
 
 async def test_work_that_has_ended_is_not_stopped_although_it_is_still_listed() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nacre.prompts import render
-from nacre.runtime.endings.session_memory import slug_of
+from nacre.runtime.session_lifecycle.session_memory import slug_of
 from nacre.sessions.contracts.messages import message_text
 from tests.runtime.models.offline.requests import answer, request, user
 

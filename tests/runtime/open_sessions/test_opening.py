@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.lanes.lanes import Lanes, route
-from nacre.runtime.lanes.open_session import SessionOpener
 from nacre.runtime.models.scripted import Clock, CountingIds
+from nacre.runtime.open_sessions.lanes import Lanes, route
+from nacre.runtime.open_sessions.open_session import SessionOpener
 from nacre.runtime.settings.sections.session import SessionSettings
 from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.contracts.messages import message_text, user_message

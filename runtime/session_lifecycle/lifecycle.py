@@ -18,11 +18,11 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.events import Emit, SessionReset, Warned
 from nacre.runtime.hooks.events import SessionEnded
-from nacre.runtime.lanes.lanes import Lanes
-from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.open_sessions.lanes import Lanes
+from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.settings.sections.session import SessionSettings
-from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.turn import Turn
+from nacre.runtime.turn.turn_parts import TurnParts
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import (
     EndedSession,

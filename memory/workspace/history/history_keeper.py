@@ -11,7 +11,7 @@ from pathlib import Path
 from nacre.memory.contracts.workspace import FileBusy, Workspace
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.git import GitFailed
-from nacre.memory.workspace.history.committing import commit_changes, known_sources
+from nacre.memory.workspace.history.commits import commit_changes, known_sources
 from nacre.memory.workspace.history.migration import copy_history, new_repository
 from nacre.memory.workspace.history.repository import BRANCH, DAMAGED, Repository
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from nacre.memory.files.facts.fact_memory import FactMemory
-from nacre.memory.workspace.history.keeping import HistoryKeeper
+from nacre.memory.workspace.history.history_keeper import HistoryKeeper
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import TurnBroken
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.endings.lifecycle import Lifecycle, Upkeep
-from nacre.runtime.lanes.lanes import Lanes
+from nacre.runtime.open_sessions.lanes import Lanes
+from nacre.runtime.session_lifecycle.lifecycle import Lifecycle, Upkeep
 from nacre.runtime.settings.changes import SettingsInFile
 from nacre.runtime.turn.loop.loop import TurnBounds, UsageLimits
-from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.turn_parts import TurnParts
 
 T = TypeVar("T")
 

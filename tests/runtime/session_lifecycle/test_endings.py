@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
-from nacre.runtime.endings.session_memory import last_quotes
 from nacre.runtime.hooks.events import SessionEnded
-from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.models.scripted import ScriptedModel, says
+from nacre.runtime.open_sessions.lanes import Lanes
+from nacre.runtime.session_lifecycle.session_memory import last_quotes
 from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.contracts.messages import AssistantMessage, message_text
 from nacre.sessions.disk.durable import EndingFolder

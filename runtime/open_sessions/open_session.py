@@ -19,7 +19,7 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.events import FlushStatus
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
-from nacre.runtime.lanes.lanes import Route
+from nacre.runtime.open_sessions.lanes import Route
 from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.session_sources import SessionSources, Voices
 from nacre.sessions.compaction.cut import CompactionPlan

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nacre.runtime.lanes.open_session import MOST_KEPT_BYTES, Journals
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
+from nacre.runtime.open_sessions.open_session import MOST_KEPT_BYTES, Journals
 from nacre.sessions.contracts.messages import message_text, user_message
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.store import Transcript

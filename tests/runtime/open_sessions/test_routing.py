@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nacre.runtime.contracts.errors import ConfigError, PrivacyError
-from nacre.runtime.lanes.lanes import Route, route
 from nacre.runtime.models.scripted import ScriptedModel, says
+from nacre.runtime.open_sessions.lanes import Route, route
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.settings.sections.session import SessionSettings
 from tests.runtime.agents import opened, said, write_settings

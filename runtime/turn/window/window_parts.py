@@ -14,9 +14,9 @@ from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.model import ChatModel, SystemPrompt
 from nacre.runtime.hooks.hooks import Hooks
-from nacre.runtime.lanes.lanes import Told
-from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import ModelChain
+from nacre.runtime.open_sessions.lanes import Told
+from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.settings.sections.agents import CompactionSettings, ContextPruningSettings
 
 

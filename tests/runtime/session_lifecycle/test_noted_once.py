@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from nacre.runtime.endings.session_memory import Recalled
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
+from nacre.runtime.session_lifecycle.session_memory import Recalled
 from nacre.sessions.contracts.messages import Text, ToolCall, ToolResultMessage
 from tests.runtime.agents import START, opened, said
-from tests.runtime.endings.spoken import assistant, entry
+from tests.runtime.session_lifecycle.spoken import assistant, entry
 
 FLUSH = says("NO_REPLY", purpose="flush")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.runtime.endings.session_memory import Quote, last_quotes, slug_of
+from nacre.runtime.session_lifecycle.session_memory import Quote, last_quotes, slug_of
 from nacre.sessions.contracts.messages import Text, ToolCall, ToolResultMessage
-from tests.runtime.endings.spoken import assistant, entry, user
+from tests.runtime.session_lifecycle.spoken import assistant, entry, user
 
 
 def test_commands_and_tools_are_left_out_before_the_last_ones_are_counted() -> None:

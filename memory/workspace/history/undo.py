@@ -13,7 +13,7 @@ from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.files.sources.sources import SOURCES_FOLDER
 from nacre.memory.workspace.folder import change_locked
 from nacre.memory.workspace.git import GitFailed
-from nacre.memory.workspace.history.committing import (
+from nacre.memory.workspace.history.commits import (
     ENTRIES,
     SESSION_ID,
     SESSION_KEY,

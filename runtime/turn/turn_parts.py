@@ -13,9 +13,9 @@ from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.hooks.hooks import Hooks
-from nacre.runtime.lanes.lanes import Told
-from nacre.runtime.lanes.open_session import OpenSession, SessionOpener
 from nacre.runtime.models.failover import ModelChain
+from nacre.runtime.open_sessions.lanes import Told
+from nacre.runtime.open_sessions.open_session import OpenSession, SessionOpener
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.approvals.approvals import Approvals
@@ -25,7 +25,7 @@ from nacre.runtime.turn.inbound.inbound_message import VoiceNotes
 from nacre.runtime.turn.loop.loop import TurnBounds
 from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.prompt_parts.system_prompt import PromptParts, SystemPrompts
-from nacre.runtime.turn.window.parts import WindowParts
+from nacre.runtime.turn.window.window_parts import WindowParts
 from nacre.sessions.contracts.messages import Usage
 
 log = logging.getLogger(__name__)

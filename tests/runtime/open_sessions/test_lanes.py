@@ -11,8 +11,8 @@ import pytest
 from nacre.runtime.contracts.errors import SessionInUse, TurnCancelled
 from nacre.runtime.contracts.events import ReplyReady, TurnFailed, Warned
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
-from nacre.runtime.lanes.lanes import POLL_SECONDS, Lanes
 from nacre.runtime.models.scripted import ScriptedModel, says
+from nacre.runtime.open_sessions.lanes import POLL_SECONDS, Lanes
 from nacre.sessions.contracts.messages import AssistantMessage, message_text
 from nacre.sessions.disk.locks import LaneFiles
 from tests.runtime.agents import events_of, opened, said, transcript_file, user_texts
