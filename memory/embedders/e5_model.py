@@ -12,6 +12,7 @@ import struct
 import sys
 import unicodedata
 from array import array
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,16 +73,9 @@ class UnigramTokenizer:
     """
 
     def __init__(self, folder: Path = MODEL_FOLDER) -> None:
-        pieces = (folder / "pieces.txt").read_text(encoding="utf-8").split("\n")
-        scores = array("f")
-        scores.frombytes((folder / "scores.bin").read_bytes())
-        if sys.byteorder == "big":
-            scores.byteswap()
-        self._scores = scores
-        # The marks of start, end, padding and the unknown come first: in a text they are ordinary characters.
-        self._pieces = {piece: number for number, piece in enumerate(pieces) if number > _UNKNOWN}
-        self._longest = max(map(len, pieces))
-        self._unknown_score = min(scores) - _UNKNOWN_PENALTY
+        self._pieces, self._scores = vocabulary(folder)
+        self._longest = max(map(len, self._pieces))
+        self._unknown_score = min(self._scores) - _UNKNOWN_PENALTY
         self._word = lru_cache(_MOST_WORDS)(self._split)
 
     def ids(self, text: str) -> list[int]:
@@ -112,6 +106,18 @@ class UnigramTokenizer:
             if piece != _UNKNOWN or ids[-1:] != [_UNKNOWN]:
                 ids.append(piece)
         return tuple(reversed(ids))
+
+
+@lru_cache(1)
+def vocabulary(folder: Path = MODEL_FOLDER) -> tuple[Mapping[str, int], Sequence[float]]:
+    """The pieces with their numbers, and the score of each number. A process reads them once."""
+    pieces = (folder / "pieces.txt").read_text(encoding="utf-8").split("\n")
+    scores = array("f")
+    scores.frombytes((folder / "scores.bin").read_bytes())
+    if sys.byteorder == "big":
+        scores.byteswap()
+    # The marks of start, end, padding and the unknown come first: in a text they are ordinary characters.
+    return {piece: number for number, piece in enumerate(pieces) if number > _UNKNOWN}, scores
 
 
 def answer_on_pipe() -> None:

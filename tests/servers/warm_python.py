@@ -26,10 +26,13 @@ from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import IO, Any
 
+from nacre.cli.extension_commands import built_in_commands
 from nacre.cli.main import COMMANDS
+from nacre.memory.embedders.e5_model import vocabulary
 
 _IMPORTED_AHEAD = (
     *(module for module, _ in COMMANDS.values()),
+    *(command.entry.partition(":")[0] for command in built_in_commands().values()),
     "nacre.runtime.agent.runtime",
     "nacre.runtime.agent.opening.assembly",
     "nacre.runtime.models.offline.responder",
@@ -39,6 +42,7 @@ _IMPORTED_AHEAD = (
     __name__,
 )
 """What most programs import. Importing these opens nothing, so that a fork finds everything at rest."""
+vocabulary()  # every program that embeds a note would read it anew
 
 
 def run_warm(
