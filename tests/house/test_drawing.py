@@ -9,7 +9,7 @@ from tests.house.rules.rooms import Law
 
 LAW = Law(
     roots=(("runtime",), ("memory", "prompts")),
-    floors={"runtime": (("runtime/turn",), ("runtime/loop", "runtime/open_sessions"), ("runtime/tools",))},
+    floors={"runtime": (("runtime/turn",), ("runtime/loop", "runtime/sets"), ("runtime/tools",))},
 )
 
 
@@ -30,14 +30,14 @@ def test_a_room_shows_only_what_it_rests_on_directly() -> None:
             "prompts": ["x"],
         },
         "runtime/loop": {"runtime/tools": ["x"]},
-        "runtime/open_sessions": {},
+        "runtime/sets": {},
         "runtime/tools": {},
     }
 
     assert drawing.drawing(graph, LAW, lambda room: f"the room {room}").splitlines()[2:] == [
         "| 3 | [`runtime/turn`](../runtime/turn/) | the room runtime/turn | `loop`, *memory*, *prompts* |",
         "| 2 | [`runtime/loop`](../runtime/loop/) | the room runtime/loop | `tools` |",
-        "|  | [`runtime/open_sessions`](../runtime/open_sessions/) | the room runtime/open_sessions | nothing |",
+        "|  | [`runtime/sets`](../runtime/sets/) | the room runtime/sets | nothing |",
         "| 1 | [`runtime/tools`](../runtime/tools/) | the room runtime/tools | nothing |",
     ]
 
