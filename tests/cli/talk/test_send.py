@@ -69,7 +69,7 @@ def test_a_note_is_found_by_meaning_in_the_next_run(tmp_path: Path) -> None:
     """
     run_nacre(tmp_path, "send", "-m", "Remember that my doctor moved her practice to the harbour street")
     for _ in range(5):
-        asked = run_nacre(tmp_path, "send", "-m", "Has the physician relocated?")
+        asked = run_nacre(tmp_path, "send", "-m", "To which address did the physician relocate?")
         if "harbour street" in asked.stdout:
             break
 
