@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -18,6 +19,7 @@ def home(tmp_path: Path) -> Path:
     log = tmp_path / ".nacre/workspace/memory/2026-01-20.md"
     log.parent.mkdir(parents=True)
     log.write_text("# Boats\n\n- Halcyon needs a new mast before June.\n", encoding="utf-8")
+    os.utime(log, (1_700_000_000, 1_700_000_000))  # a file that was just written is read once more
     first = run_nacre(tmp_path, "memory", "search", "mast")
     assert "Halcyon" in first.stdout
     assert (tmp_path / ".nacre/memory/search.json").exists()
