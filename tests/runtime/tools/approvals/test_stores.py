@@ -85,7 +85,7 @@ class TestTable(ApprovalStoreContract):
         import psycopg
 
         values = {"agent": "main", "id": "i", "key": KEY, "body": b"", "fence": 1}
-        texts = {name: text for name, text in vars(table).items() if name.isupper()}
+        texts = {name: text for name, text in vars(table).items() if name.isupper() and isinstance(text, str)}
         with psycopg.connect(place) as connection:
             connection.execute("SET enable_seqscan = off")
             for name, text in texts.items():
