@@ -180,7 +180,7 @@ def test_a_search_uses_words_and_meaning_with_and_without_settings(home: Path, s
         (home / ".nacre" / "nacre.json5").write_text(settings, encoding="utf-8")
     run_nacre(home, "memory", "index")
 
-    for _ in range(5):  # a search waits for the model for some seconds only: on a busy machine one asks again
+    for _ in range(5):  # a search waits for the model for some seconds only
         found = run_nacre(
             home, "memory", "search", "  which mast does  the boat need?", "--json", "--explain"
         )

@@ -30,7 +30,7 @@ def test_it_tells_the_same(home: Path) -> None:
     """With and without what was kept, byte for byte, also where nothing fits."""
     assert (
         run_nacre(home, "memory", "index").returncode == 0
-    )  # without vectors, the reason depends on the time
+    )  # or the reason depends on the time
     questions = [
         ("mast", "--json", "--explain"),
         ("quantum chromodynamics",),
