@@ -28,9 +28,7 @@ def home(tmp_path: Path) -> Path:
 
 def test_it_tells_the_same(home: Path) -> None:
     """With and without what was kept, byte for byte, also where nothing fits."""
-    assert (
-        run_nacre(home, "memory", "index").returncode == 0
-    )  # or the reason depends on the time
+    assert run_nacre(home, "memory", "index").returncode == 0  # or the reason depends on the time
     questions = [
         ("mast", "--json", "--explain"),
         ("quantum chromodynamics",),
