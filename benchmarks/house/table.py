@@ -59,7 +59,7 @@ class Source:
 
     @property
     def is_core(self) -> bool:
-        """Whether the file lies outside of `extensions/`."""
+        """Whether the file lies outside `extensions/`."""
         return self.place.parts[0] != "extensions"
 
 

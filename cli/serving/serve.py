@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from nacre.bridges.connections.supervisor import BridgeStatus
     from nacre.bridges.server import Server
     from nacre.cli.invocation import Invocation
-    from nacre.runtime.extensions.service import Service, Serving
+    from nacre.runtime.extensions.host import ExtensionHost
+    from nacre.runtime.extensions.service import Serving
 
 log = logging.getLogger(__name__)
 
@@ -63,20 +64,21 @@ def _check(invocation: Invocation) -> int:
     now = owner_clock(config.settings.agent.user_timezone)
     invocation.say(*checked(config, now), f"Agents: {', '.join(agent.id for agent in config.agents)}.")
     invocation.warn(*config.notices)
-    for service in _services(invocation):
-        if problem := service.problem(config):
-            raise click.ClickException(problem)
+    for host in _hosts(invocation):
+        for service in host.services:
+            if problem := service.problem(config):
+                raise click.ClickException(problem)
     return 0
 
 
-def _services(invocation: Invocation) -> list[Service]:
-    """What extensions run beside the channels."""
+def _hosts(invocation: Invocation) -> Sequence[ExtensionHost]:
+    """The extensions that may bring something to run beside the channels, or routes for it."""
     from nacre.runtime.extensions.loading import hosts_with
 
     settings = invocation.config.settings
-    hosts, notices = hosts_with(settings.plugins, () if settings.http.port is None else ("http",))
+    hosts, notices = hosts_with(settings.plugins, () if settings.http.port is None else ("http", "mcp"))
     invocation.warn(*notices)
-    return [service for host in hosts for service in host.services]
+    return hosts
 
 
 async def _serve(invocation: Invocation, asked: asyncio.Event) -> None:
@@ -91,8 +93,10 @@ async def _serve(invocation: Invocation, asked: asyncio.Event) -> None:
         invocation.say(f"Agents: {', '.join(server.agent_ids)}.")
         invocation.say(*(f"Serving {status.channel} ({status.account})." for status in server.statuses))
         async with AsyncExitStack() as services:
-            for service in _services(invocation):
-                await services.enter_async_context(service.run(_serving(invocation, server)))
+            hosts = _hosts(invocation)
+            serving = _serving(invocation, server, hosts)
+            for service in (service for host in hosts for service in host.services):
+                await services.enter_async_context(service.run(serving))
             _leave_what_stays()
             watching = asyncio.create_task(_follow(invocation, server))
             try:
@@ -104,13 +108,14 @@ async def _serve(invocation: Invocation, asked: asyncio.Event) -> None:
         await server.close(turn_seconds=TURN_SECONDS if asked.is_set() else 0)
 
 
-def _serving(invocation: Invocation, server: Server) -> Serving:
+def _serving(invocation: Invocation, server: Server, hosts: Sequence[ExtensionHost]) -> Serving:
     from nacre.runtime.extensions.service import Serving
 
     return Serving(
         config=invocation.config,
         environment=invocation.environment,
         agents=server.agents,
+        http_mounts=[make for host in hosts for make in host.http_mounts],
         has_channels=bool(server.statuses),
         figures=partial(_figures, server),
         say=invocation.say,

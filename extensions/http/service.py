@@ -80,7 +80,6 @@ def _mounts(serving: Serving, tokens: Tokens) -> list[HttpMount]:
     from nacre.extensions.http.page.page import page_mount
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.extensions.loading import hosts_with
     from nacre.runtime.recall.open_memory import embedder_of
     from nacre.runtime.settings.config import StateSettings
 
@@ -96,8 +95,6 @@ def _mounts(serving: Serving, tokens: Tokens) -> list[HttpMount]:
         if embedder is not None:
             embedders[agent.id] = embedder
     agents = {agent.id: agent for agent in serving.agents}
-    hosts, notices = hosts_with(config.settings.plugins, ("mcp",))
-    serving.warn(*notices)
-    added = [make(configs, now) for host in hosts for make in host.http_mounts]
+    added = [make(configs, now) for make in serving.http_mounts]
     page = page_mount(homes, tokens)  # the last: its path is the beginning of all others
     return [openai_mount(agents, embedders, now=now, new_id=random_id), *added, page]

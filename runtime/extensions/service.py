@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from nacre.records.record import Record
+from nacre.runtime.extensions.http_mount import MakeMount
 from nacre.runtime.settings.config import Config
 
 
@@ -17,13 +18,15 @@ class ServiceFailed(Exception):
 class Serving(Record):
     """The program that a service runs in.
 
-    `agents` are the open agents (`nacre.Agent`), the default one first. `figures` measures what is waiting.
+    `agents` are the open agents (`nacre.Agent`), the default one first. `http_mounts` are the routes that
+    extensions add to an HTTP server. `figures` measures what is waiting.
     `say` and `warn` print lines. Turns that still run at the end may take `turn_seconds`.
     """
 
     config: Config
     environment: Mapping[str, str]
     agents: Sequence[Any]
+    http_mounts: Sequence[MakeMount]
     has_channels: bool
     figures: Callable[[], Awaitable[Mapping[str, float]]]
     say: Callable[..., None]
