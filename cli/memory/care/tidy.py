@@ -127,7 +127,7 @@ async def _proposed(
     model = connected_model(config, config.model_name, now)
     try:
         limits = TidyLimits(
-            window_tokens=model_budget(config.settings.agent, model.context_window_tokens).window_tokens,
+            window_tokens=(await model_budget(config.settings.agent, model)).window_tokens,
             most_chars=config.settings.agent.bootstrap_max_chars,
             count_tokens=token_counter(config.model_name),
         )
