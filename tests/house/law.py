@@ -40,6 +40,7 @@ EXTENSIONS: Floors = (
             *("memory_bench", "slack", "telegram", "xmpp"),
         )
     ),
+    ("extensions/qmd",),
     ("extensions/http/openai", "extensions/http/page"),
     (
         "extensions/http/server",
@@ -70,7 +71,6 @@ RUNTIME: Floors = (
     ("runtime/commands/insight",),
     ("runtime/session_lifecycle",),
     ("runtime/turn", "runtime/recall/facts"),
-    ("runtime/recall/qmd",),
     ("runtime/turn/window", "runtime/recall"),
     ("runtime/turn/window/pruning", "runtime/turn/prompt_parts"),
     (
