@@ -91,7 +91,7 @@ lowest: $(VENV)/installed-dev ## run the tests with the oldest libraries that py
 		-m "not slow and not channels and not postgres and not browser and not fresh"
 
 soak: $(VENV)/installed-dev ## after make postgres: ten minutes of kills, pauses and restarts under 500 chats; SECONDS= and CHATS= say otherwise
-	@NACRE_WORKER_SECONDS=$(SECONDS) NACRE_WORKER_CHATS=$(CHATS) $(BIN)/python -m pytest -n0 -s tests/bridges/workers/test_killed_workers.py
+	@NACRE_WORKER_SECONDS=$(SECONDS) NACRE_WORKER_CHATS=$(CHATS) $(BIN)/python -m pytest -n0 -s tests/extensions/postgres/workers/test_killed_workers.py
 
 check: $(VENV)/installed-dev ## lint, format, strict types, and the limits of the size and shape of the code
 	@$(BIN)/ruff check .

@@ -66,9 +66,9 @@ async def _told(engine: MemoryEngine, voice: IndexVoice, query: str, *, as_json:
     if report.hits:
         from nacre.memory.files.sources.of_hits import sources_of_hits
         from nacre.memory.files.sources.sources import Sources
-        from nacre.runtime.settings.disk.open_workspace import open_workspace
+        from nacre.runtime.storage.opening import storage_of
 
-        kept = Sources(open_workspace(voice.folders, voice.state_dir))
+        kept = Sources(storage_of(voice).workspace())
         sources = await sources_of_hits(engine, kept, report.hits)
     if as_json:
         return print_json(search_json(report, sources))

@@ -93,13 +93,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "sessions resume": ("nacre sessions resume 0198c2f0",),
     "sessions show": ("nacre sessions show main --last 30",),
     "status": ("nacre status", "nacre status --json"),
-    "storage": ("nacre storage migrate --to postgres",),
-    "storage migrate": ("nacre storage migrate --to postgres", "nacre storage migrate --to files"),
     "usage": ("nacre usage", "nacre usage --by purpose", "nacre usage --by model --json"),
-    "worker": ("nacre worker", "nacre worker --at-once 8"),
-    "workspace": ("nacre workspace pull ~/notes", "nacre workspace push ~/notes"),
-    "workspace pull": ("nacre workspace pull ~/notes",),
-    "workspace push": ("nacre workspace push ~/notes",),
 }
 """By the command's name behind `nacre`. Those that say theirs in their own text stand here not."""
 

@@ -12,7 +12,7 @@ from nacre.memory.contracts.embedder import Embedder
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.extensions.choice import chosen
-from nacre.runtime.extensions.discovery import installed_extensions
+from nacre.runtime.extensions.installed.discovery import installed_extensions
 from nacre.runtime.extensions.loading import load_engine
 from nacre.runtime.recall.memory_core import MemoryCore, memory_core
 from nacre.runtime.recall.memory_plugin import MemoryPlugin

@@ -33,7 +33,7 @@ class QmdBackend(MemoryBackend):
     """`memory.backend: "qmd"`."""
 
     def engine(self, config: Config, core: MemoryCore, now: Clock) -> MemoryPlugin:
-        if config.database_url and config.settings.memory.qmd.include_default_memory:
+        if not config.is_in_files and config.settings.memory.qmd.include_default_memory:
             raise ConfigError(
                 "memory.backend is qmd, which reads files, and the notes lie in a database. Set "
                 "memory.qmd.includeDefaultMemory to false, or memory.backend to builtin."

@@ -16,6 +16,7 @@ from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.extensions.http_mount import MakeMount
 from nacre.runtime.extensions.service import Service
+from nacre.runtime.extensions.turn_workers import TurnWorkers
 from nacre.runtime.hooks.hooks import Handler, checked_name
 from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
@@ -47,6 +48,7 @@ class ExtensionHost:
         self.tool_sources: list[MakeToolSource] = []
         self.services: list[Service] = []
         self.http_mounts: list[MakeMount] = []
+        self.workers: TurnWorkers | None = None
 
     def tool(self, function: AuthorTool | Callable[..., Any]) -> None:
         """Adds a tool, see `nacre.tool`, or a sub-agent, see `nacre.sub_agent`."""
@@ -93,6 +95,12 @@ class ExtensionHost:
     def http_mount(self, make: MakeMount) -> None:
         """Adds routes to the HTTP server of `nacre serve`. `make(configs, now)` is called when it starts."""
         self.http_mounts.append(make)
+
+    def turn_workers(self, workers: TurnWorkers) -> None:
+        """Hands in the programs that run turns where `storage.driver` names this extension."""
+        if self.workers is not None:
+            raise ValueError("it brings two kinds of workers, and there is one queue of turns")
+        self.workers = workers
 
 
 class Extension(Protocol):

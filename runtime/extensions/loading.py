@@ -12,11 +12,13 @@ from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
 from nacre.runtime.extensions.choice import asks_backend, chosen, named, not_installed
-from nacre.runtime.extensions.discovery import Installed, built_in_extensions, installed_extensions
 from nacre.runtime.extensions.host import ExtensionHost
-from nacre.runtime.extensions.settings_schema import settings_problems
+from nacre.runtime.extensions.installed.discovery import Installed, built_in_extensions, installed_extensions
+from nacre.runtime.extensions.installed.settings_schema import settings_problems
+from nacre.runtime.extensions.turn_workers import TurnWorkers
 from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
+from nacre.runtime.settings.disk.agent_folders import FILES, StorageChoice
 from nacre.runtime.settings.sections.plugins import PluginsSettings
 from nacre.runtime.settings.settings import Settings
 
@@ -46,7 +48,7 @@ def load_extensions(
     part_names: Collection[str],
     commands: Commands,
 ) -> Loaded:
-    """Loads what `plugins` names, and the `built_in` extensions that other settings ask for.
+    """Loads what `plugins` names, and the extensions that other settings ask for: `built_in`, mostly.
 
     `tool_names`, `part_names` and the words of `commands` are taken. Where nothing is named, nothing is read:
     that would slow down the start.
@@ -54,7 +56,9 @@ def load_extensions(
     wanted = named(plugins)
     if not wanted and not built_in:
         return Loaded(commands=commands)
-    installed = {item.id: item for item in installed_extensions()} if wanted else built_in_extensions()
+    installed = built_in_extensions()
+    if wanted or not installed.keys() >= set(built_in):
+        installed = {item.id: item for item in installed_extensions()}
     tools, parts = set(tool_names), set(part_names)
     hosts: list[ExtensionHost] = []
     notices: list[str] = []
@@ -88,6 +92,26 @@ def hosts_with(
     """Loads the extensions that are on, and these built-in ones, without an agent; failures as sentences."""
     loaded = load_extensions(plugins, built_in=built_in, tool_names=(), part_names=(), commands=Commands())
     return loaded.hosts, loaded.notices
+
+
+def load_workers(storage: StorageChoice, plugins: PluginsSettings) -> TurnWorkers:
+    """The workers of the extension that keeps an agent's data.
+
+    Raises:
+        ConfigError: files keep it, the extension cannot be loaded, or it has no workers.
+    """
+    if storage.driver == FILES:
+        raise ConfigError(
+            "Workers take turns from a PostgreSQL database, and the settings name none. Set storage.url or "
+            "NACRE_DATABASE_URL: postgresql://user:password@host:5432/database."
+        )
+    hosts, notices = hosts_with(plugins, (storage.driver,))
+    for host in hosts:
+        if host.extension_id == storage.driver and host.workers is not None:
+            return host.workers
+    raise ConfigError(
+        " ".join(notices) or f"The storage {storage.driver!r} has no workers: unset storage.workers."
+    )
 
 
 def load_engine(name: str, plugins: PluginsSettings) -> MemoryPlugin:

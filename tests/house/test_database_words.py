@@ -10,7 +10,13 @@ from tests.house.rules.files import stale
 from tests.house.rules.source import Source
 from tests.house.tree import HOUSE
 
-ROOMS = ("memory/stores/", "bridges/ledger/", "extensions/lancedb/")
+ROOMS = (
+    "memory/stores/",
+    "runtime/ledger/",
+    "runtime/storage/",
+    "extensions/lancedb/",
+    "extensions/postgres/",
+)
 WORDS = re.compile(
     r"sqlite|apsw|\bfts\d?\b|rowid|pragma|write-ahead|\bwal\b|_?bm25\(|\bvacuum\b|\.db\b|\bMATCH \?",
     re.IGNORECASE,

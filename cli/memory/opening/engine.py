@@ -164,12 +164,12 @@ async def _remembered(
     from nacre.memory.contracts.index_place import FRESHNESS_WAIT_SECONDS
     from nacre.memory.engine import MemoryEngine
     from nacre.runtime.contracts.clock import brief_clock
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
+    from nacre.runtime.storage.opening import storage_of
 
     embedder = local() if place.by_meaning else None
     try:
         engine = await MemoryEngine.open(
-            workspace=open_workspace(place.folders, place.state_dir),
+            workspace=storage_of(place).workspace(),
             index_path=place.folders.index_file,
             settings=place.settings,
             embedder=embedder,

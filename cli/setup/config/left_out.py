@@ -18,7 +18,7 @@ def parts_left_out(config: Config) -> tuple[str, ...]:
 
 def _extensions(config: Config) -> Iterator[str]:
     from nacre.runtime.extensions.choice import chosen, named, not_installed
-    from nacre.runtime.extensions.discovery import installed_extensions
+    from nacre.runtime.extensions.installed.discovery import installed_extensions
     from nacre.runtime.extensions.loading import problem_of
     from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
 
