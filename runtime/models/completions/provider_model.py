@@ -130,12 +130,12 @@ class ProviderModel(ABC):
         reservation = Reservation()
         if self._ledger is not None:
             reservation = await self._ledger.reserve(request.purpose, self.name, estimate)
-        request = self._bounded(request, reservation)
         assembly, watch = ReplyAssembly(model_name=self.name, api=self.api), RepetitionWatch()
         answer: OpenAnswer | None = None
         shown_bytes, is_settled = 0, False
         try:
             await self._load()
+            request = self._bounded(request, reservation)
             # its own deadline: a client's time-outs bound the silence between bytes, not the whole wait
             async with asyncio.timeout(self._request_timeout_seconds):
                 answer = await self._asked(request)
