@@ -26,6 +26,7 @@ FORMAT = "nacre.sessions.disk.json_text"
 ALLOWED = {
     "runtime/hooks/trust.py": "a file of its own, written as safely",
     "runtime/storage/files.py": "opens the files",
+    "runtime/models/completions/remembered_windows.py": "a file of its own, written as safely",
     "runtime/models/waits/cooldown.py": "a file of its own, written as safely",
     "runtime/models/spending/ledger.py": "files of its own, written as safely",
     "runtime/models/embedding/http/daily_budget.py": "a file of its own, written as safely",
