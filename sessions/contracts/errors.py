@@ -1,4 +1,4 @@
-"""What can go wrong with stored sessions. `docs/errors.md` draws the tree and says who reacts to what."""
+"""What can go wrong with stored sessions. `docs/engineering/errors.md` says who reacts to what."""
 
 from __future__ import annotations
 
