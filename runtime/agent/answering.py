@@ -44,8 +44,8 @@ from nacre.runtime.contracts.events import (
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
 from nacre.runtime.hooks.hooks import arrived, leaving, without_text
-from nacre.runtime.open_sessions.lanes import Route, workspace_access
 from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY
+from nacre.runtime.open_sessions.routing import Route, workspace_access
 from nacre.runtime.tools.approvals.store import Approval
 from nacre.runtime.turn.inbound.inbound_message import (
     HEARTBEAT_FILE,
@@ -208,7 +208,7 @@ async def _written_down(parts: AgentParts, inbound: Inbound, turn: Turn) -> Turn
     if inbound.trigger:
         await turn.write_down(inbound.text, inbound.attachments, inbound.inbound_id, quoted=inbound.quoted)
         return turn
-    before, turn = turn, await parts.lifecycle.after_a_due_reset(turn)
+    before, turn = turn, await parts.lifecycle.reset_if_due(turn)
     await turn.write_down(inbound.text, inbound.attachments, inbound.inbound_id, quoted=inbound.quoted)
     if turn is not before:
         await before.save_notes()

@@ -373,7 +373,7 @@ class Turn:
                 answer, window_tokens=window_tokens, compactions=session.compaction_count
             )
         finally:
-            await self.session.line.settle_if_it_can()
+            await self.session.line.try_settle()
         reply = self.reply(answer, self._said)
         if self.parts.sub_agent is None and not self.trigger:
             self.parts.memory.capture(context.chat, self.words, reply.text if reply else "")

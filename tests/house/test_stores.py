@@ -17,9 +17,9 @@ FILES_OF_SESSIONS = (
     "nacre.sessions.journal",
     "nacre.sessions.stores.files",
     "nacre.sessions.stores.postgres",
-    "nacre.sessions.upkeep.transcript_listing",
-    "nacre.sessions.upkeep.transcript_listing",
-    "nacre.sessions.upkeep.upkeep",
+    "nacre.sessions.upkeep.stored_session",
+    "nacre.sessions.upkeep.stored_session",
+    "nacre.sessions.upkeep.maintenance",
 )
 """What knows that sessions are files, or rows."""
 FORMAT = "nacre.sessions.disk.json_text"

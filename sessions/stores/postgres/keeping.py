@@ -16,11 +16,13 @@ from nacre.sessions.upkeep.maintenance import (
     MaintenanceLimits,
     StoredFile,
     UpkeepReport,
+    aside_name,
+    file_kind,
     files_to_remove,
     lines_to_prune,
+    without_session,
 )
 from nacre.sessions.upkeep.stored_session import StoredSession
-from nacre.sessions.upkeep.upkeep import aside_name, file_kind, without_session
 
 
 class TranscriptRow(NamedTuple):

@@ -33,7 +33,7 @@ class LineRows:
         """All lines by key."""
         return await self._rows.single(all_lines)
 
-    async def found_again(self, key: str) -> SessionRecord | None:
+    async def recover(self, key: str) -> SessionRecord | None:
         """The line of a key as it is: lines and transcripts are committed together, so none gets lost."""
         return await self.get(key)
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nacre.postgres.database import Database
 from nacre.postgres.errors import DatabaseError
 from nacre.sessions.contracts.errors import SessionStoreRefused, SessionTakenOver
-from nacre.sessions.contracts.keys import EndedSession
-from nacre.sessions.disk.durable import ending_from_json, ending_to_json
+from nacre.sessions.contracts.keys import EndedSession, ended_from_json, ended_to_json
 from nacre.sessions.stores.postgres import statements
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ class EndingRows:
 
     async def put(self, ended: EndedSession) -> None:
         """Notes one, or its new number of attempts."""
-        body = json.dumps(ending_to_json(ended))
+        body = json.dumps(ended_to_json(ended))
         await self._rows.write(lambda rows: rows.run(statements.PUT_ENDING, body=body, **_place(ended)))
 
     async def remove(self, ended: EndedSession) -> None:
@@ -115,7 +114,7 @@ class EndingRows:
     async def all(self) -> tuple[EndedSession, ...]:
         """Those that are due, the oldest first; one that a newer program wrote is left to it."""
         found = await self._rows.single(lambda rows: rows.run(statements.ENDINGS))
-        return tuple(ended for (body,) in found if (ended := ending_from_json(body.encode())) is not None)
+        return tuple(ended for (body,) in found if (ended := ended_from_json(body.encode())) is not None)
 
 
 def _place(ended: EndedSession) -> dict[str, Any]:

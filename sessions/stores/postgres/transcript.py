@@ -88,9 +88,9 @@ class TranscriptRows:
         """What models are sent of that, brought up to the branch by this call."""
         return self._views.sent(self.tree)
 
-    def kept(self, make: Callable[[], T]) -> T:
+    def cached(self, make: Callable[[], T]) -> T:
         """What `make` made for this object when it was first asked for."""
-        return self._views.kept(make)
+        return self._views.cached(make)
 
     async def refresh(self) -> bool:
         """Reads what others added; whether there was anything. Raises `SessionCorrupt` if it is gone."""

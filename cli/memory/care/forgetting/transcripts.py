@@ -32,7 +32,7 @@ async def forget_in_transcripts(store: RewritableStore, wanted: Wanted) -> list[
     busy: set[str] = set()
     async with AsyncExitStack() as stack:
         for key, record in (await store.index.all()).items():
-            if not await stack.enter_async_context(store.lane(key)):
+            if not await stack.enter_async_context(store.turn_lock(key)):
                 busy.add(record.session_id)
                 problems.append(f"Somebody is talking in {key}. Run it again when nobody is.")
         await store.rewritten(_rewrite(wanted), but=busy, dry_run=False)

@@ -29,21 +29,21 @@ class DiesAt:
     def __init__(self, store: Any, writes: int) -> None:
         self._store = store
         self._left = writes
-        self.index, self.endings = self, self
+        self.index, self.ended_sessions = self, self
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def bring_in(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
+    async def import_transcript(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
         self._count()
-        await self._store.bring_in(name, data, results)
+        await self._store.import_transcript(name, data, results)
 
     async def has(self, ended: EndedSession) -> bool:
-        return bool(await self._store.endings.has(ended))
+        return bool(await self._store.ended_sessions.has(ended))
 
     async def put(self, ended: EndedSession) -> None:
         self._count()
-        await self._store.endings.put(ended)
+        await self._store.ended_sessions.put(ended)
 
     async def edit(self, change: Any) -> Any:
         self._count()
@@ -66,7 +66,7 @@ async def _talk(store: CopyableStore) -> None:
     await first.append(user("caf\u00e9 \u0000 and a line\u2028 of its own"))
     await first.results.keep("whole", "all of it")
     await (await store.transcript(SECOND)).append(user("hello"))
-    await store.endings.put(ENDED)
+    await store.ended_sessions.put(ENDED)
 
 
 async def _said(store: CopyableStore) -> list[tuple[str, bytes, Mapping[str, bytes]]]:
