@@ -133,7 +133,7 @@ async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit,
             hooks, window = parts.turn.hooks, parts.turn.window
             chat = session.chat(window.workspace.place, window.sources)
             turn = parts.chosen.applied(Turn(session, parts.turn, without_text(hooks, emit), bounds))
-            left_over = await parts.turn.approvals.left_over(where.key)
+            left_over = await parts.turn.approvals.of_session(where.key)
             await settle(turn, left_over, runs=False)
             message = await arrived(hooks, chat, inbound)
             turn, reply = await _outcome(parts, message, turn, has_left_over=bool(left_over))
@@ -196,7 +196,7 @@ async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn, *, has_left_
         turn.words = inbound.text
     if has_left_over:
         # Listed again: the owner may have answered since. Nothing else can have come, the lane is ours.
-        await settle(turn, await parts.turn.approvals.left_over(turn.session.key), runs=True)
+        await settle(turn, await parts.turn.approvals.of_session(turn.session.key), runs=True)
     return turn, await turn.answer()
 
 
@@ -428,7 +428,7 @@ async def _waiting_told(parts: AgentParts, where: Route, emit: Emit) -> ReplyRea
     turn = parts.chosen.applied(
         Turn(session, parts.turn, without_text(hooks, emit), TurnBounds(parts.limits))
     )
-    if not await settle(turn, await parts.turn.approvals.left_over(where.key), runs=True):
+    if not await settle(turn, await parts.turn.approvals.of_session(where.key), runs=True):
         return None
     reply = await turn.answer()
     parts.turn.on_said()

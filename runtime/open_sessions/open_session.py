@@ -21,7 +21,7 @@ from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
 from nacre.runtime.open_sessions.routing import Route
 from nacre.runtime.tools.function import ToolChat
-from nacre.runtime.tools.session_sources import SessionSources, Voices
+from nacre.runtime.tools.session_sources import SessionSources, SpeakerLog
 from nacre.sessions.compaction.cut import CompactionPlan
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import EndedSession
@@ -116,7 +116,7 @@ class OpenSession:
         named = origin.chat_name.strip() or ("" if self.policy.is_private else origin.reply_to)
         return SessionSources(
             sources=sources,
-            voices=self._voices,
+            speakers=self._speakers,
             policy=self.policy,
             session_key=self.key,
             session_id=self.session_id,
@@ -131,10 +131,10 @@ class OpenSession:
         waiting, self._waiting[:] = tuple(self._waiting), ()
         return waiting
 
-    def _voices(self) -> Voices:
-        voices = self.journal.cached(Voices)
-        voices.follow(self.journal.tree.entries)
-        return voices
+    def _speakers(self) -> SpeakerLog:
+        speakers = self.journal.cached(SpeakerLog)
+        speakers.follow(self.journal.tree.entries)
+        return speakers
 
     @property
     def branch(self) -> Sequence[Entry]:

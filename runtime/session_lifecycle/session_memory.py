@@ -34,7 +34,7 @@ from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.models.failover import held_to_contract
 from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
-from nacre.runtime.tools.session_sources import SessionSources, Voices
+from nacre.runtime.tools.session_sources import SessionSources, SpeakerLog
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     ToolResultMessage,
@@ -151,11 +151,11 @@ class SessionMemory(Record):
 
     def _attributed_workspace(self, event: SessionEnded) -> Workspace:
         """A workspace that records who said each line of the note in this session."""
-        voices = Voices()
-        voices.follow(event.entries)
+        speakers = SpeakerLog()
+        speakers.follow(event.entries)
         said = SessionSources(
             sources=self.sources or Sources(self.workspace),
-            voices=lambda: voices,
+            speakers=lambda: speakers,
             policy=ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True),
             session_key=event.session_key,
             session_id=event.session_id,

@@ -18,7 +18,7 @@ from nacre.runtime.open_sessions.open_session import NoticeLog, OpenSession, Ses
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.approvals.approvals import Approvals
-from nacre.runtime.tools.tool_source import ToolSource
+from nacre.runtime.tools.function import ToolSource
 from nacre.runtime.tools.toolbox import CallScope
 from nacre.runtime.turn.inbound.inbound_message import VoiceNotes
 from nacre.runtime.turn.loop.loop import TurnBounds

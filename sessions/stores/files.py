@@ -33,14 +33,15 @@ from nacre.sessions.journal.journal import Journal, read_transcript, results_fol
 from nacre.sessions.stores.copying import refuse_another
 from nacre.sessions.stores.rewriting import Rewrite, rewritten_files
 from nacre.sessions.stores.store import LastMessage
-from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport, delete_session, maintain
-from nacre.sessions.upkeep.stored_session import (
-    StoredSession,
-    TranscriptFacts,
+from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport
+from nacre.sessions.upkeep.session_folder import (
     TranscriptListing,
+    delete_session,
     last_message,
+    maintain,
     stored_sessions,
 )
+from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts
 
 _TAIL_BYTES = 65_536
 

@@ -1,41 +1,41 @@
-"""Decides and applies what is pruned from the index and removed from the folder of sessions.
+"""Decides what is pruned from the index and removed from the folder of sessions.
 
 Pruning an index record loses nothing: the transcript of a conversation keeps its name and remains listed,
-searchable and resumable. Only transcripts of programs, in which no person spoke, are set aside, as
-`<name>.deleted.<time>`: no longer listed as a transcript, and restored by one rename. Full tool results move
-with their transcript. Files are removed only for a limit that the owner set.
+searchable and resumable. Only transcripts of programs, in which no person spoke, are set aside. Files are
+removed only for a limit that the owner set.
 
 The limits are OpenClaw's (`session.maintenance`): 30 days, 500 records, a high-water mark of 80 %.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from nacre.records.record import Record
-from nacre.sessions.contracts.errors import SessionCorrupt
 from nacre.sessions.contracts.keys import SYNTHETIC_KINDS, key_kind
-from nacre.sessions.disk.durable import reported, sync_folder
-from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.journal.journal import FOLDER_SUFFIX, results_folder
-from nacre.sessions.upkeep.stored_session import StoredSession, stored_sessions
+from nacre.sessions.upkeep.stored_session import StoredSession
 
 PROTECTED_KINDS = ("main", "group", "thread", "global")
+
+
 STRICT_BELOW_ENTRIES = 50
 """Up to this limit, the number of records is exact; above it, it may be exceeded by a tenth before any are
 pruned."""
+
+
 LEAST_SLACK_ENTRIES = 25
+
+
 HIGH_WATER_SHARE = 0.8
+
+
 RECENT_MS = 24 * 3_600_000
 """Files changed within a day stay: their notes may not be saved yet, or somebody may be reading them."""
+
 
 FileKind: TypeAlias = Literal["archive", "synthetic", "ended", "kept"]
 """`archive`: set aside already. `synthetic` and `ended`: transcripts that no key refers to, of programs
@@ -171,67 +171,6 @@ def _total_bytes(files: Iterable[StoredFile]) -> int:
 ARCHIVE_MARKS = (".jsonl.deleted.", ".jsonl.reset.")
 
 
-async def maintain(
-    index: SessionIndex,
-    limits: MaintenanceLimits,
-    *,
-    now: Callable[[], datetime],
-    main_key: str,
-    active_keys: Collection[str] = (),
-    dry_run: bool = False,
-) -> UpkeepReport:
-    """Applies the limits to the folder of sessions; with `dry_run`, only says what that would do.
-
-    `active_keys` have a turn running or waiting.
-
-    Raises:
-        SessionWriteFailed: the system refused; what was done so far stays.
-    """
-    now_ms = int(now().timestamp() * 1000)
-    pruned: dict[str, SessionRecord] = {}
-
-    def without_pruned(records: Mapping[str, SessionRecord]) -> dict[str, SessionRecord | None]:
-        keys = lines_to_prune(records, limits, now_ms=now_ms, main_key=main_key, active_keys=active_keys)
-        pruned.clear()
-        pruned.update({key: records[key] for key in keys})
-        return {} if dry_run else dict.fromkeys(keys)
-
-    # Most of the time there is nothing to do, and reading takes no lock.
-    without_pruned(await index.all())
-    if pruned and not dry_run:
-        await index.edit(without_pruned)
-        await index.close()
-    aside = [key for key in pruned if key_kind(key) in SYNTHETIC_KINDS]
-    paths = [path for key in aside if (path := _transcript(index, pruned[key])) is not None]
-    if not dry_run:
-        await asyncio.to_thread(lambda: [move_aside(path, now=now) for path in paths])
-    removed = await _removable(index, limits, now_ms=now_ms)
-    if removed and not dry_run:
-        await asyncio.to_thread(_remove, index.directory, removed)
-    return UpkeepReport(
-        pruned_keys=tuple(pruned),
-        moved_aside=tuple(path.name for path in paths),
-        removed=tuple(file.name for file in removed),
-        removed_bytes=sum(file.size_bytes for file in removed),
-    )
-
-
-async def delete_session(
-    index: SessionIndex, session: StoredSession, *, now: Callable[[], datetime]
-) -> Path | None:
-    """Deletes a session: removes it from the index and sets its transcript aside. Returns the new path.
-
-    Returns `None` if there was no transcript. The index changes first, so that after a crash in between the
-    session is still listed and can be deleted again. The caller holds the session's turn lock.
-
-    Raises:
-        SessionWriteFailed: the system refused; what was done so far stays.
-    """
-
-    await index.edit(lambda records: without_session(records, session.session_id))
-    return move_aside(index.directory / session.transcript, now=now) if session.transcript else None
-
-
 def without_session(records: Mapping[str, SessionRecord], session_id: str) -> dict[str, SessionRecord | None]:
     """The records that change when a session is deleted."""
     changed: dict[str, SessionRecord | None] = {}
@@ -244,72 +183,9 @@ def without_session(records: Mapping[str, SessionRecord], session_id: str) -> di
     return changed
 
 
-def move_aside(path: Path, *, now: Callable[[], datetime]) -> Path | None:
-    """Renames a transcript to `<name>.deleted.<time>`; returns `None` if it is gone already."""
-    with reported("move aside", path):
-        aside = path.with_name(aside_name(path.name, now()))
-        stamped = aside.name
-        number = 1
-        while aside.exists():
-            number += 1
-            aside = path.with_name(f"{stamped}-{number}")
-        try:
-            path.rename(aside)
-        except FileNotFoundError:
-            return None
-        path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
-        results = results_folder(path)
-        if results.is_dir():
-            results.rename(aside.with_name(aside.name.replace(path.name, results.name, 1)))
-        sync_folder(path.parent)
-    return aside
-
-
 def aside_name(name: str, at: datetime) -> str:
     """The name of a transcript set aside at that time."""
     return f"{name}.deleted.{at.astimezone(UTC).strftime('%Y-%m-%dT%H-%M-%S.%f')[:-3]}Z"
-
-
-def _transcript(index: SessionIndex, record: SessionRecord) -> Path | None:
-    try:
-        path = index.transcript_path(record)
-    except SessionCorrupt:
-        return None
-    return path if path.exists() else None
-
-
-async def _removable(index: SessionIndex, limits: MaintenanceLimits, *, now_ms: int) -> list[StoredFile]:
-    if limits.most_bytes is None and limits.archive_retention_ms is None:
-        return []
-    ended = {
-        session.transcript: session
-        for session in await stored_sessions(index)
-        if session.transcript and not session.is_current
-    }
-    files = await asyncio.to_thread(_files, index.directory, ended)
-    return files_to_remove(files, limits, now_ms=now_ms)
-
-
-def _files(directory: Path, ended: Mapping[str, StoredSession]) -> list[StoredFile]:
-    found: list[StoredFile] = []
-    with reported("list", directory):
-        if not directory.is_dir():
-            return []
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if not entry.is_file(follow_symlinks=False):
-                    continue
-                facts = entry.stat(follow_symlinks=False)
-                results = _results(Path(entry.path))
-                found.append(
-                    StoredFile(
-                        name=entry.name,
-                        kind=file_kind(entry.name, ended),
-                        size_bytes=facts.st_size + sum(file.lstat().st_size for file in results),
-                        modified_ms=facts.st_mtime_ns // 1_000_000,
-                    )
-                )
-    return found
 
 
 def file_kind(name: str, ended: Mapping[str, StoredSession]) -> FileKind:
@@ -319,25 +195,3 @@ def file_kind(name: str, ended: Mapping[str, StoredSession]) -> FileKind:
     if name not in ended:
         return "kept"
     return "synthetic" if key_kind(ended[name].key) in SYNTHETIC_KINDS else "ended"
-
-
-def _remove(directory: Path, files: list[StoredFile]) -> None:
-    for file in files:
-        path = directory / file.name
-        with reported("remove", path):
-            for result in _results(path):
-                result.unlink(missing_ok=True)
-            with suppress(FileNotFoundError):
-                _results_folder(path).rmdir()
-            path.unlink(missing_ok=True)
-    sync_folder(directory)
-
-
-def _results(path: Path) -> list[Path]:
-    """The files with a transcript's full results, set aside or not."""
-    folder = _results_folder(path)
-    return list(folder.iterdir()) if ".jsonl" in path.name and folder.is_dir() else []
-
-
-def _results_folder(path: Path) -> Path:
-    return path.with_name(path.name.replace(".jsonl", FOLDER_SUFFIX, 1))

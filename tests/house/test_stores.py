@@ -10,16 +10,13 @@ from tests.house.tree import HOUSE
 
 FILES_OF_SESSIONS = (
     "nacre.sessions.disk",
-    "nacre.sessions.index.index_files",
     "nacre.sessions.index.index",
     "nacre.sessions.index.index_files",
     "nacre.sessions.index.recovery",
     "nacre.sessions.journal",
     "nacre.sessions.stores.files",
     "nacre.sessions.stores.postgres",
-    "nacre.sessions.upkeep.stored_session",
-    "nacre.sessions.upkeep.stored_session",
-    "nacre.sessions.upkeep.maintenance",
+    "nacre.sessions.upkeep.session_folder",
 )
 """What knows that sessions are files, or rows."""
 FORMAT = "nacre.sessions.disk.json_text"

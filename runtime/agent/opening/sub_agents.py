@@ -123,7 +123,7 @@ class SubAgents:
             if turn.usage is not None:
                 task.caller.spend(turn.usage)
             # Whoever answers later finds no turn that waits.
-            for approval in await parts.approvals.left_over(key):
+            for approval in await parts.approvals.of_session(key):
                 await parts.approvals.forget(approval.id)
         if reply is None:
             raise ToolFailed(f"The sub-agent {name!r} ended without a word.")

@@ -109,7 +109,7 @@ async def test_another_process_is_waited_for_and_told(tmp_path: Path) -> None:
         async with mine.enter("another", on_wait=told.append):
             pass
 
-    assert told == [f"Waiting: another process is in a turn of session {KEY!r}."]
+    assert told == [f"Waiting: another process is running a turn of session {KEY!r}."]
     assert sum(slept) == pytest.approx(10.0, abs=2 * POLL_SECONDS)
     async with mine.enter(KEY, on_wait=told.append):
         pass

@@ -20,8 +20,8 @@ from nacre.sessions.upkeep.maintenance import (
     StoredFile,
     files_to_remove,
     lines_to_prune,
-    maintain,
 )
+from nacre.sessions.upkeep.session_folder import maintain
 from tests.sessions.disk_steps import disk_steps, is_on_disk
 from tests.sessions.talk import START
 
