@@ -47,7 +47,9 @@ def _missing_library(name: str) -> str:
 
     if name != "memory-lancedb" or find_spec("lancedb") is not None:
         return ""
-    return f"The extension {name!r} is left out: LanceDB is missing. Install it: pip install 'nacre[lancedb]'"
+    from nacre.installation import install_command
+
+    return f"The extension {name!r} is left out: LanceDB is missing. Install it with: {install_command('lancedb')}"
 
 
 def _backend(config: Config) -> Iterator[str]:
