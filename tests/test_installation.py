@@ -38,12 +38,11 @@ def test_the_command_is_that_of_the_environment(
 
 
 def test_it_works_in_this_one(tmp_path: Path) -> None:
-    """pip finds what the command names, and would install it here, without a network."""
+    """It names the folder that the tests run in, whichever folder the program is started in."""
     command = install_command("mcp")
-    found = re.fullmatch(r"(\S+) -m pip install -e '(.+)\[mcp\]'", command)
+    found = re.search(r" -e '(.+)\[mcp\]'$", command)
     assert found, command
-    assert Path(found[1]).exists()
-    assert Path(found[2], "pyproject.toml").is_file()
+    assert Path(found[1], "pyproject.toml").is_file()
     script = tmp_path / "look.py"
     script.write_text("from nacre.installation import install_command\nprint(install_command('mcp'))\n")
     looked = run_warm(str(script), cwd=tmp_path, env={"HOME": str(tmp_path)}, timeout_seconds=20)

@@ -49,7 +49,8 @@ def _missing_library(name: str) -> str:
         return ""
     from nacre.installation import install_command
 
-    return f"The extension {name!r} is left out: LanceDB is missing. Install it with: {install_command('lancedb')}"
+    command = install_command("lancedb")
+    return f"The extension {name!r} is left out: LanceDB is missing. Install it with: {command}"
 
 
 def _backend(config: Config) -> Iterator[str]:
