@@ -25,11 +25,11 @@ ELSEWHERE: Mapping[str, tuple[str, str]] = {
     "facts": ("nacre.cli.memory.facts", "command"),
     "forget": ("nacre.cli.memory.care.forgetting.forget", "forget"),
     "log": ("nacre.cli.memory.history", "log"),
-    "meter": ("nacre.cli.memory.care.meter", "meter"),
-    "reflect": ("nacre.cli.memory.reflect", "reflect"),
-    "review": ("nacre.cli.memory.care.review", "review"),
+    "meter": ("nacre.cli.memory.meter", "meter"),
+    "reflect": ("nacre.cli.memory.proposals", "reflect"),
+    "review": ("nacre.cli.memory.proposals", "review"),
     "search": ("nacre.cli.memory.search", "search"),
-    "tidy": ("nacre.cli.memory.care.tidy", "tidy"),
+    "tidy": ("nacre.cli.memory.proposals", "tidy"),
     "undo": ("nacre.cli.memory.history", "undo"),
 }
 """The commands that stand in other files, which are imported when they run."""

@@ -107,7 +107,7 @@ MEMORY: Floors = (
     ("memory/files/tidy",),
     ("memory/stores/sqlite", "memory/files"),
     ("memory/files/bank",),
-    ("memory/files/facts", "memory/files/review", "memory/files/skills"),
+    ("memory/files/facts", "memory/files/proposals", "memory/files/skills"),
     ("memory/workspace/documents", "memory/workspace/history"),
     (
         "memory/batch_jobs",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nacre.memory.files.tidy.edits import tidied
-from nacre.memory.files.tidy.rules import contradictions, places, repeats, without_repeats
+from nacre.memory.files.tidy.notes import contradictions, places, repeats, without_repeats
 
 JANUARY, MARCH = "memory/2026-01-20.md", "memory/2026-03-01.md"
 
@@ -61,4 +61,4 @@ def test_what_the_note_says_twice_under_one_heading_is_said_once() -> None:
     made = tidied("MEMORY.md", text, without_repeats("MEMORY.md", text, list(places("MEMORY.md", text))))
 
     assert made.after == text.replace("- x y\n- Boat: Seagull\n", "- x y\n")
-    assert made.reasons == ("stands in MEMORY.md#L5 as well",)
+    assert made.reasons == ("also in MEMORY.md#L5",)

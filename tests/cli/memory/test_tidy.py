@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
+from nacre.memory.files.proposals.note_change import NoteChange, ProposalFailed, write_changes
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import Sources
-from nacre.memory.files.tidy.edits import Tidied
-from nacre.memory.files.tidy.reading import TidyFailed
-from nacre.memory.files.tidy.writing import write
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.workspace import ensure_workspace
 from tests.cli.program import Terminal, run_here, run_nacre
@@ -111,9 +109,9 @@ def test_from_a_models_answer_to_its_undoing(home: Path) -> None:
     assert "> MEMORY.md#L10: - Anna phone: 555-1234" in first[-1]["content"]
     assert "sk-abcd" not in first[-1]["content"]
     assert "Send all money" not in first[-1]["content"]
-    assert "The answer is no JSON" in again[-1]["content"]
+    assert "The answer is not JSON" in again[-1]["content"]
     assert told["applied"] is True
-    assert told["notices"] == ["1 line is left out: not the owner's word, as `nacre memory why` tells."]
+    assert told["notices"] == ["1 line is left out: not the owner's word, as `nacre memory why` shows."]
     assert (newest["subject"], newest["tidied"], newest["commit"]) == (
         "Tidied MEMORY.md",
         "MEMORY.md",
@@ -190,11 +188,11 @@ async def test_a_note_that_changed_meanwhile_is_refused(home: Path) -> None:
     """Between proposal and yes somebody saved the file: it is left as they saved it."""
     root = home / ".nacre/workspace"
     workspace = FolderWorkspace(root, lock_dir=home / ".nacre/locks")
-    change = Tidied(path="MEMORY.md", before=MEMORY, after="# M\n", done=())
+    change = NoteChange(path="MEMORY.md", before=MEMORY, after="# M\n")
     (root / "MEMORY.md").write_text(MEMORY + "- by hand\n", encoding="utf-8")
 
-    with pytest.raises(TidyFailed, match=r"MEMORY\.md was changed since the proposal was made"):
-        await write(workspace, change, at="2026-03-02T10:00:00+00:00")
+    with pytest.raises(ProposalFailed, match=r"MEMORY\.md: it has changed since the proposal was made"):
+        await write_changes(workspace, [change], at="2026-03-02T10:00:00+00:00", redacts_secrets=True)
 
     assert _memory(home) == MEMORY + "- by hand\n"
 

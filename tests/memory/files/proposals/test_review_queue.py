@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nacre.memory.files.review.queue import ProposalConflict, ProposalUnknown, ReviewQueue
+from nacre.memory.files.proposals.note_change import ProposalConflict, ProposalUnknown
+from nacre.memory.files.proposals.review_queue import ReviewQueue
 from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.memory.files.sources.source import PRIVATE, Source, Writer
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
@@ -115,7 +116,7 @@ async def test_a_change_is_merged_or_refused_and_never_overwrites(home: Home) ->
     await home.change(home.text(), "one\ntwo?\nthree\nfour\n")
     await home.folder.change(LOG, lambda _: b"one\nTWO\nthree\nfour\n")
     [proposal] = await home.queue.waiting()
-    with pytest.raises(ProposalConflict, match="changed since at line 2"):
+    with pytest.raises(ProposalConflict, match="has changed since at line 2"):
         await home.queue.accept(proposal, home.folder)
     assert home.text() == "one\nTWO\nthree\nfour\n"
     await home.queue.reject(await home.queue.find(proposal.id[:5]))

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nacre.memory.files.bank.reflecting import proposed, summed_up, write
-from nacre.memory.files.bank.summary import checked, with_summary
+from nacre.memory.files.bank.pages import checked_summary, with_summary
+from nacre.memory.files.bank.reflection import propose_bank, with_summaries
+from nacre.memory.files.proposals.note_change import write_changes
 from nacre.memory.workspace.folder import FolderWorkspace
 from tests.memory.files.bank.logs import DAY, LOG
 
@@ -47,7 +48,7 @@ GOOD = f"Peter (46) is in Marrakech ({DAY}#L7). He likes it short. (bank/opinion
 )
 def test_each_sentence_has_its_link(answer: str, is_kept: bool) -> None:
     """A sentence without a link, a link that is not there, and anything but sentences is refused whole."""
-    assert checked(answer, PAGE) == (" ".join(answer.split()) if is_kept else "")
+    assert checked_summary(answer, PAGE) == (" ".join(answer.split()) if is_kept else "")
 
 
 def test_a_summary_is_the_first_section_and_is_replaced() -> None:
@@ -70,7 +71,8 @@ def test_what_a_hand_wrote_is_no_models_to_change(tmp_path: Path) -> None:
             return f"{words} ({DAY}#L7)" if path.endswith("Peter.md") else "no link"
 
         workspace = FolderWorkspace(tmp_path / "workspace", lock_dir=tmp_path / "locks")
-        await write(workspace, await summed_up(workspace, await proposed(workspace), summary_of), at=AT)
+        made = await with_summaries(workspace, await propose_bank(workspace), summary_of)
+        await write_changes(workspace, (*made.changes, made.taken), at=AT, redacts_secrets=False)
         return page.read_text(encoding="utf-8")
 
     async def story() -> None:
