@@ -33,7 +33,7 @@ ALLOWED = {
     "runtime/settings/disk/secrets.py": "a file of the owner's, written as safely",
     "extensions/mcp/client/kept_list.py": "a file of its own, written as safely",
     "runtime/tools/approvals/approvals.py": "files of its own, written as safely",
-    "cli/memory/opening/remembered_search.py": "a file of its own, written as safely",
+    "cli/memory/remembered_search.py": "a file of its own, written as safely",
     "cli/setup/config/changing.py": "the owner's settings, written as safely",
     "extensions/importers/ledger.py": "a file of its own, written as safely",
     "extensions/http/server/tokens.py": "a file of its own, written as safely",
@@ -46,8 +46,8 @@ FOLDERS = tuple(
 )
 """What knows that the Markdown lies in folders."""
 MAY_KNOW_FOLDERS = {
-    "cli/memory/care/forgetting/forget.py": "says when git refused",
-    "cli/memory/care/forgetting/left.py": "searches the git history",
+    "cli/memory/forget.py": "says when git refused",
+    "cli/memory/forget_search.py": "searches the git history",
     "cli/setup/doctor/disk_checks.py": "says when git refused",
     "cli/memory/history.py": "git wants files, and says so of notes in a database",
     "extensions/http/page/note_history.py": "the page shows the git history",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from typing import overload
@@ -17,6 +18,8 @@ from nacre.memory.workspace.history.commits import lines_of
 from nacre.memory.workspace.history.undo import Conflict, taken_back
 from nacre.memory.workspace.workspace import MEMORY_FOLDER
 from nacre.records.record import Record
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class ProposalFailed(Exception):
@@ -38,7 +41,10 @@ class ProposalConflict(ProposalFailed):
 
 
 class NoteChange(Record):
-    """A note before and after a change. `before` is `None` if the note does not exist."""
+    """A note before and after a change. `before` is `None` if the note does not exist.
+
+    Bytes that are not UTF-8 are surrogates in the texts, as with `errors="surrogateescape"`.
+    """
 
     path: str
     before: str | None
@@ -47,9 +53,10 @@ class NoteChange(Record):
     @property
     def diff(self) -> str:
         """The change as a unified diff that `git apply` accepts; empty if nothing changes."""
+        before, after = (_SURROGATE.sub("\ufffd", text) for text in (self.before or "", self.after))
         lines = difflib.unified_diff(
-            (self.before or "").splitlines(keepends=True),
-            self.after.splitlines(keepends=True),
+            before.splitlines(keepends=True),
+            after.splitlines(keepends=True),
             fromfile="/dev/null" if self.before is None else f"a/{self.path}",
             tofile=f"b/{self.path}",
         )

@@ -121,9 +121,9 @@ class ReviewQueue:
             after = proposal.applied(now)
         except ProposalConflict:
             return NoteChange(path=write.path, before=write.before, after=write.text or "").diff
-        before = None if now is None else now.decode("utf-8", "replace")
+        before = None if now is None else now.decode("utf-8", "surrogateescape")
         return NoteChange(
-            path=write.path, before=before, after=(after or b"").decode("utf-8", "replace")
+            path=write.path, before=before, after=(after or b"").decode("utf-8", "surrogateescape")
         ).diff
 
     async def accept(self, proposal: Proposal, workspace: Workspace, *, edited: str | None = None) -> None:

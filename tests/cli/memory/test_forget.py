@@ -61,16 +61,16 @@ async def test_words_are_forgotten_everywhere(tmp_path: Path) -> None:
     done = run_nacre(tmp_path, "memory", "forget", "halcyon boat", "--transcripts", "--git-history", "--yes")
 
     assert "-- The boat is called Halcyon." in shown.stdout
-    assert "--yes takes this away" in shown.stderr
+    assert "--yes removes this" in shown.stderr
     assert done.returncode == 0, done.stderr
-    assert "Out of reach: back-ups" in done.stdout
+    assert "Out of reach: backups" in done.stdout
     assert memory.read_text() == "# Notes\n\n- Lisa plays the cello.\n- ok\n"
     assert len(transcript.read_bytes()) == len(before)
     after = [json.loads(line) for line in transcript.read_text().splitlines()]
     assert [each["id"] for each in after] == [json.loads(line)["id"] for line in before.splitlines()]
     has_it = [path for path in state.rglob("*") if path.is_file() and b"Halcyon" in path.read_bytes()]
     assert has_it == [], done.stdout + done.stderr
-    assert "Searched: nothing of it is left here." in done.stdout
+    assert "Searched everything within reach: nothing remains." in done.stdout
     assert "cello" in run_nacre(tmp_path, "memory", "search", "cello").stdout
     async with opened(state, None) as agent:  # the session goes on
         reply = await agent.ask("What does Lisa play?")
@@ -93,7 +93,7 @@ async def test_a_history_forgets_what_was_named_alone(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["applied"], told["notes"][0]["lines"]) == (True, ["- my boat is called Halcyon."])
-    assert any("Transcripts have it" in each for each in told["left"])
+    assert any("These transcripts have it" in each for each in told["left"])
     assert (workspace / "MEMORY.md").read_text() == memory
     history = run_git(_git_dir(state), "log", "-p", "--all").decode()
     assert "my boat is called Halcyon" not in history
@@ -131,10 +131,10 @@ async def test_nothing_goes_that_was_not_named(tmp_path: Path) -> None:
     missing = run_nacre(tmp_path, "memory", "forget", "memory/1999-01-01.md", "--yes")
     elsewhere = run_nacre(tmp_path, "memory", "forget", "remember lisa", "--yes")
 
-    assert (nowhere.returncode, "Nothing says that" in nowhere.stderr) == (1, True)
-    assert (empty.returncode, "Say in words" in empty.stderr) == (2, True)
+    assert (nowhere.returncode, "No line of the notes has that" in nowhere.stderr) == (1, True)
+    assert (empty.returncode, "Name words to forget" in empty.stderr) == (2, True)
     assert (missing.returncode, "There is no note" in missing.stderr) == (1, True)
-    assert (elsewhere.returncode, "Transcripts have it" in elsewhere.stderr) == (1, True)
+    assert (elsewhere.returncode, "These transcripts have it" in elsewhere.stderr) == (1, True)
     assert (state / "workspace/MEMORY.md").read_text() == NOTES
 
 
@@ -173,7 +173,7 @@ async def test_what_is_left_is_named_wherever_it_lies(tmp_path: Path) -> None:
     files = next(each for each in told if each.startswith("These files have it"))
     for name in ("odd.sqlite", "freed.sqlite", "wide.txt", "escaped.jsonl", "sessions.json"):
         assert name in files, (name, told)
-    names = next(each for each in told if each.startswith("These names have it"))
+    names = next(each for each in told if each.startswith("These file names have it"))
     assert "2026-01-20_halcyon-boat.md" in names
     assert any("not searched" in each and "packed.gz" in each for each in told)
     assert any("trees" in each and "halcyon-boat.md" in each for each in told)
@@ -323,7 +323,7 @@ async def test_names_and_messages_in_the_owners_repository_are_named(tmp_path: P
 
     done = run_nacre(tmp_path, "memory", "forget", "halcyon boat", "--yes", "--json")
 
-    told = next(each for each in json.loads(done.stdout)["left"] if "a repository of yours" in each)
+    told = next(each for each in json.loads(done.stdout)["left"] if "Your repository" in each)
     assert "names of files in its trees (boat_halcyon.txt)" in told
     assert "messages of commits or tags" in told
 
@@ -378,10 +378,10 @@ def test_a_database_forgets_as_well(tmp_path: Path, database_url: str) -> None:
         assert database.execute(LINES).fetchall() == before
         done = nacre(*words, "--yes")
 
-        assert "words that say it become [forgotten]" in shown
-        assert "--yes takes this away" in shown
+        assert "lines with these words become [forgotten]" in shown
+        assert "--yes removes this" in shown
         assert "Rows of these tables have it: ledger_outbound (1)." in done
-        assert "its log of changes" in done
+        assert "its write-ahead log" in done
         after = database.execute(LINES).fetchall()
         assert [(*place, len(line)) for *place, line in after] == [
             (*place, len(line)) for *place, line in before
@@ -397,7 +397,7 @@ def test_a_database_forgets_as_well(tmp_path: Path, database_url: str) -> None:
         assert database.execute("SELECT id FROM turns").fetchall() == [("b",)]
         database.execute("DELETE FROM ledger_outbound")
         again = run_nacre(tmp_path, *words, NACRE_DATABASE_URL=database_url)
-        assert again.stderr.strip() == "Nothing says that in the notes."
+        assert again.stderr.strip() == "No line of the notes has that."
     assert "cello" in nacre("memory", "search", "cello")
     assert "cello" in nacre("sessions", "show", "main")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.cli.memory.opening.remembered_search import (
+from nacre.cli.memory.remembered_search import (
     KEPT_FILE,
     SETTLED_NS,
     SearchPlace,

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nacre.cli.memory.opening.remembered_search import KEPT_FILE
+from nacre.cli.memory.remembered_search import KEPT_FILE
 from tests.cli.program import environment, run_nacre
 
 PROGRAM = """
 import sys
-from nacre.cli.memory.opening.model_ahead import begin_model_of_search
+from nacre.__main__ import begin_model_of_search
 begin_model_of_search(sys.argv[1:])
 if "nacre.memory.embedders.question_ahead" in sys.modules:
     from nacre.memory.embedders.question_ahead import QuestionAhead

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from nacre.cli.invocation import Invocation, Voice, begin, environment_of
-from nacre.cli.memory.opening.remembered_search import SearchPlace, remember_search, remembered_search
+from nacre.cli.memory.remembered_search import SearchPlace, remember_search, remembered_search
 from nacre.runtime.contracts.errors import AgentError
 
 if TYPE_CHECKING:

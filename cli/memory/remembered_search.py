@@ -101,7 +101,7 @@ def remembered_search(environment: Mapping[str, str]) -> SearchPlace | None:
         return None
 
 
-def asked_the_model(environment: Mapping[str, str]) -> bool:
+def last_search_used_model(environment: Mapping[str, str]) -> bool:
     """Whether the last search that was kept asked the model that ships; it may hold no more.
 
     Raises:
