@@ -102,7 +102,7 @@ def forget(
     from nacre.memory.contracts.errors import MemoryIndexError
     from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
     from nacre.memory.workspace.git import GitFailed
-    from nacre.postgres.errors import DatabaseError
+    from nacre.runtime.storage.backend import StorageFailed
     from nacre.sessions.contracts.errors import SessionError
 
     invocation = begin(context)
@@ -110,7 +110,7 @@ def forget(
     options = _Options(what=what, transcripts=transcripts, history=history, yes=yes, as_json=as_json)
     try:
         return run_until_signal(_forget(invocation, options))
-    except (MemoryIndexError, FileBusy, PathOutsideRoot, SessionError, DatabaseError) as error:
+    except (MemoryIndexError, FileBusy, PathOutsideRoot, SessionError, StorageFailed) as error:
         invocation.warn(f"{error} Run the command again to remove the rest.", tone="error")
     except GitFailed as error:
         invocation.warn(f"The history could not be changed: {error}.", tone="error")
@@ -120,13 +120,12 @@ def forget(
 async def _forget(invocation: Invocation, options: _Options) -> int:
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.open_sessions.open_store import open_rewritable_store
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
+    from nacre.runtime.storage.opening import storage_of
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)
-    workspace = open_workspace(config.folders, config.state_dir)
-    store = open_rewritable_store(config, now=now, new_id=random_id)
+    workspace = storage_of(config).workspace()
+    store = storage_of(config).sessions(now=now, new_id=random_id)
     try:
         async with _extension_engine(config, now) as engine:
             plan = await _planned(config, workspace, store, engine, options)
@@ -162,7 +161,8 @@ async def _report_nothing(
 
 
 def _report(invocation: Invocation, plan: _Plan, left: list[str]) -> None:
-    from nacre.cli.memory.forget_search import DATABASE_OUT_OF_REACH, OUT_OF_REACH
+    from nacre.cli.memory.forget_search import OUT_OF_REACH
+    from nacre.runtime.storage.opening import storage_of
 
     count = sum(len(cut.lines) for cut in plan.cuts)
     invocation.say(f"Removed {count} lines from {len(plan.cuts)} notes, and from the index.")
@@ -171,7 +171,8 @@ def _report(invocation: Invocation, plan: _Plan, left: list[str]) -> None:
     invocation.warn(*left)
     if not left:
         invocation.say("Searched everything within reach: nothing remains.")
-    invocation.say(OUT_OF_REACH, *([DATABASE_OUT_OF_REACH] if invocation.config.database_url else []))
+    elsewhere = storage_of(invocation.config).other_rows
+    invocation.say(OUT_OF_REACH, *([elsewhere.out_of_reach] if elsewhere is not None else []))
 
 
 async def _planned(
@@ -208,7 +209,7 @@ async def _planned(
         target=target,
         cuts=[cut for cut in found if cut is not None],
         transcripts=await transcripts_with(store, target) if options.transcripts else (),
-        versions=matching_versions(config, target) if options.history and not config.database_url else 0,
+        versions=matching_versions(config, target) if options.history and config.is_in_files else 0,
         memories=await _memories_with(engine, target),
         ledger=await _in_ledger(config, target, dry_run=True),
         only=(place["path"],) if place else (),
@@ -225,10 +226,10 @@ async def _remove(
     now: Clock,
 ) -> list[str]:
     """Removes what is planned; sentences about what remains."""
-    from nacre.bridges.ledger.opening import is_served, ledger_place
     from nacre.cli.memory.forget_search import remaining_places
     from nacre.cli.memory.forget_targets import forget_in_transcripts, json_matches
     from nacre.memory.files.proposals.note_change import ProposalFailed
+    from nacre.runtime.storage.opening import ledger_of, storage_of
 
     left: list[str] = []
     for cut in plan.cuts:
@@ -239,23 +240,19 @@ async def _remove(
     await _forget_sources(workspace, plan)
     if plan.transcripts:
         left += await forget_in_transcripts(store, plan.target)
-    if options.transcripts and config.database_url:
-        from nacre.bridges.workers.forgetting import forget_turns
-        from nacre.postgres.shared import shared_database
-
-        database = shared_database(config.database_url)
-        await forget_turns(database, config.agent_id, lambda text: json_matches(text, plan.target))
+    if options.transcripts and (elsewhere := storage_of(config).other_rows) is not None:
+        await elsewhere.forget_ended_turns(lambda text: json_matches(text, plan.target))
     if plan.ledger:
         await _in_ledger(config, plan.target, dry_run=False)
     left += await _rebuild_index(config, now)
-    if options.history and not config.database_url:
+    if options.history and config.is_in_files:
         await asyncio.to_thread(_forget_in_commits, config, workspace, plan)
     if engine is not None and plan.memories:
         await engine.forget_texts(plan.memories)
         kept = await _memories_with(engine, plan.target)
         left += [f"The long-term memory has it: {text}" for text in kept.values()]
     left += await remaining_places(config, store, plan.target, plan.lines)
-    if any("ledger" in each for each in left) and await is_served(ledger_place(config)):
+    if any("ledger" in each for each in left) and await ledger_of(config).is_served():
         left.append(
             "A program serves the channels. Stop `nacre serve` and run the command again to clear its ledger."
         )
@@ -311,27 +308,27 @@ async def _in_ledger(config: Config, target: Target, *, dry_run: bool) -> dict[s
 
     The result is empty while a program serves the channels; the search for remaining places reports it then.
     """
-    from nacre.bridges.contracts.errors import LedgerUnusable
-    from nacre.bridges.ledger.forgetting import forget_in_ledger
-    from nacre.bridges.ledger.opening import ledger_place
     from nacre.cli.memory.forget_search import text_matches
     from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.ledger.moving import forget_in_ledger
+    from nacre.runtime.ledger.records import LedgerUnusable
+    from nacre.runtime.storage.opening import ledger_of, storage_of
 
     def matches(text: str) -> bool:
         return text_matches(text, target)
 
     now = owner_clock(config.settings.agent.user_timezone)
+    place, found = ledger_of(config), dict[str, int]()
     try:
-        found = await forget_in_ledger(ledger_place(config), matches, now=now, dry_run=dry_run)
+        if await place.is_there():
+            async with place.movable(now=now) as ledger:
+                found = await forget_in_ledger(ledger, matches, dry_run=dry_run)
     except LedgerUnusable:
         return {}
-    if config.database_url:
-        from nacre.bridges.workers.forgetting import forget_waiting_turns
-        from nacre.postgres.shared import shared_database
-
-        database = shared_database(config.database_url)
-        if count := await forget_waiting_turns(database, config.agent_id, matches, dry_run=dry_run):
-            found["turns"] = count
+    if (elsewhere := storage_of(config).other_rows) is not None and (
+        count := await elsewhere.forget_waiting_turns(matches, dry_run=dry_run)
+    ):
+        found["turns"] = count
     return found
 
 

@@ -12,33 +12,25 @@ import json
 import os
 import re
 import sqlite3
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import Any
 
 from nacre.cli.memory.forget_targets import Target, transcripts_with
 from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.forgetting import owners_objects, versions_with
 from nacre.memory.workspace.history.repository import HISTORY_FOLDER, Repository
-from nacre.postgres.database import Database
-from nacre.postgres.shared import shared_database
 from nacre.runtime.settings.config import Config
+from nacre.runtime.storage.opening import storage_of
 from nacre.sessions.stores.rewriting import RewritableStore
-
-if TYPE_CHECKING:
-    from nacre.postgres.pool import Connection
-
 
 OUT_OF_REACH = (
     "Out of reach: backups and copies of the disk, data that providers of models and embeddings keep, "
     "messages that were sent to a chat, and the memory of running programs."
 )
-_TRANSCRIPT_TABLES = ("transcript_lines", "whole_results")
-"""Tables of transcripts, which `transcripts_with` searches value by value."""
 _MAX_NAMES = 50
 _SKIPPED_FOLDERS = frozenset({".git", "locks", "models"})
 
@@ -49,7 +41,7 @@ async def remaining_places(
     """Sentences about the places that still have the target; `removed` are the lines that were removed.
 
     Raises:
-        SessionError, DatabaseError: a place cannot be searched.
+        SessionError, StorageFailed: a place cannot be searched.
     """
     sentences = []
     found = await transcripts_with(store, target)
@@ -58,10 +50,8 @@ async def remaining_places(
             f"These transcripts have it: {_names(found)}. Nacre sends it to the model when such a session "
             "continues. --transcripts removes it."
         )
-    if config.database_url:
-        database = shared_database(config.database_url)
-        but = _TRANSCRIPT_TABLES if found else ()
-        rows = await _rows_with(database, config.agent_id, lambda text: text_matches(text, target), but=but)
+    if (elsewhere := storage_of(config).other_rows) is not None:
+        rows = await elsewhere.having(lambda text: text_matches(text, target), but_sessions=bool(found))
         if rows:
             tables = ", ".join(f"{table} ({count})" for table, count in rows.items())
             sentences.append(f"Rows of these tables have it: {tables}.")
@@ -76,7 +66,7 @@ def _file_sentences(
 ) -> list[str]:
     """Sentences about files, except those `reported` already."""
     left = []
-    if not config.database_url:
+    if config.is_in_files:
         if versions := matching_versions(config, target):
             left.append(
                 f"The git history of the notes has it in {versions} older versions. --git-history removes it."
@@ -223,7 +213,7 @@ def _other_files(config: Config) -> Iterator[tuple[Path, str]]:
     """Files and folders of the state folder and the workspace except git's, each with its name."""
     roots = {config.state_dir, config.folders.agent_dir, config.folders.index_file.parent}
     roots |= {config.folders.sessions_file.parent}
-    if not config.database_url:
+    if config.is_in_files:
         roots.add(config.workspace)
     history, seen = config.state_dir / HISTORY_FOLDER, set[Path]()
     for root in roots:
@@ -239,51 +229,6 @@ def _other_files(config: Config) -> Iterator[tuple[Path, str]]:
 def _names(paths: Sequence[Path | str]) -> str:
     shown = ", ".join(str(path) for path in paths[:_MAX_NAMES])
     return f"{shown} and {len(paths) - _MAX_NAMES} more" if len(paths) > _MAX_NAMES else shown
-
-
-DATABASE_OUT_OF_REACH = (
-    "Out of reach in the database: pages that the server has not reused, its write-ahead log, and replicas."
-)
-_COLUMNS: LiteralString = """
-SELECT relname, array_agg(quote_ident(attname) || CASE WHEN atttypid = 'bytea'::regtype
-    THEN '' ELSE '::text' END ORDER BY attnum)
-FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
-WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
-    AND atttypid IN ('text'::regtype, 'bytea'::regtype, 'json'::regtype, 'jsonb'::regtype,
-        'text[]'::regtype)
-    AND NOT attisdropped AND (starts_with(relname::text, 'procrastinate_') OR EXISTS (
-        SELECT FROM pg_attribute AS key WHERE key.attrelid = pg_class.oid AND key.attname = 'agent'))
-GROUP BY relname ORDER BY relname
-"""
-"""Each table whose rows belong to agents, and the tables of jobs, with their columns that may hold words."""
-
-
-async def _rows_with(
-    database: Database, agent: str, says: Callable[[str], bool], *, but: Collection[str]
-) -> dict[str, int]:
-    """How many rows of each table, except the tables `but`, have a column for which `says` is true."""
-
-    def work(connection: Connection) -> dict[str, int]:
-        found = Counter[str]()
-        for table, columns in connection.execute(_COLUMNS).fetchall():
-            if table in but:
-                continue
-            # The names come from the server's catalog, which quoted them.
-            query = f'SELECT {", ".join(columns)} FROM "{table}" WHERE agent = %(agent)s'
-            if table.startswith("procrastinate_"):
-                query = f'SELECT {", ".join(columns)} FROM "{table}"'
-            with connection.cursor(name="looked") as rows:
-                rows.execute(query.encode(), {"agent": agent})
-                found[table] += sum(any(says(_text(each)) for each in row) for row in rows)
-        return {table: count for table, count in found.items() if count}
-
-    return await database.read(work)
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bytes | memoryview):
-        return bytes(value).decode("utf-8", "replace")
-    return str(value or "")
 
 
 _SQLITE = b"SQLite format 3\0"

@@ -39,9 +39,9 @@ def _run(invocation: Invocation, command: Coroutine[Any, Any, int]) -> int:
 
 
 def _workspace(invocation: Invocation) -> Workspace:
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
+    from nacre.runtime.storage.opening import storage_of
 
-    return open_workspace(invocation.config.folders, invocation.config.state_dir)
+    return storage_of(invocation.config).workspace()
 
 
 def _clock(invocation: Invocation) -> Clock:
