@@ -37,7 +37,7 @@ ALLOWED = {
     "cli/setup/config/changing.py": "the owner's settings, written as safely",
     "extensions/importers/ledger.py": "a file of its own, written as safely",
     "extensions/http/server/tokens.py": "a file of its own, written as safely",
-    "extensions/backup/writing.py": "holds the index of sessions still while it is copied",
+    "extensions/backup/archive.py": "holds the index of sessions still while it is copied",
     "cli/sessions/shelf.py": "writes the file that is exported to",
 }
 ROOM = "memory/workspace/"

@@ -12,7 +12,7 @@ LIBRARIES = {
     "anyio": ("extensions/mcp/client/transport.py",),
     "apsw": (
         "bridges/ledger/database.py",
-        "extensions/backup/copying.py",
+        "extensions/backup/archive.py",
         "bridges/ledger/sqlite/database.py",
         "memory/stores/postgres/reading/tokens.py",
         "memory/stores/sqlite/connection.py",
@@ -94,7 +94,7 @@ LIBRARIES = {
     ),
     "prometheus_client": ("extensions/http/server/metrics.py",),
     "pyjson5": ("runtime/settings/disk/*.py", "sessions/index/image.py"),
-    "pyrage": ("extensions/backup/sealed.py",),
+    "pyrage": ("extensions/backup/encryption.py",),
     "pypdf": ("runtime/turn/inbound/inbound_message.py",),
     "referencing": ("runtime/extensions/settings_schema.py", "extensions/mcp/client/schemas.py"),
     "rich": ("cli/screen/markdown.py",),
