@@ -50,7 +50,7 @@ MAY_KNOW_FOLDERS = {
     "cli/memory/care/forgetting/left.py": "searches the git history",
     "cli/setup/doctor/disk_checks.py": "says when git refused",
     "cli/memory/history.py": "git wants files, and says so of notes in a database",
-    "extensions/http/page/note_history.py": "the page shows the git history",
+    "extensions/http/page/home.py": "the page shows the git history",
     "memory/files/note_files.py": "`extraPaths` that lie outside are folders of this machine",
     "memory/files/review/queue.py": "what waits lies in the state folder, beside the notes",
     "runtime/recall/qmd/searching.py": "qmd indexes folders of this machine, and names files in them",
