@@ -81,12 +81,12 @@ class Completion(Record):
         """The last chunk, if the client asked for usage."""
         return {**self._head("chat.completion.chunk"), "choices": [], "usage": usage_json(usage)}
 
-    def whole(self, text: str, activity: str, usage: Usage | None, *, finish: str = "stop") -> dict[str, Any]:
+    def whole(self, text: str, activity: str, usage: Usage | None) -> dict[str, Any]:
         """The response without streaming."""
         message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
         if activity:
             message["reasoning_content"] = activity
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
         return {**self._head("chat.completion"), "choices": [choice], "usage": usage_json(usage)}
 
     def _head(self, kind: str) -> dict[str, Any]:
@@ -170,16 +170,16 @@ def event_data(value: object) -> str:
 async def chat_completions(conversations: Conversations, request: Request) -> Response:
     """Handles a request. Raises `BadRequest`."""
     body = await body_of(request, ChatRequest)
-    agent = requested_model(conversations.agents, request, body.model)
+    model = requested_model(conversations.agents, request, body.model)
     rules, messages = parse_messages(body.messages)
     name, is_raw_key = session_name_of(request, body.user)
     conversation = Conversation(rules=rules, messages=messages, session_name=name, is_raw_key=is_raw_key)
     most_tokens = body.max_completion_tokens or body.max_tokens
-    events = await _events(conversations, agent, request, conversation, most_tokens)
+    events = await _events(conversations, model, request, conversation, most_tokens)
     completion = Completion(
         id=f"chatcmpl-{conversations.new_id()}",
         created_seconds=epoch_ms(conversations.now()) // 1000,
-        model=agent.model_id,
+        model=model.model_id,
     )
     if not body.stream:
         return await _whole(events, completion)
@@ -189,15 +189,15 @@ async def chat_completions(conversations: Conversations, request: Request) -> Re
 
 async def _events(
     conversations: Conversations,
-    body: RequestedModel,
+    model: RequestedModel,
     request: Request,
     conversation: Conversation,
     most_tokens: int | None,
 ) -> AsyncGenerator[Event, None]:
-    if body.is_plain:
-        return plain_events(body.agent, conversation, most_tokens, at_ms=epoch_ms(conversations.now()))
-    prepared = await conversations.prepare(body.agent, caller_of(request.scope), conversation)
-    return body.agent.stream(prepared.inbound)
+    if model.is_plain:
+        return plain_events(model.agent, conversation, most_tokens, at_ms=epoch_ms(conversations.now()))
+    prepared = await conversations.prepare(model.agent, caller_of(request.scope), conversation)
+    return model.agent.stream(prepared.inbound)
 
 
 async def _whole(events: AsyncGenerator[Event, None], completion: Completion) -> Response:

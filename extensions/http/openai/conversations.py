@@ -38,14 +38,11 @@ CHANNEL = "openai"
 MAIN = "main"
 """The short key of the terminal's chat."""
 PLAIN = "plain"
-"""A suffix of an agent's ID: its model without memory and transcript, for the titles and tags of front ends.
-"""
+"""The suffix of an agent's ID for its model without memory and transcript: for titles and tags."""
 
 
 class HistoryMatch(Record):
-    """How a client's history fits a session: the number of turns to keep, and the messages that are new to
-    it.
-    """
+    """How a client's history fits a session: how many turns to keep, and which messages are new."""
 
     kept: int
     unseen: tuple[ClientMessage, ...]
@@ -100,8 +97,8 @@ class RequestedModel(Record):
 class Conversation(Record):
     """A client's request: its rules, its messages, and the name of the session, which may be empty.
 
-    `is_raw_key` says that the name is a session key. `kept_turns` is the number of turns of the session that
-    come before this one, for clients that name a position instead of sending the history.
+    `is_raw_key` says that the name is a session key. `kept_turns` is set by clients that name a position
+    instead of sending the history: the number of turns of the session before this one.
     """
 
     rules: str

@@ -185,24 +185,24 @@ def message_end_events(text: str, number: int) -> Sequence[dict[str, Any]]:
 async def create_response(conversations: Conversations, request: Request) -> Response:
     """Handles a request. Raises `BadRequest`."""
     body = await body_of(request, ResponsesRequest)
-    agent = requested_model(conversations.agents, request, body.model)
+    model = requested_model(conversations.agents, request, body.model)
     conversation, named = _conversation(conversations, request, body)
     response = ResponseObject(
         id="",
         created_seconds=epoch_ms(conversations.now()) // 1000,
-        model=agent.model_id,
+        model=model.model_id,
         previous=body.previous_response_id,
         conversation=named,
     )
-    if agent.is_plain:
+    if model.is_plain:
         response.id = f"resp_{conversations.new_id()}"
         events = plain_events(
-            agent.agent, conversation, body.max_output_tokens, at_ms=epoch_ms(conversations.now())
+            model.agent, conversation, body.max_output_tokens, at_ms=epoch_ms(conversations.now())
         )
     else:
-        prepared = await conversations.prepare(agent.agent, caller_of(request.scope), conversation)
+        prepared = await conversations.prepare(model.agent, caller_of(request.scope), conversation)
         response.id = response_id(prepared.turns_before + 1, conversation.session_name)
-        events = agent.agent.stream(prepared.inbound)
+        events = model.agent.stream(prepared.inbound)
     if body.stream:
         return EventSourceResponse(_numbered(_stream(events, response)), ping=PING_SECONDS)
     last: dict[str, Any] = {}
@@ -227,9 +227,8 @@ def _conversation(
                 "previous_response_id",
                 status=404,
             )
-        return Conversation(
-            rules=rules, messages=messages, session_name=position[1], kept_turns=position[0]
-        ), None
+        turns, name = position
+        return Conversation(rules=rules, messages=messages, session_name=name, kept_turns=turns), None
     named = body.conversation if isinstance(body.conversation, str) else (body.conversation or {}).get("id")
     name, is_raw_key = session_name_of(request, str(named) if named else None)
     # An unnamed session gets a new name, so that its response can be continued.

@@ -71,7 +71,6 @@ class ContextPicture(Record):
     lines: tuple[Level, ...]
     marks: tuple[Mark, ...]
     cost_line: str
-    cost_usd: float | None
     summary: str
     left: float = _LEFT
     right: float = WIDTH - _RIGHT
@@ -113,10 +112,10 @@ def context_picture(timeline: Timeline) -> ContextPicture:
             for mark in marks
         ),
         cost_line=_cost_line(timeline.points),
-        cost_usd=timeline.cost_usd,
         summary=(
             f"{count} answers, {flushes} flushes, {len(marks) - flushes} compactions, "
-            f"{_total_cost(timeline)}; the fullest context had {max((p.tokens for p in timeline.points), default=0)} tokens"
+            f"{_total_cost(timeline)}; "
+            f"the fullest context had {max((p.tokens for p in timeline.points), default=0)} tokens"
         ),
     )
 
