@@ -31,7 +31,7 @@ async def plotted(
 
     session = await shelf.find(name)
     transcript = await shelf.read(session)
-    budget = budget_of(invocation.config, shelf.now)
+    budget = await budget_of(invocation.config, shelf.now)
     # On a thread, so that a signal is heard meanwhile.
     found = await asyncio.to_thread(timeline, transcript.branch, budget, has_price=has_price)
     if as_json:

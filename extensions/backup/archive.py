@@ -165,7 +165,7 @@ def roots_of(configs: Sequence[Config]) -> tuple[list[Root], list[Place]]:
     for config in configs:
         folders = config.folders
         candidates = [("agent", folders.agent_dir)]
-        if not folders.database_url:
+        if folders.is_in_files:
             candidates += [
                 ("workspace", folders.workspace),
                 ("sessions", folders.sessions_file.parent),
@@ -186,7 +186,7 @@ def left_out_of(configs: Sequence[Config]) -> list[str]:
     """Sentences about what the agents use and the backup does not contain."""
     sentences = []
     for config in configs:
-        if config.database_url:
+        if not config.is_in_files:
             sentences.append(
                 f"The notes and conversations of agent {config.agent_id!r} are in a PostgreSQL database. "
                 "Back that up with pg_dump."
@@ -258,7 +258,7 @@ def write_backup(
     if not state.is_dir():
         raise BackupRefused(f"The state folder {state} does not exist, so there is nothing to back up.")
     unfinished = archive.with_name(f".{archive.name}.unfinished")
-    indexes = {config.folders.sessions_file for config in configs if not config.database_url}
+    indexes = {config.folders.sessions_file for config in configs if config.is_in_files}
     with _work_folder(state) as work:
         writer = _Writer(work, without=frozenset({archive, unfinished, work}), indexes=indexes)
         try:

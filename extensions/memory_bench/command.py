@@ -94,15 +94,15 @@ async def _run_bench(
 
 async def _load(invocation: Invocation, labelled: Path | None, most: int) -> tuple[Notes, Sequence[Question]]:
     from nacre.extensions.memory_bench.questions import labelled_questions, made_questions
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
+    from nacre.runtime.settings.disk.agent_folders import StorageChoice
+    from nacre.runtime.storage.opening import storage_of
 
     config = invocation.config
     if labelled is None:
-        notes = await _notes(open_workspace(config.folders, config.state_dir))
+        notes = await _notes(storage_of(config).workspace())
         return notes, made_questions(notes.lines, most=most)
-    folder_of_set = open_workspace(
-        replace(config.folders, workspace=labelled.parent, database_url=""), config.state_dir
-    )
+    folders = replace(config.folders, workspace=labelled.parent, storage=StorageChoice())
+    folder_of_set = storage_of(replace(config, folders=folders)).workspace()
     text = (await folder_of_set.read(labelled.name, max_bytes=64 << 20)).data.decode("utf-8", "replace")
     return await _notes(folder_of_set), list(labelled_questions(text))
 

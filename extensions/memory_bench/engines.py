@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from nacre.extensions.memory_bench.scoring import Answer, Found, Place, Question, answered
+from nacre.extensions.qmd.program import is_installed
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.index_settings import StoreSettings
 from nacre.memory.contracts.settings import index_path
@@ -30,17 +31,16 @@ from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.extensions.choice import chosen
-from nacre.runtime.extensions.discovery import installed_extensions
+from nacre.runtime.extensions.installed.discovery import installed_extensions
 from nacre.runtime.extensions.loading import load_engine
 from nacre.runtime.recall.memory_core import MemoryCore, memory_core
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
-from nacre.runtime.recall.qmd.program import is_installed
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.agent_folders import AgentFolders
-from nacre.runtime.settings.disk.open_workspace import open_workspace
 from nacre.runtime.settings.sections.memory import MemorySettings, QmdScope, QmdSessions
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, PluginSlots, PluginsSettings
 from nacre.runtime.settings.sections.storage import StorageSettings
+from nacre.runtime.storage.opening import storage_of
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolFailed
 
@@ -103,7 +103,7 @@ async def run_engine(
     clock = QuestionClock(now)
     isolated = isolated_config(config, folder)
     folders = {name.rpartition("/")[0] for name in notes.files} - {""}
-    workspace = open_workspace(isolated.folders, isolated.state_dir)
+    workspace = storage_of(isolated).workspace()
     await workspace.make(notes.files, folders=sorted(folders))
     home = MemoryHome(
         agent_id=isolated.agent_id,
@@ -290,7 +290,7 @@ def _core(config: Config, now: Clock, embedder: Embedder | None) -> MemoryCore:
 
 
 def _qmd(config: Config, now: Clock, embedder: Embedder | None) -> MemoryPlugin:
-    from nacre.runtime.recall.qmd.qmd_memory import QmdMemory
+    from nacre.extensions.qmd.qmd_memory import QmdMemory
 
     return QmdMemory(config, _core(config, now, embedder), embedding=asyncio.Lock(), now=now)
 

@@ -410,13 +410,13 @@ class Turn:
     async def make_room(self, overflow: ContextOverflow) -> bool:
         """Shortens what is too large, or flushes and compacts once a turn; a second overflow is the caller's.
 
-        A window that nobody knows is taken for no larger than what it refused: the size assumed for it
-        would keep too much, and be refused again.
+        An overflow may have told how large the window is. One that nobody knows is taken for no larger than
+        what it refused: the size assumed for it would keep too much, and be refused again.
         """
         if self._has_overflowed:
             return False
         log.warning("the window of %s overflowed: %s", self.session.key, overflow)
-        window = await self.window()
+        window = await self._window_in((await self.parts.models.current()).budget)
         if overflow.window_tokens is not None:
             window = await self._window_in(self.parts.models.budget_of(overflow.window_tokens))
         elif window.budget.window_source == "fallback":

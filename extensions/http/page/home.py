@@ -30,10 +30,9 @@ from nacre.records.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.open_sessions.open_store import open_store
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.disk.open_workspace import open_workspace
+from nacre.runtime.storage.opening import storage_of
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
 from nacre.sessions.entries.entries import StoredTranscript
@@ -74,8 +73,8 @@ class PageHome:
 
     def __init__(self, agent: Agent, config: Config, now: Clock) -> None:
         self.agent, self.config, self.now = agent, config, now
-        self.workspace = open_workspace(config.folders, config.state_dir)
-        self.store = open_store(config, now=now, new_id=random_id)
+        self.workspace = storage_of(config).workspace()
+        self.store = storage_of(config).sessions(now=now, new_id=random_id)
         paths = config.settings.agent.memory_search.extra_paths
         self.notes = NoteFiles(self.workspace, paths)
         self._engine: MemoryEngine | None = None
@@ -228,7 +227,7 @@ def undo_commit(config: Config, commit: str) -> str:
 
     def undo_in(repository: Repository) -> str:
         with repository.opened():
-            sources = Sources(open_workspace(config.folders, config.state_dir))
+            sources = Sources(storage_of(config).workspace())
             commit_changes(repository, known_sources(sources))
             name = named(repository, commit)
             _made, paths = undo(repository, name)
@@ -238,7 +237,7 @@ def undo_commit(config: Config, commit: str) -> str:
 
 
 def _with_repository(config: Config, action: Callable[[Repository], T]) -> T:
-    workspace = open_workspace(config.folders, config.state_dir)
+    workspace = storage_of(config).workspace()
     if workspace.folder is None:
         raise HistoryUnusable(f"{workspace.place} stores the notes; a git history needs files.")
     repository = Repository(workspace.folder, state_dir=config.state_dir)

@@ -193,7 +193,7 @@ async def session(visit: Visit) -> Response:
     offset = visit.query_value("from", "0")
     start = int(offset) if offset.isascii() and offset.isdigit() else 0
     picture = context_picture(
-        timeline(branch, budget_of(visit.home.config, visit.home.now), has_price=has_price)
+        timeline(branch, await budget_of(visit.home.config, visit.home.now), has_price=has_price)
     )
     return visit.page(
         "session.html",

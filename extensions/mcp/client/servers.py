@@ -24,7 +24,7 @@ from nacre.extensions.mcp.client.server import Server
 from nacre.extensions.mcp.client.tool_list import ListedTool, ToolList
 from nacre.records.record import Record
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.extensions.settings_schema import TooManySteps, bounded
+from nacre.runtime.extensions.installed.settings_schema import TooManySteps, bounded
 from nacre.runtime.settings.sections.hooks import ToolNames
 from nacre.runtime.settings.sections.mcp import McpServer
 from nacre.runtime.tools.function import FunctionTool, audience

@@ -20,7 +20,7 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.recall.memory_core import memory_tools
 from nacre.runtime.recall.open_memory import note_files, open_memory, unindexed_notes
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.disk.open_workspace import open_workspace
+from nacre.runtime.storage.opening import storage_of
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 
 MOST_APPEND_CHARS = 20_000
@@ -107,7 +107,7 @@ async def shared_memory(config: Config, now: Clock) -> AsyncIterator[SharedMemor
     Raises:
         ConfigError: the settings name an embedder or a re-ranker that is not available.
     """
-    workspace = open_workspace(config.folders, config.state_dir)
+    workspace = storage_of(config).workspace()
     sources = Sources(workspace)
     engine, problem = await _open_engine(config, now)
     try:

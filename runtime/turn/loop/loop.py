@@ -23,6 +23,7 @@ from nacre.runtime.contracts.events import (
     ToolEnded,
     ToolProgressed,
     ToolStarted,
+    Warned,
 )
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.contracts.model import AnswerRestarted, Ask, ModelRequest, TextDelta
@@ -168,7 +169,14 @@ async def _answer(
         await conversation.record(_broken_off(conversation, said, "error", str(error)))
         raise
     _emit_text(emit, silence.finish())
+    if answer.stop_reason == "length":
+        emit(Warned(message=answer.error_message or _cut_off(answer)))
     return answer
+
+
+def _cut_off(answer: AssistantMessage) -> str:
+    took = f" after {answer.usage.output_tokens} tokens" if answer.usage else ""
+    return f"The answer was cut off{took}, which is the most that one may take. Ask to go on."
 
 
 def _broken_off(

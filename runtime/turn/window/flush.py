@@ -215,7 +215,7 @@ async def _ask_for_notes(
     messages: Sequence[Message],
     limits: FlushLimits,
 ) -> str:
-    """What the model's last call was told when it failed; empty when it did not fail."""
+    """What the model's last call was told when it failed, or why its answer has no end; else empty."""
     tool = notes.tool()
     conversation = FlushConversation(
         session=session,
@@ -225,13 +225,15 @@ async def _ask_for_notes(
         max_output_tokens=limits.max_output_tokens,
     )
     await conversation.record(user_message(_flush_prompt(settings, notes), timestamp_ms=session.now_ms()))
-    await run_loop(
+    answer = await run_loop(
         conversation,
         ask=ask,
         toolbox=Toolbox([tool], now_ms=session.now_ms),
         emit=lambda _event: None,
         max_steps=MAX_FLUSH_STEPS,
     )
+    if answer.stop_reason == "length":
+        return answer.error_message or "The answer was cut off before its notes were written."
     return conversation.refused
 
 
