@@ -47,7 +47,7 @@ def reflect(context: click.Context, applies: bool, sums_up: bool, as_json: bool)
 async def _reflected(invocation: Invocation, *, applies: bool, sums_up: bool, as_json: bool) -> int:
     from nacre.memory.files.bank.reflecting import proposed, write
     from nacre.runtime.contracts.clock import owner_clock
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)

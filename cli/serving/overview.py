@@ -99,7 +99,7 @@ async def overview_of(config: Config, now: Clock) -> Overview:
     from nacre.runtime.agent.insight.usage import spent_today_usd
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     facts, budget, problem = None, None, ""
     try:

@@ -30,7 +30,7 @@ from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.agent_folders import AgentFolders
 from nacre.runtime.settings.sections.memory import MemorySettings, QmdScope, QmdSessions
 from nacre.runtime.settings.sections.storage import StorageSettings
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolFailed
 

@@ -95,7 +95,7 @@ async def _asked_of(
     from nacre.extensions.memory_bench.labelled import labelled_questions
     from nacre.extensions.memory_bench.questions import made_questions
     from nacre.runtime.settings.disk.agent_folders import StorageChoice
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     config = invocation.config
     if labelled is None:

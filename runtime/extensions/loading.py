@@ -15,7 +15,7 @@ from nacre.runtime.extensions.choice import chosen, named, not_installed
 from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.extensions.installed.discovery import Installed, built_in_extensions, installed_extensions
 from nacre.runtime.extensions.installed.settings_schema import settings_problems
-from nacre.runtime.extensions.turn_workers import TurnWorkers
+from nacre.runtime.extensions.service import TurnWorkers
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.disk.agent_folders import FILES, StorageChoice
 from nacre.runtime.settings.sections.plugins import PluginsSettings

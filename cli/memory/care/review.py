@@ -41,7 +41,7 @@ def review(context: click.Context, verb: str, proposal: str, as_json: bool) -> i
 async def _review(invocation: Invocation, verb: str, name: str, *, as_json: bool) -> int:
     from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
     from nacre.memory.files.review.queue import ProposalConflict, ProposalUnknown, ReviewQueue
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     config = invocation.config
     queue = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")

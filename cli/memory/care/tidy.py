@@ -70,7 +70,7 @@ async def _tidied(invocation: Invocation, asked: _Asked) -> int:
     from nacre.memory.files.tidy.writing import gated
     from nacre.memory.text.days.day_limits import day_limits
     from nacre.runtime.contracts.clock import owner_clock
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)

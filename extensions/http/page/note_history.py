@@ -21,7 +21,7 @@ from nacre.memory.workspace.history.undo import (
 )
 from nacre.records.record import Record
 from nacre.runtime.settings.config import Config
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 
 T = TypeVar("T")
 MOST_COMMITS = 30

@@ -15,7 +15,7 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.recall.memory_core import memory_tools
 from nacre.runtime.recall.open_memory import note_files, open_memory, unindexed_notes
 from nacre.runtime.settings.config import Config
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.runtime.tools.toolbox import Toolbox
 
 CALL_SECONDS = 60.0

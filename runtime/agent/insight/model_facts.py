@@ -23,7 +23,7 @@ from nacre.runtime.models.tokenizer import count_tokens_for, estimate_tokens
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.variables import unset_in
 from nacre.runtime.settings.sections.models import ProviderSettings
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.messages import Text, UserMessage
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")

@@ -17,7 +17,7 @@ from nacre.runtime.models.spending.ledger import spending, unreadable_usage
 from nacre.runtime.open_sessions.open_session import FLUSH_MESSAGE_ENTRY
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.spending import spending_folder
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, Message, Usage, message_from_json
 from nacre.sessions.entries.entries import Entry

@@ -24,7 +24,7 @@ from nacre.runtime.recall.models.open_embedder import Lend
 from nacre.runtime.recall.open_memory import embedder_of
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 
 if TYPE_CHECKING:

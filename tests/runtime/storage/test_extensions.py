@@ -16,7 +16,7 @@ VAULT = """
 from dataclasses import dataclass, replace
 from pathlib import Path
 from nacre.runtime.settings.disk.agent_folders import AgentFolders
-from nacre.runtime.storage.files import FileStorage
+from nacre.runtime.storage.storage import FileStorage
 
 @dataclass
 class Home:
@@ -107,3 +107,17 @@ def test_one_that_cannot_be_used_is_an_error(
     assert sentence in ended.stderr
     assert "Traceback" not in ended.stderr
     assert [path for path in home.rglob("*") if path.suffix in (".md", ".jsonl", ".sqlite")] == []
+
+
+def test_doctor_tells_of_one_that_cannot_be_used(tmp_path: Path) -> None:
+    """As a problem among what else it looked at; it does not look at what the backend keeps."""
+    _chosen(tmp_path)
+
+    ended = run_nacre(tmp_path, "doctor", "--json")
+
+    found = {each["area"]: each for each in json.loads(ended.stdout)["findings"]}
+    assert ended.returncode == 1
+    assert found["storage"]["state"] == "problem"
+    assert "storage.driver is 'vault'" in found["storage"]["text"]
+    assert "sessions" not in found
+    assert len(found) > 1

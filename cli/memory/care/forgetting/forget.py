@@ -91,7 +91,7 @@ class _Asked(Record):
 async def _forgotten(invocation: Invocation, asked: _Asked) -> int:
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     now = owner_clock(invocation.config.settings.agent.user_timezone)
     store = storage_of(invocation.config).sessions(now=now, new_id=random_id)
@@ -108,7 +108,7 @@ async def _forgotten_in(
     store: RewritableStore, engine: MemoryPlugin | None, invocation: Invocation, asked: _Asked, now: Clock
 ) -> int:
     from nacre.cli.memory.care.forgetting.left import OUT_OF_REACH, still_there
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     config = invocation.config
     workspace = storage_of(config).workspace()
@@ -210,7 +210,7 @@ async def _taken_away(
 ) -> list[str]:
     from nacre.cli.memory.care.forgetting.indexing import index_anew
     from nacre.cli.memory.care.forgetting.transcripts import forget_in_transcripts, says_in
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     problems: list[str] = []
     for cut in plan.cuts:
@@ -271,7 +271,7 @@ async def _in_ledger(config: Config, wanted: Wanted, *, dry_run: bool) -> dict[s
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.ledger.moving import forget_in_ledger
     from nacre.runtime.ledger.records import LedgerUnusable
-    from nacre.runtime.storage.opening import ledger_of, storage_of
+    from nacre.runtime.storage.storage import ledger_of, storage_of
 
     def says(text: str) -> bool:
         return says_in(text, wanted)
@@ -292,7 +292,7 @@ async def _in_ledger(config: Config, wanted: Wanted, *, dry_run: bool) -> dict[s
 
 
 async def _is_served(config: Config) -> bool:
-    from nacre.runtime.storage.opening import ledger_of
+    from nacre.runtime.storage.storage import ledger_of
 
     return await ledger_of(config).is_served()
 
