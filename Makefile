@@ -73,7 +73,7 @@ page: $(VENV)/installed-dev ## add what serves and drives the page, and run its 
 qmd: $(VENV)/installed-dev ## add the program qmd from npm, and a node that it runs on, and run its tests
 	@if command -v npm >/dev/null; then npm install --no-audit --no-fund --silent --prefix build/qmd @tobilu/qmd@2.8.3 node@22; \
 		else echo "npm is not installed, so the tests with the real program are skipped."; fi
-	@$(BIN)/python -m pytest -rs tests/runtime/recall/qmd
+	@$(BIN)/python -m pytest -rs tests/extensions/qmd
 
 postgres: $(VENV)/installed-dev ## add psycopg and a PostgreSQL server for tests, and run the tests of what is kept there
 	@$(call install,--editable ".[postgres]" "pgserver>=0.1.4$(,)<0.2")

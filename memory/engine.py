@@ -21,6 +21,7 @@ from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.search.question import EmbedderInUse, Question
 from nacre.memory.search.rerankers.reranking import Reranking, reranking_of
+from nacre.memory.stores.index_file import index_in_file
 from nacre.memory.sync.files import Corpus
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.syncing import Syncing
@@ -298,12 +299,3 @@ class MemoryEngine:
 
 def _agents_notes(workspace: Workspace, settings: MemorySearchSettings, sizes: ChunkSizes) -> Corpus:
     return Corpus(notes=NoteFiles(workspace, settings.extra_paths), sizes=sizes)
-
-
-def index_in_file(
-    index_path: Path, settings: MemorySearchSettings, now: Callable[[], datetime]
-) -> IndexPlace:
-    """The place of an index in a file; touches nothing yet."""
-    from nacre.memory.stores.sqlite.opening import SqliteIndexPlace
-
-    return SqliteIndexPlace(index_path, settings.store.vector, now, owns_folder=not settings.store.path)

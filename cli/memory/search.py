@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import day_option, environment_of, json_option, shared_options
-from nacre.cli.memory.opening.engine import local_model, with_engine
+from nacre.cli.memory.opening.engine import local_model, memory_backend, with_engine
 from nacre.cli.memory.opening.remembered_search import remembered_search
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ async def _told(engine: MemoryEngine, voice: IndexVoice, query: str, *, as_json:
 async def _searched(engine: MemoryEngine, voice: IndexVoice, query: str, **asked: Any) -> SearchReport:
     if voice.config is None:
         return await engine.search(query, **asked)
-    from nacre.cli.memory.opening.qmd import searched
-
-    return await searched(voice.config, engine, query, **asked)
+    backend = memory_backend(voice, voice.config)
+    if backend is None:
+        return await engine.search(query, **asked)
+    return await backend.search(voice.config, engine, query, **asked)

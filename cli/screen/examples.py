@@ -57,7 +57,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "memory index": ("nacre memory index", "nacre memory index --force"),
     "memory log": ("nacre memory log", "nacre memory log MEMORY.md"),
     "memory meter": ("nacre memory meter", "nacre memory meter --json"),
-    "memory qmd": ('eval "$(nacre memory qmd)"',),
     "memory reflect": ("nacre memory reflect", "nacre memory reflect --apply --summaries"),
     "memory review": ("nacre memory review", "nacre memory review accept all"),
     "memory search": (

@@ -57,7 +57,13 @@ def named(plugins: PluginsSettings) -> tuple[str, ...]:
 
 def needed_by(settings: Settings) -> tuple[str, ...]:
     """The built-in extensions without which an agent with these settings lacks something."""
-    return ("mcp",) if settings.mcp.servers else ()
+    backend = (settings.memory.backend,) if asks_backend(settings) else ()
+    return (*backend, "mcp") if settings.mcp.servers else backend
+
+
+def asks_backend(settings: Settings) -> bool:
+    """Whether an extension stands in front of memory-core."""
+    return settings.memory.has_backend and settings.plugins.slots.memory == MEMORY_CORE
 
 
 def not_installed(name: str, plugins: PluginsSettings) -> str:

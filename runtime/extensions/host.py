@@ -17,6 +17,7 @@ from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.extensions.http_mount import MakeMount
 from nacre.runtime.extensions.service import Service, TurnWorkers
 from nacre.runtime.hooks.hooks import Handler, checked_name
+from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.function import FunctionTool, tool
@@ -42,6 +43,7 @@ class ExtensionHost:
         self.prompt_parts: list[PromptPart] = []
         self.hooks: list[tuple[str, Handler[Any, Any]]] = []
         self.engine: MemoryPlugin | None = None
+        self.backend: MemoryBackend | None = None
         self.tool_sources: list[MakeToolSource] = []
         self.services: list[Service] = []
         self.http_mounts: list[MakeMount] = []
@@ -74,6 +76,12 @@ class ExtensionHost:
         if self.engine is not None:
             raise ValueError("it brings two memory engines, and there is one place")
         self.engine = engine
+
+    def memory_backend(self, backend: MemoryBackend) -> None:
+        """Adds a search program in front of memory-core. It is asked where `memory.backend` is this id."""
+        if not isinstance(backend, MemoryBackend):
+            raise TypeError(f"a memory backend is a MemoryBackend, and {type(backend).__name__} is none")
+        self.backend = backend
 
     def tool_source(self, make: MakeToolSource) -> None:
         """Adds a source of tools that come and go. `make(config, now)` opens it when the agent opens."""

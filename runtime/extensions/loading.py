@@ -11,14 +11,16 @@ from nacre.records.record import Record
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
-from nacre.runtime.extensions.choice import chosen, named, not_installed
+from nacre.runtime.extensions.choice import asks_backend, chosen, named, not_installed
 from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.extensions.installed.discovery import Installed, built_in_extensions, installed_extensions
 from nacre.runtime.extensions.installed.settings_schema import settings_problems
 from nacre.runtime.extensions.service import TurnWorkers
+from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.disk.agent_folders import FILES, StorageChoice
 from nacre.runtime.settings.sections.plugins import PluginsSettings
+from nacre.runtime.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +128,26 @@ def load_engine(name: str, plugins: PluginsSettings) -> MemoryPlugin:
         if host.engine is not None:
             return host.engine
     raise ConfigError(" ".join(notices) or f"The extension {name!r} brings no memory engine.")
+
+
+def load_backend(settings: Settings) -> tuple[MemoryBackend | None, tuple[str, ...]]:
+    """The backend that `memory.backend` names, or `None`, and sentences about what is missing."""
+    if not asks_backend(settings):
+        return None, ()
+    name = settings.memory.backend
+    hosts, notices = hosts_with(settings.plugins, (name,))
+    found = backend_of(hosts, name)
+    return found, () if found else (*notices, no_backend(name))
+
+
+def backend_of(hosts: Iterable[ExtensionHost], name: str) -> MemoryBackend | None:
+    """The backend that the extension of this id has brought."""
+    return next((host.backend for host in hosts if host.extension_id == name), None)
+
+
+def no_backend(name: str) -> str:
+    """What the owner is told when no extension brings the backend of the settings."""
+    return f"memory.backend is {name!r}, and no extension brings it: memory-core answers in its place."
 
 
 def problem_of(item: Installed, plugins: PluginsSettings) -> str:

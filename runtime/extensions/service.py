@@ -1,4 +1,4 @@
-"""What an extension runs for `nacre serve`: an HTTP server beside the channels, or turns in other programs."""
+"""What an extension runs for `nacre serve`: a server beside the channels, or turns in other programs."""
 
 from __future__ import annotations
 

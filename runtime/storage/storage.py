@@ -109,7 +109,7 @@ class FileStorage:
 
     def index(self, settings: MemorySearchSettings, *, now: Clock) -> IndexPlace:
         """A SQLite file."""
-        from nacre.memory.engine import index_in_file
+        from nacre.memory.stores.index_file import index_in_file
 
         return index_in_file(self._folders.index_file, settings, now)
 

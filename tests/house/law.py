@@ -39,6 +39,7 @@ EXTENSIONS: Floors = (
             *("memory_bench", "postgres", "slack", "telegram", "xmpp"),
         )
     ),
+    ("extensions/qmd",),
     ("extensions/http/openai", "extensions/http/page", "extensions/postgres/workers"),
     (
         "extensions/http/server",
@@ -67,7 +68,6 @@ RUNTIME: Floors = (
     ("runtime/commands/insight",),
     ("runtime/session_lifecycle",),
     ("runtime/turn", "runtime/recall/facts"),
-    ("runtime/recall/qmd",),
     ("runtime/turn/window", "runtime/recall"),
     ("runtime/turn/window/pruning", "runtime/turn/prompt_parts"),
     (

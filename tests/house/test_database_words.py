@@ -30,7 +30,7 @@ ALLOWED = {
     "extensions/importers/sources/openclaw.py": "newer versions of the other program keep sessions in one",
     "memory/contracts/index_settings.py": "the owner's settings say what they mean for this database",
     "memory/contracts/settings.py": "the owner's settings name the database and where its file lies",
-    "runtime/recall/qmd/answers.py": "what the program qmd says about its own index",
+    "extensions/qmd/program.py": "what the program qmd says about its own index",
     "sessions/compaction/facts.py": "an ending of file names that people talk about",
 }
 

@@ -20,6 +20,7 @@ from nacre.runtime.contracts.errors import AgentError
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
     from nacre.memory.engine import MemoryEngine
+    from nacre.runtime.recall.memory_backend import MemoryBackend
     from nacre.runtime.settings.config import Config
     from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 class IndexVoice(Voice):
     """What a command knows beside its open index: whose it is, and how to speak.
 
-    Where `config` is `None` the command goes by what another one kept of the settings; then qmd has no part.
+    Where `config` is `None` the command goes by what another one kept of the settings; then there is no
+    backend.
     """
 
     folders: AgentFolders
@@ -117,6 +119,17 @@ def _may_embed_here(context: click.Context, place: SearchPlace | None) -> bool:
     from nacre.runtime.settings.disk.settings_file import may_name_an_embedder
 
     return not may_name_an_embedder(settings_file(environment_of(context)))
+
+
+def memory_backend(voice: Voice, config: Config) -> MemoryBackend | None:
+    """The extension that is asked before the index; warns of one that is missing."""
+    if not config.settings.memory.has_backend:
+        return None
+    from nacre.runtime.extensions.loading import load_backend
+
+    backend, problems = load_backend(config.settings)
+    voice.warn(*problems)
+    return backend
 
 
 class _LateLog(logging.Handler):

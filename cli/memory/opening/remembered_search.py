@@ -168,7 +168,7 @@ def _is_plain(config: Config) -> bool:
         len(config.agents) == 1
         and not config.notices
         and config.is_in_files
-        and settings.memory.backend != "qmd"
+        and not settings.memory.has_backend
         and settings.plugins.slots.memory == MEMORY_CORE
         and all(text.strip().startswith(("/", "~")) for text in named if text and text.strip())
     )

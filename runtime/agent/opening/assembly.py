@@ -32,7 +32,7 @@ from nacre.runtime.hooks.trust import TrustedHooks, register_workspace_hooks
 from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.open_sessions.lanes import Lanes, Route, Told, workspace_access
 from nacre.runtime.open_sessions.open_session import SessionOpener
-from nacre.runtime.recall.memory_core import MemoryCore, memory_core
+from nacre.runtime.recall.memory_core import memory_core
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.recall.open_memory import memory_home
@@ -73,29 +73,13 @@ def _slot(config: Config, given: Given, world: World) -> MemorySlot:
         return MemorySlot(given.memory, name=given.memory_id or type(given.memory).__name__)
     if chosen == MEMORY_CORE:
         core = memory_core(config, world.now, watch=world.watch, lent=world.embedder)
-        engine = _with_qmd(config, core, world) if core is not None else None
+        engine: MemoryPlugin | None = core
+        if core is not None and given.memory_backend is not None:
+            engine = given.memory_backend.engine(config, core, world.now)
         return MemorySlot(engine, name=chosen, why_empty="memory search is switched off")
     if chosen == NO_MEMORY:
         return MemorySlot(None, name=chosen, why_empty="plugins.slots.memory is none")
     return MemorySlot(None, name=chosen, why_empty=f"there is no memory engine {chosen!r}")
-
-
-def _with_qmd(config: Config, core: MemoryCore, world: World) -> MemoryPlugin:
-    """The engine of the settings: memory-core, or qmd in front of it."""
-    if config.settings.memory.backend != "qmd":
-        return core
-    if not config.is_in_files and config.settings.memory.qmd.include_default_memory:
-        raise ConfigError(
-            "memory.backend is qmd, which reads files, and the notes lie in a database. Set "
-            "memory.qmd.includeDefaultMemory to false, or memory.backend to builtin."
-        )
-    # whoever has not chosen it does not wait for its modules
-    from nacre.runtime.recall.qmd.qmd_memory import QmdMemory
-
-    embedding = world.shared.borrowed(
-        "qmd-embed", asyncio.Lock, close=lambda _lock: asyncio.sleep(0), until=world.closing
-    )
-    return QmdMemory(config, core, embedding=embedding, now=world.now)
 
 
 def on_notes(memory: MemorySlot, path: str) -> None:

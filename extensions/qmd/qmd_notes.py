@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
+from nacre.extensions.qmd.home import PREFIX, Collection, QmdHome, holder, named
+from nacre.extensions.qmd.program import Place, Program, QmdFailed, QmdSlow
+from nacre.extensions.qmd.searching import Wanted, found_places, read_note, shown_hits
+from nacre.extensions.qmd.upkeep import Upkeep
 from nacre.memory.contracts.errors import MemoryIndexError, ReadRefused
 from nacre.memory.contracts.notes import NoteBytes
 from nacre.memory.contracts.records import Excerpt, Fallback, SearchMode, SearchReport, Source
@@ -18,14 +23,7 @@ from nacre.memory.text.days.day_limits import Day, day_limits
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.recall.memory_core import Notes
-from nacre.runtime.recall.qmd.answers import Place
-from nacre.runtime.recall.qmd.collections import PREFIX, Collection, holder, named
-from nacre.runtime.recall.qmd.home import QmdHome
-from nacre.runtime.recall.qmd.program import Program, QmdFailed, QmdSlow
-from nacre.runtime.recall.qmd.scope import may_ask
-from nacre.runtime.recall.qmd.searching import Wanted, found_places, read_note, shown_hits
-from nacre.runtime.recall.qmd.upkeep import Upkeep
-from nacre.runtime.settings.sections.memory import QmdSettings
+from nacre.runtime.settings.sections.memory import QmdMatch, QmdScope, QmdSettings
 from nacre.runtime.tools.function import ToolChat
 
 log = logging.getLogger(__name__)
@@ -262,3 +260,33 @@ def _is_asked(collection: Collection, below: str, sources: Sequence[Source] | No
         return collection.kind == "chats"
     source: Source = "sessions" if collection.kind == "sessions" else "memory"
     return sources is None or source in sources
+
+
+_AGENT = re.compile(r"agent:[^:]*:")
+
+
+def may_ask(scope: QmdScope, *, key: str, channel: str, chat_type: str) -> bool:
+    """Whether a search is allowed in the session `key`; the first rule that fits decides.
+
+    `chat_type` is `direct`, `group` or `channel`; any other word counts as `group`.
+    """
+    kind = {"dm": "direct"}.get(chat_type, chat_type)
+    kind = kind if kind in ("direct", "channel") else "group"
+    for rule in scope.rules:
+        if _fits(rule.match, key.strip().lower(), channel.strip().lower(), kind):
+            return rule.action == "allow"
+    return scope.default == "allow"
+
+
+def _fits(match: QmdMatch, key: str, channel: str, kind: str) -> bool:
+    plain, raw = match.key_prefix.strip().lower(), match.raw_key_prefix.strip().lower()
+    former = ""
+    if plain.startswith("agent:"):  # as it was written before there was rawKeyPrefix
+        former, plain = plain, ""
+    return (
+        match.channel.strip().lower() in ("", channel)
+        and match.chat_type in ("", kind)
+        and _AGENT.sub("", key, count=1).startswith(plain)
+        and key.startswith(raw)
+        and key.startswith(former)
+    )

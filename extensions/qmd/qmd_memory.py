@@ -6,18 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+from nacre.extensions.qmd.exports import SessionExports
+from nacre.extensions.qmd.home import Collection, QmdHome, wanted_collections
+from nacre.extensions.qmd.program import Program, program_environment
+from nacre.extensions.qmd.qmd_notes import QmdNotes
+from nacre.extensions.qmd.upkeep import Upkeep
 from nacre.memory.contracts.settings import at_home
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.recall.memory_core import MemoryCore, Notes, memory_tools
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryTool
 from nacre.runtime.recall.open_memory import open_transcripts, unindexed_notes
-from nacre.runtime.recall.qmd.collections import Collection, wanted_collections
-from nacre.runtime.recall.qmd.exports import SessionExports
-from nacre.runtime.recall.qmd.home import QmdHome
-from nacre.runtime.recall.qmd.program import Program, program_environment
-from nacre.runtime.recall.qmd.qmd_notes import QmdNotes
-from nacre.runtime.recall.qmd.upkeep import Upkeep
 from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.function import ToolChat
 

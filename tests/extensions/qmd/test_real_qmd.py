@@ -7,8 +7,8 @@ from shutil import which
 
 import pytest
 
-from nacre.runtime.recall.qmd.qmd_memory import qmd_home
-from tests.runtime.recall.qmd.homes import called, group_chat, private_chat, started, written
+from nacre.extensions.qmd.qmd_memory import qmd_home
+from tests.extensions.qmd.homes import called, group_chat, private_chat, started, written
 
 BUILT = Path(__file__).parents[4] / "build" / "qmd"
 NODE = BUILT / "node_modules" / "node" / "bin" / "node"

@@ -7,11 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from nacre import Agent
+from nacre.extensions.qmd.qmd_memory import qmd_home
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
-from nacre.runtime.recall.qmd.qmd_memory import qmd_home
+from tests.extensions.qmd.homes import called, private_chat, started, written
+from tests.extensions.qmd.stand_in import StandIn
 from tests.runtime.agents import START, events_of, said
-from tests.runtime.recall.qmd.homes import called, private_chat, started, written
-from tests.runtime.recall.qmd.stand_in import StandIn
 
 
 async def test_private_conversations_are_found_and_a_group_never_is(tmp_path: Path) -> None:

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from nacre import Agent
+from nacre.extensions.qmd.qmd_memory import qmd_home
 from nacre.runtime.extensions.memory_contract import MemoryContract
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
-from nacre.runtime.recall.qmd.qmd_memory import qmd_home
-from tests.runtime.agents import START, events_of, said
-from tests.runtime.recall.qmd.homes import (
+from tests.extensions.qmd.homes import (
     called,
     engine_of,
     group_chat,
@@ -24,7 +23,8 @@ from tests.runtime.recall.qmd.homes import (
     started,
     written,
 )
-from tests.runtime.recall.qmd.stand_in import StandIn, hit
+from tests.extensions.qmd.stand_in import StandIn, hit
+from tests.runtime.agents import START, events_of, said
 
 
 class TestQmd(MemoryContract):

@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from nacre.runtime.recall.qmd.answers import Place, listed_collections, places, refuses_option
-from nacre.runtime.recall.qmd.collections import wanted_collections
-from nacre.runtime.recall.qmd.program import QmdFailed, Said, as_argument
-from nacre.runtime.recall.qmd.scope import may_ask
+from nacre.extensions.qmd.home import wanted_collections
+from nacre.extensions.qmd.program import (
+    Place,
+    QmdFailed,
+    Said,
+    as_argument,
+    listed_collections,
+    places,
+    refuses_option,
+)
+from nacre.extensions.qmd.qmd_notes import may_ask
 from nacre.runtime.settings.sections.memory import QmdPath, QmdScope
 from nacre.runtime.settings.settings import Settings
 

@@ -9,18 +9,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from nacre.extensions.qmd.qmd_memory import QmdMemory
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
 from nacre.runtime.models.scripted import Clock
 from nacre.runtime.recall.memory_core import memory_core
 from nacre.runtime.recall.models.open_embedder import new_for_each
 from nacre.runtime.recall.open_memory import memory_home
-from nacre.runtime.recall.qmd.qmd_memory import QmdMemory
 from nacre.runtime.settings.config import Config, load_config
 from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.toolbox import Tool, Toolbox
 from nacre.sessions.contracts.messages import ToolCall, message_text
+from tests.extensions.qmd.stand_in import StandIn
 from tests.runtime.agents import START, write_settings
-from tests.runtime.recall.qmd.stand_in import StandIn
 
 NOTES = {
     "MEMORY.md": "# Memory\n\nThe boat is called Halcyon.\n",

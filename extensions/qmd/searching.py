@@ -13,6 +13,16 @@ from datetime import date
 from itertools import zip_longest
 from pathlib import Path
 
+from nacre.extensions.qmd.home import Collection
+from nacre.extensions.qmd.program import (
+    Place,
+    Program,
+    Said,
+    as_argument,
+    misses_collection,
+    places,
+    refuses_option,
+)
 from nacre.memory.contracts.notes import NoteBytes
 from nacre.memory.contracts.records import SearchHit
 from nacre.memory.contracts.workspace import ReadFailed
@@ -20,9 +30,6 @@ from nacre.memory.files.reading import content_lines
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.records.record import Record
-from nacre.runtime.recall.qmd.answers import Place, misses_collection, places, refuses_option
-from nacre.runtime.recall.qmd.collections import Collection
-from nacre.runtime.recall.qmd.program import Program, Said, as_argument
 from nacre.runtime.settings.sections.memory import QmdLimits
 
 AT_ONCE = 4

@@ -8,12 +8,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from nacre.extensions.qmd.exports import SessionExports
+from nacre.extensions.qmd.home import Collection, QmdHome
+from nacre.extensions.qmd.program import (
+    Program,
+    QmdFailed,
+    is_busy,
+    is_damaged,
+    listed_collections,
+    needs_repair,
+)
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.recall.qmd.answers import is_busy, is_damaged, listed_collections, needs_repair
-from nacre.runtime.recall.qmd.collections import Collection
-from nacre.runtime.recall.qmd.exports import SessionExports
-from nacre.runtime.recall.qmd.home import QmdHome
-from nacre.runtime.recall.qmd.program import Program, QmdFailed
 from nacre.runtime.settings.sections.memory import QmdUpdate
 from nacre.runtime.settings.sections.section import duration_seconds
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nacre.runtime.recall.qmd.home import QmdHome
+from nacre.extensions.qmd.home import QmdHome
 
 
 def test_models_that_are_there_are_shared_by_a_link(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from nacre.runtime.recall.qmd.program import QmdFailed
-from nacre.runtime.recall.qmd.qmd_memory import qmd_home
-from tests.runtime.recall.qmd.homes import engine_of, private_chat, ready, started, written
-from tests.runtime.recall.qmd.stand_in import StandIn
+from nacre.extensions.qmd.program import QmdFailed
+from nacre.extensions.qmd.qmd_memory import qmd_home
+from tests.extensions.qmd.homes import engine_of, private_chat, ready, started, written
+from tests.extensions.qmd.stand_in import StandIn
 
 
 async def until(holds: Callable[[], bool]) -> None:
