@@ -15,7 +15,7 @@ from nacre.memory.files.sources.secrets import without_secrets
 from nacre.memory.files.sources.source import PRIVATE, Source, may_hear
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.files.sources.telling import passages, told, told_audience
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.policy import readers_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nacre.cli.screen.json_text import camel_json
 from nacre.memory.files.sources.secrets import without_secrets
-from nacre.records.record import Record
+from nacre.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nacre.extensions.backup.manifest import OUTSIDE, STATE, Place
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.settings.config import Config
 
 WORK_FOLDER = ".backup"

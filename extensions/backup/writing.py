@@ -22,7 +22,7 @@ from nacre.extensions.backup.copying import CopyFailed, copied
 from nacre.extensions.backup.manifest import FOLDER, LINK, MANIFEST, Entry, Manifest, manifest_bytes
 from nacre.extensions.backup.places import WORK_FOLDER, Root, left_out_of, roots_of, walked
 from nacre.extensions.backup.sealed import sealed
-from nacre.locks.kernel_lock import try_lock
+from nacre.locks import try_lock
 from nacre.runtime.settings.config import Config
 from nacre.sessions.disk.locks import locked
 

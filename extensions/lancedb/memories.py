@@ -13,7 +13,7 @@ from nacre.extensions.lancedb.records import Category, Memory, Origin, Recalled,
 from nacre.extensions.lancedb.table import MemoryTable
 from nacre.extensions.lancedb.worth import same_statement
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, TextRefused
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.ids import NewId
 
 LEAST_RECALLED = 0.2

@@ -7,7 +7,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 ENGINE_ID = "memory-lancedb"
 USUAL_PROVIDER = "openai"

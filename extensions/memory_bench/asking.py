@@ -22,7 +22,7 @@ from nacre.extensions.memory_bench.scoring import Answer, Found, Place, Question
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.index_settings import StoreSettings
 from nacre.memory.contracts.settings import index_path
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.extensions.http_mount import MakeMount
 from nacre.runtime.settings.config import Config
 

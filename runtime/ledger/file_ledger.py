@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from nacre.locks.kernel_lock import try_lock
-from nacre.records.record import Record
+from nacre.locks import try_lock
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.ledger import sqlite_statements as statements

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import PrivacyError, SessionInUse
 from nacre.runtime.contracts.events import Emit, Warned
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound

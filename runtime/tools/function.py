@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_arg
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter, create_model
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.own_thread import on_its_own_thread
 from nacre.runtime.tools.session_sources import SessionSources

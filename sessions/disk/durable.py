@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 
-from nacre.locks.kernel_lock import FILE_MODE
+from nacre.locks import FILE_MODE
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionWriteFailed
 from nacre.sessions.contracts.keys import END_REASONS, EndedSession
 

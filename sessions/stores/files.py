@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound
 from nacre.sessions.disk.durable import EndingFolder, OrderedWorker, make_folder, read_plain, replace_file
 from nacre.sessions.disk.json_text import split_lines, timestamp_ms

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.keys import SYNTHETIC_KINDS, key_kind
 from nacre.sessions.index.record import SessionRecord
 

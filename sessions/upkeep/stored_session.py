@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
 from nacre.sessions.contracts.keys import canonical_key, key_agent
 from nacre.sessions.index.record import SessionRecord

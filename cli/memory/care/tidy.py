@@ -9,7 +9,7 @@ import click
 
 from nacre.cli.invocation import Invocation, begin, day_option, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
-from nacre.records.record import Record
+from nacre.record import Record
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.workspace import Workspace

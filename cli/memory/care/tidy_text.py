@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nacre.cli.memory.care.meter import level
-from nacre.records.record import Record
+from nacre.record import Record
 
 if TYPE_CHECKING:
     from nacre.memory.files.tidy.edits import Edit, Place, Tidied

@@ -79,7 +79,7 @@ async def _permissions(invocation: Invocation) -> Finding:
 
 
 def _locks(invocation: Invocation) -> Finding:
-    from nacre.locks.kernel_lock import keeps_out
+    from nacre.locks import keeps_out
 
     config = invocation.config
     folders = dict.fromkeys((config.state_dir, config.folders.agent_dir, config.folders.sessions_file.parent))

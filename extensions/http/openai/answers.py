@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import (
     AgentError,
     ContextOverflow,

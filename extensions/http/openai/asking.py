@@ -20,7 +20,7 @@ from nacre.extensions.http.openai.history import (
     worded,
 )
 from nacre.extensions.http.openai.wire import BadRequest, Said
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import PrivacyError

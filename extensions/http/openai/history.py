@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from nacre.extensions.http.openai.wire import Said
 from nacre.prompts import quoted, render
-from nacre.records.record import Record
+from nacre.record import Record
 
 SESSION_HEADER = "x-nacre-session"
 OPEN_WEBUI_HEADER = "x-openwebui-chat-id"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 
 class DiffLine(Record):

@@ -11,7 +11,7 @@ from nacre.memory.contracts.notes import MAX_NOTE_BYTES, FoundNote
 from nacre.memory.contracts.records import SearchReport
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.files.note_files import NoteFiles
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import random_id

@@ -19,7 +19,7 @@ from nacre.memory.workspace.history.undo import (
     shown,
     undo,
 )
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import storage_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.insight.timeline import Point, Timeline
 
 WIDTH, HEIGHT = 720, 260

@@ -7,7 +7,7 @@ from datetime import datetime, tzinfo
 from typing import Literal, TypeAlias
 
 from nacre.extensions.http.page.live_turn import MOST_RESULT_CHARS, ToolLine, json_of
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.commands.conversation.branch_points import moment_of
 from nacre.runtime.contracts.silence import without_token
 from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY

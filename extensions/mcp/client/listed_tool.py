@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 VERSION = 1
 MOST_TOOLS = 200

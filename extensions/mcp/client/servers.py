@@ -17,7 +17,7 @@ from nacre.extensions.mcp.client.listed_tool import ListedTool, ToolList
 from nacre.extensions.mcp.client.names import tool_name
 from nacre.extensions.mcp.client.schemas import arguments_of, schema_problem
 from nacre.extensions.mcp.client.server import Server
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.settings.sections.hooks import ToolNames
 from nacre.runtime.settings.sections.mcp import McpServer

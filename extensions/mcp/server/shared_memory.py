@@ -10,7 +10,7 @@ from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.files.sources.sources import Sources
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.recall.memory_core import memory_tools
 from nacre.runtime.recall.open_memory import note_files, open_memory, unindexed_notes

@@ -27,7 +27,7 @@ from nacre.memory.files.bank.pages import (
 )
 from nacre.memory.files.bank.retain import Kind, Retained, Unparsed, retained
 from nacre.memory.text.markdown_blocks import ITEM
-from nacre.records.record import Record
+from nacre.record import Record
 
 _PAGES: Mapping[Kind, str] = {"W": WORLD, "B": EXPERIENCE}
 _SECTIONS: Mapping[Kind, str] = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from nacre.memory.text.markdown_blocks import ITEM, outline
-from nacre.records.record import Record
+from nacre.record import Record
 
 EditKind: TypeAlias = Literal["fold", "superseded", "duplicate"]
 """Lines of logs come in, also in the place of others; lines go that a newer one supersedes; repeats go."""

@@ -14,7 +14,7 @@ from nacre.memory.files.tidy.edits import Place
 from nacre.memory.files.tidy.rules import places
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.workspace.workspace import MEMORY_FOLDER, OLDER_NAMES
-from nacre.records.record import Record
+from nacre.record import Record
 
 CURATED = "MEMORY.md"
 

@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from urllib.parse import urlsplit
 
 from nacre.memory.workspace.workspace import ContextFile, ContextFiles
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.opening.open_models import connected_model, model_budget
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms

@@ -8,7 +8,7 @@ from dataclasses import field
 from datetime import datetime
 from functools import cache, reduce
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, stored_moment
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.models.completions.price_map import price_map_entry

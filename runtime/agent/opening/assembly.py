@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
-from nacre.locks.kernel_lock import keeps_out
+from nacre.locks import keeps_out
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.files.review.queue import ReviewQueue

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 FORGOTTEN = "[forgotten]"
 """What stands in a transcript where something was said that is forgotten."""
