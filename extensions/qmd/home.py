@@ -1,4 +1,4 @@
-"""An agent's qmd folder: what qmd indexes, its configuration and index, and what Nacre notes about it."""
+"""An agent's qmd folder: which folders qmd indexes, its index, and what Nacre notes about it."""
 
 from __future__ import annotations
 
