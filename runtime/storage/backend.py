@@ -114,4 +114,4 @@ class StorageBackend(Protocol):
 
 
 OpenStorage: TypeAlias = Callable[[StorageHome], StorageBackend]
-"""What the entry point of a backend is or has as `open_storage`. Raises `StorageFailed` and `ConfigError`."""
+"""The entry point of a backend, or its member `open_storage`. Whatever it raises becomes a `ConfigError`."""

@@ -5,6 +5,7 @@ A search in the notes opens a workspace, so whatever it does not need is importe
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from nacre.runtime.tools.approvals.store import ApprovalStore
     from nacre.sessions.stores.copying import AgentSessions
 
+log = logging.getLogger(__name__)
+
 
 def storage_of(home: StorageHome) -> StorageBackend:
     """What keeps the data of an agent; touches none of it yet.
@@ -46,7 +49,15 @@ def storage_of(home: StorageHome) -> StorageBackend:
 
         if problems := settings_problems(settings, schema, key=f"plugins.entries.{driver}.config"):
             raise ConfigError(f"storage.driver is {driver!r}, which cannot be used. {' '.join(problems)}")
-    return open_storage(home)
+    try:
+        return open_storage(home)
+    except ConfigError:
+        raise
+    except Exception as error:
+        log.exception("the storage %s could not be opened", driver)
+        raise ConfigError(
+            f"storage.driver is {driver!r}, which could not be opened: {type(error).__name__}: {error}"
+        ) from error
 
 
 def ledger_of(config: Config) -> LedgerPlace:
@@ -75,10 +86,9 @@ async def left_in_folder(home: StorageHome, workspace: Workspace) -> str:
         return ""
     if not any(folders.workspace.glob("*.md")):
         return ""
-    return (
-        f"{workspace.place} has no notes, and the folder {folders.workspace} has: they are not read. "
-        f"{storage_of(home).how_to_bring}."
-    )
+    left = f"{workspace.place} has no notes, and the folder {folders.workspace} has: they are not read."
+    how = storage_of(home).how_to_bring
+    return f"{left} {how}." if how else left
 
 
 class FileStorage:

@@ -40,6 +40,7 @@ def open_storage(home):
     )
     return Vault(Home(folder, folders))
 """
+BREAKS = "def open_storage(home):\n    raise RuntimeError('no disk')\n"
 SCHEMA = {"type": "object", "required": ["folder"], "properties": {"folder": {"type": "string"}}}
 
 
@@ -84,6 +85,7 @@ def test_everything_lies_with_the_backend_that_is_chosen(tmp_path: Path) -> None
             {},
             "could not be loaded: ImportError: no driver",
         ),
+        (BREAKS, {"kind": "storage"}, {}, {}, "which could not be opened: RuntimeError: no disk"),
         ("open_storage = 3", {"kind": "storage"}, {}, {}, "has no open_storage"),
         (VAULT, {"kind": "storage", "configSchema": SCHEMA}, {}, {}, "plugins.entries.vault.config"),
         (VAULT, {"kind": "storage"}, {}, {"deny": ["vault"]}, "plugins switches this extension off"),
