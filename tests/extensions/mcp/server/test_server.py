@@ -122,7 +122,7 @@ async def test_what_cannot_be_done_is_a_result_with_a_sentence(home: Path) -> No
     """Wrong arguments, an unknown tool, a day that there is not, a workspace that cannot be written."""
     async with connected(home) as client:
         assert await _called(client, "memory_append", text=" ") == (
-            "The text is empty, so there is nothing to note.",
+            "The text is empty; there is nothing to append.",
             True,
         )
         wrong, is_error = await _called(client, "memory_append", note="x")
