@@ -106,7 +106,7 @@ async def test_notes_are_resources_and_nothing_else_is(home: Path) -> None:
             "nacre://notes/AGENTS.md": "not a memory file",
             "nacre://notes/../../secret.md": "not a memory file",
             "nacre://notes/%2e%2e/%2e%2e/secret.md": "not a memory file",
-            f"file://{home}/secret.md": "is no note",
+            f"file://{home}/secret.md": "is not a note",
             "nacre://notes/memory/2020-01-01.md": "There is no note memory/2020-01-01.md",
         }.items():
             with pytest.raises(MCPError, match=reason):
