@@ -10,15 +10,12 @@ from tests.house.tree import HOUSE
 
 FILES_OF_SESSIONS = (
     "nacre.sessions.disk",
-    "nacre.sessions.index.index_files",
     "nacre.sessions.index.index",
     "nacre.sessions.index.index_files",
     "nacre.sessions.index.recovery",
     "nacre.sessions.journal",
     "nacre.sessions.stores.files",
-    "nacre.sessions.upkeep.transcript_listing",
-    "nacre.sessions.upkeep.transcript_listing",
-    "nacre.sessions.upkeep.upkeep",
+    "nacre.sessions.upkeep.session_folder",
 )
 """What knows that sessions are files, or rows."""
 FORMAT = "nacre.sessions.disk.json_text"
@@ -37,7 +34,6 @@ ALLOWED = {
     "cli/setup/config/changing.py": "the owner's settings, written as safely",
     "extensions/importers/ledger.py": "a file of its own, written as safely",
     "extensions/http/server/tokens.py": "a file of its own, written as safely",
-    "extensions/postgres/session_rows.py": "endings and lines have the form that files have",
     "extensions/postgres/session_store.py": "names, words and upkeep follow the rules of files",
     "extensions/backup/writing.py": "holds the index of sessions still while it is copied",
     "cli/sessions/shelf.py": "writes the file that is exported to",

@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.runtime.tools.file_tools.files import encoded, is_binary, page, replaced_once, text_to_change
+from nacre.runtime.tools.file_tools import encoded, is_binary, page, replaced_once, text_to_change
 from nacre.runtime.tools.toolbox import MAX_PAGE_CHARS, ToolFailed
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from nacre.sessions.contracts.errors import SessionWriteFailed
 from nacre.sessions.contracts.keys import EndedSession
-from nacre.sessions.disk.durable import EndingFolder, file_name
+from nacre.sessions.stores.files import EndedSessionFiles, ended_session_file
 
 ENDED = EndedSession(
     key="agent:main:main",
@@ -33,8 +33,8 @@ OLD_BYTES = b"""{
 }"""
 
 
-def folder(path: Path) -> EndingFolder:
-    return EndingFolder(path, now=lambda: datetime(2026, 3, 14, tzinfo=UTC))
+def folder(path: Path) -> EndedSessionFiles:
+    return EndedSessionFiles(path, now=lambda: datetime(2026, 3, 14, tzinfo=UTC))
 
 
 async def test_an_ending_is_kept_until_it_is_struck_off(tmp_path: Path) -> None:
@@ -57,11 +57,11 @@ async def test_an_ending_is_kept_until_it_is_struck_off(tmp_path: Path) -> None:
 
 async def test_the_bytes_of_version_1_are_read(tmp_path: Path) -> None:
     """A file that an earlier release left behind is finished by a later one."""
-    (tmp_path / file_name(ENDED)).write_bytes(OLD_BYTES)
+    (tmp_path / ended_session_file(ENDED)).write_bytes(OLD_BYTES)
 
     assert await folder(tmp_path).all() == (ENDED,)
     await folder(tmp_path).put(ENDED)
-    assert (tmp_path / file_name(ENDED)).read_bytes() == OLD_BYTES
+    assert (tmp_path / ended_session_file(ENDED)).read_bytes() == OLD_BYTES
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from nacre.memory.files.skills.skills import Skills
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.tools.file_tools.files import file_tools
+from nacre.runtime.tools.file_tools import file_tools
 from nacre.runtime.tools.toolbox import MAX_PAGE_CHARS, Toolbox
 from nacre.sessions.contracts.messages import ToolCall, message_text
 from nacre.sessions.journal.journal import ResultFiles

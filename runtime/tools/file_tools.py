@@ -1,8 +1,8 @@
-"""The tools `read`, `write`, `edit`, `append` and `list`: files of the workspace, and only those.
+"""The tools `read`, `write`, `edit`, `append` and `list` for files of the workspace.
 
-Each call asks the chat's policy about the real path first. Nothing outside the workspace can be
-reached, and nothing that could not be read is overwritten. Nothing is removed but BOOTSTRAP.md, by an empty
-`write`, once the first conversation is over.
+Each call first checks the real path against the chat's policy. Nothing outside the workspace is reachable,
+and a file that could not be read is not overwritten. Nothing is removed except BOOTSTRAP.md, by an empty
+`write` after the first conversation.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from nacre.sessions.contracts.messages import WholeResults
 FILE_TOOL_NAMES = ("read", "write", "edit", "append", "list")
 MAX_LISTED = 500
 DATE_PLACEHOLDER = "YYYY-MM-DD"
-"""Today, in a path or in the owner's own words for a flush, as instructions name the daily log."""
+"""Stands for today's date in a path or in the owner's flush instructions, which name the daily log."""
 
 FLUSH_HEADING = "## Notes of the conversation"
-"""How the heading of each flush in a daily log begins; the time stands behind it."""
+"""The beginning of each flush's heading in a daily log; the time follows it."""
 
 ReadSkill = Callable[[str], Awaitable[FileBytes | None]]
-"""Reads a file by the path that the list of skills has for it; nothing for any other path."""
+"""Reads a file by its path in the list of skills; returns `None` for any other path."""
 
 _DAILY_LOG = re.compile(r"memory/\d{4}-\d{2}-\d{2}\.md")
 _NOTES = re.compile(r"memory\.md|memory/.*\.md")
@@ -53,17 +53,16 @@ def file_tools(
     read_skill: ReadSkill,
     page_chars: int,
 ) -> tuple[Tool, ...]:
-    """The five tools for one chat; `read` alone, for the results of this session, where it sees no notes.
+    """The five tools for one chat; only `read`, for this session's results, if the chat sees no notes.
 
-    `approved` is the workspace for calls that the owner let run. With `asks_secrets` they are asked before a
-    key or a password is written. `on_changed` gets the relative path of each file that a call changed, after
-    it is on disk. `now` is the owner's clock: a path with a literal `YYYY-MM-DD`, as instructions name the
-    daily log, means today.
-    `whole_results` are those of this session and no other; `read_skill` reads a file of a
-    skill that lies outside, for the owner's private chats; `page_chars` is most of what `read` shows at once.
+    `approved` is the workspace for calls that the owner approved. With `asks_secrets`, the owner is asked
+    before a key or a password is written. `on_changed` is called with the relative path of each file that a
+    call has changed on disk. `now` is the owner's clock: a literal `YYYY-MM-DD` in a path means today.
+    `whole_results` are those of this session only. `read_skill` reads a file of a skill outside of the
+    workspace, for the owner's private chats. `page_chars` is the most that `read` shows at once.
     """
     files = _Files(workspace, policy, on_changed, now, read_skill)
-    of_approved = _Files(approved, policy, on_changed, now, read_skill) if approved else None
+    approved_files = _Files(approved, policy, on_changed, now, read_skill) if approved else None
     reader = _Reader(files, whole_results, page_chars)
     if not policy.sees_notes:
         return (_tool("read", "Read a whole result of this conversation.", ReadArguments, reader.read),)
@@ -71,24 +70,24 @@ def file_tools(
     write_hint = "" if is_whole else f" Only {_folders(policy)} can be changed in this chat."
     return (
         _tool("read", "Read a text file.", ReadArguments, reader.read),
-        approvable(
+        with_approval(
             _tool(
                 "write",
                 f"Create a file or replace its whole content.{write_hint}",
                 WriteArguments,
                 files.write,
             ),
-            of_approved.write if of_approved else None,
+            approved_files.write if approved_files else None,
             asks_secrets=asks_secrets,
         ),
-        approvable(
+        with_approval(
             _tool("edit", f"Replace one exact passage of a file.{write_hint}", EditArguments, files.edit),
-            of_approved.edit if of_approved else None,
+            approved_files.edit if approved_files else None,
             asks_secrets=asks_secrets,
         ),
-        approvable(
+        with_approval(
             _tool("append", f"Add text at the end of a file.{write_hint}", AppendArguments, files.append),
-            of_approved.append if of_approved else None,
+            approved_files.append if approved_files else None,
             asks_secrets=asks_secrets,
         ),
         _tool("list", "List the files in a folder.", ListArguments, files.list),
@@ -99,9 +98,9 @@ def _tool(
     name: str,
     description: str,
     arguments: type[ToolArguments],
-    work: Callable[[Any], Awaitable[ToolOutput]],
+    call: Callable[[Any], Awaitable[ToolOutput]],
 ) -> Tool:
-    return Tool(name=name, description=description, arguments=arguments, run=partial(in_sentences, work))
+    return Tool(name=name, description=description, arguments=arguments, run=partial(run_file_tool, call))
 
 
 class _Files:
@@ -120,14 +119,14 @@ class _Files:
         self._now = now
 
     async def text(self, path: str) -> tuple[str, str, str]:
-        """A file's name and text, and a note when it is not the whole text."""
+        """A file's name and text, and a note if the text is incomplete."""
         if self._policy.is_private and (of_skill := await self._read_skill(path)) is not None:
             name, text, note = shown(path, of_skill)
             return name, text, f"{note}\n[A skill from outside of the workspace: {NOT_THE_OWNERS}.]"
         relative = await self._readable(path)
         content = await self._workspace.read(str(relative))
         moved = content.relative != relative
-        # A hard link is a second name of a file that may be private under its first.
+        # A hard link is a second name of a file that may be private under its first name.
         if moved or (content.has_other_names and not self._policy.is_private):
             raise ToolFailed(_not_here(relative, self._policy))
         return shown(str(relative), content)
@@ -153,8 +152,8 @@ class _Files:
         self._on_changed(str(relative))
         if is_over:
             return ToolOutput(text=f"Removed {relative}: the first run is over.")
-        told = await self._redacted(arguments, str(relative), data)
-        return ToolOutput(text=f"Wrote {characters(len(arguments.content))} to {relative}.{told}")
+        notice = await self._redacted(arguments, str(relative), data)
+        return ToolOutput(text=f"Wrote {characters(len(arguments.content))} to {relative}.{notice}")
 
     async def edit(self, arguments: EditArguments) -> ToolOutput:
         relative = await self._writable(arguments.path)
@@ -171,8 +170,8 @@ class _Files:
 
         await self._workspace.change(str(relative), change)
         self._on_changed(str(relative))
-        told = await self._redacted(arguments, str(relative), wanted)
-        return ToolOutput(text=f"Replaced one passage in {relative}.{told}")
+        notice = await self._redacted(arguments, str(relative), wanted)
+        return ToolOutput(text=f"Replaced one passage in {relative}.{notice}")
 
     async def append(self, arguments: AppendArguments) -> ToolOutput:
         relative = await self._writable(arguments.path)
@@ -180,7 +179,7 @@ class _Files:
             raise ToolFailed("The text is empty, so there is nothing to append.")
         encoded(arguments.text, str(relative))
         is_note = bool(_NOTES.fullmatch(str(relative).casefold()))
-        # What is noted behind a flush is no part of it, and no open question because that ended with one.
+        # Text noted after a flush gets its own heading, because it does not belong to the flush.
         appended = await self._workspace.append(
             str(relative),
             arguments.text,
@@ -194,23 +193,24 @@ class _Files:
         skipped = (
             f" Left out what already stood there: {appended.skipped_parts}." if appended.skipped_parts else ""
         )
-        is_redacted = became_redacted(arguments.text.encode(), appended.written.encode())
-        told = REDACTED_TOLD if is_redacted else ""
-        return ToolOutput(text=f"Appended {characters(len(appended.written))} to {relative}.{skipped}{told}")
+        is_redacted = was_redacted(arguments.text.encode(), appended.written.encode())
+        notice = REDACTED_NOTICE if is_redacted else ""
+        count = characters(len(appended.written))
+        return ToolOutput(text=f"Appended {count} to {relative}.{skipped}{notice}")
 
     async def _redacted(self, arguments: WriteArguments | EditArguments, name: str, wanted: bytes) -> str:
-        """A sentence, where the gate took a key or a password out."""
+        """A sentence if a key or a password was removed."""
         if not asks_about_secrets(arguments):
             return ""
         written = await self._workspace.read(name)
-        return REDACTED_TOLD if became_redacted(wanted, written.data) else ""
+        return REDACTED_NOTICE if was_redacted(wanted, written.data) else ""
 
     async def list(self, arguments: ListArguments) -> ToolOutput:
         relative = await self._relative(arguments.path)
         is_root = relative == PurePosixPath()
         if not is_root and not self._policy.may_read(relative):
             raise ToolFailed(_not_here(relative, self._policy))
-        # Entry by entry: the root of the workspace shows a group only what it may open.
+        # Checks each entry: in the root of the workspace, a group sees only what it may open.
         entries = [
             entry
             for entry in await self._workspace.list_folder(str(relative))
@@ -250,7 +250,7 @@ class _Files:
 
 
 class _Reader:
-    """Shows pages of files, and of this session's whole results."""
+    """Shows pages of files and of this session's full results."""
 
     def __init__(self, files: _Files, whole_results: WholeResults, page_chars: int) -> None:
         self._files = files
@@ -293,8 +293,6 @@ def _folders(policy: ChatPolicy) -> str:
 
 
 class ReadArguments(ToolArguments):
-    """Arguments of `read`."""
-
     path: str = Field(description="File in the workspace, for example 'MEMORY.md'.")
     from_line: int = Field(default=1, ge=1, alias="from", description="First line to show, counted from 1.")
     lines: int | None = Field(default=None, ge=1, description="How many lines to show; all by default.")
@@ -304,39 +302,31 @@ class ReadArguments(ToolArguments):
 
 
 class WriteArguments(ToolArguments):
-    """Arguments of `write`."""
-
     path: str = Field(description="File in the workspace; folders are made as needed.")
     content: str = Field(description="The whole new content of the file.")
 
 
 class EditArguments(ToolArguments):
-    """Arguments of `edit`."""
-
     path: str = Field(description="File in the workspace.")
     old_text: str = Field(description="The passage to replace, exactly as it stands; it must occur once.")
     new_text: str = Field(description="What takes its place; empty to delete the passage.")
 
 
 class AppendArguments(ToolArguments):
-    """Arguments of `append`."""
-
     path: str = Field(description="File in the workspace; made if it does not exist.")
     text: str = Field(description="Markdown to add at the end.")
 
 
 class ListArguments(ToolArguments):
-    """Arguments of `list`."""
-
     path: str = Field(default=".", description="Folder in the workspace; the workspace itself by default.")
 
 
-REDACTED_TOLD = f" What looked like a key or a password in it became {REDACTED}, as memory.secrets says."
+REDACTED_NOTICE = f" What looked like a key or a password in it became {REDACTED}, as memory.secrets says."
 _FIELDS = ("content", "text", "new_text")
 
 
 def asks_about_secrets(arguments: Any) -> str:
-    """Why the owner is asked before a file tool writes; `""` for a text with no key or password in it."""
+    """Why the owner is asked before a file tool writes; `""` for a text without a key or password."""
     texts = [text for name in _FIELDS if isinstance(text := getattr(arguments, name, None), str)]
     if all(without_new_secrets(text) == text for text in texts):
         return ""
@@ -346,22 +336,22 @@ def asks_about_secrets(arguments: Any) -> str:
     )
 
 
-def became_redacted(wanted: bytes, written: bytes) -> bool:
-    """Whether the gate took something out on the way."""
+def was_redacted(wanted: bytes, written: bytes) -> bool:
+    """Whether a key or a password was removed while writing."""
     mark = REDACTED.encode()
     return written.count(mark) > wanted.count(mark)
 
 
-def approvable(
+def with_approval(
     tool: Tool, approved: Callable[[Any], Awaitable[ToolOutput]] | None, *, asks_secrets: bool
 ) -> Tool:
-    """A tool that does `approved` for a call that the owner let run; without it, the tool that it was.
+    """A tool that calls `approved` for a call that the owner approved; without it, the tool itself.
 
-    With `asks_secrets` it asks before it writes a key or a password.
+    With `asks_secrets`, it asks before it writes a key or a password.
     """
     if approved is None:
         return tool
-    of_owner = partial(in_sentences, approved)
+    of_owner = partial(run_file_tool, approved)
 
     async def run(arguments: Any, scope: CallScope) -> ToolOutput:
         return await (of_owner if scope.is_approved else tool.run)(arguments, scope)
@@ -369,12 +359,12 @@ def approvable(
     return replace(tool, run=run, needs_approval=asks_about_secrets if asks_secrets else False)
 
 
-async def in_sentences(
-    work: Callable[[Any], Awaitable[ToolOutput]], arguments: Any, _scope: CallScope
+async def run_file_tool(
+    call: Callable[[Any], Awaitable[ToolOutput]], arguments: Any, _scope: CallScope
 ) -> ToolOutput:
-    """Turns what files can do wrong into a sentence for the model."""
+    """Turns file errors into sentences for the model."""
     try:
-        return await work(arguments)
+        return await call(arguments)
     except WaitsForReview as waiting:
         return ToolOutput(text=str(waiting))
     except (PathOutsideRoot, FileBusy) as error:
@@ -396,20 +386,19 @@ BINARY_PROBE_BYTES = 8_192
 
 
 def characters(count: int) -> str:
-    """So many characters, in words."""
     return f"{count} character{'' if count == 1 else 's'}"
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether the bytes are no text: a zero byte near the beginning, as git decides it."""
+    """Whether the bytes are binary: a zero byte near the beginning, which is git's rule."""
     return b"\0" in data[:BINARY_PROBE_BYTES]
 
 
 def text_to_change(data: bytes, name: str) -> str:
-    """The whole text of a file that is about to be changed.
+    """The full text of a file that is about to be changed.
 
     Raises:
-        ToolFailed: it is no UTF-8 text; writing it back would destroy what could not be read.
+        ToolFailed: it is not UTF-8 text, and writing it back would destroy what could not be read.
     """
     if is_binary(data):
         raise ToolFailed(f"{name} is a binary file; the file tools only change text.")
@@ -426,7 +415,7 @@ def encoded(text: str, name: str) -> bytes:
     """The text as UTF-8.
 
     Raises:
-        ToolFailed: it contains half a surrogate pair, which no file can hold.
+        ToolFailed: it contains a lone surrogate, which UTF-8 cannot represent.
     """
     try:
         return text.encode("utf-8")
@@ -437,9 +426,9 @@ def encoded(text: str, name: str) -> bytes:
 
 
 def page(text: str, *, from_line: int, lines: int | None, page_chars: int, from_char: int = 1) -> str:
-    """Lines of a text, and a note that says which of how many they are when it is not all of them.
+    """Lines of a text, with a note about their position if they are not all of it.
 
-    A line longer than a page is shown in pieces; `from_char` is where to begin in the first line.
+    A line longer than a page is shown in parts; `from_char` is where to begin in the first line.
 
     Raises:
         ToolFailed: the text has fewer lines than `from_line`, or the line fewer characters.
@@ -481,10 +470,10 @@ def page(text: str, *, from_line: int, lines: int | None, page_chars: int, from_
 
 
 def replaced_once(text: str, old: str, new: str, *, name: str) -> str:
-    """`text` with its only occurrence of `old` replaced; a file of CRLF lines keeps them.
+    """Replaces the only occurrence of `old` in `text`; a file with CRLF line ends keeps them.
 
     Raises:
-        ToolFailed: `old` is empty, equals `new`, is not there, or is there more than once.
+        ToolFailed: `old` is empty, equals `new`, or does not occur exactly once.
     """
     if not old:
         raise ToolFailed("old_text is empty. Give the passage that is to be replaced, exactly as it stands.")
@@ -522,10 +511,10 @@ def _lines_of(text: str, passage: str) -> list[int]:
 
 
 def shown(name: str, content: FileBytes) -> tuple[str, str, str]:
-    """A file's name and text, and a note when it is not the whole text.
+    """A file's name and text, and a note if the text is incomplete.
 
     Raises:
-        ToolFailed: it is no text.
+        ToolFailed: the file is binary.
     """
     if is_binary(content.data):
         raise ToolFailed(f"{name} is a binary file of {content.size_bytes} bytes; only text can be read.")
