@@ -23,8 +23,7 @@ CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
     (
-        *("cli/setup/first_run", "cli/setup/doctor", "cli/memory/care"),
-        *("cli/memory/care/forgetting", "cli/memory/opening", "cli/setup/lists"),
+        *("cli/setup/first_run", "cli/setup/doctor", "cli/setup/lists"),
         *("cli/talk/display", "cli/talk/keyboard"),
     ),
     ("cli/setup/config",),
@@ -105,7 +104,7 @@ MEMORY: Floors = (
     ("memory/files/tidy",),
     ("memory/stores/sqlite", "memory/files"),
     ("memory/files/bank",),
-    ("memory/files/facts", "memory/files/review", "memory/files/skills"),
+    ("memory/files/facts", "memory/files/proposals", "memory/files/skills"),
     ("memory/workspace/history",),
     (
         "memory/batch_jobs",

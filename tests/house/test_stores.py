@@ -33,7 +33,7 @@ ALLOWED = {
     "runtime/settings/disk/secrets.py": "a file of the owner's, written as safely",
     "extensions/mcp/client/kept_list.py": "a file of its own, written as safely",
     "runtime/tools/approvals/approvals.py": "files of its own, written as safely",
-    "cli/memory/opening/remembered_search.py": "a file of its own, written as safely",
+    "cli/memory/remembered_search.py": "a file of its own, written as safely",
     "cli/setup/config/changing.py": "the owner's settings, written as safely",
     "extensions/importers/ledger.py": "a file of its own, written as safely",
     "extensions/http/server/tokens.py": "a file of its own, written as safely",
@@ -48,13 +48,13 @@ FOLDERS = tuple(
 )
 """What knows that the Markdown lies in folders."""
 MAY_KNOW_FOLDERS = {
-    "cli/memory/care/forgetting/forget.py": "says when git refused",
-    "cli/memory/care/forgetting/left.py": "searches the git history",
+    "cli/memory/forget.py": "says when git refused",
+    "cli/memory/forget_search.py": "searches the git history",
     "cli/setup/doctor/disk_checks.py": "says when git refused",
     "cli/memory/history.py": "git wants files, and says so of notes in a database",
     "extensions/http/page/note_history.py": "the page shows the git history",
     "memory/files/note_files.py": "`extraPaths` that lie outside are folders of this machine",
-    "memory/files/review/queue.py": "what waits lies in the state folder, beside the notes",
+    "memory/files/proposals/review_queue.py": "what waits lies in the state folder, beside the notes",
     "extensions/qmd/searching.py": "qmd indexes folders of this machine, and names files in them",
     "runtime/settings/disk/agent_folders.py": "compares the places of agents, `extraPaths` too",
     "runtime/storage/files.py": "opens the folder",
@@ -65,7 +65,7 @@ INDEXING = ("memory/files/", "memory/search/", "memory/sync/", "memory/text/", "
 DISK = ("asyncio.subprocess", "glob", "io", "mmap", "os", "pathlib", "shutil", "subprocess", "tempfile")
 """Modules that reach a file without asking anybody."""
 MAY_REACH_DISK = {
-    "memory/files/review/queue.py": "what waits lies in the state folder, which no workspace is",
+    "memory/files/proposals/review_queue.py": "what waits lies in the state folder, which no workspace is",
     "memory/files/sources/sourced_workspace.py": "it hands on what a workspace says of its folder",
     "memory/text/days/day_words.py": "the packaged words for days",
     "memory/text/forms/words.py": "the packaged lists of words",

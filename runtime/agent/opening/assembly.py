@@ -11,7 +11,7 @@ from functools import partial
 from nacre.locks.kernel_lock import keeps_out
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
-from nacre.memory.files.review.queue import ReviewQueue
+from nacre.memory.files.proposals.review_queue import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.history.history_keeper import HistoryKeeper
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace

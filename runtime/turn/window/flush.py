@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import Field
 
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
-from nacre.memory.files.bank.retain import said_in
+from nacre.memory.files.bank.retain import without_kind
 from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.memory.workspace.workspace import MEMORY_FOLDER, daily_log_path, workspace_gone
 from nacre.prompts import render
@@ -408,7 +408,7 @@ class SessionFlush:
                 parts.workspace,
                 "flush",
                 entry_ids=lambda: self._session.flushes.unflushed_range,
-                words_of=said_in,
+                words_of=without_kind,
             ),
             daily_log_path(now.date(), folder=folder),
             heading=f"{FLUSH_HEADING}, {now:%H:%M}"
