@@ -13,6 +13,8 @@ from nacre.cli.invocation import begin, json_option, shared_options
 from nacre.cli.screen.json_text import camel_json, print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nacre.cli.invocation import Invocation
     from nacre.cli.setup.first_run.setting_up import Chosen
     from nacre.memory.contracts.workspace import Workspace
@@ -51,7 +53,7 @@ def command(
       nacre init --yes --address http://127.0.0.1:8080/v1
     """
     from nacre.memory.workspace.workspace import ensure_workspace
-    from nacre.runtime.contracts.errors import ConfigError, TurnBroken
+    from nacre.runtime.contracts.errors import TurnBroken
     from nacre.runtime.settings.disk.agent_folders import keep_private
     from nacre.runtime.storage.opening import left_in_folder, storage_of
 
@@ -72,30 +74,28 @@ def command(
             f"The folders could not be made: {error}. Choose others with --state-dir or --workspace."
         ) from error
     notices = (*config.notices, *(text for text in (left,) if text))
-    token = config.environment.get(telegram_token_from, "").strip() if telegram_token_from else ""
-    if telegram_token_from and not token:
-        raise ConfigError(f"The environment has no {telegram_token_from}, which --telegram-token-from names.")
+    token = _token(config.environment, telegram_token_from)
     flags = {"address": address, "fallbacks": fallbacks, "telegram_token": token}
     chosen = _set_up(invocation, workspace, asks_nothing=yes, is_for_people=not as_json, flags=flags)
     model_name = chosen.model_name if chosen else config.model_name
     trial = chosen.trial if chosen else None
     code = 1 if trial and trial.problem and yes and config.model_name else 0
     if as_json:
-        print_json(
-            {
-                "agentId": config.agent_id,
-                "stateDir": str(config.state_dir),
-                "workspace": workspace.place,
-                **camel_json(report, "created", "is_new"),
-                "model": model_name or None,
-                "trial": camel_json(trial, "model_name", "seconds", "usage", "problem") if trial else None,
-                "notices": list(notices),
-            }
-        )
+        facts = {"agentId": config.agent_id, "stateDir": str(config.state_dir), "workspace": workspace.place}
+        tried = camel_json(trial, "model_name", "seconds", "usage", "problem") if trial else None
+        found = {"model": model_name or None, "trial": tried, "notices": list(notices)}
+        print_json({**facts, **camel_json(report, "created", "is_new"), **found})
         return code
     invocation.say(*_lines(invocation, report, workspace, model_name))
     invocation.warn(*notices)
     return code
+
+
+def _token(environment: Mapping[str, str], variable: str) -> str:
+    token = environment.get(variable, "").strip() if variable else ""
+    if variable and not token:
+        raise click.UsageError(f"The environment has no {variable}, which --telegram-token-from names.")
+    return token
 
 
 def _set_up(

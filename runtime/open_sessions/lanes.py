@@ -26,6 +26,7 @@ from nacre.sessions.contracts.keys import (
     is_private_key,
     key_agent,
     key_kind,
+    owners_key,
     route_key,
 )
 from nacre.sessions.index.record import Origin
@@ -174,11 +175,13 @@ def workspace_access(key: str, settings: Settings) -> WorkspaceAccess:
 
 def _key(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> str:
     if inbound.session_key:
-        key = canonical_key(inbound.session_key, agent_id=agent_id, main_key=settings.main_key)
-        if (named := key_agent(key)) not in ("", agent_id):
+        is_owners = inbound.chat_kind == "direct" and _is_owner(inbound)
+        named = owners_key if is_owners else canonical_key
+        key = named(inbound.session_key, agent_id=agent_id, main_key=settings.main_key)
+        if (other := key_agent(key)) not in ("", agent_id):
             raise PrivacyError(
-                f"The session key {inbound.session_key!r} is one of agent {named!r}, and this is agent "
-                f"{agent_id!r}, which knows its own sessions alone. Give the message to agent {named!r}."
+                f"The session key {inbound.session_key!r} is one of agent {other!r}, and this is agent "
+                f"{agent_id!r}, which knows its own sessions alone. Give the message to agent {other!r}."
             )
         return key
     return route_key(

@@ -12,7 +12,6 @@ from nacre.runtime.agent.first_model.choices import Offer
 from nacre.runtime.agent.first_model.key_places import Key, KeyPlace, key_variables
 from nacre.runtime.contracts.clock import owner_zone
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.models.completions.errors import key_variable
 
 if TYPE_CHECKING:
     from nacre.runtime.agent.first_model.choices import Choice
@@ -143,9 +142,7 @@ def ask_key(
 
     `is_wanted` is a server of the owner's that refused to answer without one.
     """
-    variables = key_variables(model_name)
-    if is_wanted and not variables:
-        variables = (key_variable(model_name),)
+    variables = key_variables(model_name, is_wanted=is_wanted)
     if not variables:
         return None
     variable = next((name for name in variables if environment.get(name, "").strip()), variables[0])

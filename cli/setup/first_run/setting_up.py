@@ -23,11 +23,11 @@ from nacre.runtime.agent.first_model.choices import (
     model_choices,
     offered_models,
     probed,
+    usual_address,
 )
 from nacre.runtime.agent.first_model.trial import Trial, tried
 from nacre.runtime.contracts.clock import owner_zone
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.models.openai_compatible.providers import PROVIDERS, SERVED_MODEL, resolve_endpoint
 from nacre.runtime.settings.config import SETTINGS_FILE
 from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE, has_keyring
 
@@ -175,14 +175,7 @@ def _of_provider(invocation: Invocation, offer: Offer) -> Chosen | None:
     provider = invocation.config.settings.models.providers.get(name)
     key = None if provider and provider.api_key else _key(invocation, SUGGESTED[name])
     secret = key.secret if key else provider.api_key if provider else ""
-    endpoint = resolve_endpoint(
-        SUGGESTED[name],
-        base_url=None,
-        api_key=secret,
-        from_environment=lambda *names: next(filter(None, map(environment.get, names)), None),
-    )
-    models = asyncio.run(offered_models(name, endpoint.base_url, secret))
-    model_name = questions.ask_listed(model_choices(name, models))
+    model_name = questions.ask_listed(asyncio.run(offered_models(name, environment, secret)))
     return Chosen(model_name=model_name, key=key) if model_name else None
 
 
@@ -196,12 +189,11 @@ def _on_own_server(invocation: Invocation, offer: Offer, *, is_asked: bool = Tru
             name = name or questions.ask_server_name(base_url)
         if found.talking:
             model_name = questions.ask_listed(model_choices(name, found.talking))
-            usual = PROVIDERS[name].base_url if name in PROVIDERS else ""
-            kept = "" if base_url == usual else base_url
+            kept = "" if base_url == usual_address(name) else base_url
             return Chosen(model_name=model_name, key=key, base_url=kept) if model_name else None
         is_refused = found.status in (401, 403)
         if is_refused and key is None:
-            key = _key(invocation, f"{name}/{SERVED_MODEL}", is_wanted=True)
+            key = _key(invocation, f"{name}/default", is_wanted=True)
             if key is not None:
                 continue
         problem = "refused the key" if is_refused else "is no server of models that answers"

@@ -13,7 +13,7 @@ from nacre.runtime.agent.first_model.key_places import key_variables
 from nacre.runtime.models.completions.addresses import is_loopback
 from nacre.runtime.models.completions.price_map import price_map_models
 from nacre.runtime.models.openai_compatible.listing import Listing, ServedModel, listing
-from nacre.runtime.models.openai_compatible.providers import PROVIDERS, resolve_endpoint
+from nacre.runtime.models.openai_compatible.providers import PROVIDERS, Endpoint, resolve_endpoint
 
 LOCAL_SERVERS: Mapping[str, str] = {
     "ollama": "Ollama",
@@ -95,16 +95,24 @@ async def probed(address: str, api_key: str = "") -> tuple[str, Listing]:
     return tried[0], Listing()
 
 
-async def offered_models(provider_name: str, base_url: str, api_key: str) -> tuple[ServedModel, ...]:
-    """The models of a provider: those that it lists, or else those of the price map, newest names last."""
+def usual_address(provider_name: str) -> str:
+    """Where a provider is found without its address in the settings; empty for one that has a name only."""
+    return PROVIDERS[provider_name].base_url if provider_name in PROVIDERS else ""
+
+
+async def offered_models(
+    provider_name: str, environment: Mapping[str, str], api_key: str
+) -> tuple[Choice, ...]:
+    """The models that a provider lists, or else those of the price map; the suggested one first."""
     known = price_map_models(provider_name)
+    base_url = _endpoint(provider_name, environment).base_url
     served: tuple[ServedModel, ...] = ()
     if base_url:
         served = (await listing(base_url, api_key=api_key, seconds=PROBE_SECONDS)).talking
     if not served:
         names = [name.removeprefix(f"{provider_name}/") for name in known]
         served = tuple(ServedModel(name=name) for name in names)
-    return tuple(_with_facts(model, known, provider_name) for model in served)
+    return model_choices(provider_name, [_with_facts(model, known, provider_name) for model in served])
 
 
 def model_choices(provider_name: str, models: Sequence[ServedModel]) -> tuple[Choice, ...]:
@@ -148,7 +156,16 @@ def keyed_choices(environment: Mapping[str, str]) -> tuple[Choice, ...]:
 
 async def _served(provider: str, environment: Mapping[str, str]) -> tuple[Choice, ...]:
     """What a server on this machine has, without models that only embed."""
-    endpoint = resolve_endpoint(
+    endpoint = _endpoint(provider, environment)
+    if not is_loopback(endpoint.base_url):
+        return ()
+    found = await listing(endpoint.base_url, seconds=LOOK_SECONDS)
+    place = f"{LOCAL_SERVERS[provider]} on this machine"
+    return tuple(Choice(model_name=f"{provider}/{model.name}", place=place) for model in found.talking)
+
+
+def _endpoint(provider: str, environment: Mapping[str, str]) -> Endpoint:
+    return resolve_endpoint(
         f"{provider}/",
         base_url=None,
         api_key=None,
@@ -156,11 +173,6 @@ async def _served(provider: str, environment: Mapping[str, str]) -> tuple[Choice
             (environment[name] for name in names if _has(environment, name)), None
         ),
     )
-    if not is_loopback(endpoint.base_url):
-        return ()
-    found = await listing(endpoint.base_url, seconds=LOOK_SECONDS)
-    place = f"{LOCAL_SERVERS[provider]} on this machine"
-    return tuple(Choice(model_name=f"{provider}/{model.name}", place=place) for model in found.talking)
 
 
 def _has(environment: Mapping[str, str], name: str) -> bool:

@@ -159,10 +159,10 @@ async def test_an_agent_talks_flushes_and_compacts(url: str, tmp_path: Path) -> 
         "memorySearch": {"enabled": False},
         "compaction": {"keepRecentTokens": 60},
     }
-    desk = {"baseUrl": url, "models": [{"id": "smollm2", "maxTokens": 48}]}
+    desk = {"baseUrl": url, "models": [{"id": "smollm2", "maxTokens": 24}]}
     write_settings(tmp_path, {"agents": {"defaults": defaults}, "models": {"providers": {"desk": desk}}})
     async with opened(tmp_path, None) as agent:
-        events = await events_of(agent, said(f"I live in Lisbon and my boat is called Halcyon. {BEES * 12}"))
+        events = await events_of(agent, said(f"I live in Lisbon and my boat is called Halcyon. {BEES * 30}"))
         events += await events_of(agent, said("What is my boat called?"))
         compacted = await events_of(agent, said("/compact"))
         status = await agent.ask("/status")
