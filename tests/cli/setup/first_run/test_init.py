@@ -122,6 +122,7 @@ def test_a_server_of_the_owners_with_a_fallback_and_telegram(tmp_path: Path, nob
             terminal.wait_for("A short name for this server [local]")
             terminal.type("desk\r")
             terminal.wait_for("needs a key (DESK_API_KEY)")
+            terminal.wait_for("set it later): ")
             terminal.type("sk-desk\r")
             terminal.wait_for("Where is the key to be kept")
             terminal.type("1\r")
@@ -139,7 +140,7 @@ def test_a_server_of_the_owners_with_a_fallback_and_telegram(tmp_path: Path, nob
             terminal.type("k\r")
             terminal.wait_for("Reach it by Telegram too")
             terminal.type("y\r")
-            terminal.wait_for("The token")
+            terminal.wait_for("blank to leave it): ")
             terminal.type("123:abc\r")
             terminal.wait_for("Model      desk/qwen3")
             assert terminal.exit_code() == 0
