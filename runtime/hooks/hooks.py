@@ -39,7 +39,7 @@ from nacre.runtime.hooks.events import (
     Deny,
 )
 from nacre.runtime.tools.function import ToolChat
-from nacre.runtime.tools.own_thread import on_its_own_thread
+from nacre.runtime.tools.toolbox import on_its_own_thread
 from nacre.sessions.contracts.messages import AssistantMessage, Usage
 
 log = logging.getLogger(__name__)

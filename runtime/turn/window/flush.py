@@ -30,7 +30,7 @@ from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.hooks.hooks import HeardWindow
 from nacre.runtime.open_sessions.open_session import OpenSession, UnfinishedFlush
 from nacre.runtime.settings.sections.agents import MemoryFlushSettings
-from nacre.runtime.tools.file_tools.files import DATE_PLACEHOLDER, FLUSH_HEADING
+from nacre.runtime.tools.file_tools import DATE_PLACEHOLDER, FLUSH_HEADING
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 from nacre.runtime.turn.loop.loop import run_loop, run_tool
 from nacre.runtime.turn.window.window_parts import WindowTurn
