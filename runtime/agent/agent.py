@@ -192,8 +192,10 @@ class Agent:
     ) -> Reply | None:
         """The reply to what the owner says in private; `None` when the assistant stays silent.
 
-        `session` is the key of the session to say it in, the main one unless given. Bridges, and whoever
-        speaks for others than the owner, use `respond` or `stream`. `limits` stand in place of the agent's.
+        `session` is the session to say it in, the main one unless given: a plain name is a private
+        conversation of that name, and a key such as `agent:main:project` has the audience it names. Bridges,
+        and whoever speaks for others than the owner, use `respond` or `stream`. `limits` stand in place of
+        the agent's.
 
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.

@@ -22,7 +22,7 @@ from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
 from nacre.runtime.turn.loop.loop import UsageLimits
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionNotFound
-from nacre.sessions.contracts.keys import canonical_key, is_private_key
+from nacre.sessions.contracts.keys import is_private_key, owners_key
 from nacre.sessions.index.record import Origin, SessionRecord
 
 log = logging.getLogger(__name__)
@@ -52,13 +52,13 @@ class Sessions:
         self._is_closed = is_closed
 
     async def get(self, key: str = "main") -> Session:
-        """The session that a key names, the owner's main one unless given.
+        """The session that a key names, the owner's main one unless given; a plain name is a private one.
 
         Raises:
             SessionKeyInvalid: this text cannot be a key.
             SessionNotFound: the key has no session yet; it begins with the first words.
         """
-        key = canonical_key(
+        key = owners_key(
             key, agent_id=self._parts.agent_id, main_key=self._parts.turn.settings.session.main_key
         )
         record = await self._record(key)

@@ -15,6 +15,7 @@ from nacre.sessions.contracts.keys import (
     is_private_key,
     key_agent,
     key_kind,
+    owners_key,
     route_key,
 )
 from nacre.sessions.index.record import Origin
@@ -77,7 +78,9 @@ def workspace_access(key: str, settings: Settings) -> WorkspaceAccess:
 
 def _key(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> str:
     if inbound.session_key:
-        key = canonical_key(inbound.session_key, agent_id=agent_id, main_key=settings.main_key)
+        is_owners = inbound.chat_kind == "direct" and _is_owner(inbound)
+        key_named = owners_key if is_owners else canonical_key
+        key = key_named(inbound.session_key, agent_id=agent_id, main_key=settings.main_key)
         if (named := key_agent(key)) not in ("", agent_id):
             raise PrivacyError(
                 f"The session key {inbound.session_key!r} belongs to agent {named!r}, and this is agent "

@@ -128,6 +128,21 @@ def canonical_key(text: str, *, agent_id: str, main_key: str = "main") -> str:
     return f"agent:{agent}:{main if rest in ('main', main) else rest}"
 
 
+def owners_key(text: str, *, agent_id: str, main_key: str = "main") -> str:
+    """The key of a session as its owner names it: a plain name is a private conversation of that name.
+
+    A name with `:`, the main session and `global` are keys as in `canonical_key`, with their audience.
+
+    Raises:
+        SessionKeyInvalid: as `canonical_key`.
+    """
+    key = canonical_key(text, agent_id=agent_id, main_key=main_key)
+    name = folded_id(text)
+    if ":" in name or key in _UNPREFIXED or key.endswith(f":{_main_key(main_key)}"):
+        return key
+    return canonical_key(f"direct:{_part(name)}", agent_id=agent_id, main_key=main_key)
+
+
 def key_agent(key: str) -> str:
     """The agent that a canonical key names, or an empty string if the key has no agent."""
     head, _, rest = key.partition(":")

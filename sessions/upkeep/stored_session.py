@@ -8,7 +8,7 @@ from typing import Any
 
 from nacre.record import Record
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
-from nacre.sessions.contracts.keys import canonical_key, key_agent
+from nacre.sessions.contracts.keys import canonical_key, key_agent, owners_key
 from nacre.sessions.contracts.messages import UserMessage, message_text
 from nacre.sessions.entries.entries import entry_from_json
 from nacre.sessions.index.record import SessionRecord
@@ -63,6 +63,8 @@ def find_session(
     """
     wanted = name.strip().lower()
     key = _key(wanted, agent_id, main_key)
+    if ":" not in wanted and not any(item.key == key for item in sessions):
+        key = _owners_key(wanted, agent_id, main_key)
     by_key = [item for item in sessions if item.is_current and item.key == key]
     by_id = [item for item in sessions if item.session_id.lower() == wanted]
     by_start = [
@@ -92,6 +94,12 @@ def find_session(
 def _key(text: str, agent_id: str, main_key: str) -> str:
     with suppress(SessionKeyInvalid):
         return canonical_key(text, agent_id=agent_id, main_key=main_key)
+    return ""
+
+
+def _owners_key(text: str, agent_id: str, main_key: str) -> str:
+    with suppress(SessionKeyInvalid):
+        return owners_key(text, agent_id=agent_id, main_key=main_key)
     return ""
 
 

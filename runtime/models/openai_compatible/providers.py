@@ -106,6 +106,9 @@ PROVIDERS: Mapping[str, Provider] = {
 }
 """By the name that stands in front of a model's; whoever is not here is reached if the settings say where."""
 
+SERVED_MODEL = "default"
+"""The name of a model that only its server's address names: the first that is served there."""
+
 _OTHER_PROTOCOLS = frozenset(
     {
         "ai21_chat",

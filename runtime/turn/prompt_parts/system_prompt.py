@@ -356,12 +356,13 @@ def _tool_lines(tools: Mapping[str, str]) -> str:
 
 
 def _cuts(files: Sequence[ContextFile]) -> tuple[str, ...]:
-    return tuple(
-        f"{file.name} is too long for the context: "
-        f"{file.injected_chars} of {file.raw_chars} characters went in."
-        for file in files
-        if file.truncated
-    )
+    """One sentence for all files that were cut."""
+    cut = [file for file in files if file.truncated]
+    if not cut:
+        return ()
+    names = " and ".join(file.name for file in cut)
+    shown = ", ".join(f"{file.injected_chars} of {file.raw_chars} characters" for file in cut)
+    return (f"{names} {'is' if len(cut) == 1 else 'are'} too long for the context: {shown} went in.",)
 
 
 def _is_shown(file: ContextFile) -> bool:

@@ -50,6 +50,19 @@ def test_links_and_scopes_make_nobody_private(scope: str) -> None:
     assert not routed(settings, chat_kind="group").policy.is_private
 
 
+def test_a_plain_name_is_a_private_conversation_of_the_owners() -> None:
+    """A key keeps the audience that it names, and nobody else makes a private session by a name."""
+    assert routed({}, session_key="Project").key == "agent:main:direct:project"
+    assert routed({}, session_key="Project").policy.is_private
+    shared = routed({}, session_key="agent:main:project")
+    assert (shared.key, shared.policy.is_private) == ("agent:main:project", False)
+    assert routed({}, session_key="main").key == "agent:main:main"
+    assert routed({}, session_key="global").key == "global"
+    assert routed({}, session_key="group").key == "agent:main:direct:%67roup"
+    assert routed({}, session_key="project", is_owner=False).key == "agent:main:project"
+    assert routed({}, session_key="project", chat_kind="group").key == "agent:main:project"
+
+
 def test_the_global_session_shows_no_private_memory() -> None:
     """Groups read its answers, so the owner's own direct chat is not private there either."""
     settings = {"scope": "global"}

@@ -253,4 +253,4 @@ async def test_instructions_stand_in_the_prompt_and_ask_is_the_owner_in_private(
     assert reply is not None
     assert (reply.text, reply.session_key) == ("Hello.", "agent:main:main")
     assert other is not None
-    assert other.session_key == "agent:main:bees"
+    assert other.session_key == "agent:main:direct:bees"
