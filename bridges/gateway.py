@@ -23,9 +23,6 @@ from nacre.bridges.connections.supervisor import BridgeStatus
 from nacre.bridges.contracts.bridge import Bridge, place_of
 from nacre.bridges.delivery.outgoing import parts_of
 from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.ledger.contracts.ledger import Ledger, LedgerTables
-from nacre.bridges.ledger.contracts.records import Along
-from nacre.bridges.ledger.opening import LedgerPlace, open_ledger
 from nacre.bridges.queueing.choices import Choices
 from nacre.bridges.queueing.session_rules import SessionRules
 from nacre.bridges.schedule.coming import coming_lines
@@ -36,6 +33,9 @@ from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.ledger.file_ledger import ledger_file
+from nacre.runtime.ledger.ledger import Ledger, LedgerPlace, LedgerTables
+from nacre.runtime.ledger.records import Along
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Gateway:
         bridges: Sequence[Bridge],
         *,
         state_dir: Path,
-        database_url: str = "",
+        ledger: LedgerPlace | None = None,
         now: Clock,
         new_id: NewId = random_id,
         runner: TurnRunner | None = None,
@@ -100,7 +100,8 @@ class Gateway:
     ) -> Self:
         """Opens the ledger, goes on with what an earlier program left, and starts the bridges.
 
-        With a `database_url` the ledger lies there. Turns are run by `runner`, in this process without one.
+        The ledger is the file of `state_dir` unless a `ledger` is given. Turns are run by `runner`, in this
+        process without one.
 
         Raises:
             LedgerUnusable: the ledger cannot be opened, another program is at it, or the state folder has one
@@ -108,19 +109,18 @@ class Gateway:
             ValueError: two bridges have one channel and account.
         """
         agents = agent if isinstance(agent, BoundAgents) else BoundAgents([agent], agent.settings)
-        place = LedgerPlace(state_dir=state_dir, database_url=database_url, agent_id=agents.default.id)
-        ledger = await open_ledger(place, now=now, new_id=new_id)
+        opened = await (ledger or ledger_file(state_dir)).open(now=now, new_id=new_id)
         try:
-            choices = await Choices.load(ledger)
+            choices = await Choices.load(opened)
             gateway = cls(
-                agents, ledger, choices, now=now, new_id=new_id, runner=runner or RunHere(), sleep=sleep
+                agents, opened, choices, now=now, new_id=new_id, runner=runner or RunHere(), sleep=sleep
             )
             for bridge in bridges:
                 gateway._connections.add(bridge)
             await gateway._resume()
             await gateway._connections.start_all()
         except BaseException:
-            await ledger.close()
+            await opened.close()
             raise
         return gateway
 

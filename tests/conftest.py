@@ -4,11 +4,14 @@ and a slow example of a property is no failure."""
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from nacre.memory.embedders.e5 import loaded_model
+from nacre.memory.embedders.e5_model import E5Model
 from tests.isolation import isolate, refuse_base_folder
 from tests.servers.postgres_server import database_url, postgres_server
 
@@ -17,6 +20,9 @@ __all__ = ["database_url", "postgres_server"]
 
 SLOW_SECONDS = 900
 """The limit of a test marked as slow, on a machine that is busy; pyproject.toml holds that of the others."""
+
+_MODEL = pytest.StashKey[E5Model]()
+"""Kept by a process that runs many tests, for the tests share what is loaded."""
 
 isolate()
 
@@ -29,6 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Refuse to empty a folder in which the owner's assistant lies."""
     if config.option.basetemp:
         refuse_base_folder(Path(config.option.basetemp))
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        config.stash[_MODEL] = loaded_model()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -25,7 +25,6 @@ ROOMS = (
     "extensions",
     "locks",
     "memory",
-    "postgres",
     "prompts",
     "records",
     "runtime",

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from datetime import datetime
 
 from nacre.bridges.access.rules import Role
-from nacre.bridges.ledger.contracts.ledger import LedgerTables
-from nacre.bridges.ledger.contracts.records import StoredPerson, Who
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.ledger.ledger import LedgerTables
+from nacre.runtime.ledger.records import StoredPerson, Who
 
 CODE_CHARS = 8
 CODE_MS = 60 * 60 * 1000

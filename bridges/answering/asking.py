@@ -9,10 +9,9 @@ from dataclasses import replace
 
 from nacre.bridges.connections.connections import Connection
 from nacre.bridges.delivery.outgoing import parts_of
-from nacre.bridges.ledger.contracts.ledger import Ledger
-from nacre.bridges.ledger.contracts.owner_chats import owner_chats
 from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.ledger.ledger import Ledger, owner_chats
 
 SHOWN_CHARS = 3_000
 """So much of a call's arguments is shown; the beginning of what is longer."""

@@ -13,9 +13,6 @@ from nacre.bridges.answering.runner import TurnRunner
 from nacre.bridges.answering.turns import Turns
 from nacre.bridges.connections.connections import Connections
 from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.ledger.contracts.ledger import Ledger
-from nacre.bridges.ledger.contracts.records import Received
-from nacre.bridges.ledger.counts import told
 from nacre.bridges.queueing.chat_commands import CHOICES
 from nacre.bridges.queueing.commands import AT_ONCE, is_stop, may_stop
 from nacre.bridges.queueing.joining import Joining, may_join
@@ -24,6 +21,8 @@ from nacre.bridges.queueing.session_rules import SessionRules
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.events import BeforeTool, Deny
+from nacre.runtime.ledger.ledger import Ledger, told
+from nacre.runtime.ledger.records import Received
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,6 @@ from nacre.bridges.contracts.errors import BridgeError
 from nacre.bridges.delivery.live_reply import LiveReply
 from nacre.bridges.delivery.outgoing import parts_of
 from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.ledger.contracts.ledger import Ledger
-from nacre.bridges.ledger.contracts.records import Received
 from nacre.bridges.queueing.commands import AT_ONCE
 from nacre.bridges.queueing.joining import Joining
 from nacre.bridges.queueing.waiting import MOST_ATTEMPTS, composed
@@ -31,6 +29,8 @@ from nacre.runtime.contracts.errors import (
 )
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined, ReplyReady, TurnFailed
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.ledger.ledger import Ledger
+from nacre.runtime.ledger.records import Received
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from nacre.bridges.connections.supervisor import BridgeState, BridgeStatus
-from nacre.bridges.ledger.contracts.ledger import LedgerTables
-from nacre.bridges.ledger.contracts.records import StoredStatus
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
+from nacre.runtime.ledger.ledger import LedgerTables
+from nacre.runtime.ledger.records import StoredStatus
 
 
 class KeptStatus(Record):

@@ -1,4 +1,4 @@
-"""What a bridge raises when a message could not be sent, and what is wrong with a ledger."""
+"""What a bridge raises when it cannot connect, or a message could not be sent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,3 @@ class CannotConnect(BridgeError):
 
 class ChannelUnusable(BridgeError):
     """A channel that the settings name cannot be used; the text says why and what to do."""
-
-
-class LedgerUnusable(BridgeError):
-    """The ledger cannot be read or written; the text says why and what to do."""

@@ -10,9 +10,9 @@ from nacre.bridges.contracts.bridge import Bridge, Place
 from nacre.bridges.contracts.errors import DeliveryRefused, NotDelivered
 from nacre.bridges.delivery.outgoing import parts_of
 from nacre.bridges.delivery.throttle import Sleep, Throttle, repeated
-from nacre.bridges.ledger.contracts.ledger import Outbox
-from nacre.bridges.ledger.contracts.records import OutboundPart
 from nacre.runtime.contracts.events import AnswerDiscarded, Event, TextStreamed, ToolStarted
+from nacre.runtime.ledger.ledger import Outbox
+from nacre.runtime.ledger.records import OutboundPart
 
 LEAST_DRAFT_CHARS = 24
 """A chat does not ring for less."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Self, TypeAlias
 
-from nacre.bridges.ledger.contracts.ledger import LedgerTables
+from nacre.runtime.ledger.ledger import LedgerTables
 
 ChoiceName: TypeAlias = Literal["queue", "send", "activation"]
 

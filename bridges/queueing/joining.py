@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from nacre.bridges.ledger.contracts.ledger import Ledger
-from nacre.bridges.ledger.contracts.records import Received
 from nacre.bridges.queueing.waiting import same_sender
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.ledger.ledger import Ledger
+from nacre.runtime.ledger.records import Received
 
 COPY_MARK = "#steered"
 """Stands behind the id of a message's copy."""

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.ledger.contracts.records import Received
 from nacre.bridges.queueing.waiting import COLLECTING, next_batch
 from nacre.records.record import Record
+from nacre.runtime.ledger.records import Received
 from nacre.runtime.settings.sections.channels import QueueMode
 
 log = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.ledger.contracts.records import Received
 from nacre.bridges.queueing.chat_commands import QueueNow
 from nacre.bridges.queueing.session_queue import Answer, SessionQueue
+from nacre.runtime.ledger.records import Received
 
 Rules: TypeAlias = Callable[[Received], QueueNow]
 """What holds for a message's session now."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nacre.bridges.ledger.contracts.records import Received
 from nacre.bridges.queueing.chat_commands import (
     ACTIVATION_USAGE,
     ChoiceUnreadable,
@@ -15,6 +14,7 @@ from nacre.bridges.queueing.chat_commands import (
     read_send,
 )
 from nacre.bridges.queueing.choices import Choices
+from nacre.runtime.ledger.records import Received
 from nacre.runtime.settings.settings import Settings
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from nacre.bridges.ledger.contracts.owner_chats import owner_chats
 from nacre.bridges.schedule.beats import next_beat
 from nacre.bridges.schedule.timetable import Timetable
 from nacre.bridges.schedule.when import shown
+from nacre.runtime.ledger.ledger import owner_chats
 from nacre.runtime.settings.sections.channels import HeartbeatSettings
 
 

@@ -14,8 +14,6 @@ from datetime import UTC, datetime
 from typing import Literal, Protocol, TypeAlias
 
 from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.ledger.contracts.owner_chats import owner_chats
-from nacre.bridges.ledger.contracts.records import Along, JobChanged
 from nacre.bridges.schedule.beats import is_active, next_beat
 from nacre.bridges.schedule.cron import CronUnreadable, next_run, runs_until
 from nacre.bridges.schedule.timetable import Job, Timetable, moved
@@ -23,6 +21,8 @@ from nacre.bridges.schedule.when import shown
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.ledger.ledger import owner_chats
+from nacre.runtime.ledger.records import Along, JobChanged
 
 log = logging.getLogger(__name__)
 

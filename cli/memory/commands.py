@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import Invocation, begin, json_option, shared_options
-from nacre.cli.memory.opening.engine import on_engine, run_with
+from nacre.cli.memory.opening.engine import memory_backend, on_engine, run_with
 from nacre.cli.screen.examples import with_examples
 from nacre.cli.screen.json_text import camel_json, print_json
 
@@ -72,16 +72,14 @@ async def status(engine: MemoryEngine, voice: IndexVoice, deep: bool, as_json: b
     from nacre.cli.memory.text import BUILT_IN, status_json, status_lines
 
     found, agent_id = await engine.status(deep=deep), voice.folders.agent_id
-    of_qmd: Sequence[tuple[str, str]] = ()
+    rows: Sequence[tuple[str, str]] = ()
     of_backend: Mapping[str, Any] = BUILT_IN
-    if voice.config is not None:
-        from nacre.cli.memory.opening.qmd import qmd_json, qmd_pairs, qmd_status
-
-        if (qmd := qmd_status(voice.config)) is not None:
-            of_qmd, of_backend = qmd_pairs(qmd, voice.short), qmd_json(qmd)
+    if voice.config is not None and (backend := memory_backend(voice, voice.config)) is not None:
+        of_it = backend.status(voice.config, voice.short)
+        rows, of_backend = of_it.rows, of_it.report
     if as_json:
         return print_json(status_json(found, agent_id=agent_id, of_backend=of_backend))
-    voice.say(*status_lines(found, voice.short, agent_id=agent_id, qmd=of_qmd))
+    voice.say(*status_lines(found, voice.short, agent_id=agent_id, backend=rows))
     return 0
 
 
@@ -98,17 +96,15 @@ async def index(engine: MemoryEngine, voice: IndexVoice, force: bool, as_json: b
     gc.enable()  # a pass may last minutes
     with shown_progress(sys.stderr, voice.environment) as progress:
         report = await engine.sync(reason="cli", force=force, progress=progress)
-    qmd_problem: Sequence[str] = ()
-    if voice.config is not None:
-        from nacre.cli.memory.opening.qmd import updated
-
-        qmd_problem = await updated(voice.config, engine)
-    voice.warn(*index_problems(report), *qmd_problem)
+    problem = ""
+    if voice.config is not None and (backend := memory_backend(voice, voice.config)) is not None:
+        problem = await backend.update(voice.config, engine)
+    voice.warn(*index_problems(report), *filter(None, [problem]))
     if as_json:
         print_json(camel_json(report))
     else:
         voice.say(*index_lines(report, agent_id=voice.folders.agent_id))
-    return 1 if report.problem or qmd_problem else 0
+    return 1 if report.problem or problem else 0
 
 
 @command.command("get")
@@ -121,9 +117,14 @@ def get(context: click.Context, path: str, from_line: int | None, lines: int | N
     """Print lines of a memory file, such as memory/2026-01-20.md."""
 
     async def read(invocation: Invocation) -> int:
-        from nacre.cli.memory.opening.qmd import read as lines_of
+        from nacre.runtime.recall.open_memory import unindexed_notes
 
-        excerpt = await lines_of(invocation.config, path, from_line=from_line, lines=lines)
+        config = invocation.config
+        notes, backend = unindexed_notes(config), memory_backend(invocation, config)
+        if backend is None:
+            excerpt = await notes.read(path, from_line=from_line, lines=lines)
+        else:
+            excerpt = await backend.read(config, notes, path, from_line=from_line, lines=lines)
         if as_json:
             print_json(camel_json(excerpt))
             return 1 if excerpt.missing else 0
@@ -137,17 +138,6 @@ def get(context: click.Context, path: str, from_line: int | None, lines: int | N
         return 0
 
     return run_with(begin(context), "get", read)
-
-
-@command.command("qmd")
-@shared_options
-def qmd(context: click.Context) -> int:
-    """Print lines for a shell in which your own qmd uses this agent's index."""
-    from nacre.cli.memory.opening.qmd import recipe
-
-    invocation = begin(context)
-    invocation.say(*recipe(invocation.config))
-    return 0
 
 
 @command.command("why")

@@ -47,11 +47,11 @@ def reflect(context: click.Context, applies: bool, sums_up: bool, as_json: bool)
 async def _reflected(invocation: Invocation, *, applies: bool, sums_up: bool, as_json: bool) -> int:
     from nacre.memory.files.bank.reflecting import proposed, write
     from nacre.runtime.contracts.clock import owner_clock
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
+    from nacre.runtime.storage.opening import storage_of
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)
-    workspace = open_workspace(config.folders, config.state_dir)
+    workspace = storage_of(config).workspace()
     found = await proposed(workspace)
     if sums_up and found.changes:
         found = await _summed_up(invocation, workspace, found, now)

@@ -99,7 +99,7 @@ async def overview_of(config: Config, now: Clock) -> Overview:
     from nacre.runtime.agent.insight.usage import spent_today_usd
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.open_sessions.open_store import open_store
+    from nacre.runtime.storage.opening import storage_of
 
     facts, budget, problem = None, None, ""
     try:
@@ -107,7 +107,7 @@ async def overview_of(config: Config, now: Clock) -> Overview:
         budget = budget_of(config, now)
     except ConfigError as error:
         problem = str(error)
-    store = open_store(config, now=now, new_id=random_id)
+    store = storage_of(config).sessions(now=now, new_id=random_id)
     try:
         sessions = await store.sessions(with_earlier=False)
     finally:
@@ -129,7 +129,7 @@ async def overview_of(config: Config, now: Clock) -> Overview:
         last_active=age(last.active_at_ms, now()) if last else "",
         today_usd=await spent_today_usd(config, now),
         daily_cap_usd=config.settings.usage.daily_cap_usd,
-        history_problem="" if config.database_url else _history_problem(config),
+        history_problem=_history_problem(config) if config.is_in_files else "",
     )
 
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, LanguagePart
 from nacre.memory.embedders.e5_model import (
@@ -38,10 +39,15 @@ _LESS_URGENT = 5
 """Not more: on a busy machine, a thread that is kept waiting may hold what all threads of Python need."""
 
 
+_LOADED: WeakValueDictionary[Path, E5Model] = WeakValueDictionary()
+_LOADING = threading.Lock()
+
+
 class E5Embedder:
     """`Embedder` (its methods are described there) in this process; its vectors have length 1.
 
-    Loads on first use (tenths of a second), then takes milliseconds a text.
+    Loads on first use (tenths of a second), then takes milliseconds a text. All embedders of a process share
+    one loaded model, which is freed when the last of them closes.
     """
 
     facts = EmbedderFacts(
@@ -56,7 +62,6 @@ class E5Embedder:
 
     def __init__(self, folder: Path = MODEL_FOLDER) -> None:
         self._folder = folder
-        self._lock = threading.Lock()
         self._model: E5Model | None = None
         self._threads: ThreadPoolExecutor | None = None
 
@@ -84,31 +89,15 @@ class E5Embedder:
         )
 
     async def close(self) -> None:
-        """Frees the model once the texts in hand are done."""
+        """Releases the model once the texts in hand are done."""
         threads, self._threads = self._threads, None
         if threads is not None:
             await asyncio.to_thread(threads.shutdown, cancel_futures=True)
-        await asyncio.to_thread(self._unload)
-
-    def _unload(self) -> None:
-        with self._lock:
-            self._model = None
+        self._model = None
 
     def _embed(self, text: str) -> Sequence[float]:
-        return self._loaded().vector(text)
-
-    def _loaded(self) -> E5Model:
-        with self._lock:
-            if self._model is None:
-                try:
-                    self._model = E5Model(self._folder, many=True)
-                # onnxruntime raises bare Exceptions of its own.
-                except Exception as error:
-                    raise EmbeddingFailed(
-                        f"The local embedding model in {self._folder} could not be loaded ({error}). "
-                        "Reinstall nacre, or set memorySearch.provider to another provider."
-                    ) from error
-            return self._model
+        model = self._model = self._model or loaded_model(self._folder)
+        return model.vector(text)
 
 
 class AskedAhead(E5Embedder):
@@ -127,6 +116,26 @@ class AskedAhead(E5Embedder):
     async def close(self) -> None:
         await asyncio.to_thread(self._ahead.end)
         await super().close()
+
+
+def loaded_model(folder: Path = MODEL_FOLDER) -> E5Model:
+    """The model that this process shares; it stays loaded while the caller holds it.
+
+    Raises:
+        EmbeddingFailed: the files or onnxruntime are missing or damaged.
+    """
+    with _LOADING:
+        model = _LOADED.get(folder)
+        if model is None:
+            try:
+                model = _LOADED[folder] = E5Model(folder, many=True)
+            # onnxruntime raises bare Exceptions of its own.
+            except Exception as error:
+                raise EmbeddingFailed(
+                    f"The local embedding model in {folder} could not be loaded ({error}). "
+                    "Reinstall nacre, or set memorySearch.provider to another provider."
+                ) from error
+        return model
 
 
 def _idle_cores() -> int:

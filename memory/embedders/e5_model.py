@@ -73,7 +73,7 @@ class UnigramTokenizer:
     """
 
     def __init__(self, folder: Path = MODEL_FOLDER) -> None:
-        self._pieces, self._scores = vocabulary(folder)
+        self._pieces, self._scores = _vocabulary(folder)
         self._longest = max(map(len, self._pieces))
         self._unknown_score = min(self._scores) - _UNKNOWN_PENALTY
         self._word = lru_cache(_MOST_WORDS)(self._split)
@@ -108,9 +108,8 @@ class UnigramTokenizer:
         return tuple(reversed(ids))
 
 
-@lru_cache(1)
-def vocabulary(folder: Path = MODEL_FOLDER) -> tuple[Mapping[str, int], Sequence[float]]:
-    """The pieces with their numbers, and the score of each number. A process reads them once."""
+def _vocabulary(folder: Path) -> tuple[Mapping[str, int], Sequence[float]]:
+    """The pieces with their numbers, and the score of each number."""
     pieces = (folder / "pieces.txt").read_text(encoding="utf-8").split("\n")
     scores = _floats(folder / "scores.bin")
     # The marks of start, end, padding and the unknown come first: in a text they are ordinary characters.

@@ -28,7 +28,7 @@ from typing import IO, Any
 
 from nacre.cli.extension_commands import built_in_commands
 from nacre.cli.main import COMMANDS
-from nacre.memory.embedders.e5_model import vocabulary
+from nacre.memory.embedders.e5 import loaded_model
 
 _IMPORTED_AHEAD = (
     *(module for module, _ in COMMANDS.values()),
@@ -42,7 +42,7 @@ _IMPORTED_AHEAD = (
     __name__,
 )
 """What most programs import. Importing these opens nothing, so that a fork finds everything at rest."""
-vocabulary()  # every program that embeds a note would read it anew
+_MODEL = loaded_model()  # has no threads, so that each program that embeds a note finds it loaded
 
 
 def run_warm(

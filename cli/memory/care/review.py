@@ -41,11 +41,11 @@ def review(context: click.Context, verb: str, proposal: str, as_json: bool) -> i
 async def _review(invocation: Invocation, verb: str, name: str, *, as_json: bool) -> int:
     from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
     from nacre.memory.files.review.queue import ProposalConflict, ProposalUnknown, ReviewQueue
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
+    from nacre.runtime.storage.opening import storage_of
 
     config = invocation.config
     queue = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")
-    workspace = open_workspace(config.folders, config.state_dir)
+    workspace = storage_of(config).workspace()
     try:
         found = list(await queue.waiting()) if name in ("", ALL) else [await queue.find(name)]
     except (ProposalUnknown, OSError) as error:

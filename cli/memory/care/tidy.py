@@ -70,11 +70,11 @@ async def _tidied(invocation: Invocation, asked: _Asked) -> int:
     from nacre.memory.files.tidy.writing import gated
     from nacre.memory.text.days.day_limits import day_limits
     from nacre.runtime.contracts.clock import owner_clock
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
+    from nacre.runtime.storage.opening import storage_of
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)
-    workspace = open_workspace(config.folders, config.state_dir)
+    workspace = storage_of(config).workspace()
     days = day_limits(after=asked.after, before=asked.before, today=now().date())
     notes = await read_notes(workspace, after=days.after, before=days.before)
     edits, notices = await _proposed(invocation, notes, now)

@@ -20,6 +20,7 @@ from nacre.runtime.contracts.errors import AgentError
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
     from nacre.memory.engine import MemoryEngine
+    from nacre.runtime.recall.memory_backend import MemoryBackend
     from nacre.runtime.settings.config import Config
     from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 class IndexVoice(Voice):
     """What a command knows beside its open index: whose it is, and how to speak.
 
-    Where `config` is `None` the command goes by what another one kept of the settings; then qmd has no part.
+    Where `config` is `None` the command goes by what another one kept of the settings; then there is no
+    backend.
     """
 
     folders: AgentFolders
@@ -119,6 +121,17 @@ def _may_embed_here(context: click.Context, place: SearchPlace | None) -> bool:
     return not may_name_an_embedder(settings_file(environment_of(context)))
 
 
+def memory_backend(voice: Voice, config: Config) -> MemoryBackend | None:
+    """The extension that is asked before the index; warns of one that is missing."""
+    if not config.settings.memory.has_backend:
+        return None
+    from nacre.runtime.extensions.loading import load_backend
+
+    backend, problems = load_backend(config.settings)
+    voice.warn(*problems)
+    return backend
+
+
 class _LateLog(logging.Handler):
     """Opens the log when there is something to log: only with the settings is known what is secret."""
 
@@ -151,12 +164,12 @@ async def _remembered(
     from nacre.memory.contracts.index_place import FRESHNESS_WAIT_SECONDS
     from nacre.memory.engine import MemoryEngine
     from nacre.runtime.contracts.clock import brief_clock
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
+    from nacre.runtime.storage.opening import storage_of
 
     embedder = local() if place.by_meaning else None
     try:
         engine = await MemoryEngine.open(
-            workspace=open_workspace(place.folders, place.state_dir),
+            workspace=storage_of(place).workspace(),
             index_path=place.folders.index_file,
             settings=place.settings,
             embedder=embedder,

@@ -167,8 +167,8 @@ def _is_plain(config: Config) -> bool:
     return (
         len(config.agents) == 1
         and not config.notices
-        and not config.database_url
-        and settings.memory.backend != "qmd"
+        and config.is_in_files
+        and not settings.memory.has_backend
         and settings.plugins.slots.memory == MEMORY_CORE
         and all(text.strip().startswith(("/", "~")) for text in named if text and text.strip())
     )

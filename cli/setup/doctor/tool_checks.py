@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def tool_findings(config: Config) -> list[Finding]:
     """Whether each server of `mcp.servers` could be started, and each skill be used. Starts nothing."""
     from nacre.memory.contracts.settings import at_home
-    from nacre.runtime.settings.disk.open_workspace import open_skills
+    from nacre.runtime.storage.opening import open_skills
 
     found: list[Finding] = []
     servers = {name: server for name, server in config.settings.mcp.servers.items() if server.enabled}
@@ -31,8 +31,7 @@ async def tool_findings(config: Config) -> list[Finding]:
             found.append(Finding(area="tool servers", state="problem", text=text, advice=advice))
     if servers and not found:
         found.append(Finding(area="tool servers", state="well", text=", ".join(servers)))
-    extra_dirs = config.settings.skills.load.extra_dirs
-    skills = await open_skills(config.folders, config.state_dir, extra_dirs, config.home).found()
+    skills = await open_skills(config).found()
     advice = "`nacre skills` lists them all."
     found += [Finding(area="skills", state="note", text=text, advice=advice) for text in skills.problems]
     if skills.skills and not skills.problems:

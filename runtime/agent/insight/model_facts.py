@@ -21,9 +21,9 @@ from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.models.openai_compatible.providers import resolve_endpoint
 from nacre.runtime.models.tokenizer import count_tokens_for, estimate_tokens
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.disk.open_workspace import open_workspace
 from nacre.runtime.settings.disk.variables import unset_in
 from nacre.runtime.settings.sections.models import ProviderSettings
+from nacre.runtime.storage.opening import storage_of
 from nacre.sessions.contracts.messages import Text, UserMessage
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
@@ -133,9 +133,7 @@ async def workspace_files(config: Config, now: Clock) -> tuple[ContextFile, ...]
     """The files of the workspace as they stand in the owner's private chats, cut as they are cut there."""
     agent = config.settings.agent
     policy = ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True)
-    files = ContextFiles(
-        open_workspace(config.folders, config.state_dir), now_ns=lambda: epoch_ms(now()) * 1_000_000
-    )
+    files = ContextFiles(storage_of(config).workspace(), now_ns=lambda: epoch_ms(now()) * 1_000_000)
     return await files.read(
         policy.context_files(),
         per_file_chars=agent.bootstrap_max_chars,

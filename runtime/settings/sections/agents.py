@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.runtime.contracts.policy import WorkspaceAccess
+from nacre.runtime.settings.disk.agent_folders import FIRST_AGENT
 from nacre.runtime.settings.sections.channels import HeartbeatSettings
 from nacre.runtime.settings.sections.hooks import AgentTools, ToolNames
 from nacre.runtime.settings.sections.section import (
@@ -22,9 +23,6 @@ from nacre.runtime.settings.sections.section import (
     duration_seconds,
 )
 from nacre.sessions.contracts.keys import normalise_agent_id
-
-FIRST_AGENT = "main"
-"""The agent of a state folder whose settings list none."""
 
 
 def _agent_id(value: object) -> object:

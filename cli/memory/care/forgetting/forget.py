@@ -65,7 +65,7 @@ def forget(
     from nacre.memory.contracts.errors import MemoryIndexError
     from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
     from nacre.memory.workspace.git import GitFailed
-    from nacre.postgres.errors import DatabaseError
+    from nacre.runtime.storage.backend import StorageFailed
     from nacre.sessions.contracts.errors import SessionError
 
     invocation = begin(context)
@@ -73,7 +73,7 @@ def forget(
     asked = _Asked(what=what, transcripts=transcripts, history=history, yes=yes, as_json=as_json)
     try:
         return run_until_signal(_forgotten(invocation, asked))
-    except (MemoryIndexError, FileBusy, PathOutsideRoot, SessionError, DatabaseError) as error:
+    except (MemoryIndexError, FileBusy, PathOutsideRoot, SessionError, StorageFailed) as error:
         invocation.warn(f"{error} What went is gone; run it again for the rest.", tone="error")
     except GitFailed as error:
         invocation.warn(f"The history could not be changed: {error}.", tone="error")
@@ -91,10 +91,10 @@ class _Asked(Record):
 async def _forgotten(invocation: Invocation, asked: _Asked) -> int:
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.open_sessions.open_store import open_rewritable_store
+    from nacre.runtime.storage.opening import storage_of
 
     now = owner_clock(invocation.config.settings.agent.user_timezone)
-    store = open_rewritable_store(invocation.config, now=now, new_id=random_id)
+    store = storage_of(invocation.config).sessions(now=now, new_id=random_id)
     try:
         from nacre.cli.memory.care.forgetting.long_term import opened_engine
 
@@ -107,12 +107,11 @@ async def _forgotten(invocation: Invocation, asked: _Asked) -> int:
 async def _forgotten_in(
     store: RewritableStore, engine: MemoryPlugin | None, invocation: Invocation, asked: _Asked, now: Clock
 ) -> int:
-    from nacre.cli.memory.care.forgetting import rows
     from nacre.cli.memory.care.forgetting.left import OUT_OF_REACH, still_there
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
+    from nacre.runtime.storage.opening import storage_of
 
     config = invocation.config
-    workspace = open_workspace(config.folders, config.state_dir)
+    workspace = storage_of(config).workspace()
     plan = await _planned(config, workspace, store, asked)
     if engine is not None:
         plan = replace(plan, memories=await _memories_with(engine, plan.wanted))
@@ -156,7 +155,8 @@ async def _forgotten_in(
     )
     invocation.warn(*left)
     invocation.say(*([] if left else ["Searched: nothing of it is left here."]), OUT_OF_REACH)
-    invocation.say(*([rows.OUT_OF_REACH] if config.database_url else []))
+    if (elsewhere := storage_of(config).other_rows) is not None:
+        invocation.say(elsewhere.out_of_reach)
     return 0
 
 
@@ -195,7 +195,7 @@ async def _planned(config: Config, workspace: Workspace, store: RewritableStore,
         wanted=wanted,
         cuts=[cut for cut in cuts if cut is not None],
         transcripts=await transcripts_with(store, wanted) if asked.transcripts else (),
-        versions=in_history(config, wanted) if asked.history and not config.database_url else 0,
+        versions=in_history(config, wanted) if asked.history and config.is_in_files else 0,
         only=(place["path"],) if place else (),
     )
 
@@ -210,6 +210,7 @@ async def _taken_away(
 ) -> list[str]:
     from nacre.cli.memory.care.forgetting.indexing import index_anew
     from nacre.cli.memory.care.forgetting.transcripts import forget_in_transcripts, says_in
+    from nacre.runtime.storage.opening import storage_of
 
     problems: list[str] = []
     for cut in plan.cuts:
@@ -220,16 +221,12 @@ async def _taken_away(
     await _forget_sources(workspace, plan)
     if plan.transcripts:
         problems += await forget_in_transcripts(store, plan.wanted)
-    if asked.transcripts and config.database_url:
-        from nacre.bridges.workers.forgetting import forget_turns
-        from nacre.postgres.shared import shared_database
-
-        database = shared_database(config.database_url)
-        await forget_turns(database, config.agent_id, lambda text: says_in(text, plan.wanted))
+    if asked.transcripts and (elsewhere := storage_of(config).other_rows) is not None:
+        await elsewhere.forget_ended_turns(lambda text: says_in(text, plan.wanted))
     if plan.ledger:
         await _in_ledger(config, plan.wanted, dry_run=False)
     problems += await index_anew(config, now)
-    if asked.history and not config.database_url:
+    if asked.history and config.is_in_files:
         import asyncio
 
         from nacre.cli.memory.care.forgetting.history import forget_in_commits
@@ -270,34 +267,34 @@ async def _in_ledger(config: Config, wanted: Wanted, *, dry_run: bool) -> dict[s
 
     Nothing while a program serves it: what stays there is named by the search.
     """
-    from nacre.bridges.contracts.errors import LedgerUnusable
-    from nacre.bridges.ledger.forgetting import forget_in_ledger
-    from nacre.bridges.ledger.opening import ledger_place
     from nacre.cli.memory.care.forgetting.searching import says_in
     from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.ledger.moving import forget_in_ledger
+    from nacre.runtime.ledger.records import LedgerUnusable
+    from nacre.runtime.storage.opening import ledger_of, storage_of
 
     def says(text: str) -> bool:
         return says_in(text, wanted)
 
     now = owner_clock(config.settings.agent.user_timezone)
+    place, found = ledger_of(config), dict[str, int]()
     try:
-        found = await forget_in_ledger(ledger_place(config), says, now=now, dry_run=dry_run)
+        if await place.is_there():
+            async with place.movable(now=now) as ledger:
+                found = await forget_in_ledger(ledger, says, dry_run=dry_run)
     except LedgerUnusable:
         return {}
-    if config.database_url:
-        from nacre.bridges.workers.forgetting import forget_waiting_turns
-        from nacre.postgres.shared import shared_database
-
-        database = shared_database(config.database_url)
-        if count := await forget_waiting_turns(database, config.agent_id, says, dry_run=dry_run):
-            found["turns"] = count
+    if (elsewhere := storage_of(config).other_rows) is not None and (
+        count := await elsewhere.forget_waiting_turns(says, dry_run=dry_run)
+    ):
+        found["turns"] = count
     return found
 
 
 async def _is_served(config: Config) -> bool:
-    from nacre.bridges.ledger.opening import is_served, ledger_place
+    from nacre.runtime.storage.opening import ledger_of
 
-    return await is_served(ledger_place(config))
+    return await ledger_of(config).is_served()
 
 
 def _told(ledger: Mapping[str, int]) -> str:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nacre.cli.memory.care.forgetting.rows import rows_with
 from nacre.cli.memory.care.forgetting.searching import (
     file_has,
     is_packed,
@@ -23,16 +22,14 @@ from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.forgetting import owners_objects, versions_with
 from nacre.memory.workspace.history.repository import HISTORY_FOLDER, Repository
-from nacre.postgres.shared import shared_database
 from nacre.runtime.settings.config import Config
+from nacre.runtime.storage.opening import storage_of
 from nacre.sessions.stores.rewriting import RewritableStore
 
 OUT_OF_REACH = (
     "Out of reach: back-ups and copies of the disk, what providers of models and embeddings keep of what "
     "they were sent, what was sent to a chat, and what programs that are running have read until they end."
 )
-_REWRITTEN = ("transcript_lines", "whole_results")
-"""Tables of conversations, which are searched value by value."""
 _MOST_NAMED = 50
 _PASSED = frozenset({".git", "locks", "models"})
 
@@ -43,7 +40,7 @@ async def still_there(
     """Sentences about places that still have it; `gone` are the lines that were taken out.
 
     Raises:
-        SessionError, DatabaseError: a place cannot be searched.
+        SessionError, StorageFailed: a place cannot be searched.
     """
     told = []
     found = await transcripts_with(store, wanted)
@@ -52,10 +49,8 @@ async def still_there(
             f"Transcripts have it: {_names(found)}. The provider of the model is sent it again whenever such "
             "a session goes on. --transcripts takes it out of them."
         )
-    if config.database_url:
-        database = shared_database(config.database_url)
-        but = _REWRITTEN if found else ()
-        rows = await rows_with(database, config.agent_id, lambda text: says_in(text, wanted), but=but)
+    if (elsewhere := storage_of(config).other_rows) is not None:
+        rows = await elsewhere.having(lambda text: says_in(text, wanted), but_sessions=bool(found))
         if rows:
             tables = ", ".join(f"{table} ({count})" for table, count in rows.items())
             told.append(f"Rows of these tables have it: {tables}.")
@@ -65,7 +60,7 @@ async def still_there(
 def _in_files(config: Config, wanted: Wanted, needles: Sequence[bytes], told: frozenset[str]) -> list[str]:
     """The same about files; those that were `told` of already are passed over."""
     left = []
-    if not config.database_url:
+    if config.is_in_files:
         if versions := in_history(config, wanted):
             left.append(
                 f"The git history of the notes has it, in {versions} older versions. "
@@ -212,7 +207,7 @@ def _others(config: Config) -> Iterator[tuple[Path, str]]:
     """Files and folders of the state folder and the workspace, but git's, each with its name to search."""
     roots = {config.state_dir, config.folders.agent_dir, config.folders.index_file.parent}
     roots |= {config.folders.sessions_file.parent}
-    if not config.database_url:
+    if config.is_in_files:
         roots.add(config.workspace)
     history, seen = config.state_dir / HISTORY_FOLDER, set[Path]()
     for root in roots:

@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 
 from nacre.bridges.contracts.bridge import Place
-from nacre.bridges.ledger.contracts.contents import COLUMNS, Contents
-from nacre.bridges.ledger.contracts.records import StoredJob
-from nacre.bridges.ledger.contracts.stored_inbound import inbound_to_json
-from nacre.bridges.ledger.opening import LedgerPlace, movable_ledger, open_ledger
+from nacre.extensions.postgres.storage import PostgresLedgerPlace
 from nacre.memory.workspace.git import run_git
 from nacre.memory.workspace.history.repository import Repository
 from nacre.runtime.contracts.inbound import Attachment
+from nacre.runtime.ledger.file_ledger import ledger_file
+from nacre.runtime.ledger.ledger import LedgerPlace
+from nacre.runtime.ledger.moving import COLUMNS, Contents
+from nacre.runtime.ledger.records import StoredJob, inbound_to_json
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
 from tests.cli.program import run_nacre
 from tests.faults.apart.isolation import tree_bytes
@@ -182,7 +183,7 @@ async def test_what_is_left_is_named_wherever_it_lies(tmp_path: Path) -> None:
 async def _filled(place: LedgerPlace) -> None:
     """Two messages that wait, one of them with a file that says it, two answers and two jobs."""
     clock = Clock(START)
-    ledger = await open_ledger(place, now=clock, new_id=CountingIds())
+    ledger = await place.open(now=clock, new_id=CountingIds())
     try:
         for number, (text, data) in enumerate(
             (("Our boat is Halcyon.", b""), ("See.", b"The boat: Halcyon"))
@@ -204,13 +205,13 @@ def test_what_waits_in_the_ledger_goes(tmp_path: Path) -> None:
     """Messages, answers and jobs that say it, shown first; all else stays, and no byte of it is left."""
     state = tmp_path / ".nacre"
     asyncio.run(_talked(state))
-    asyncio.run(_filled(LedgerPlace(state_dir=state)))
+    asyncio.run(_filled(ledger_file(state)))
     words = ("memory", "forget", "halcyon boat", "--transcripts")
     shown = run_nacre(tmp_path, *words)
     done = run_nacre(tmp_path, *words, "--yes")
     assert "In the ledger of the channels: 2 messages, 1 answers, 1 jobs." in shown.stdout
     assert done.returncode == 0, done.stderr
-    _check_ledger(LedgerPlace(state_dir=state))
+    _check_ledger(ledger_file(state))
     assert b"Halcyon" not in (state / "bridges/ledger.sqlite").read_bytes()
     assert "ledger" not in done.stderr
 
@@ -219,8 +220,8 @@ async def test_a_ledger_that_is_served_is_named_and_left_alone(tmp_path: Path) -
     """What a running program has in its hands stays, and the search says so."""
     state = tmp_path / ".nacre"
     await _talked(state)
-    await _filled(LedgerPlace(state_dir=state))
-    ledger = await open_ledger(LedgerPlace(state_dir=state), now=Clock(START), new_id=CountingIds("b-"))
+    await _filled(ledger_file(state))
+    ledger = await ledger_file(state).open(now=Clock(START), new_id=CountingIds("b-"))
     try:
         words = ("memory", "forget", "halcyon boat", "--transcripts", "--yes")
         done = await asyncio.to_thread(run_nacre, tmp_path, *words)
@@ -233,7 +234,7 @@ async def test_a_ledger_that_is_served_is_named_and_left_alone(tmp_path: Path) -
 
 def _check_ledger(place: LedgerPlace) -> None:
     async def contents() -> Contents:
-        async with movable_ledger(place, now=Clock(START)) as ledger:
+        async with place.movable(now=Clock(START)) as ledger:
             return await ledger.contents()
 
     left = asyncio.run(contents())
@@ -259,7 +260,7 @@ def test_what_waits_in_a_database_goes(tmp_path: Path, database_url: str) -> Non
 
     state = tmp_path / ".nacre"
     write_settings(state, NO_MODEL)
-    place = LedgerPlace(state_dir=state, database_url=database_url)
+    place = PostgresLedgerPlace(agent="main", file=ledger_file(state), url=database_url)
     words = ("memory", "forget", "halcyon boat", "--transcripts")
     assert run_nacre(tmp_path, "send", "Hello.", NACRE_DATABASE_URL=database_url).returncode == 0
     asyncio.run(_filled(place))
