@@ -90,8 +90,8 @@ class Mixed(Record):
 
     `values` is what they are ordered by. `covered` is the share of the query's rarity that the best text by
     words has, `matched` how many of its terms, `top` the best BM25. `related` is the better relatedness of
-    the first two in the order, `None` without vectors: what is near and stands farther back has been
-    outweighed. `best_fit` says how well the best chunk fits a day that the query names.
+    the first two in the order, `None` while they have no vectors: what is near and stands farther back has
+    been outweighed. `best_fit` says how well the best chunk fits a day that the query names.
     """
 
     values: Mapping[int, float]
@@ -126,12 +126,7 @@ def mix(found: Candidates, asked: Asked) -> Mixed:
         covered=covered,
         matched=max((len(item.terms) for item in first), default=0),
         top=top,
-        related=max(
-            (found.related[at] for at in first_two if at in found.related),
-            default=0.0,
-        )
-        if found.cosines
-        else None,
+        related=max((found.related[at] for at in first_two if at in found.related), default=None),
         best_fit=max(fits.values(), default=0.0),
     )
 
@@ -195,7 +190,8 @@ def _confidence(asked: Asked, mixed: Mixed) -> float:
     if mixed.related is None:
         return _logistic(_STRENGTH_ALONE * strength + _COVERED_ALONE * covered - _NEEDED_ALONE)
     stranger = _STRANGER_A_DECADE * math.log10(max(1, asked.chunk_count))
-    near = _RELATED * (mixed.related - stranger)
+    # Where vectors tell nothing, they take nothing from what words tell.
+    near = _RELATED * max(0.0, mixed.related - stranger)
     return _logistic(_STRENGTH * strength + _COVERED * covered + near - _NEEDED)
 
 
