@@ -168,11 +168,10 @@ def _hit(
 
 
 def _within(hits: Sequence[SearchHit], most_chars: int) -> list[SearchHit]:
-    """The first hits whose snippets, each with its `Source:` line, fit; the last of them may be cut."""
+    """The first hits whose snippets fit; the last of them may be cut."""
     kept: list[SearchHit] = []
     left = most_chars
     for hit in hits:
-        left -= len(f"\n\nSource: {hit.citation}")
         if left <= 0:
             break
         kept.append(replace(hit, snippet=hit.snippet[:left]))

@@ -54,7 +54,9 @@ def find(snapshot: Snapshot, question: Question, text: str, vector: Vector | Non
     finder = Finder(query) if query is not None else None
     found = _candidates(snapshot, question, query, vector)
     if bare is not None:
-        found = replace(found, related=_related(snapshot, found, scale, bare, embedder))
+        is_measured = embedder is not None and embedder.language_part is not None
+        related = _related(snapshot, found, scale, bare, embedder)
+        found = replace(found, related=related, is_measured=is_measured)
     absent = absent_names(snapshot, query, question.scope) if query is not None else Absent()
     if days or hybrid.temporal_decay.enabled:
         found = replace(found, places=snapshot.places(list(found.ids)))

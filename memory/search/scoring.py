@@ -39,10 +39,10 @@ _DAY = 0.25
 _LOOKED_AT = 6
 """So many of the best texts by words say how much of the query words explain."""
 
-_STRENGTH, _COVERED, _RELATED, _NEEDED = 0.5, 2.7, 4.6, 2.8
+_STRENGTH, _COVERED, _RELATED, _NEEDED = 1.2, 2.1, 4.6, 2.75
 _STRENGTH_ALONE, _COVERED_ALONE, _NEEDED_ALONE = 2.2, 1.8, 2.15
 _CHANCE, _CHANCE_A_TERM, _MOST_TERMS, _NO_CHANCE = 0.53, 0.07, 20, 75
-_STRANGER_A_DECADE = 0.22
+_STRANGER_A_DECADE = 0.24
 _VERY_FEW = 10
 _WORD_AMONG_FEW = 0.8
 
@@ -53,7 +53,7 @@ class Candidates(Record):
     `cosines` has every candidate's that is known. `evidence` is what each one's text has of the query, empty
     when words were not asked for. `places` says where candidates stand; it may be empty when neither days nor
     decay ask for it. `related` says of the same as `cosines` how related they are, 0 as strangers and 1 as a
-    question and its answer, ends open.
+    question and its answer, ends open; `is_measured` that the curve below was measured with such numbers.
     """
 
     words: Scores
@@ -62,6 +62,7 @@ class Candidates(Record):
     evidence: Mapping[int, TextEvidence]
     places: Mapping[int, ChunkPlace] = field(default_factory=dict)
     related: Scores = field(default_factory=dict)
+    is_measured: bool = False
 
     @property
     def ids(self) -> Iterable[int]:
@@ -90,7 +91,7 @@ class Mixed(Record):
 
     `values` is what they are ordered by. `covered` is the share of the query's rarity that the best text by
     words has, `matched` how many of its terms, `top` the best BM25. `related` is the better relatedness of
-    the first two in the order, `None` while they have no vectors: what is near and stands farther back has
+    the first two in the order, `None` while the first has no vector: what is near and stands farther back has
     been outweighed. `best_fit` says how well the best chunk fits a day that the query names.
     """
 
@@ -126,7 +127,9 @@ def mix(found: Candidates, asked: Asked) -> Mixed:
         covered=covered,
         matched=max((len(item.terms) for item in first), default=0),
         top=top,
-        related=max((found.related[at] for at in first_two if at in found.related), default=None),
+        related=max(found.related.get(at, 0.0) for at in first_two)
+        if found.related.keys() & first_two[:1]
+        else None,
         best_fit=max(fits.values(), default=0.0),
     )
 
@@ -136,7 +139,7 @@ def fuse(found: Candidates, asked: Asked) -> dict[int, float]:
     if not found.words and not found.nearest:
         return {}
     mixed = mix(found, asked)
-    sure = max(_confidence(asked, mixed), 0.6 * mixed.best_fit)
+    sure = max(_confidence(asked, mixed, is_measured=found.is_measured), 0.6 * mixed.best_fit)
     if asked.is_absent:
         sure *= ABSENT_CEILING
     best = max(mixed.values.values()) or 1.0
@@ -177,7 +180,7 @@ def _as_code(evidence: Collection[TextEvidence]) -> dict[int, float]:
     return dict(zip(counts, rarity([*counts.values()], len(evidence)), strict=True))
 
 
-def _confidence(asked: Asked, mixed: Mixed) -> float:
+def _confidence(asked: Asked, mixed: Mixed, *, is_measured: bool) -> float:
     """How sure it is, 0…1, that the best candidate has to do with the query at all.
 
     A logistic curve fitted on questions with an answer against questions put to the wrong memory. How related
@@ -187,12 +190,14 @@ def _confidence(asked: Asked, mixed: Mixed) -> float:
     if asked.term_counts is not None:
         by_chance = _by_chance(asked.chunk_count, len(asked.term_counts)) * (1 - mixed.covered)
         strength, covered = max(0.0, _strength(mixed, asked.chunk_count) - by_chance), mixed.covered
+    alone = _STRENGTH_ALONE * strength + _COVERED_ALONE * covered - _NEEDED_ALONE
     if mixed.related is None:
-        return _logistic(_STRENGTH_ALONE * strength + _COVERED_ALONE * covered - _NEEDED_ALONE)
+        return _logistic(alone)
     stranger = _STRANGER_A_DECADE * math.log10(max(1, asked.chunk_count))
-    # Where vectors tell nothing, they take nothing from what words tell.
+    # Where vectors tell nothing, they take nothing from what words tell; of an unknown model nobody knows.
     near = _RELATED * max(0.0, mixed.related - stranger)
-    return _logistic(_STRENGTH * strength + _COVERED * covered + near - _NEEDED)
+    together = _STRENGTH * strength + _COVERED * covered + near - _NEEDED
+    return _logistic(together if is_measured else max(alone, together))
 
 
 def _strength(mixed: Mixed, chunk_count: int) -> float:

@@ -38,6 +38,9 @@ from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport, Sou
 from nacre.memory.files.sources.of_hits import sources_of_hits
 from nacre.memory.files.sources.source import PRIVATE
 from nacre.memory.files.sources.telling import SourcedLines
+from nacre.memory.text.evidence import Finder
+from nacre.memory.text.lexical import match_query
+from nacre.memory.text.snippet import cut_again
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
 
 log = logging.getLogger(__name__)
@@ -194,6 +197,8 @@ def memory_core(config: Config, now: Clock, *, watch: bool, lent: Lend) -> Memor
     )
 
 
+SHOWN_CHARS = (700, 700, 700, 600, 500, 400)
+"""What the model is shown of a hit, by its place: the first three are worth the most."""
 MEMORY_TOOL_NAMES = ("memory_search", "memory_get")
 
 
@@ -281,7 +286,7 @@ def memory_tools(
     languages: Sequence[str] = (),
     with_conversations: bool = False,
 ) -> tuple[Tool, ...]:
-    """The two tools over the notes; `cites` adds a `Source:` line to each snippet.
+    """The two tools over the notes; without `cites` the result says that places are not to be named.
 
     `sources` says where their lines come from.
     With `below`, a folder of the workspace, they reach what lies there and nothing else. `languages` are
@@ -345,8 +350,9 @@ async def _search(
         return _disabled({"results": []}, error)
     found = len(report.hits)
     lines = await sources_of_hits(notes, sources, report.hits, listeners=below or PRIVATE)
+    wordings = (arguments.query, *arguments.queries)
     return ToolOutput(
-        text=json.dumps(search_result(report, lines, cites=cites), ensure_ascii=False, indent=1),
+        text=compact_json(search_result(report, lines, wordings=wordings, cites=cites)),
         summary=f"{found} {'passage' if found == 1 else 'passages'} for {arguments.query.strip()[:60]!r}",
     )
 
@@ -376,11 +382,24 @@ async def _get(notes: Notes, arguments: GetArguments, *, below: str) -> ToolOutp
 
 
 def search_result(
-    report: SearchReport, lines: Mapping[str, Sequence[SourcedLines]], *, cites: bool
+    report: SearchReport,
+    lines: Mapping[str, Sequence[SourcedLines]],
+    *,
+    wordings: Sequence[str],
+    cites: bool,
 ) -> dict[str, Any]:
-    """A report in the shape that the model gets; `lines` have the sources of each hit by its citation."""
+    """A report in the shape that the model gets; `lines` have the sources of each hit by its citation.
+
+    Hits farther back have shorter snippets, cut around what the `wordings` ask for.
+    """
+    query = match_query(" ".join(wordings))
+    finder = Finder(query) if query is not None else None
+    snippets = cut_again([hit.snippet for hit in report.hits], finder, SHOWN_CHARS)
     result: dict[str, Any] = {
-        "results": [_hit(hit, lines.get(hit.citation, ()), cites=cites) for hit in report.hits],
+        "results": [
+            _hit(hit, snippet, lines.get(hit.citation, ()))
+            for hit, snippet in zip(report.hits, snippets, strict=True)
+        ],
         "provider": report.provider,
         "model": report.model or None,
         "mode": report.mode,
@@ -399,8 +418,8 @@ def search_result(
     return result
 
 
-def _hit(hit: SearchHit, lines: Sequence[SourcedLines], *, cites: bool) -> dict[str, Any]:
-    """The seed's shape: path, lines from 1 and inclusive, score 0…1, snippet, source.
+def _hit(hit: SearchHit, snippet: str, lines: Sequence[SourcedLines]) -> dict[str, Any]:
+    """Path, lines from 1 and inclusive, score 0…1, snippet; `source` for what is no note.
 
     `also` cites further places with the same words; `superseded` has lines of the hit that are not so any
     more, with the later line that says so. What stands among the notes of a chat says whose words it is;
@@ -412,15 +431,19 @@ def _hit(hit: SearchHit, lines: Sequence[SourcedLines], *, cites: bool) -> dict[
         "path": hit.path,
         "startLine": hit.start_line,
         "endLine": hit.end_line,
-        "score": round(hit.score, 4),
-        "snippet": f"{hit.snippet.strip()}\n\nSource: {hit.citation}" if cites else hit.snippet,
-        "source": hit.source,
-        **({"citation": hit.citation} if cites else {}),
+        "score": round(hit.score, 2),
+        "snippet": snippet,
+        **({"source": hit.source} if hit.source != "memory" else {}),
         **({"also": list(hit.also)} if hit.also else {}),
         **({"superseded": superseded} if superseded else {}),
         **({"comesFrom": [each.told() for each in lines]} if lines else {}),
         **(others if hit.path.startswith(f"{CHATS_FOLDER}/") else {}),
     }
+
+
+def compact_json(value: Mapping[str, Any]) -> str:
+    """JSON without blanks: each costs the model a part of a token."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _disabled(empty: Mapping[str, Any], error: MemoryIndexError) -> ToolOutput:

@@ -55,11 +55,10 @@ async def test_qmd_is_asked_and_its_notes_are_shown(tmp_path: Path) -> None:
     asked = sorted(program.calls("search"))
     assert asked == sorted(["search", "omada", "--json", "-n", "4", "-c", name] for name in names)
     assert not program.calls("query")
-    assert [(item["path"], item["citation"]) for item in found["results"]] == [
-        ("memory/2026-03-13.md", "memory/2026-03-13.md#L1"),
-        ("qmd/docs-main/manual.md", "qmd/docs-main/manual.md#L2"),
+    assert [(item["path"], item["startLine"]) for item in found["results"]] == [
+        ("memory/2026-03-13.md", 1),
+        ("qmd/docs-main/manual.md", 2),
     ]
-    assert found["results"][1]["snippet"].endswith("Source: qmd/docs-main/manual.md#L2")
     assert (found["provider"], found["mode"]) == ("qmd", "lexical")
     assert read["text"] == "An Omada manual."
     assert status == "4 collections, qmd search"

@@ -58,7 +58,7 @@ async def _told(engine: MemoryEngine, name: str, *, cites: bool = False, **argum
 
 
 async def test_a_search_has_the_published_shape(engine: MemoryEngine) -> None:
-    """Each result has path, lines, score, snippet and source; the reply says who searched and how."""
+    """Each result has path, lines, score and snippet; the reply says who searched and how."""
     reply = await _told(engine, "memory_search", query="Lisa's cat")
 
     assert {key: reply[key] for key in reply if key != "results"} == {
@@ -68,24 +68,39 @@ async def test_a_search_has_the_published_shape(engine: MemoryEngine) -> None:
         "citations": "off",
     }
     (hit,) = reply["results"]
-    assert set(hit) == {"path", "startLine", "endLine", "score", "snippet", "source"}
-    assert (hit["path"], hit["startLine"], hit["endLine"], hit["source"]) == (
-        "memory/2026-02-10.md",
-        1,
-        4,
-        "memory",
-    )
+    assert set(hit) == {"path", "startLine", "endLine", "score", "snippet"}
+    assert (hit["path"], hit["startLine"], hit["endLine"]) == ("memory/2026-02-10.md", 1, 4)
 
 
-async def test_a_citation_stands_below_the_snippet_or_nowhere(engine: MemoryEngine) -> None:
-    """TOOL-3, 4: on adds the field and a last line, off adds neither."""
-    on = (await _told(engine, "memory_search", cites=True, query="Pepper"))["results"][0]
-    off = (await _told(engine, "memory_search", query="Pepper"))["results"][0]
+async def test_a_result_says_whether_its_places_are_cited(engine: MemoryEngine) -> None:
+    """TOOL-3, 4: a place is told once, and the result says whether answers name it."""
+    on = await _told(engine, "memory_search", cites=True, query="Pepper")
+    off = await _told(engine, "memory_search", query="Pepper")
 
-    assert on["citation"] == "memory/2026-02-10.md#L1-L4"
-    assert on["snippet"] == f"{off['snippet'].strip()}\n\nSource: {on['citation']}"
-    assert "citation" not in off
-    assert "Source:" not in off["snippet"]
+    assert (on["citations"], off["citations"]) == ("on", "off")
+    assert on["results"] == off["results"]
+
+
+async def test_what_the_model_is_shown_is_short(tmp_path: Path) -> None:
+    """Six long passages are shown in 3,600 characters of their lines, the answer among them."""
+    days = {
+        f"memory/2026-03-{day:02}.md": f"# 2026-03-{day:02}\n\n"
+        + "\n".join(f"- Line {at} of day {day} is about the harbour and the weather." for at in range(20))
+        + f"\n- The ferry of day {day} left the harbour at {day} past nine.\n"
+        for day in range(1, 8)
+    }
+    workspace(tmp_path, days)
+    engine = await open_engine(tmp_path)
+    await engine.sync(reason="cli")
+    text = message_text(await _ran(engine, "memory_search", query="when did the ferry leave the harbour?"))
+    await engine.close()
+
+    shown = [hit["snippet"] for hit in json.loads(text)["results"]]
+    assert len(shown) == 6
+    assert all("past nine" in snippet for snippet in shown)
+    assert sum(map(len, shown)) <= 3_600
+    assert len(text) <= sum(map(len, shown)) + 1_000
+    assert len(shown[5]) <= 400 < len(shown[0])
 
 
 @pytest.mark.parametrize(("mode", "cited"), [("auto", True), ("on", True), ("off", False)])
@@ -101,7 +116,7 @@ async def test_the_setting_decides_in_a_private_chat(tmp_path: Path, mode: str, 
 
     result = message_text(model.requests[1].messages[-1])
     assert "Pepper" in result
-    assert ("Source: memory/2026-02-10.md#L1-L4" in result) is cited
+    assert (json.loads(result)["citations"] == "on") is cited
     assert ("Source: " in model.requests[0].system.joined()) is cited
 
 
