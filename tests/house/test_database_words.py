@@ -23,7 +23,7 @@ WORDS = re.compile(
 )
 ALLOWED = {
     "cli/memory/text.py": "a field that programs know from OpenClaw's `memory status --json`",
-    "cli/memory/care/forgetting/searching.py": "every row of any such file is searched for what is forgotten",
+    "cli/memory/forget_search.py": "every row of any such file is searched for what is forgotten",
     "extensions/backup/copying.py": "a database is copied as it copies itself",
     "extensions/backup/places.py": "the files that a database has beside it for a while",
     "extensions/importers/sources/hermes.py": "the other program keeps its sessions in one, which is read",

@@ -21,7 +21,7 @@ from nacre.records.record import Record
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.settings.sections.hooks import ToolNames
 from nacre.runtime.settings.sections.mcp import McpServer
-from nacre.runtime.tools.function import FunctionTool, audience
+from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.tools.toolbox import ToolFailed, ToolOutput
 
 WAIT_SECONDS = 3.0
@@ -62,7 +62,7 @@ class ToolServers:
         """Has the tools of such a chat at hand, as far as they can be had soon; cheap where they are."""
         waited = []
         for server in self._servers:
-            if audience(policy) not in server.settings.chats or server.name in self._waited_for:
+            if policy.audience not in server.settings.chats or server.name in self._waited_for:
                 continue
             self._waited_for.add(server.name)
             if server.listed is None:
