@@ -38,9 +38,6 @@ from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport, Sou
 from nacre.memory.files.sources.of_hits import sources_of_hits
 from nacre.memory.files.sources.source import PRIVATE
 from nacre.memory.files.sources.telling import SourcedLines
-from nacre.memory.text.evidence import Finder
-from nacre.memory.text.lexical import match_query
-from nacre.memory.text.snippet import cut_again
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
 
 log = logging.getLogger(__name__)
@@ -392,6 +389,10 @@ def search_result(
 
     Hits farther back have shorter snippets, cut around what the `wordings` ask for.
     """
+    from nacre.memory.text.evidence import Finder
+    from nacre.memory.text.lexical import match_query
+    from nacre.memory.text.snippet import cut_again  # a turn without a search needs none of these
+
     query = match_query(" ".join(wordings))
     finder = Finder(query) if query is not None else None
     snippets = cut_again([hit.snippet for hit in report.hits], finder, SHOWN_CHARS)
