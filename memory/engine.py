@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from nacre.memory.contracts.embedder import fallback_of
+from nacre.memory.contracts.embedder import fallback_of, language_part_of
 from nacre.memory.contracts.records import SearchReport
 from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.files.note_files import NoteFiles
@@ -285,7 +285,12 @@ class MemoryEngine:
         vectors = self._syncing.query_vectors
         if vectors is None:
             return None
-        return EmbedderInUse(vectors=vectors, identity=self._plan.identity, key=self._plan.embedder_key)
+        return EmbedderInUse(
+            vectors=vectors,
+            identity=self._plan.identity,
+            key=self._plan.embedder_key,
+            language_part=language_part_of(self._plan.embedder),
+        )
 
     async def _freshen(self) -> None:
         """Gives a pending update a moment, unless one has been running for longer already."""
