@@ -8,7 +8,7 @@ import pytest
 
 from nacre.bridges.ledger.contracts.records import Received
 from nacre.bridges.ledger.contracts.stored_inbound import inbound_from_json, inbound_to_json
-from nacre.bridges.queueing.waiting import composed
+from nacre.bridges.queueing.batches import combined
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.inbound import Attachment, Quoted
@@ -102,7 +102,7 @@ def test_queued_messages_keep_their_quotes_apart() -> None:
     batch = [
         Received(number=number, inbound=said("Look.", quoted=(FORWARD,)), session_key="") for number in (1, 2)
     ]
-    both = composed(batch, cap=5)
+    both = combined(batch, cap=5)
     assert [quote.label for quote in both.quoted] == ["Queued #1", "Queued #2"]
     assert POISON not in both.text
 
