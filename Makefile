@@ -73,7 +73,7 @@ page: $(VENV)/installed-dev ## add what serves and drives the page, and run its 
 qmd: $(VENV)/installed-dev ## add the program qmd from npm, and a node that it runs on, and run its tests
 	@if command -v npm >/dev/null; then npm install --no-audit --no-fund --silent --prefix build/qmd @tobilu/qmd@2.8.3 node@22; \
 		else echo "npm is not installed, so the tests with the real program are skipped."; fi
-	@$(BIN)/python -m pytest -rs tests/runtime/recall/qmd
+	@$(BIN)/python -m pytest -rs tests/extensions/qmd
 
 postgres: $(VENV)/installed-dev ## add psycopg and a PostgreSQL server for tests, and run the tests of what is kept there
 	@$(call install,--editable ".[postgres]" "pgserver>=0.1.4$(,)<0.2")
@@ -91,7 +91,7 @@ lowest: $(VENV)/installed-dev ## run the tests with the oldest libraries that py
 		-m "not slow and not channels and not postgres and not browser and not fresh"
 
 soak: $(VENV)/installed-dev ## after make postgres: ten minutes of kills, pauses and restarts under 500 chats; SECONDS= and CHATS= say otherwise
-	@NACRE_WORKER_SECONDS=$(SECONDS) NACRE_WORKER_CHATS=$(CHATS) $(BIN)/python -m pytest -n0 -s tests/bridges/workers/test_killed_workers.py
+	@NACRE_WORKER_SECONDS=$(SECONDS) NACRE_WORKER_CHATS=$(CHATS) $(BIN)/python -m pytest -n0 -s tests/extensions/postgres/workers/test_killed_workers.py
 
 check: $(VENV)/installed-dev ## lint, format, strict types, and the limits of the size and shape of the code
 	@$(BIN)/ruff check .

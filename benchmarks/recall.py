@@ -27,8 +27,9 @@ from os import environ
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nacre.extensions.postgres.memory_store import PostgresIndexPlace
+from nacre.extensions.postgres.server.database import shared_database
 from nacre.memory.contracts.embedder import Embedder
-from nacre.memory.contracts.index_place import SharedIndex
 from nacre.memory.contracts.settings import MemorySearchSettings, resolve_settings
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.folder import FolderWorkspace
@@ -196,11 +197,10 @@ async def opened_engine(
 ) -> MemoryEngine:
     """The engine over one workspace, which asks `clock` for the day."""
     notes, settings = FolderWorkspace(workspace.folder, lock_dir=index.parent / "locks"), _settings(way)
-    shared = (
-        SharedIndex(url=url, agent_id=str(index)) if (url := environ.get("BENCHMARK_DATABASE_URL")) else None
-    )
+    url = environ.get("BENCHMARK_DATABASE_URL")
+    place = PostgresIndexPlace(shared_database(url), str(index)) if url else None
     return await MemoryEngine.open(
-        workspace=notes, index_path=index, settings=settings, embedder=embedder, now=clock, shared=shared
+        workspace=notes, index_path=index, settings=settings, embedder=embedder, now=clock, place=place
     )
 
 

@@ -22,9 +22,6 @@ from nacre.bridges.connections.connections import AccountId, Connections
 from nacre.bridges.connections.supervisor import BridgeStatus
 from nacre.bridges.contracts.bridge import Bridge, place_of
 from nacre.bridges.delivery.outgoing import parts_of
-from nacre.bridges.ledger.contracts.ledger import Ledger, LedgerTables
-from nacre.bridges.ledger.contracts.records import Along
-from nacre.bridges.ledger.opening import LedgerPlace, open_ledger
 from nacre.bridges.queueing.session_rules import Choices, SessionRules
 from nacre.bridges.schedule.timekeeper import Reach
 from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
@@ -33,6 +30,9 @@ from nacre.runtime.contracts.clock import Clock, Sleep
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.ledger.file_ledger import ledger_file
+from nacre.runtime.ledger.ledger import Ledger, LedgerPlace, LedgerTables
+from nacre.runtime.ledger.records import Along
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class Gateway:
         bridges: Sequence[Bridge],
         *,
         state_dir: Path,
-        database_url: str = "",
+        ledger: LedgerPlace | None = None,
         now: Clock,
         new_id: NewId = random_id,
         runner: TurnRunner | None = None,
@@ -97,8 +97,8 @@ class Gateway:
     ) -> Self:
         """Opens the ledger, resumes what an earlier program left unfinished, and starts the bridges.
 
-        With a `database_url` the ledger is in that database. `runner` runs the turns; without one this
-        process does.
+        The ledger is a file in `state_dir` unless `ledger` is given. `runner` runs the turns; if it is missing,
+        this process does.
 
         Raises:
             LedgerUnusable: the ledger cannot be opened, another program uses it, or the state folder has a
@@ -106,19 +106,18 @@ class Gateway:
             ValueError: two bridges have the same channel and account.
         """
         agents = agent if isinstance(agent, BoundAgents) else BoundAgents([agent], agent.settings)
-        place = LedgerPlace(state_dir=state_dir, database_url=database_url, agent_id=agents.default.id)
-        ledger = await open_ledger(place, now=now, new_id=new_id)
+        opened = await (ledger or ledger_file(state_dir)).open(now=now, new_id=new_id)
         try:
-            choices = await Choices.load(ledger)
+            choices = await Choices.load(opened)
             gateway = cls(
-                agents, ledger, choices, now=now, new_id=new_id, runner=runner or RunHere(), sleep=sleep
+                agents, opened, choices, now=now, new_id=new_id, runner=runner or RunHere(), sleep=sleep
             )
             for bridge in bridges:
                 gateway._connections.add(bridge)
             await gateway._resume()
             await gateway._connections.start_all()
         except BaseException:
-            await ledger.close()
+            await opened.close()
             raise
         return gateway
 

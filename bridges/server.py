@@ -15,19 +15,20 @@ from nacre.bridges.connections.supervisor import BridgeStatus, save_statuses
 from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.bridges.gateway import Gateway
-from nacre.bridges.ledger.counts import STATES
 from nacre.bridges.schedule.schedule_tool import ScheduleTools
 from nacre.bridges.schedule.timekeeper import Timekeeper
 from nacre.bridges.schedule.timetable import Timetable
-from nacre.bridges.workers.opening import handed_over
-from nacre.postgres.errors import DatabaseError
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.runtime import Runtime
 from nacre.runtime.contracts.clock import Clock, owner_clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.ids import NewId, random_id
+from nacre.runtime.extensions.loading import load_workers
+from nacre.runtime.ledger.ledger import STATES
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, load_config
 from nacre.runtime.settings.disk.settings_file import told_of_emptied
+from nacre.runtime.storage.backend import StorageFailed
+from nacre.runtime.storage.opening import ledger_of
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class Server:
                 agents,
                 bridges,
                 state_dir=config.state_dir,
-                database_url=config.database_url,
+                ledger=ledger_of(config),
                 now=now,
                 new_id=new_id,
                 runner=runner,
@@ -153,17 +154,15 @@ class Server:
 
         Raises:
             LedgerUnusable: the ledger cannot be read.
-            DatabaseError: the workers' database cannot be queried.
+            StorageFailed: the workers' turns cannot be queried.
         """
         counts = await self._gateway.tables.not_done()
         found: dict[str, float] = {f"messages_{state}": counts.get(state, 0) for state in STATES}
         found["bridges"] = len(self.statuses)
         found["bridges_connected"] = sum(status.state == "connected" for status in self.statuses)
         if self._config.settings.storage.workers:
-            from nacre.bridges.workers.figures import figures_at_work
-            from nacre.bridges.workers.opening import at_work
-
-            at = figures_at_work(*await at_work(self._config))
+            workers = load_workers(self._config.folders.storage, self._config.settings.plugins)
+            at = await workers.figures(self._config)
             found |= {f"turns_{name}": value for name, value in at.items()}
         return found
 
@@ -232,15 +231,11 @@ async def _runner(config: Config) -> AsyncIterator[TurnRunner]:
     if not config.settings.storage.workers:
         yield RunHere()
         return
-    if not config.database_url:
-        raise ConfigError(
-            "storage.workers needs a PostgreSQL database, from which the workers take turns, but the "
-            "settings name none. Set storage.url or NACRE_DATABASE_URL."
-        )
+    workers = load_workers(config.folders.storage, config.settings.plugins)
     try:
-        async with handed_over(config) as runner:
+        async with workers.hand_over(config) as runner:
             yield runner
-    except DatabaseError as error:
+    except StorageFailed as error:
         raise ConfigError(str(error)) from error
 
 

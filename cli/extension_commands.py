@@ -10,8 +10,8 @@ import click
 from nacre.cli.invocation import environment_of
 from nacre.cli.screen.examples import with_examples
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.extensions.discovery import built_in_manifests
-from nacre.runtime.extensions.manifest import Manifest, TerminalCommand
+from nacre.runtime.extensions.installed.discovery import built_in_manifests
+from nacre.runtime.extensions.installed.manifest import Manifest, TerminalCommand
 
 
 def built_in_commands() -> Mapping[str, TerminalCommand]:
@@ -37,21 +37,22 @@ def _of(manifests: Iterable[Manifest]) -> dict[str, TerminalCommand]:
 
 def _chosen(context: click.Context) -> Iterable[Manifest]:
     from nacre.runtime.extensions.choice import chosen, named
-    from nacre.runtime.extensions.discovery import installed_extensions
+    from nacre.runtime.extensions.installed.discovery import installed_extensions
     from nacre.runtime.settings.config import load_config
 
     try:
-        plugins = load_config(environment_of(context)).settings.plugins
+        config = load_config(environment_of(context))
     except ConfigError:
         return []
-    if not named(plugins):
+    plugins, driver = config.settings.plugins, config.folders.storage.driver
+    if not named(plugins) and config.is_in_files:
         return []
     return [
         item.manifest
         for item in installed_extensions()
         if item.manifest is not None
         and not item.problem
-        and chosen(item.id, item.manifest.kind, plugins).is_on
+        and chosen(item.id, item.manifest.kind, plugins, driver=driver).is_on
     ]
 
 

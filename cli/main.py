@@ -31,10 +31,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.serving.serve",
         "Answer the chats that the settings name, until a signal ends it.",
     ),
-    "worker": (
-        "nacre.cli.serving.worker",
-        "Run turns from the database that the settings name, until a signal ends it.",
-    ),
     "status": (
         "nacre.cli.serving.status",
         "Say how the assistant is: model, notes, sessions, cost; and `nacre serve` with its channels.",
@@ -76,14 +72,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "config": ("nacre.cli.setup.config.commands", "Look at the settings and change them."),
     "agents": ("nacre.cli.setup.lists.agents", "List the agents that the settings name."),
-    "workspace": (
-        "nacre.cli.setup.workspace",
-        "Bring the notes of a database to a folder and back.",
-    ),
-    "storage": (
-        "nacre.cli.setup.storage",
-        "Move an agent from files to a database, or back.",
-    ),
     "completion": (
         "nacre.cli.setup.completion",
         "Print a script that makes Tab complete nacre's commands and options.",

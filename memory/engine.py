@@ -21,7 +21,7 @@ from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.search.question import EmbedderInUse, Question
 from nacre.memory.search.rerankers.reranking import Reranking, reranking_of
-from nacre.memory.stores.choosing import index_place
+from nacre.memory.stores.index_file import index_in_file
 from nacre.memory.sync.files import Corpus
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.syncing import Syncing
@@ -31,7 +31,7 @@ from nacre.memory.text.days.day_limits import Day, day_limits
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
-    from nacre.memory.contracts.index_place import SharedIndex
+    from nacre.memory.contracts.index_place import IndexPlace
     from nacre.memory.contracts.records import Excerpt, MemoryStatus, Source, SyncProgress, SyncReport
     from nacre.memory.contracts.settings import MemorySearchSettings
     from nacre.memory.contracts.transcripts import TranscriptSource
@@ -83,14 +83,15 @@ class MemoryEngine:
         transcripts: TranscriptSource | None = None,
         owns_embedder: bool = False,
         reranker: Reranker | None = None,
-        shared: SharedIndex | None = None,
+        place: IndexPlace | None = None,
         corpus: Callable[[ChunkSizes], Corpus] | None = None,
     ) -> MemoryEngine:
         """Opens the index, creating it when there is none; a damaged one is set aside. Reads no Markdown yet.
 
         The engine closes `transcripts`, `reranker`, and `embedder` only if it `owns_embedder`. `count_tokens`
         makes chunk sizes exact and indexing slower; without it sizes are estimated. `corpus` makes what is
-        indexed in the place of the agent's notes. The index is in a file unless it is `shared`.
+        indexed in the place of the agent's notes. The index is in the file
+        `index_path` unless it has a `place`.
 
         Raises:
             IndexUnusable: the index cannot be opened, and no fresh one can take its place.
@@ -101,7 +102,7 @@ class MemoryEngine:
             overlap_tokens=settings.chunking.overlap,
             count_tokens=count_tokens,
         )
-        place = index_place(index_path, settings, now, shared)
+        place = place or index_in_file(index_path, settings, now)
         plan = IndexPlan(
             corpus=(corpus or partial(_agents_notes, workspace, settings))(sizes),
             settings=settings,

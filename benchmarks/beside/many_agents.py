@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING, Any, LiteralString
 
 from benchmarks.beside.memory_store import POOL, SCOPE, MemoryStore
 from benchmarks.beside.stores import texts_and_vectors
+from nacre.extensions.postgres.memory_store import PostgresStore
+from nacre.extensions.postgres.memory_words import mark_of
+from nacre.extensions.postgres.server.database import Database
+from nacre.extensions.postgres.session_store import PostgresSessionStore
 from nacre.memory.contracts.store import Snapshot
-from nacre.memory.stores.postgres.reading.tokens import mark_of
-from nacre.memory.stores.postgres.store import PostgresStore
 from nacre.memory.text.lexical import match_query
-from nacre.postgres.database import Database
 from nacre.sessions.contracts.messages import user_message
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.stores.postgres.store import PostgresSessionStore
 
 if TYPE_CHECKING:
-    from nacre.postgres.pool import Connection
+    from nacre.extensions.postgres.server.connections import Connection
 
 ASKED = 200
 FIRST = "agent-0"

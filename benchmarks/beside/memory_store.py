@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nacre.extensions.postgres.server.database import Database
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.store import FileState, IndexedFile, Piece, Scope, Snapshot, Store, Writer
 from nacre.memory.text.lexical import lexical_fields, match_query
-from nacre.postgres.database import Database
 
 POOL = 30
 BATCH = 250

@@ -25,9 +25,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from benchmarks.beside.memory_store import POOL, MemoryStore
+from nacre.extensions.postgres.server.database import Database
 from nacre.memory.contracts.store import Store
 from nacre.memory.stores.sqlite.store import SqliteStore
-from nacre.postgres.database import Database
 
 DIMENSIONS = 384
 BATCH = 500
@@ -167,7 +167,7 @@ def _row(label: str, values: Mapping[str, float]) -> None:
 
 async def run(url: str, rows: int, questions: int, folder: Path) -> None:
     """Opens what there is, compares, and closes it."""
-    from nacre.memory.stores.postgres.store import PostgresStore
+    from nacre.extensions.postgres.memory_store import PostgresStore
 
     file = folder / "beside.sqlite"
     opened: list[Store] = [await SqliteStore.open(file)]

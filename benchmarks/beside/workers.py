@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from nacre.bridges.workers.opening import QUEUE
-from nacre.bridges.workers.turn_rows import TurnRows
-from nacre.postgres.database import Database
-from nacre.postgres.jobs import JobQueue
+from nacre.extensions.postgres.server.database import Database
+from nacre.extensions.postgres.server.job_queue import JobQueue
+from nacre.extensions.postgres.workers.turn_rows import TurnRows
+from nacre.extensions.postgres.workers.worker import QUEUE
 from nacre.runtime.contracts.inbound import Inbound
 
 WORKERS = (1, 2, 4)

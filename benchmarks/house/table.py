@@ -25,7 +25,6 @@ ROOMS = (
     "extensions",
     "locks",
     "memory",
-    "postgres",
     "prompts",
     "records",
     "runtime",
@@ -40,7 +39,7 @@ LIMITS = {
     "depth: plain turn": 20,
     "files that one file imports": 249,
     "members that only forward": 76,
-    "lines: everything": 104_000,
+    "lines: everything": 107_000,
     "lines: core": 86_000,
     "imports from the core into extensions": 0,
 }

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from nacre.bridges.ledger.contracts.ledger import LedgerTables
-from nacre.bridges.ledger.contracts.records import StoredPerson, Who
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.ledger.ledger import LedgerTables
+from nacre.runtime.ledger.records import StoredPerson, Who
 
 Role: TypeAlias = Literal["", "guest", "owner"]
 """What the owner made a person in the terminal; empty for an unknown person."""

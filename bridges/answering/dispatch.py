@@ -11,9 +11,6 @@ from nacre.bridges.access.bindings import BoundAgents
 from nacre.bridges.access.gate import Gate
 from nacre.bridges.answering.turns import TurnRunner, Turns
 from nacre.bridges.connections.connections import Connections
-from nacre.bridges.ledger.contracts.ledger import Ledger
-from nacre.bridges.ledger.contracts.records import Received
-from nacre.bridges.ledger.counts import told
 from nacre.bridges.queueing.batches import Steering, may_join
 from nacre.bridges.queueing.session_queues import SessionQueues
 from nacre.bridges.queueing.session_rules import (
@@ -27,6 +24,8 @@ from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.events import BeforeTool, Deny
+from nacre.runtime.ledger.ledger import Ledger, told
+from nacre.runtime.ledger.records import Received
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)

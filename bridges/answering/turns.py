@@ -14,9 +14,6 @@ from nacre.bridges.contracts.bridge import place_of
 from nacre.bridges.contracts.errors import BridgeError
 from nacre.bridges.delivery.live_reply import LiveReply
 from nacre.bridges.delivery.outgoing import parts_of
-from nacre.bridges.ledger.contracts.ledger import Ledger
-from nacre.bridges.ledger.contracts.owner_chats import owner_chats
-from nacre.bridges.ledger.contracts.records import Received
 from nacre.bridges.queueing.batches import MAX_ATTEMPTS, Steering, combined
 from nacre.bridges.queueing.session_rules import IMMEDIATE_COMMANDS
 from nacre.runtime.agent.agent import Agent
@@ -31,6 +28,8 @@ from nacre.runtime.contracts.errors import (
 )
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined, ReplyReady, TurnFailed
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.ledger.ledger import Ledger, owner_chats
+from nacre.runtime.ledger.records import Received
 
 log = logging.getLogger(__name__)
 

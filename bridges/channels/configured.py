@@ -13,7 +13,7 @@ from nacre.bridges.contracts.channel import AccountHome, AccountSettings, Channe
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.extensions.discovery import Installed, built_in_extensions, installed_extensions
+from nacre.runtime.extensions.installed.discovery import Installed, built_in_extensions, installed_extensions
 from nacre.runtime.settings.sections.channels import AccountRules, ChannelSettings, laid_over
 from nacre.runtime.settings.sections.plugins import PluginsSettings
 from nacre.runtime.settings.sections.section import unread_keys

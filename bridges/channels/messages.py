@@ -114,9 +114,9 @@ async def _attachment(
             async with asyncio.timeout(FILE_SECONDS):
                 data = await fetch(file.address, limit_bytes)
             if len(data) > limit_bytes:
-                raise FileTooLarge(len(data))
+                data, problem = b"", f"it has more than {limit_bytes} bytes"
     except FileTooLarge as error:
-        data, problem = b"", f"{error}, and the limit is {limit_bytes}"
+        problem = f"{error}, and the limit is {limit_bytes}"
     except TimeoutError:
         problem = f"{service} took too long to send it"
     except (BridgeError, OSError, ValueError) as error:

@@ -9,10 +9,10 @@ from typing import TypeAlias
 from nacre.bridges.connections.supervisor import BridgeStatus, Supervisor
 from nacre.bridges.contracts.bridge import Bridge, Place
 from nacre.bridges.delivery.outgoing import MaySend, Outgoing
-from nacre.bridges.ledger.contracts.ledger import Ledger
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.ledger.ledger import Ledger
 
 AccountId: TypeAlias = tuple[str, str]
 """Channel and account."""

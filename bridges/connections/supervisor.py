@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from nacre.bridges.contracts.bridge import Bridge, Inbox
-from nacre.bridges.ledger.contracts.ledger import LedgerTables
-from nacre.bridges.ledger.contracts.records import StoredStatus
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
+from nacre.runtime.ledger.ledger import LedgerTables
+from nacre.runtime.ledger.records import StoredStatus
 
 log = logging.getLogger(__name__)
 

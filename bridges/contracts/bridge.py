@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.contracts.outbound import Part, Place, place_of
+
+__all__ = ["Bridge", "Capabilities", "Door", "Inbox", "LengthUnit", "Part", "Place", "place_of"]
 
 LengthUnit: TypeAlias = Literal["characters", "bytes", "utf16"]
 LEAST_LENGTH = 64
@@ -55,39 +58,6 @@ class Capabilities:
             return len(text.encode("utf-8", "replace"))
         beyond = sum(map("\uffff".__lt__, text)) if self.length_unit == "utf16" else 0
         return len(text) + beyond
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """A place in a channel. `thread_id` is empty outside threads."""
-
-    channel: str
-    account: str
-    chat_id: str
-    thread_id: str = ""
-
-
-def place_of(inbound: Inbound) -> Place:
-    """The place that a message came from, to which its answer goes."""
-    return Place(
-        channel=inbound.channel,
-        account=inbound.account,
-        chat_id=inbound.chat_id,
-        thread_id=inbound.thread_id,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """One message to send. `key` identifies it forever, also across restarts.
-
-    `answers` is the id of the message that it answers; empty if it answers none.
-    """
-
-    place: Place
-    text: str
-    key: str
-    answers: str = ""
 
 
 class Inbox(Protocol):

@@ -1,10 +1,10 @@
-"""Errors of bridges and of the ledger."""
+"""Errors of bridges and channels."""
 
 from __future__ import annotations
 
 
 class BridgeError(Exception):
-    """The base class of errors of bridges and of the ledger."""
+    """The base class of errors of bridges and channels."""
 
 
 class NotDelivered(BridgeError):
@@ -34,7 +34,3 @@ class CannotConnect(BridgeError):
 
 class ChannelUnusable(BridgeError):
     """A channel in the settings cannot be used. The text says why and what to do."""
-
-
-class LedgerUnusable(BridgeError):
-    """The ledger cannot be read or written. The text says why and what to do."""

@@ -13,10 +13,10 @@ from typing import Generic, TypeVar
 from nacre.bridges.contracts.bridge import Bridge, Place
 from nacre.bridges.contracts.errors import DeliveryRefused, NotDelivered
 from nacre.bridges.delivery.outgoing import parts_of
-from nacre.bridges.ledger.contracts.ledger import Outbox
-from nacre.bridges.ledger.contracts.records import OutboundPart
 from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.events import AnswerDiscarded, Event, TextStreamed, ToolStarted
+from nacre.runtime.ledger.ledger import Outbox
+from nacre.runtime.ledger.records import OutboundPart
 
 log = logging.getLogger(__name__)
 

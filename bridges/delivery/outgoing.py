@@ -15,10 +15,10 @@ from typing import Literal, TypeAlias
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Part
 from nacre.bridges.contracts.errors import DeliveryRefused, NotDelivered
 from nacre.bridges.delivery.splitting import split_reply
-from nacre.bridges.ledger.contracts.ledger import Outbox
-from nacre.bridges.ledger.contracts.records import OutboundPart
 from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.ledger.ledger import Outbox
+from nacre.runtime.ledger.records import OutboundPart
 
 log = logging.getLogger(__name__)
 

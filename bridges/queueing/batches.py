@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from nacre.bridges.ledger.contracts.ledger import Ledger
-from nacre.bridges.ledger.contracts.records import Received
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.ledger.ledger import Ledger
+from nacre.runtime.ledger.records import Received
 from nacre.runtime.settings.sections.channels import QueueMode
 
 COLLECTED = "[Queued messages while agent was busy]"

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from nacre.bridges.ledger.contracts.records import Received
 from nacre.bridges.queueing.batches import COLLECTING, next_batch
 from nacre.bridges.queueing.session_rules import QueueRules
 from nacre.runtime.contracts.clock import Sleep
+from nacre.runtime.ledger.records import Received
 
 log = logging.getLogger(__name__)
 

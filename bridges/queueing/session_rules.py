@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, Self, TypeAlias
 
-from nacre.bridges.ledger.contracts.ledger import LedgerTables
-from nacre.bridges.ledger.contracts.records import Received
 from nacre.records.record import Record
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.ledger.ledger import LedgerTables
+from nacre.runtime.ledger.records import Received
 from nacre.runtime.settings.sections.channels import (
     QUEUE_MODES,
     DropPolicy,

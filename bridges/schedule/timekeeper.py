@@ -13,8 +13,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal, Protocol, TypeAlias
 
-from nacre.bridges.ledger.contracts.owner_chats import owner_chats
-from nacre.bridges.ledger.contracts.records import Along, JobChanged
 from nacre.bridges.schedule.times import (
     InvalidCron,
     count_runs,
@@ -27,6 +25,8 @@ from nacre.bridges.schedule.timetable import Job, Timetable, rescheduled
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock, Sleep, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.ledger.ledger import owner_chats
+from nacre.runtime.ledger.records import Along, JobChanged
 
 log = logging.getLogger(__name__)
 

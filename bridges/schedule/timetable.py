@@ -10,15 +10,20 @@ from dataclasses import replace
 from datetime import datetime
 
 from nacre.bridges.contracts.errors import BridgeError
-from nacre.bridges.ledger.contracts.ledger import LedgerTables
-from nacre.bridges.ledger.contracts.owner_chats import owner_chats
-from nacre.bridges.ledger.contracts.records import Beaten, JobChanged, JobMoved, StoredJob
-from nacre.bridges.ledger.contracts.stored_inbound import inbound_from_json, inbound_to_json
 from nacre.bridges.schedule.times import JobTimes, format_moment, next_heartbeat
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound, Quoted
+from nacre.runtime.ledger.ledger import LedgerTables, owner_chats
+from nacre.runtime.ledger.records import (
+    Beaten,
+    JobChanged,
+    JobMoved,
+    StoredJob,
+    inbound_from_json,
+    inbound_to_json,
+)
 from nacre.runtime.settings.sections.channels import HeartbeatSettings
 
 ID_CHARS = 8

@@ -93,10 +93,10 @@ def _with_history(
     from nacre.memory.workspace.history.commits import commit_changes, known_sources
     from nacre.memory.workspace.history.repository import NO_HISTORY, Repository
     from nacre.memory.workspace.history.undo import CommitUnknown, UndoConflict
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
+    from nacre.runtime.storage.opening import storage_of
 
     invocation.warn(*invocation.config.notices)
-    workspace = open_workspace(invocation.config.folders, invocation.config.state_dir)
+    workspace = storage_of(invocation.config).workspace()
     if workspace.folder is None:
         invocation.warn(f"{workspace.place} has the notes; a git history needs files.", tone="error")
         return 1

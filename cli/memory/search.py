@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import day_option, environment_of, json_option, shared_options
-from nacre.cli.memory.opening.engine import local_model, with_engine
-from nacre.cli.memory.opening.remembered_search import remembered_search
+from nacre.cli.memory.open_index import local_model, memory_backend, with_engine
+from nacre.cli.memory.remembered_search import remembered_search
 
 if TYPE_CHECKING:
-    from nacre.cli.memory.opening.engine import IndexVoice
+    from nacre.cli.memory.open_index import IndexVoice
     from nacre.cli.memory.text import LinesOfHits
     from nacre.memory.contracts.records import SearchReport
     from nacre.memory.engine import MemoryEngine
@@ -66,9 +66,9 @@ async def _told(engine: MemoryEngine, voice: IndexVoice, query: str, *, as_json:
     if report.hits:
         from nacre.memory.files.sources.of_hits import sources_of_hits
         from nacre.memory.files.sources.sources import Sources
-        from nacre.runtime.settings.disk.open_workspace import open_workspace
+        from nacre.runtime.storage.opening import storage_of
 
-        kept = Sources(open_workspace(voice.folders, voice.state_dir))
+        kept = Sources(storage_of(voice).workspace())
         sources = await sources_of_hits(engine, kept, report.hits)
     if as_json:
         return print_json(search_json(report, sources))
@@ -80,6 +80,7 @@ async def _told(engine: MemoryEngine, voice: IndexVoice, query: str, *, as_json:
 async def _searched(engine: MemoryEngine, voice: IndexVoice, query: str, **asked: Any) -> SearchReport:
     if voice.config is None:
         return await engine.search(query, **asked)
-    from nacre.cli.memory.opening.qmd import searched
-
-    return await searched(voice.config, engine, query, **asked)
+    backend = memory_backend(voice, voice.config)
+    if backend is None:
+        return await engine.search(query, **asked)
+    return await backend.search(voice.config, engine, query, **asked)

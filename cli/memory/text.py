@@ -95,11 +95,15 @@ def index_problems(report: SyncReport) -> list[str]:
 
 
 def status_lines(
-    status: MemoryStatus, short: Callable[[Path], str], *, agent_id: str, qmd: Sequence[tuple[str, str]] = ()
+    status: MemoryStatus,
+    short: Callable[[Path], str],
+    *,
+    agent_id: str,
+    backend: Sequence[tuple[str, str]] = (),
 ) -> list[str]:
-    """The status as `Label: value` lines; what is not the case is left out. `qmd` stands first."""
+    """The status as `Label: value` lines, without empty ones. The rows of a `backend` come first."""
     pairs: list[tuple[str, str]] = [
-        *qmd,
+        *backend,
         ("Search", status.mode if status.mode != "none" else "not possible"),
         ("Provider", status.provider),
         ("Model", status.model),

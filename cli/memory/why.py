@@ -19,10 +19,9 @@ from nacre.records.record import Record
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.policy import readers_of
-from nacre.runtime.open_sessions.open_store import open_store
 from nacre.runtime.recall.open_memory import unindexed_notes
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.disk.open_workspace import open_workspace
+from nacre.runtime.storage.opening import storage_of
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, ToolResultMessage, UserMessage, message_text
 from nacre.sessions.disk.json_text import split_lines
@@ -61,7 +60,7 @@ async def tell_why(invocation: Invocation, place: str, *, as_json: bool) -> int:
         invocation.warn(f"There is no line {first} in {excerpt.path}.", tone="error")
         return 1
     lines = excerpt.text.split("\n")
-    sources = Sources(open_workspace(config.folders, config.state_dir))
+    sources = Sources(storage_of(config).workspace())
     found = await sources.of_lines(excerpt.path, lines)
     told_lines: list[dict[str, Any]] = []
     for number, (line, source) in enumerate(zip(lines, found, strict=True), excerpt.start_line):
@@ -107,7 +106,7 @@ async def _said(config: Config, source: Source, line: str) -> Sequence[Said]:
     if not source.session_id:
         return ()
     now = owner_clock(config.settings.agent.user_timezone)
-    store = open_store(config, now=now, new_id=random_id)
+    store = storage_of(config).sessions(now=now, new_id=random_id)
     try:
         name = store.transcript_name(SessionRecord(session_id=source.session_id, updated_at_ms=0))
         data = await store.exported(name)

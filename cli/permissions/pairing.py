@@ -120,14 +120,14 @@ def _list(context: click.Context, *, as_json: bool) -> int:
 
 def _with_people(invocation: Invocation, work: Callable[[People], Awaitable[T]]) -> T:
     from nacre.bridges.access.people import People
-    from nacre.bridges.contracts.errors import LedgerUnusable
-    from nacre.bridges.ledger.opening import ledger_place, open_tables
     from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.ledger.records import LedgerUnusable
+    from nacre.runtime.storage.opening import ledger_of
 
     now = owner_clock(invocation.config.settings.agent.user_timezone)
 
     async def run() -> T:
-        tables = await open_tables(ledger_place(invocation.config), now=now)
+        tables = await ledger_of(invocation.config).open_tables(now=now)
         try:
             return await work(People(tables, now=now))
         finally:

@@ -50,7 +50,6 @@ def command(context: click.Context, as_json: bool) -> int:
 
 
 async def _found(config: Config) -> FoundSkills:
-    from nacre.runtime.settings.disk.open_workspace import open_skills
+    from nacre.runtime.storage.opening import open_skills
 
-    extra_dirs = config.settings.skills.load.extra_dirs
-    return await open_skills(config.folders, config.state_dir, extra_dirs, config.home).found()
+    return await open_skills(config).found()

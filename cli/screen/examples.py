@@ -57,7 +57,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "memory index": ("nacre memory index", "nacre memory index --force"),
     "memory log": ("nacre memory log", "nacre memory log MEMORY.md"),
     "memory meter": ("nacre memory meter", "nacre memory meter --json"),
-    "memory qmd": ('eval "$(nacre memory qmd)"',),
     "memory reflect": ("nacre memory reflect", "nacre memory reflect --apply --summaries"),
     "memory review": ("nacre memory review", "nacre memory review accept all"),
     "memory search": (
@@ -94,13 +93,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "sessions resume": ("nacre sessions resume 0198c2f0",),
     "sessions show": ("nacre sessions show main --last 30",),
     "status": ("nacre status", "nacre status --json"),
-    "storage": ("nacre storage migrate --to postgres",),
-    "storage migrate": ("nacre storage migrate --to postgres", "nacre storage migrate --to files"),
     "usage": ("nacre usage", "nacre usage --by purpose", "nacre usage --by model --json"),
-    "worker": ("nacre worker", "nacre worker --at-once 8"),
-    "workspace": ("nacre workspace pull ~/notes", "nacre workspace push ~/notes"),
-    "workspace pull": ("nacre workspace pull ~/notes",),
-    "workspace push": ("nacre workspace push ~/notes",),
 }
 """By the command's name behind `nacre`. Those that say theirs in their own text stand here not."""
 

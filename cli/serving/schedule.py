@@ -46,12 +46,12 @@ def list_(context: click.Context, as_json: bool) -> int:
 @shared_options
 def add(context: click.Context, text: str, cron: str, at: str, channel: str, as_json: bool) -> int:
     """Have the assistant do TEXT when its time has come, and tell you in your private chat."""
-    from nacre.bridges.ledger.contracts.owner_chats import owner_chats
     from nacre.bridges.schedule.schedule_tool import job_line
     from nacre.bridges.schedule.times import InvalidTime, parse_times
     from nacre.bridges.schedule.timetable import TooManyJobs
     from nacre.runtime.contracts.clock import owner_zone, system_clock
     from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.ledger.ledger import owner_chats
 
     invocation = begin(context)
     zone = owner_zone(invocation.config.settings.agent.user_timezone or None)
@@ -111,15 +111,15 @@ def _list(context: click.Context, *, as_json: bool) -> int:
 
 
 def _with_timetable(invocation: Invocation, work: Callable[[Timetable], Awaitable[T]]) -> T:
-    from nacre.bridges.contracts.errors import LedgerUnusable
-    from nacre.bridges.ledger.opening import ledger_place, open_tables
     from nacre.bridges.schedule.timetable import Timetable
     from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.ledger.records import LedgerUnusable
+    from nacre.runtime.storage.opening import ledger_of
 
     now = owner_clock(invocation.config.settings.agent.user_timezone)
 
     async def run() -> T:
-        tables = await open_tables(ledger_place(invocation.config), now=now)
+        tables = await ledger_of(invocation.config).open_tables(now=now)
         try:
             return await work(Timetable(tables, now=now))
         finally:

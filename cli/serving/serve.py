@@ -42,9 +42,9 @@ def command(context: click.Context, check: bool) -> int:
     once. A changed settings file is read anew. Exit code 0 when it was asked to end, 2 for settings that
     cannot be used.
     """
-    from nacre.bridges.contracts.errors import LedgerUnusable
     from nacre.cli.signals import run_until_asked
     from nacre.runtime.extensions.service import ServiceFailed
+    from nacre.runtime.ledger.records import LedgerUnusable
 
     invocation = begin(context)
     if check:
@@ -126,12 +126,12 @@ def _serving(invocation: Invocation, server: Server, hosts: Sequence[ExtensionHo
 
 async def _figures(server: Server) -> Mapping[str, float]:
     """What is waiting; nothing while that cannot be asked, for requests are counted all the same."""
-    from nacre.bridges.contracts.errors import LedgerUnusable
-    from nacre.postgres.errors import DatabaseError
+    from nacre.runtime.ledger.records import LedgerUnusable
+    from nacre.runtime.storage.backend import StorageFailed
 
     try:
         return await server.figures()
-    except (LedgerUnusable, DatabaseError) as error:
+    except (LedgerUnusable, StorageFailed) as error:
         log.warning("/metrics says nothing of what is to be done: %s", error)
         return {}
 

@@ -28,8 +28,8 @@ def command(context: click.Context, as_json: bool) -> int:
     Exit code 1 when there is something to serve and `nacre serve` does not run, or a channel is not
     connected; else 0. `nacre doctor` looks deeper.
     """
-    from nacre.bridges.contracts.errors import LedgerUnusable
     from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.sessions.contracts.errors import SessionError
 
     invocation = begin(context)
@@ -42,26 +42,26 @@ def command(context: click.Context, as_json: bool) -> int:
 
 async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
     from nacre.bridges.connections.supervisor import saved_statuses
-    from nacre.bridges.ledger.counts import told
-    from nacre.bridges.ledger.opening import is_served, is_there, ledger_place, open_tables
     from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
     from nacre.cli.serving.overview import overview_of
+    from nacre.runtime.ledger.ledger import told
+    from nacre.runtime.storage.opening import ledger_of
 
     config = invocation.config
     overview = await overview_of(config, now)
     if not as_json:
         invocation.say(*overview.lines(invocation.short), "")
-    place = ledger_place(config)
+    place = ledger_of(config)
     # whoever only uses the terminal has nothing to serve
     is_wanted = any(channel.enabled for channel in config.settings.channels.values())
-    if not await is_there(place):
+    if not await place.is_there():
         if as_json:
             print_json({**overview.json(), "serving": False, "bridges": [], "ledger": {}, "coming": []})
         else:
             (invocation.warn if is_wanted else invocation.say)(NEVER_SERVED)
         return 1 if is_wanted else 0
-    is_running = await is_served(place)
-    tables = await open_tables(place, now=now)
+    is_running = await place.is_served()
+    tables = await place.open_tables(now=now)
     try:
         kept = await saved_statuses(tables, now)
         counts = await tables.not_done()
@@ -102,13 +102,13 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
 
 async def _turns(config: Config) -> dict[str, Any]:
     """What workers have to do. Raises `ClickException` when the database cannot be asked."""
-    from nacre.bridges.workers.figures import figures_at_work
-    from nacre.bridges.workers.opening import at_work
-    from nacre.postgres.errors import DatabaseError
+    from nacre.runtime.extensions.loading import load_workers
+    from nacre.runtime.storage.backend import StorageFailed
 
     try:
-        figures = figures_at_work(*await at_work(config))
-    except DatabaseError as error:
+        workers = load_workers(config.folders.storage, config.settings.plugins)
+        figures = await workers.figures(config)
+    except StorageFailed as error:
         raise click.ClickException(str(error)) from error
     return {
         "waiting": figures["waiting"],

@@ -10,9 +10,9 @@ from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.runtime.contracts.clock import owner_zone, system_clock
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.open_sessions.lanes import Lanes
-from nacre.runtime.open_sessions.open_store import open_store
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import Config
+from nacre.runtime.storage.opening import storage_of
 from nacre.sessions.contracts.errors import SessionWriteFailed
 from nacre.sessions.disk.durable import write_new
 from nacre.sessions.entries.entries import StoredTranscript
@@ -33,7 +33,7 @@ class SessionShelf:
         self.main_key = config.settings.session.main_key
         self.zone = owner_zone(config.settings.agent.user_timezone or None)
         self.now = system_clock(self.zone)
-        self._store = open_store(config, now=self.now, new_id=random_id)
+        self._store = storage_of(config).sessions(now=self.now, new_id=random_id)
 
     @property
     def place(self) -> str:

@@ -39,14 +39,14 @@ def command(context: click.Context, yes: bool, as_json: bool) -> int:
     from nacre.memory.workspace.workspace import ensure_workspace
     from nacre.runtime.contracts.errors import TurnBroken
     from nacre.runtime.settings.disk.agent_folders import keep_private
-    from nacre.runtime.settings.disk.open_workspace import left_in_folder, open_workspace
+    from nacre.runtime.storage.opening import left_in_folder, storage_of
 
     invocation = begin(context)
     config = invocation.config
-    workspace = open_workspace(config.folders, config.state_dir)
+    workspace = storage_of(config).workspace()
 
     async def made() -> tuple[WorkspaceReport, str]:
-        left = await left_in_folder(config.folders, workspace)
+        left = await left_in_folder(config, workspace)
         wanted = not config.settings.agent.skip_bootstrap and not left
         return await ensure_workspace(workspace, with_templates=wanted), left
 

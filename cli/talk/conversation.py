@@ -68,7 +68,7 @@ class _Chat:
         meanings = {word: command.help for command in offered for word in command.called_by}
         self._known = Known(commands={**meanings, **_HERE})
         self._prompt = Prompt(
-            invocation.config.private_dir / HISTORY_FILE,
+            invocation.config.folders.private_dir(invocation.config.state_dir) / HISTORY_FILE,
             self._known,
             is_coloured=screen.is_coloured,
             quiet_line=self._quiet_line,

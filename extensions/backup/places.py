@@ -35,7 +35,7 @@ def roots_of(configs: Sequence[Config]) -> tuple[list[Root], list[Place]]:
     for config in configs:
         folders = config.folders
         wanted = [("agent", folders.agent_dir)]
-        if not folders.database_url:
+        if folders.is_in_files:
             wanted += [
                 ("workspace", folders.workspace),
                 ("sessions", folders.sessions_file.parent),
@@ -56,7 +56,7 @@ def left_out_of(configs: Sequence[Config]) -> list[str]:
     """Sentences about what the agents use and a backup does not hold."""
     told = []
     for config in configs:
-        if config.database_url:
+        if not config.is_in_files:
             told.append(
                 f"The notes and conversations of agent {config.agent_id!r} are in a PostgreSQL database. "
                 "Back that up with pg_dump."

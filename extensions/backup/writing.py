@@ -50,7 +50,7 @@ def write_backup(
     if not state.is_dir():
         raise BackupRefused(f"There is no {state} to back up.")
     unfinished = archive.with_name(f".{archive.name}.unfinished")
-    indexes = {config.folders.sessions_file for config in configs if not config.database_url}
+    indexes = {config.folders.sessions_file for config in configs if config.is_in_files}
     with _work_folder(state) as work:
         writer = _Writer(work, without=frozenset({archive, unfinished, work}), indexes=indexes)
         try:

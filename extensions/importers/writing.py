@@ -17,13 +17,12 @@ from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import WorkspaceReport, ensure_workspace
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.open_sessions.open_store import open_copyable_store
 from nacre.runtime.settings.config import SETTINGS_FILE, checked_settings
 from nacre.runtime.settings.disk.agent_folders import keep_private
 from nacre.runtime.settings.disk.json5_edits import with_value
-from nacre.runtime.settings.disk.open_workspace import open_workspace
 from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE, keep_in_file, keep_in_keyring
 from nacre.runtime.settings.disk.settings_file import read_text, settings_as_written
+from nacre.runtime.storage.opening import storage_of
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
 from nacre.sessions.contracts.keys import canonical_key
 from nacre.sessions.index.record import SessionRecord
@@ -45,11 +44,11 @@ class Target:
         self._config = config
         self._environment = environment
         self._now = owner_clock(config.settings.agent.user_timezone)
-        self._workspace = open_workspace(config.folders, config.state_dir)
+        self._workspace = storage_of(config).workspace()
         secrets = config.settings.memory.secrets
         self._sources = Sources(self._workspace, secrets=secrets)
         self._origin = origin
-        self.store = open_copyable_store(config, now=self._now, new_id=random_id)
+        self.store = storage_of(config).sessions(now=self._now, new_id=random_id)
         """The agent's sessions."""
 
     def now(self) -> datetime:

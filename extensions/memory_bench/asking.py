@@ -28,9 +28,9 @@ from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.agent_folders import AgentFolders
-from nacre.runtime.settings.disk.open_workspace import open_workspace
 from nacre.runtime.settings.sections.memory import MemorySettings, QmdScope, QmdSessions
 from nacre.runtime.settings.sections.storage import StorageSettings
+from nacre.runtime.storage.opening import storage_of
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolFailed
 
@@ -92,7 +92,7 @@ async def told_by(
     clock = AskedDay(now)
     own = apart(config, folder)
     folders = {name.rpartition("/")[0] for name in notes.files} - {""}
-    copies = open_workspace(own.folders, own.state_dir)
+    copies = storage_of(own).workspace()
     await copies.make(notes.files, folders=sorted(folders))
     home = MemoryHome(
         agent_id=own.agent_id,

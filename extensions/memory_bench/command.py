@@ -94,15 +94,16 @@ async def _asked_of(
     """The notes, and the questions about them."""
     from nacre.extensions.memory_bench.labelled import labelled_questions
     from nacre.extensions.memory_bench.questions import made_questions
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
+    from nacre.runtime.settings.disk.agent_folders import StorageChoice
+    from nacre.runtime.storage.opening import storage_of
 
     config = invocation.config
     if labelled is None:
-        notes = await _notes(open_workspace(config.folders, config.state_dir))
+        notes = await _notes(storage_of(config).workspace())
         return notes, made_questions(notes.lines, most=most)
-    beside = open_workspace(
-        replace(config.folders, workspace=labelled.parent, database_url=""), config.state_dir
-    )
+    beside = storage_of(
+        replace(config, folders=replace(config.folders, workspace=labelled.parent, storage=StorageChoice()))
+    ).workspace()
     text = (await beside.read(labelled.name, max_bytes=64 << 20)).data.decode("utf-8", "replace")
     return await _notes(beside), list(labelled_questions(text))
 

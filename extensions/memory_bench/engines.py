@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from functools import partial
 
 from nacre.extensions.memory_bench.asking import Make
+from nacre.extensions.qmd.program import is_installed
 from nacre.memory.contracts.embedder import Embedder
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.extensions.choice import chosen
-from nacre.runtime.extensions.discovery import installed_extensions
+from nacre.runtime.extensions.installed.discovery import installed_extensions
 from nacre.runtime.extensions.loading import load_engine
 from nacre.runtime.recall.memory_core import MemoryCore, memory_core
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
-from nacre.runtime.recall.qmd.program import is_installed
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, PluginSlots, PluginsSettings
 
@@ -43,7 +43,7 @@ def _core(config: Config, now: Clock, embedder: Embedder | None) -> MemoryCore:
 
 
 def _qmd(config: Config, now: Clock, embedder: Embedder | None) -> MemoryPlugin:
-    from nacre.runtime.recall.qmd.qmd_memory import QmdMemory
+    from nacre.extensions.qmd.qmd_memory import QmdMemory
 
     return QmdMemory(config, _core(config, now, embedder), embedding=asyncio.Lock(), now=now)
 

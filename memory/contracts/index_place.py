@@ -13,13 +13,6 @@ FRESHNESS_WAIT_SECONDS = 2.0
 longer than that themselves."""
 
 
-class SharedIndex(Record):
-    """An index in a database that others use as well: its address, and whose index it is."""
-
-    url: str
-    agent_id: str
-
-
 class IndexFacts(Record):
     """How an index is, looked at from outside.
 

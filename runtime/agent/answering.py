@@ -71,9 +71,49 @@ INTERRUPTED_COMMAND = (
 
 
 async def run_turn(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit, bounds: TurnBounds) -> None:
-    """One turn, which ends in one way or another: whatever goes wrong is told and not raised."""
+    """Runs one turn and emits how it ended; only a cancellation is raised.
+
+    A message waits for the lane of its session. An answer to a waiting call and `/status` do not wait.
+    """
     try:
-        await _answer(parts, inbound, where, emit, bounds)
+        worded_inbound = await worded(parts, inbound, where)
+        if worded_inbound is None:
+            emit(Silence(session_key=where.key, session_id=""))
+            return
+        inbound = worded_inbound
+        parts.reread_settings()
+        if not inbound.trigger:
+            for sentence in parts.settings_file.to_tell(where.policy):
+                emit(Warned(message=sentence))
+        if not inbound.trigger and await answered_in_chat(parts, inbound.text, where, emit):
+            return
+        if parts.lanes.is_busy(where.key) and _asks_for_status(parts, inbound, where):
+            emit(await _status_meanwhile(parts, inbound, where, emit))
+            return
+        async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
+            session = await parts.turn.sessions.open(where)
+            told = parts.turn.told
+            told.once(
+                "", (*parts.turn.sessions.index.notices, *parts.upkeep.notices, *parts.history.notices), emit
+            )
+            told.once(session.session_id, session.notices, emit)
+            try:
+                hooks, window = parts.turn.hooks, parts.turn.window
+                chat = session.chat(window.workspace.place, window.sources)
+                turn = parts.chosen.applied(Turn(session, parts.turn, without_text(hooks, emit), bounds))
+                left_over = await parts.turn.approvals.left_over(where.key)
+                await settle(turn, left_over, runs=False)
+                message = await arrived(hooks, chat, inbound)
+                turn, reply = await _outcome(parts, message, turn, has_left_over=bool(left_over))
+                if inbound.trigger == "heartbeat":
+                    reply = await heartbeat_ended(turn, inbound, reply)
+                parts.turn.on_said()
+                reply = None if reply is None else await leaving(hooks, chat, reply)
+                emit(turn.ending(reply))
+            finally:
+                parts.history.turn_ended()
+                parts.lifecycle.finish(where.key)
+                parts.upkeep.start_if_due(parts.running.keys)
     except asyncio.CancelledError:
         emit(TurnFailed(error=TurnCancelled("The turn was stopped.")))
         raise
@@ -104,48 +144,6 @@ async def ending_of(task: asyncio.Task[None], heard: Sequence[Event]) -> ReplyRe
             raise
     last = heard[-1] if heard else None
     return last if isinstance(last, ReplyReady | Silence | TurnFailed) else stopped()
-
-
-async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit, bounds: TurnBounds) -> None:
-    """Answers one message in the lane of its session; an answer to a call that waits is heard without it."""
-    worded_inbound = await worded(parts, inbound, where)
-    if worded_inbound is None:
-        emit(Silence(session_key=where.key, session_id=""))
-        return
-    inbound = worded_inbound
-    parts.reread_settings()
-    if not inbound.trigger:
-        for sentence in parts.settings_file.to_tell(where.policy):
-            emit(Warned(message=sentence))
-    if not inbound.trigger and await answered_in_chat(parts, inbound.text, where, emit):
-        return
-    if parts.lanes.is_busy(where.key) and _asks_for_status(parts, inbound, where):
-        emit(await _status_meanwhile(parts, inbound, where, emit))
-        return
-    async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
-        session = await parts.turn.sessions.open(where)
-        told = parts.turn.told
-        told.once(
-            "", (*parts.turn.sessions.index.notices, *parts.upkeep.notices, *parts.history.notices), emit
-        )
-        told.once(session.session_id, session.notices, emit)
-        try:
-            hooks, window = parts.turn.hooks, parts.turn.window
-            chat = session.chat(window.workspace.place, window.sources)
-            turn = parts.chosen.applied(Turn(session, parts.turn, without_text(hooks, emit), bounds))
-            left_over = await parts.turn.approvals.left_over(where.key)
-            await settle(turn, left_over, runs=False)
-            message = await arrived(hooks, chat, inbound)
-            turn, reply = await _outcome(parts, message, turn, has_left_over=bool(left_over))
-            if inbound.trigger == "heartbeat":
-                reply = await heartbeat_ended(turn, inbound, reply)
-            parts.turn.on_said()
-            reply = None if reply is None else await leaving(hooks, chat, reply)
-            emit(turn.ending(reply))
-        finally:
-            parts.history.turn_ended()
-            parts.lifecycle.finish(where.key)
-            parts.upkeep.start_if_due(parts.running.keys)
 
 
 def _asks_for_status(parts: AgentParts, inbound: Inbound, where: Route) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nacre.records.record import Record
-from nacre.runtime.extensions.manifest import ExtensionKind
+from nacre.runtime.extensions.installed.manifest import ExtensionKind
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY, PluginsSettings
 from nacre.runtime.settings.settings import Settings
 
@@ -15,8 +15,8 @@ class Choice(Record):
     reason: str
 
 
-def chosen(name: str, kind: ExtensionKind | None, plugins: PluginsSettings) -> Choice:
-    """Whether the extension of this id is on. One that nothing names is off."""
+def chosen(name: str, kind: ExtensionKind | None, plugins: PluginsSettings, *, driver: str = "") -> Choice:
+    """Whether the extension of this id is on; `driver` keeps the data. One that nothing names is off."""
     entry = plugins.entries.get(name)
     has_slot = plugins.slots.memory == name
     if not plugins.enabled:
@@ -29,6 +29,9 @@ def chosen(name: str, kind: ExtensionKind | None, plugins: PluginsSettings) -> C
         return Choice(is_on=False, reason=f"plugins.entries.{name}.enabled is false")
     if kind == "channel":
         return Choice(is_on=False, reason=f"it is a channel: channels.{name} switches it on in nacre serve")
+    if kind == "storage":
+        is_on = driver == name
+        return Choice(is_on=is_on, reason=f"storage.driver is {driver or 'files'}")
     if kind == "built-in":
         return Choice(is_on=True, reason="it is built in, and runs when a setting or command asks for it")
     if kind == "memory" and not has_slot:
@@ -54,7 +57,13 @@ def named(plugins: PluginsSettings) -> tuple[str, ...]:
 
 def needed_by(settings: Settings) -> tuple[str, ...]:
     """The built-in extensions without which an agent with these settings lacks something."""
-    return ("mcp",) if settings.mcp.servers else ()
+    backend = (settings.memory.backend,) if asks_backend(settings) else ()
+    return (*backend, "mcp") if settings.mcp.servers else backend
+
+
+def asks_backend(settings: Settings) -> bool:
+    """Whether an extension stands in front of memory-core."""
+    return settings.memory.has_backend and settings.plugins.slots.memory == MEMORY_CORE
 
 
 def not_installed(name: str, plugins: PluginsSettings) -> str:

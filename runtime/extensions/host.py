@@ -16,7 +16,9 @@ from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.extensions.http_mount import MakeMount
 from nacre.runtime.extensions.service import Service
+from nacre.runtime.extensions.turn_workers import TurnWorkers
 from nacre.runtime.hooks.hooks import Handler, checked_name
+from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.function import FunctionTool, tool
@@ -42,9 +44,11 @@ class ExtensionHost:
         self.prompt_parts: list[PromptPart] = []
         self.hooks: list[tuple[str, Handler[Any, Any]]] = []
         self.engine: MemoryPlugin | None = None
+        self.backend: MemoryBackend | None = None
         self.tool_sources: list[MakeToolSource] = []
         self.services: list[Service] = []
         self.http_mounts: list[MakeMount] = []
+        self.workers: TurnWorkers | None = None
 
     def tool(self, function: AuthorTool | Callable[..., Any]) -> None:
         """Adds a tool, see `nacre.tool`, or a sub-agent, see `nacre.sub_agent`."""
@@ -74,6 +78,12 @@ class ExtensionHost:
             raise ValueError("it brings two memory engines, and there is one place")
         self.engine = engine
 
+    def memory_backend(self, backend: MemoryBackend) -> None:
+        """Adds a search program in front of memory-core. It is asked where `memory.backend` is this id."""
+        if not isinstance(backend, MemoryBackend):
+            raise TypeError(f"a memory backend is a MemoryBackend, and {type(backend).__name__} is none")
+        self.backend = backend
+
     def tool_source(self, make: MakeToolSource) -> None:
         """Adds a source of tools that come and go. `make(config, now)` opens it when the agent opens."""
         self.tool_sources.append(make)
@@ -85,6 +95,12 @@ class ExtensionHost:
     def http_mount(self, make: MakeMount) -> None:
         """Adds routes to the HTTP server of `nacre serve`. `make(configs, now)` is called when it starts."""
         self.http_mounts.append(make)
+
+    def turn_workers(self, workers: TurnWorkers) -> None:
+        """Hands in the programs that run turns where `storage.driver` names this extension."""
+        if self.workers is not None:
+            raise ValueError("it brings two kinds of workers, and there is one queue of turns")
+        self.workers = workers
 
 
 class Extension(Protocol):

@@ -6,10 +6,10 @@ from typing import Literal, TypeAlias
 
 from nacre.records.record import Record
 from nacre.runtime.extensions.choice import Choice, chosen, named, not_installed
-from nacre.runtime.extensions.discovery import Installed, installed_extensions
+from nacre.runtime.extensions.installed.discovery import Installed, installed_extensions
 from nacre.runtime.extensions.loading import problem_of
+from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, PluginsSettings
-from nacre.runtime.settings.settings import Settings
 
 ExtensionState: TypeAlias = Literal["on", "off", "broken"]
 
@@ -26,17 +26,18 @@ class Listed(Record):
     description: str = ""
 
 
-def listed_extensions(settings: Settings) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
+def listed_extensions(config: Config) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
     """Every extension, `memory-core` first, and a sentence for each that the settings name in vain."""
-    plugins, installed = settings.plugins, installed_extensions()
+    plugins, installed = config.settings.plugins, installed_extensions()
     known = {item.id for item in installed}
     missing = [not_installed(name, plugins) for name in named(plugins) if name not in known]
-    return (_core(plugins), *(_listed(item, settings) for item in installed)), tuple(missing)
+    return (_core(plugins), *(_listed(item, config) for item in installed)), tuple(missing)
 
 
-def _listed(item: Installed, settings: Settings) -> Listed:
-    plugins, kind = settings.plugins, item.manifest.kind if item.manifest else None
-    choice = chosen(item.id, kind, plugins)
+def _listed(item: Installed, config: Config) -> Listed:
+    settings, plugins = config.settings, config.settings.plugins
+    kind = item.manifest.kind if item.manifest else None
+    choice = chosen(item.id, kind, plugins, driver=config.folders.storage.driver)
     section = settings.channels.get(item.id) if kind == "channel" else None
     if section is not None and section.enabled:
         choice = Choice(is_on=True, reason=f"channels.{item.id} switches it on in nacre serve")

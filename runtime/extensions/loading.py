@@ -11,12 +11,16 @@ from nacre.records.record import Record
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
-from nacre.runtime.extensions.choice import chosen, named, not_installed
-from nacre.runtime.extensions.discovery import Installed, built_in_extensions, installed_extensions
+from nacre.runtime.extensions.choice import asks_backend, chosen, named, not_installed
 from nacre.runtime.extensions.host import ExtensionHost
-from nacre.runtime.extensions.settings_schema import settings_problems
+from nacre.runtime.extensions.installed.discovery import Installed, built_in_extensions, installed_extensions
+from nacre.runtime.extensions.installed.settings_schema import settings_problems
+from nacre.runtime.extensions.turn_workers import TurnWorkers
+from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
+from nacre.runtime.settings.disk.agent_folders import FILES, StorageChoice
 from nacre.runtime.settings.sections.plugins import PluginsSettings
+from nacre.runtime.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +48,7 @@ def load_extensions(
     part_names: Collection[str],
     commands: Commands,
 ) -> Loaded:
-    """Loads what `plugins` names, and the `built_in` extensions that other settings ask for.
+    """Loads what `plugins` names, and the extensions that other settings ask for: `built_in`, mostly.
 
     `tool_names`, `part_names` and the words of `commands` are taken. Where nothing is named, nothing is read:
     that would slow down the start.
@@ -52,7 +56,9 @@ def load_extensions(
     wanted = named(plugins)
     if not wanted and not built_in:
         return Loaded(commands=commands)
-    installed = {item.id: item for item in installed_extensions()} if wanted else built_in_extensions()
+    installed = built_in_extensions()
+    if wanted or not installed.keys() >= set(built_in):
+        installed = {item.id: item for item in installed_extensions()}
     tools, parts = set(tool_names), set(part_names)
     hosts: list[ExtensionHost] = []
     notices: list[str] = []
@@ -88,6 +94,26 @@ def hosts_with(
     return loaded.hosts, loaded.notices
 
 
+def load_workers(storage: StorageChoice, plugins: PluginsSettings) -> TurnWorkers:
+    """The workers of the extension that keeps an agent's data.
+
+    Raises:
+        ConfigError: files keep it, the extension cannot be loaded, or it has no workers.
+    """
+    if storage.driver == FILES:
+        raise ConfigError(
+            "Workers take turns from a PostgreSQL database, and the settings name none. Set storage.url or "
+            "NACRE_DATABASE_URL: postgresql://user:password@host:5432/database."
+        )
+    hosts, notices = hosts_with(plugins, (storage.driver,))
+    for host in hosts:
+        if host.extension_id == storage.driver and host.workers is not None:
+            return host.workers
+    raise ConfigError(
+        " ".join(notices) or f"The storage {storage.driver!r} has no workers: unset storage.workers."
+    )
+
+
 def load_engine(name: str, plugins: PluginsSettings) -> MemoryPlugin:
     """The memory engine that the extension `name` brings, not started.
 
@@ -102,6 +128,26 @@ def load_engine(name: str, plugins: PluginsSettings) -> MemoryPlugin:
         if host.engine is not None:
             return host.engine
     raise ConfigError(" ".join(notices) or f"The extension {name!r} brings no memory engine.")
+
+
+def load_backend(settings: Settings) -> tuple[MemoryBackend | None, tuple[str, ...]]:
+    """The backend that `memory.backend` names, or `None`, and sentences about what is missing."""
+    if not asks_backend(settings):
+        return None, ()
+    name = settings.memory.backend
+    hosts, notices = hosts_with(settings.plugins, (name,))
+    found = backend_of(hosts, name)
+    return found, () if found else (*notices, no_backend(name))
+
+
+def backend_of(hosts: Iterable[ExtensionHost], name: str) -> MemoryBackend | None:
+    """The backend that the extension of this id has brought."""
+    return next((host.backend for host in hosts if host.extension_id == name), None)
+
+
+def no_backend(name: str) -> str:
+    """What the owner is told when no extension brings the backend of the settings."""
+    return f"memory.backend is {name!r}, and no extension brings it: memory-core answers in its place."
 
 
 def problem_of(item: Installed, plugins: PluginsSettings) -> str:

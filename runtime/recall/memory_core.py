@@ -19,7 +19,7 @@ from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryT
 from nacre.runtime.recall.memory_slot import NO_MEMORY
 from nacre.runtime.recall.models.open_embedder import Lend
 from nacre.runtime.recall.open_memory import embedder_of, open_engine, unindexed_notes
-from nacre.runtime.settings.disk.open_workspace import open_workspace
+from nacre.runtime.storage.opening import storage_of
 from nacre.runtime.tools.function import ToolChat
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class MemoryCore(MemoryPlugin):
         self._now = now
         self._watch = watch
         self._lack = lack
-        self.sources = Sources(open_workspace(config.folders, config.state_dir))
+        self.sources = Sources(storage_of(config).workspace())
         self.engine: MemoryEngine | None = None
         self.unindexed: UnindexedNotes | None = None
         self._languages: tuple[str, ...] = ()

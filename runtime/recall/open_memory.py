@@ -18,8 +18,8 @@ from nacre.runtime.recall.models.open_embedder import Lend, embedder_for, new_fo
 from nacre.runtime.recall.models.open_reranker import reranker_for
 from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.disk.open_workspace import open_workspace
 from nacre.runtime.settings.sections.models import ProviderSettings, with_profile_keys
+from nacre.runtime.storage.opening import storage_of
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -134,10 +134,10 @@ async def open_engine(
     """
     settings = config.settings.agent.memory_search
     # while a question is being embedded in a process of its own
-    from nacre.memory.contracts.index_place import SharedIndex
     from nacre.memory.engine import MemoryEngine
 
-    url = config.database_url
+    storage = storage_of(config)
+    wanted = search_settings(config)
     try:
         reranker = reranker_for(
             settings.query.rerank,
@@ -147,14 +147,14 @@ async def open_engine(
             ledger=lambda: _ledger(config, now),
         )
         engine = await MemoryEngine.open(
-            workspace=open_workspace(config.folders, config.state_dir),
+            workspace=storage.workspace(),
             index_path=config.folders.index_file,
-            settings=search_settings(config),
+            settings=wanted,
             embedder=embedder,
             owns_embedder=owns_embedder,
             reranker=reranker,
             now=now,
-            shared=SharedIndex(url=url, agent_id=config.agent_id) if url else None,
+            place=storage.index(wanted, now=now),
             transcripts=open_transcripts(config, now) if "sessions" in settings.sources else None,
         )
     except BaseException:
@@ -174,7 +174,7 @@ def search_settings(config: Config) -> MemorySearchSettings:
 
 def unindexed_notes(config: Config, problem: str = "") -> UnindexedNotes:
     """The same notes without their index, which `problem` keeps away."""
-    return UnindexedNotes(note_files(config, open_workspace(config.folders, config.state_dir)), problem)
+    return UnindexedNotes(note_files(config, storage_of(config).workspace()), problem)
 
 
 def note_files(config: Config, workspace: Workspace) -> NoteFiles:
@@ -219,11 +219,11 @@ def open_transcripts(config: Config, now: Clock) -> TranscriptSource:
     """What was said in the sessions of this agent, to be searched."""
     # past conversations are opt-in; a search in the notes alone does not wait for these imports
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.open_sessions.open_store import open_store
     from nacre.runtime.recall.transcripts.transcript_source import SessionTranscripts
+    from nacre.runtime.storage.opening import storage_of
 
     return SessionTranscripts(
-        open_store(config, now=now, new_id=random_id),
+        storage_of(config).sessions(now=now, new_id=random_id),
         agent_id=config.agent_id,
         main_key=config.settings.session.main_key,
         now=now,

@@ -9,7 +9,7 @@ from nacre.records.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
-    from nacre.runtime.settings.disk.agent_folders import AgentFolders
+    from nacre.runtime.settings.disk.agent_folders import AgentFolders, StorageChoice
     from nacre.runtime.settings.sections.agents import AgentsSettings
     from nacre.runtime.settings.settings import Settings
 
@@ -21,7 +21,7 @@ class AgentPlaces(Record):
     """
 
     named: str
-    database_url: str
+    storage: StorageChoice
     home: Path
     state: Path
     settings: Settings
@@ -47,7 +47,7 @@ class AgentPlaces(Record):
             agent_dir=(owners_path(entry.agent_dir if entry else "", self.home) or usual).absolute(),
             sessions_file=self._sessions_file(agent_id, usual).absolute(),
             index_file=index_path(search, state_dir=self.state, agent_id=agent_id, home=self.home).absolute(),
-            database_url=self.database_url,
+            storage=self.storage,
         )
 
     def allowed(self, agent_id: str) -> list[Path]:

@@ -64,22 +64,14 @@ class Config(Record):
         return self.folders.agent_id
 
     @property
-    def database_url(self) -> str:
-        """The database that keeps all of it; empty where files do."""
-        return self.folders.database_url
+    def is_in_files(self) -> bool:
+        """Whether files keep all of it, and no database."""
+        return self.folders.is_in_files
 
     @property
     def workspace(self) -> Path:
         """The folder with its notes, unless they lie in a database."""
         return self.folders.workspace
-
-    @property
-    def private_dir(self) -> Path:
-        """Where its lanes are locked and what was typed to it is kept: the first agent came before there were
-        others, and keeps them in the state folder itself."""
-        from nacre.runtime.settings.sections.agents import FIRST_AGENT
-
-        return self.state_dir if self.agent_id == FIRST_AGENT else self.folders.agent_dir
 
 
 def process_environment() -> Mapping[str, str]:
@@ -266,7 +258,7 @@ def _places(environment: Mapping[str, str], state: Path, written: Settings) -> A
 
     return AgentPlaces(
         named=environment.get(WORKSPACE_VARIABLE, ""),
-        database_url=written.storage.database(environment.get(DATABASE_VARIABLE, "")),
+        storage=written.storage.chosen(environment.get(DATABASE_VARIABLE, ""), written.plugins),
         home=home_folder(environment),
         state=state,
         settings=written,

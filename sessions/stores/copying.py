@@ -14,6 +14,7 @@ from typing import Protocol
 from nacre.records.record import Record
 from nacre.sessions.contracts.errors import SessionCorrupt
 from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.stores.rewriting import RewritableStore
 from nacre.sessions.stores.store import SessionStore
 
 
@@ -31,6 +32,10 @@ class CopyableStore(SessionStore, Protocol):
         Raises:
             SessionCorrupt: there is another one of that name; it stays.
         """
+
+
+class AgentSessions(CopyableStore, RewritableStore, Protocol):
+    """All that a backend's sessions can do."""
 
 
 def refuse_another(name: str, there: bytes, data: bytes) -> None:

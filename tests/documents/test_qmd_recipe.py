@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from nacre.runtime.recall.qmd.collections import wanted_collections
-from nacre.runtime.recall.qmd.home import QmdHome
+from nacre.extensions.qmd.home import QmdHome, wanted_collections
 from nacre.runtime.settings.sections.memory import QmdPath
 
 DOCS = Path(__file__).parents[2] / "docs"

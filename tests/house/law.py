@@ -15,7 +15,6 @@ ROOTS: Floors = (
     ("bridges",),
     ("runtime",),
     ("sessions", "memory", "prompts"),
-    ("postgres",),
     ("locks", "records"),
 )
 """The root rooms from top to bottom. Nobody imports `workspace_template`; it is data."""
@@ -24,8 +23,7 @@ CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
     (
-        *("cli/setup/first_run", "cli/setup/doctor", "cli/memory/care"),
-        *("cli/memory/care/forgetting", "cli/memory/opening", "cli/setup/lists"),
+        *("cli/setup/first_run", "cli/setup/doctor", "cli/setup/lists"),
         *("cli/talk/display", "cli/talk/keyboard"),
     ),
     ("cli/setup/config",),
@@ -37,12 +35,14 @@ EXTENSIONS: Floors = (
         f"extensions/{name}"
         for name in (
             *("backup", "discord", "email", "http", "importers", "irc", "lancedb", "matrix", "mcp"),
-            *("memory_bench", "slack", "telegram", "xmpp"),
+            *("memory_bench", "postgres", "slack", "telegram", "xmpp"),
         )
     ),
-    ("extensions/http/openai", "extensions/http/page"),
+    ("extensions/qmd",),
+    ("extensions/http/openai", "extensions/http/page", "extensions/postgres/workers"),
     (
         "extensions/http/server",
+        "extensions/postgres/server",
         "extensions/importers/sources",
         "extensions/mcp/client",
         "extensions/mcp/server",
@@ -50,12 +50,9 @@ EXTENSIONS: Floors = (
 )
 BRIDGES: Floors = (
     ("bridges",),
-    ("bridges/answering", "bridges/schedule", "bridges/workers"),
+    ("bridges/answering", "bridges/schedule"),
     ("bridges/queueing", "bridges/access", "bridges/channels", "bridges/connections"),
     ("bridges/delivery",),
-    ("bridges/ledger",),
-    ("bridges/ledger/sqlite", "bridges/ledger/postgres"),
-    ("bridges/ledger/contracts",),
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (
@@ -70,7 +67,6 @@ RUNTIME: Floors = (
     ("runtime/commands/insight",),
     ("runtime/session_lifecycle",),
     ("runtime/turn", "runtime/recall/facts"),
-    ("runtime/recall/qmd",),
     ("runtime/turn/window", "runtime/recall"),
     ("runtime/turn/window/pruning", "runtime/turn/prompt_parts"),
     (
@@ -84,6 +80,7 @@ RUNTIME: Floors = (
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),
     ("runtime/tools/file_tools",),
+    ("runtime/storage",),
     ("runtime/settings",),
     ("runtime/models", "runtime/settings/sections", "runtime/tools"),
     (
@@ -92,6 +89,8 @@ RUNTIME: Floors = (
         "runtime/models/openai_compatible",
         "runtime/settings/disk",
         "runtime/tools/approvals",
+        "runtime/extensions/installed",
+        "runtime/ledger",
     ),
     ("runtime/models/completions",),
     ("runtime/models/spending",),
@@ -102,13 +101,11 @@ MEMORY: Floors = (
     ("memory/sync", "memory/search"),
     ("memory/sync/triggers",),
     ("memory/stores",),
-    ("memory/stores/postgres",),
-    ("memory/stores/postgres/reading",),
     ("memory/files/tidy",),
     ("memory/stores/sqlite", "memory/files"),
     ("memory/files/bank",),
-    ("memory/files/facts", "memory/files/review", "memory/files/skills"),
-    ("memory/workspace/documents", "memory/workspace/history"),
+    ("memory/files/facts", "memory/files/proposals", "memory/files/skills"),
+    ("memory/workspace/history",),
     (
         "memory/batch_jobs",
         "memory/vectors",
@@ -122,7 +119,6 @@ MEMORY: Floors = (
     ("memory/contracts",),
 )
 SESSIONS: Floors = (
-    ("sessions/stores/postgres",),
     ("sessions/stores",),
     ("sessions/upkeep",),
     ("sessions/journal", "sessions/compaction"),

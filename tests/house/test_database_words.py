@@ -10,21 +10,27 @@ from tests.house.rules.files import stale
 from tests.house.rules.source import Source
 from tests.house.tree import HOUSE
 
-ROOMS = ("memory/stores/", "bridges/ledger/", "extensions/lancedb/")
+ROOMS = (
+    "memory/stores/",
+    "runtime/ledger/",
+    "runtime/storage/",
+    "extensions/lancedb/",
+    "extensions/postgres/",
+)
 WORDS = re.compile(
     r"sqlite|apsw|\bfts\d?\b|rowid|pragma|write-ahead|\bwal\b|_?bm25\(|\bvacuum\b|\.db\b|\bMATCH \?",
     re.IGNORECASE,
 )
 ALLOWED = {
     "cli/memory/text.py": "a field that programs know from OpenClaw's `memory status --json`",
-    "cli/memory/care/forgetting/searching.py": "every row of any such file is searched for what is forgotten",
+    "cli/memory/forget_search.py": "every row of any such file is searched for what is forgotten",
     "extensions/backup/copying.py": "a database is copied as it copies itself",
     "extensions/backup/places.py": "the files that a database has beside it for a while",
     "extensions/importers/sources/hermes.py": "the other program keeps its sessions in one, which is read",
     "extensions/importers/sources/openclaw.py": "newer versions of the other program keep sessions in one",
     "memory/contracts/index_settings.py": "the owner's settings say what they mean for this database",
     "memory/contracts/settings.py": "the owner's settings name the database and where its file lies",
-    "runtime/recall/qmd/answers.py": "what the program qmd says about its own index",
+    "extensions/qmd/program.py": "what the program qmd says about its own index",
     "sessions/compaction/facts.py": "an ending of file names that people talk about",
 }
 

@@ -17,7 +17,6 @@ ROOMS = (
     "sessions",
     "memory",
     "prompts",
-    "postgres",
     "locks",
     "records",
     "workspace_template",

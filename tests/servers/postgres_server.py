@@ -70,7 +70,7 @@ class PostgresServer:
     def _migrate(self, database: str) -> None:
         import psycopg
 
-        from nacre.postgres.migrations import migrate, packaged_migrations
+        from nacre.extensions.postgres.server.database import migrate, packaged_migrations
 
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             migrate(connection, packaged_migrations())

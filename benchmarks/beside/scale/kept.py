@@ -10,9 +10,9 @@ from typing import LiteralString
 from benchmarks.beside.many_agents import CHAT_TABLES, RECORD, sessions
 from benchmarks.beside.memory_store import MemoryStore
 from benchmarks.beside.stores import texts_and_vectors
-from nacre.memory.stores.postgres.store import PostgresStore
-from nacre.memory.workspace.documents.rows import DocumentRows
-from nacre.postgres.database import Database
+from nacre.extensions.postgres.document_rows import DocumentRows
+from nacre.extensions.postgres.memory_store import PostgresStore
+from nacre.extensions.postgres.server.database import Database
 from nacre.sessions.contracts.messages import user_message
 
 AGENT = "kept"

@@ -16,12 +16,12 @@ from benchmarks.beside.scale.arithmetic import AT_ONCE, LOOPBACK_SECONDS, WORKER
 from benchmarks.beside.scale.kept import size_bytes
 from benchmarks.beside.scale.processes import Busy, computed_seconds, resident_bytes, server_seconds
 from benchmarks.beside.workers import running_worker
-from nacre.bridges.workers.opening import QUEUE
-from nacre.postgres.database import Database
-from nacre.postgres.jobs import JobQueue
+from nacre.extensions.postgres.server.database import Database
+from nacre.extensions.postgres.server.job_queue import JobQueue
+from nacre.extensions.postgres.workers.worker import QUEUE
 from tests.bridges.line_channel import LineServer
-from tests.bridges.workers.served import settings
-from tests.bridges.workers.worker_process import gateway_started
+from tests.extensions.postgres.workers.served import settings
+from tests.extensions.postgres.workers.worker_process import gateway_started
 from tests.runtime.agents import write_settings
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer

@@ -11,12 +11,14 @@ if TYPE_CHECKING:
 
 def parts_left_out(config: Config) -> tuple[str, ...]:
     """A sentence for each channel, extension, memory engine or other part that cannot be used, and why."""
-    return tuple(dict.fromkeys((*config.left_out, *_extensions(config), *_qmd(config), *_channels(config))))
+    return tuple(
+        dict.fromkeys((*config.left_out, *_extensions(config), *_backend(config), *_channels(config)))
+    )
 
 
 def _extensions(config: Config) -> Iterator[str]:
     from nacre.runtime.extensions.choice import chosen, named, not_installed
-    from nacre.runtime.extensions.discovery import installed_extensions
+    from nacre.runtime.extensions.installed.discovery import installed_extensions
     from nacre.runtime.extensions.loading import problem_of
     from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
 
@@ -45,21 +47,19 @@ def _missing_library(name: str) -> str:
 
     if name != "memory-lancedb" or find_spec("lancedb") is not None:
         return ""
-    return f"The extension {name!r} is left out: LanceDB is missing. Install it: pip install 'nacre[lancedb]'"
+    from nacre.installation import install_command
+
+    command = install_command("lancedb")
+    return f"The extension {name!r} is left out: LanceDB is missing. Install it with: {command}"
 
 
-def _qmd(config: Config) -> Iterator[str]:
-    memory = config.settings.memory
-    if memory.backend != "qmd":
-        return
-    from nacre.runtime.recall.qmd.program import is_installed
+def _backend(config: Config) -> Iterator[str]:
+    from nacre.runtime.extensions.loading import load_backend
 
-    command = memory.qmd.command
-    if not is_installed(command, environment=config.environment, user_folder=config.home):
-        yield (
-            f"memory.backend is qmd, and there is no program {command!r}: memory-core answers in its place. "
-            "Install qmd, or write its whole path in memory.qmd.command."
-        )
+    backend, problems = load_backend(config.settings)
+    yield from problems
+    if backend is not None and (problem := backend.problem(config)):
+        yield problem
 
 
 def _channels(config: Config) -> Iterator[str]:

@@ -102,16 +102,16 @@ async def _history(invocation: Invocation) -> Finding:
     from nacre.memory.workspace.history.commits import commit_changes, known_sources
     from nacre.memory.workspace.history.history_keeper import Health
     from nacre.memory.workspace.history.repository import Repository
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
+    from nacre.runtime.storage.opening import storage_of
 
     config = invocation.config
-    if config.database_url:
+    if not config.is_in_files:
         return Finding(area="history", state="well", text="notes in a database have none")
     if config.settings.memory.history.commits == "off":
         return Finding(area="history", state="well", text='memory.history.commits is "off"')
     repository = Repository(config.workspace, state_dir=config.state_dir)
     health = Health(repository)
-    sources = known_sources(Sources(open_workspace(config.folders, config.state_dir)))
+    sources = known_sources(Sources(storage_of(config).workspace()))
 
     def repaired() -> str:
         done = health.repair()
@@ -191,11 +191,11 @@ async def _usage(invocation: Invocation, now: Clock) -> list[Finding]:
 
 
 def _workspace(invocation: Invocation) -> Finding:
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
+    from nacre.runtime.storage.opening import storage_of
 
     config = invocation.config
-    workspace = open_workspace(config.folders, config.state_dir)
-    place = invocation.short(Path(workspace.place)) if not config.database_url else workspace.place
+    workspace = storage_of(config).workspace()
+    place = invocation.short(Path(workspace.place)) if config.is_in_files else workspace.place
     if not workspace.is_there:
         return Finding(
             area="workspace",

@@ -24,7 +24,7 @@ async def index_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     if not settings.enabled:
         text = "memory search is switched off"
         return [Finding(area="index", state="note", text=text, advice="memorySearch.enabled says so.")]
-    if invocation.config.database_url:
+    if not invocation.config.is_in_files:
         return [
             Finding(area="index", state="well", text="in the database; `nacre memory status --deep` reads it")
         ]
@@ -32,7 +32,7 @@ async def index_findings(invocation: Invocation, now: Clock) -> list[Finding]:
 
 
 async def _index(invocation: Invocation, now: Clock) -> Finding:
-    from nacre.memory.stores.examining import examined_index
+    from nacre.memory.stores.index_file import examined_index
 
     config = invocation.config
     path = config.folders.index_file

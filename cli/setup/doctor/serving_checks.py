@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """Whether the channels can be used, and what hinders those that are served."""
     from nacre.bridges.connections.supervisor import saved_statuses
-    from nacre.bridges.contracts.errors import LedgerUnusable
-    from nacre.bridges.ledger.opening import is_served, is_there, ledger_place, open_tables
     from nacre.bridges.server import check_channels
     from nacre.runtime.contracts.errors import ConfigError
+    from nacre.runtime.ledger.records import LedgerUnusable
+    from nacre.runtime.storage.opening import ledger_of
 
     try:
         told = check_channels(invocation.config, now)
     except ConfigError as error:
         advice = "Nothing is served until that is put right; `nacre serve --check` tries again."
         return [Finding(area="channels", state="problem", text=str(error), advice=advice)]
-    place = ledger_place(invocation.config)
+    place = ledger_of(invocation.config)
     try:
-        if not await is_there(place):
+        if not await place.is_there():
             text = " ".join(told) or "none is set up"
             return [Finding(area="channels", state="well", text=text)]
-        is_running = await is_served(place)
-        tables = await open_tables(place, now=now)
+        is_running = await place.is_served()
+        tables = await place.open_tables(now=now)
         try:
             kept = await saved_statuses(tables, now)
             counts = await tables.not_done()

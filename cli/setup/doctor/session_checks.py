@@ -18,10 +18,10 @@ _SHOWN_LINES = 5
 async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """What is wrong with sessions and their files."""
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.open_sessions.open_store import open_store
+    from nacre.runtime.storage.opening import storage_of
     from nacre.sessions.contracts.errors import SessionError
 
-    store = open_store(invocation.config, now=now, new_id=random_id)
+    store = storage_of(invocation.config).sessions(now=now, new_id=random_id)
     try:
         sessions = await store.sessions(with_earlier=True)
         found = [
@@ -43,7 +43,7 @@ async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
                 "put it back.",
             )
         )
-    if not invocation.config.database_url:
+    if invocation.config.is_in_files:
         found += await _files(invocation)
     if not any(each.state == "problem" for each in found):
         found.append(Finding(area="sessions", state="well", text=f"{len(sessions)} can be read"))
@@ -87,7 +87,7 @@ async def _files(invocation: Invocation) -> list[Finding]:
                 advice="Nothing uses them. Move them away if you do not expect the transcript back.",
             )
         )
-    running = await asyncio.to_thread(held_lanes, config.private_dir / "locks")
+    running = await asyncio.to_thread(held_lanes, config.folders.private_dir(config.state_dir) / "locks")
     text = (
         f"{running} held: a turn is running" if running else "none is held, and a killed process leaves none"
     )

@@ -24,7 +24,7 @@ def command(context: click.Context, as_json: bool) -> int:
     from nacre.runtime.extensions.listing import listed_extensions
 
     invocation = begin(context)
-    listed, missing = listed_extensions(invocation.config.settings)
+    listed, missing = listed_extensions(invocation.config)
     if as_json:
         return print_json([_json(item) for item in listed])
     width = max(len(item.id) for item in listed)

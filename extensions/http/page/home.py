@@ -15,10 +15,9 @@ from nacre.records.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.open_sessions.open_store import open_store
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.disk.open_workspace import open_workspace
+from nacre.runtime.storage.opening import storage_of
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
 from nacre.sessions.entries.entries import StoredTranscript
@@ -57,8 +56,8 @@ class PageHome:
 
     def __init__(self, agent: Agent, config: Config, now: Clock) -> None:
         self.agent, self.config, self.now = agent, config, now
-        self.workspace = open_workspace(config.folders, config.state_dir)
-        self.store = open_store(config, now=now, new_id=random_id)
+        self.workspace = storage_of(config).workspace()
+        self.store = storage_of(config).sessions(now=now, new_id=random_id)
         paths = config.settings.agent.memory_search.extra_paths
         self.notes = NoteFiles(self.workspace, paths)
         self._engine: MemoryEngine | None = None

@@ -21,7 +21,7 @@ from nacre.memory.workspace.history.undo import (
 )
 from nacre.records.record import Record
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.disk.open_workspace import open_workspace
+from nacre.runtime.storage.opening import storage_of
 
 T = TypeVar("T")
 MOST_COMMITS = 30
@@ -61,7 +61,7 @@ def take_back(config: Config, commit: str) -> str:
 
     def taken(repository: Repository) -> str:
         with repository.opened():
-            sources = Sources(open_workspace(config.folders, config.state_dir))
+            sources = Sources(storage_of(config).workspace())
             commit_changes(repository, known_sources(sources))
             name = named(repository, commit)
             _made, paths = undo(repository, name)
@@ -71,7 +71,7 @@ def take_back(config: Config, commit: str) -> str:
 
 
 def _with(config: Config, work: Callable[[Repository], T]) -> T:
-    workspace = open_workspace(config.folders, config.state_dir)
+    workspace = storage_of(config).workspace()
     if workspace.folder is None:
         raise HistoryUnusable(f"{workspace.place} has the notes; a git history needs files.")
     repository = Repository(workspace.folder, state_dir=config.state_dir)

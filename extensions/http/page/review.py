@@ -5,7 +5,8 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from nacre.extensions.http.page.visit import Visit
-from nacre.memory.files.review.queue import ProposalConflict, ProposalUnknown, ReviewQueue
+from nacre.memory.files.proposals.note_change import ProposalConflict, ProposalUnknown
+from nacre.memory.files.proposals.review_queue import ReviewQueue
 
 
 async def review(visit: Visit) -> Response:

@@ -41,7 +41,7 @@ async def session(visit: Visit) -> Response:
         else 0
     )
     picture = context_picture(
-        timeline(branch, budget_of(visit.home.config, visit.home.now), has_price=has_price)
+        timeline(branch, await budget_of(visit.home.config, visit.home.now), has_price=has_price)
     )
     return visit.page(
         "session.html",

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from pydantic import model_validator
 
-from nacre.runtime.extensions.settings_schema import TooManySteps, bounded
+from nacre.runtime.extensions.installed.settings_schema import TooManySteps, bounded
 from nacre.runtime.tools.toolbox import ToolArguments
 
 MOST_SCHEMA_CHARS = 30_000

@@ -15,7 +15,7 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.recall.memory_core import memory_tools
 from nacre.runtime.recall.open_memory import note_files, open_memory, unindexed_notes
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.disk.open_workspace import open_workspace
+from nacre.runtime.storage.opening import storage_of
 from nacre.runtime.tools.toolbox import Toolbox
 
 CALL_SECONDS = 60.0
@@ -42,7 +42,7 @@ async def shared_memory(config: Config, now: Clock) -> AsyncIterator[SharedMemor
     Raises:
         ConfigError: the settings ask for an embedder or a re-ranker that there cannot be.
     """
-    workspace = open_workspace(config.folders, config.state_dir)
+    workspace = storage_of(config).workspace()
     sources = Sources(workspace)
     engine, problem = await _opened(config, now)
     try:

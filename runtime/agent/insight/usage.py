@@ -15,9 +15,9 @@ from nacre.runtime.models.completions.price_map import price_map_entry
 from nacre.runtime.models.offline.model import PROVIDER as OFFLINE_PROVIDER
 from nacre.runtime.models.spending.ledger import spending, unreadable_usage
 from nacre.runtime.open_sessions.open_session import FLUSH_MESSAGE_ENTRY
-from nacre.runtime.open_sessions.open_store import open_store
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.spending import spending_folder
+from nacre.runtime.storage.opening import storage_of
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, Message, Usage, message_from_json
 from nacre.sessions.entries.entries import Entry
@@ -100,7 +100,7 @@ async def calls_of(config: Config, now: Clock) -> list[Call]:
             call = Call(at=at, model=model, purpose=purpose, session_key=key, usage=usage, has_price=is_known)
             found.setdefault((at_ms, model), call)  # a forked session has copies of what was said before
 
-    store = open_store(config, now=now, new_id=random_id)
+    store = storage_of(config).sessions(now=now, new_id=random_id)
     try:
         for session in await store.sessions(with_earlier=True):
             try:

@@ -11,7 +11,7 @@ from functools import partial
 from nacre.locks.kernel_lock import keeps_out
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
-from nacre.memory.files.review.queue import ReviewQueue
+from nacre.memory.files.proposals.review_queue import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.history.history_keeper import HistoryKeeper
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
@@ -32,8 +32,7 @@ from nacre.runtime.hooks.trust import TrustedHooks, register_workspace_hooks
 from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.open_sessions.lanes import Lanes, Route, Told, workspace_access
 from nacre.runtime.open_sessions.open_session import SessionOpener
-from nacre.runtime.open_sessions.open_store import open_store
-from nacre.runtime.recall.memory_core import MemoryCore, memory_core
+from nacre.runtime.recall.memory_core import memory_core
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.recall.open_memory import memory_home
@@ -42,12 +41,12 @@ from nacre.runtime.session_lifecycle.session_memory import SessionMemory
 from nacre.runtime.settings.changes import SettingsInFile
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.agent_folders import keep_private
-from nacre.runtime.settings.disk.open_workspace import left_in_folder, open_skills, open_workspace
 from nacre.runtime.settings.sections.channels import history_turns
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
 from nacre.runtime.settings.settings import Settings
-from nacre.runtime.tools.approvals.approvals import ApprovalFolder, Approvals
-from nacre.runtime.tools.approvals.store import Approval, ApprovalStore
+from nacre.runtime.storage.opening import left_in_folder, open_skills, storage_of
+from nacre.runtime.tools.approvals.approvals import Approvals
+from nacre.runtime.tools.approvals.store import Approval
 from nacre.runtime.turn.prompt_parts.system_prompt import PromptParts, SystemPrompts
 from nacre.runtime.turn.turn_parts import TurnParts
 from nacre.runtime.turn.window.window_parts import WindowParts
@@ -74,29 +73,13 @@ def _slot(config: Config, given: Given, world: World) -> MemorySlot:
         return MemorySlot(given.memory, name=given.memory_id or type(given.memory).__name__)
     if chosen == MEMORY_CORE:
         core = memory_core(config, world.now, watch=world.watch, lent=world.embedder)
-        engine = _with_qmd(config, core, world) if core is not None else None
+        engine: MemoryPlugin | None = core
+        if core is not None and given.memory_backend is not None:
+            engine = given.memory_backend.engine(config, core, world.now)
         return MemorySlot(engine, name=chosen, why_empty="memory search is switched off")
     if chosen == NO_MEMORY:
         return MemorySlot(None, name=chosen, why_empty="plugins.slots.memory is none")
     return MemorySlot(None, name=chosen, why_empty=f"there is no memory engine {chosen!r}")
-
-
-def _with_qmd(config: Config, core: MemoryCore, world: World) -> MemoryPlugin:
-    """The engine of the settings: memory-core, or qmd in front of it."""
-    if config.settings.memory.backend != "qmd":
-        return core
-    if config.database_url and config.settings.memory.qmd.include_default_memory:
-        raise ConfigError(
-            "memory.backend is qmd, which reads files, and the notes lie in a database. Set "
-            "memory.qmd.includeDefaultMemory to false, or memory.backend to builtin."
-        )
-    # whoever has not chosen it does not wait for its modules
-    from nacre.runtime.recall.qmd.qmd_memory import QmdMemory
-
-    embedding = world.shared.borrowed(
-        "qmd-embed", asyncio.Lock, close=lambda _lock: asyncio.sleep(0), until=world.closing
-    )
-    return QmdMemory(config, core, embedding=embedding, now=world.now)
 
 
 def on_notes(memory: MemorySlot, path: str) -> None:
@@ -169,7 +152,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     memory, of_engine = await open_memory_slot(config, given, world, commands)
     history = _history(config, workspace, world)
     noted = partial(_noted, history, memory)
-    store = open_store(config, now=now, new_id=world.new_id)
+    store = storage_of(config).sessions(now=now, new_id=world.new_id)
     world.closing.push_async_callback(store.close)
     lanes = Lanes(store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
     running = Running()
@@ -214,8 +197,8 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
 def _prompts(
     config: Config, workspace: Workspace, now: Clock, count_tokens: Callable[[str], int]
 ) -> SystemPrompts:
-    settings, extra_dirs = config.settings, config.settings.skills.load.extra_dirs
-    skills = open_skills(config.folders, config.state_dir, extra_dirs, config.home)
+    settings = config.settings
+    skills = open_skills(config)
     return SystemPrompts(
         workspace, settings.agent, settings.skills, skills, now=now, count_tokens=count_tokens
     )
@@ -294,13 +277,13 @@ def _history_turns(route: Route, settings: Settings) -> int | None:
 
 async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
     """The owner's Markdown, made if it is new, and what the owner should know of that."""
-    workspace = open_workspace(config.folders, config.state_dir)
+    workspace = storage_of(config).workspace()
     agent = config.settings.agent
     if workspace.is_there and agent.sandbox.is_never_written:
         return workspace, ()
     if workspace.is_there and not workspace.may_change("."):
         return workspace, (f"{workspace.place} may be read and not written: no notes are saved there.",)
-    if left := await left_in_folder(config.folders, workspace):
+    if left := await left_in_folder(config, workspace):
         return workspace, (left,)
     made = await ensure_workspace(workspace, with_templates=not agent.skip_bootstrap)
     if made.is_new and not keeps_out(config.state_dir):
@@ -327,23 +310,12 @@ def open_approvals(
     """The calls of an agent that wait for its owner, where its sessions are. `fence_of` is that of a lane."""
     approvals = config.settings.tools.approvals
     return Approvals(
-        approval_store(config, now, fence_of=fence_of),
+        storage_of(config).approvals(now=now, fence_of=fence_of),
         now_ms=lambda: epoch_ms(now()),
         new_id=new_id,
         wait_seconds=approvals.wait_seconds,
         expire_ms=int(approvals.expire_hours * 3_600_000),
     )
-
-
-def approval_store(config: Config, now: Clock, *, fence_of: Callable[[str], int | None]) -> ApprovalStore:
-    """What keeps the approvals of the agent that a config describes; touches nothing yet."""
-    if not config.database_url:
-        return ApprovalFolder(config.folders.approvals, now=now)
-    from nacre.postgres.shared import shared_database
-    from nacre.runtime.tools.approvals.table import ApprovalTable
-
-    database = shared_database(config.database_url)
-    return ApprovalTable(database, agent=config.agent_id, fence_of=fence_of)
 
 
 def register_hooks(given: Given, of_engine: HookTable, turn: TurnParts, config: Config) -> tuple[str, ...]:

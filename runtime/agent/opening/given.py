@@ -13,11 +13,12 @@ from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.extensions.choice import needed_by
+from nacre.runtime.extensions.choice import asks_backend, needed_by
 from nacre.runtime.extensions.host import MakeToolSource
-from nacre.runtime.extensions.loading import load_extensions
+from nacre.runtime.extensions.loading import backend_of, load_extensions, no_backend
 from nacre.runtime.hooks.hooks import Handler, HookTable
 from nacre.runtime.recall.facts.open_facts import fact_parts, open_facts
+from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config
@@ -42,6 +43,7 @@ class Given(Record):
     prompt_parts: tuple[PromptPart, ...] = ()
     memory: MemoryPlugin | None = None
     memory_id: str = ""
+    memory_backend: MemoryBackend | None = None
     tool_sources: tuple[MakeToolSource, ...] = ()
 
 
@@ -81,7 +83,12 @@ def extended(given: Given, settings: Settings) -> tuple[Given, Commands, tuple[s
         )
         if given.memory is None and host.engine is not None:
             given = replace(given, memory=host.engine, memory_id=host.extension_id)
-    return given, loaded.commands, loaded.notices
+    if not asks_backend(settings):
+        return given, loaded.commands, loaded.notices
+    name = settings.memory.backend
+    given = replace(given, memory_backend=backend_of(loaded.hosts, name))
+    missing = () if given.memory_backend else (no_backend(name),)
+    return given, loaded.commands, (*loaded.notices, *missing)
 
 
 BUILT_IN_TOOLS = frozenset({*FILE_TOOL_NAMES, *MEMORY_TOOL_NAMES})

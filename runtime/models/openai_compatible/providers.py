@@ -165,6 +165,11 @@ class Endpoint(Record):
     needs_key: bool
 
     @property
+    def is_providers_own(self) -> bool:
+        """Whether it is a provider's own address, and no server of the owner's."""
+        return self.provider.needs_key and self.base_url == self.provider.base_url
+
+    @property
     def url(self) -> str:
         """Where requests are sent."""
         parts = urlsplit(self.base_url)

@@ -23,8 +23,8 @@ from nacre.runtime.recall.facts.summaries import SummaryNotes
 from nacre.runtime.recall.models.open_embedder import Lend
 from nacre.runtime.recall.open_memory import embedder_of
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.disk.open_workspace import open_workspace
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
+from nacre.runtime.storage.opening import storage_of
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def open_facts(
         ConfigError: the settings ask for an embedder that there cannot be.
     """
     embedder = embedder_of(config, now, lent=lent)
-    workspace = open_workspace(config.folders, config.state_dir)
+    workspace = storage_of(config).workspace()
 
     async def open_index() -> MemoryEngine:
         # an agent opens faster without it, and most turns recall no note
@@ -99,7 +99,7 @@ def fact_parts(facts: FactMemory, config: Config, now: Clock) -> FactParts:
     of_chat = partial(identity_of, identities=facts.identities, linked=tuple(settings.session.identity_links))
     # an engine of another kind may have a tool of this name, as `memory-lancedb` does
     is_free = settings.plugins.slots.memory in (MEMORY_CORE, NO_MEMORY)
-    workspace = open_workspace(config.folders, config.state_dir)
+    workspace = storage_of(config).workspace()
     written_by = partial(_written_in, facts, workspace, now, settings.memory.secrets)
     tools = FactTools(
         facts,

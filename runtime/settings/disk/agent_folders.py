@@ -11,21 +11,37 @@ from __future__ import annotations
 import dataclasses
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nacre.memory.workspace.extra_paths import ExtraPath, resolved_extra_paths
 from nacre.records.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE
 
+FIRST_AGENT = "main"
+"""The agent of a state folder whose settings list none."""
+FILES = "files"
+"""The `storage.driver` of whoever names none."""
+
+
+class StorageChoice(Record):
+    """What keeps an agent's data: `driver` is `files` or the id of an extension.
+
+    `url` and `settings`, which is `plugins.entries.<driver>.config`, are for that extension.
+    """
+
+    driver: str = FILES
+    url: str = dataclasses.field(default="", repr=False)
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+
 
 class AgentFolders(Record):
     """The places of one agent, absolute. The folder of `sessions_file` holds its transcripts.
 
-    With a `database_url` its Markdown lies in that database; of the `workspace` only `hooks/` is read then.
+    Unless it `is_in_files`, its Markdown lies elsewhere, and of the `workspace` only `hooks/` is read.
     """
 
     agent_id: str
@@ -33,7 +49,12 @@ class AgentFolders(Record):
     agent_dir: Path
     sessions_file: Path
     index_file: Path
-    database_url: str = dataclasses.field(default="", repr=False)
+    storage: StorageChoice = dataclasses.field(default_factory=StorageChoice)
+
+    @property
+    def is_in_files(self) -> bool:
+        """Whether files of these places keep everything."""
+        return self.storage.driver == FILES
 
     @property
     def facts_index_file(self) -> Path:
@@ -54,6 +75,11 @@ class AgentFolders(Record):
     def trusted_hooks(self) -> Path:
         """The file that says which hooks of the workspace the owner trusts."""
         return self.agent_dir / "trusted-hooks.json"
+
+    def private_dir(self, state_dir: Path) -> Path:
+        """Where its lanes are locked and what was typed to it is kept: the first agent came before there were
+        others, and keeps them in the state folder itself."""
+        return state_dir if self.agent_id == FIRST_AGENT else self.agent_dir
 
     def places(self) -> Iterator[tuple[str, Path]]:
         """Everything that is this agent's own, each with a word for it."""
@@ -204,7 +230,7 @@ def keep_private(state_dir: Path, folders: AgentFolders) -> None:
         OSError: the state folder cannot be made.
     """
     made = [state_dir, state_dir / "locks"]
-    if not folders.database_url and folders.workspace.is_relative_to(state_dir):
+    if folders.is_in_files and folders.workspace.is_relative_to(state_dir):
         between = [part for part in reversed(folders.workspace.parents) if part.is_relative_to(state_dir)]
         made += [*between, folders.workspace]
     for folder in made:

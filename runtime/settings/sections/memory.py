@@ -44,6 +44,10 @@ def _glob(pattern: str) -> str:
     return named
 
 
+BUILT_IN = "builtin"
+"""`memory.backend` of the index that comes with Nacre."""
+
+
 class QmdPath(SettingsSection):
     """`memory.qmd.paths[]`: Markdown elsewhere that qmd indexes too."""
 
@@ -188,8 +192,9 @@ class HistorySettings(SettingsSection):
 class MemorySettings(SettingsSection):
     """`memory`; `agents.defaults.memorySearch` says how it is searched."""
 
-    backend: Literal["builtin", "qmd"] = "builtin"
-    """What `memory_search` asks first: the index that comes with Nacre, or the program qmd."""
+    backend: str = Field(default=BUILT_IN, min_length=1)
+    """What `memory_search` asks first: `builtin` is the index that comes with Nacre, `qmd` the program qmd.
+    Another value is the id of an extension that brings a backend."""
     citations: Literal["auto", "on", "off"] = "auto"
     """Whether search results carry a `Source:` line; `auto` is on in direct chats."""
     qmd: QmdSettings = Field(default_factory=QmdSettings.unwritten)
@@ -209,3 +214,8 @@ class MemorySettings(SettingsSection):
     def read_by_qmd(self) -> tuple[QmdPath, ...]:
         """What an agent reads through qmd beside its workspace."""
         return self.qmd.paths if self.backend == "qmd" else ()
+
+    @property
+    def has_backend(self) -> bool:
+        """Whether an extension is asked before the built-in index."""
+        return self.backend != BUILT_IN

@@ -1,18 +1,35 @@
 """`storage`: what keeps sessions and notes."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.settings.disk.agent_folders import FILES, StorageChoice
+from nacre.runtime.settings.sections.plugins import PluginsSettings
 from nacre.runtime.settings.sections.section import SettingsSection
+
+POSTGRES = "postgres"
+"""The backend that comes with Nacre, and the one that NACRE_DATABASE_URL means."""
+_DRIVERS = {"": FILES, "postgresql": POSTGRES}
+"""What others call `storage.driver`, and what is meant by a blank one."""
+
+
+def _driver(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    written = value.strip()
+    return _DRIVERS.get(written.lower(), written)
 
 
 class StorageSettings(SettingsSection):
     """`storage`: files of the state folder, or a database that several machines share."""
 
-    driver: Literal["files", "postgres"] = "files"
-    """What keeps sessions, workspace and index: `files`, or `postgres`, for which `pip install
-    'nacre[postgres]'` brings the driver."""
+    driver: Annotated[str, BeforeValidator(_driver)] = FILES
+    """What keeps sessions, workspace, index, approvals and the channels' ledger: `files`; `postgres`, for
+    which `pip install 'nacre[postgres]'` brings the driver; or the id of an
+    [extension](extending.md#a-storage-backend)."""
     url: str = ""
     """`postgresql://user:password@host:5432/database`, with libpq's parameters behind a `?`. Write a password
     as `${NAME}`, so that it stands in the environment."""
@@ -20,25 +37,28 @@ class StorageSettings(SettingsSection):
     """Whether `nacre serve` leaves turns to [`nacre worker`](workers.md), of which many may run, on several
     machines."""
 
-    def database(self, told: str) -> str:
-        """Which database is meant, empty where files keep all; one that was `told` needs no setting.
+    def chosen(self, told: str, plugins: PluginsSettings) -> StorageChoice:
+        """What keeps an agent's data. A database that was `told` of needs no setting.
 
         Raises:
-            ConfigError: the settings want a database and nothing names one.
+            ConfigError: the settings want a database and name none, or switch off the extension they choose.
         """
-        if self.driver == "files":
-            return told.strip()
         url = told.strip() or self.url.strip()
-        if not url:
+        driver = POSTGRES if told.strip() and self.driver == FILES else self.driver
+        if driver == FILES:
+            return StorageChoice()
+        if driver == POSTGRES and not url:
             raise ConfigError(
                 "The settings want PostgreSQL (storage.driver) and name no database. Set storage.url or "
                 "NACRE_DATABASE_URL: postgresql://user:password@host:5432/database."
             )
-        return url
-
-
-_DRIVERS = {"postgresql": "postgres"}
-"""What others call `storage.driver`."""
+        if driver in plugins.deny or not (plugins.enabled or driver == POSTGRES):
+            raise ConfigError(
+                f"storage.driver is {driver!r}, and plugins switches this extension off. Take it out of "
+                "plugins.deny and leave plugins.enabled, or choose another storage.driver."
+            )
+        entry = plugins.entries.get(driver)
+        return StorageChoice(driver=driver, url=url, settings=entry.config if entry is not None else {})
 
 
 def with_storage(raw: dict[str, Any], file: Path) -> dict[str, Any]:
@@ -53,9 +73,8 @@ def with_storage(raw: dict[str, Any], file: Path) -> dict[str, Any]:
     )
     if not named or not isinstance(raw.get("storage", {}), dict):
         return raw
-    driver = named.get("driver")
-    if driver in _DRIVERS:
-        named["driver"] = _DRIVERS[driver]
+    if "driver" in named:
+        named["driver"] = _driver(named["driver"])
     storage = raw.get("storage", {})
     if any(storage.get(key, value) != value for key, value in named.items()):
         raise ConfigError(

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import Field
 
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
-from nacre.memory.files.bank.retain import said_in
+from nacre.memory.files.bank.retain import without_kind
 from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.memory.workspace.workspace import MEMORY_FOLDER, daily_log_path, workspace_gone
 from nacre.prompts import render
@@ -215,7 +215,7 @@ async def _ask_for_notes(
     messages: Sequence[Message],
     limits: FlushLimits,
 ) -> str:
-    """What the model's last call was told when it failed; empty when it did not fail."""
+    """What the model's last call was told when it failed, or why its answer has no end; else empty."""
     tool = notes.tool()
     conversation = FlushConversation(
         session=session,
@@ -225,13 +225,15 @@ async def _ask_for_notes(
         max_output_tokens=limits.max_output_tokens,
     )
     await conversation.record(user_message(_flush_prompt(settings, notes), timestamp_ms=session.now_ms()))
-    await run_loop(
+    answer = await run_loop(
         conversation,
         ask=ask,
         toolbox=Toolbox([tool], now_ms=session.now_ms),
         emit=lambda _event: None,
         max_steps=MAX_FLUSH_STEPS,
     )
+    if answer.stop_reason == "length":
+        return answer.error_message or "The answer was cut off before its notes were written."
     return conversation.refused
 
 
@@ -406,7 +408,7 @@ class SessionFlush:
                 parts.workspace,
                 "flush",
                 entry_ids=lambda: self._session.flushes.unflushed_range,
-                words_of=said_in,
+                words_of=without_kind,
             ),
             daily_log_path(now.date(), folder=folder),
             heading=f"{FLUSH_HEADING}, {now:%H:%M}"

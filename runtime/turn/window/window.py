@@ -409,9 +409,8 @@ class Window:
                         self._emit,
                     )
                 ],
-                extractor=extractor(parts.offline, self.budget, parts.settings)
-                if reason == "overflow"
-                else None,
+                extractor=extractor(parts.offline, self.budget, parts.settings),
+                must_shrink=reason == "overflow",
                 instructions="\n".join(text for text in instructions if text),
                 count_tokens=parts.count_tokens,
                 now_ms=session.now_ms,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.bridges.ledger.contracts.records import Received
 from nacre.bridges.queueing.batches import combined, next_batch
 from nacre.bridges.queueing.session_rules import is_stop, may_stop
 from nacre.runtime.contracts.inbound import Attachment, Inbound
+from nacre.runtime.ledger.records import Received
 from nacre.runtime.settings.sections.channels import QueueMode, QueueSettings, queue_mode
 
 

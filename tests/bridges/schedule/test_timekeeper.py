@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from nacre.bridges.ledger.contracts.records import JobChanged
 from nacre.bridges.schedule.times import parse_times
 from nacre.bridges.schedule.timetable import Job, rescheduled
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.ledger.records import JobChanged
 from nacre.runtime.models.scripted import Clock, ScriptedModel
 from nacre.sessions.contracts.messages import message_text
 from tests.bridges.chats import Answering

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.program import environment, run_nacre
-from tests.runtime.recall.qmd.homes import written
-from tests.runtime.recall.qmd.stand_in import StandIn
+from tests.extensions.qmd.homes import written
+from tests.extensions.qmd.stand_in import StandIn
 
 SHOWN = 'printf "%s\\n" "$XDG_CONFIG_HOME" "$XDG_CACHE_HOME"'
 

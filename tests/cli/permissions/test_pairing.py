@@ -9,8 +9,8 @@ from pathlib import Path
 
 from nacre import Inbound
 from nacre.bridges.access.people import People
-from nacre.bridges.ledger.opening import LEDGER_FILE
-from nacre.bridges.ledger.sqlite.tables import open_tables
+from nacre.runtime.ledger.file_ledger import LEDGER_FILE
+from nacre.runtime.ledger.sqlite_tables import open_tables
 from tests.cli.program import Terminal, run_here
 
 

@@ -99,7 +99,7 @@ async def test_one_nonce_shows_one_message(tmp_path: Path) -> None:
     with discord_server() as server:
         server.fail("POST messages", Failure(is_done=True))
         async with started(discord_bridge(tmp_path), RecordingInbox()) as bridge:
-            with pytest.raises(BridgeError, match="did not answer well"):
+            with pytest.raises(BridgeError, match="failed to answer"):
                 await bridge.deliver(_part("once"))
             assert await bridge.deliver(_part("once")) == server.said[PRIVATE][0]["id"]
             assert await bridge.find(_part("once")) == server.said[PRIVATE][0]["id"]
@@ -170,7 +170,7 @@ async def test_files_come_with_their_message(tmp_path: Path) -> None:
     good, *lost, large = inbox.inbound[0].attachments
     assert (good.name, good.mime_type, good.data, good.problem) == ("a.txt", "text/plain", b"honey", "")
     assert [file.problem for file in lost] == ["Discord did not send it"] * 2
-    assert large.problem == "it has 1001 bytes, and 1000 are fetched at most"
+    assert large.problem == "it has 1001 bytes, and the limit is 1000"
 
 
 async def test_a_send_under_way_is_not_left_in_doubt(tmp_path: Path) -> None:

@@ -66,11 +66,11 @@ def test_who_is_spoken_to(content: str, more: dict[str, Any], text: str, is_ment
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"author": {"id": ANN, "bot": True}}, "a bot said it"),
-        ({"webhook_id": "9"}, "a bot said it"),
-        ({"type": 7}, "type '7'"),
+        ({"author": {"id": ANN, "bot": True}}, "a bot wrote it"),
+        ({"webhook_id": "9"}, "a bot wrote it"),
+        ({"type": 7}, "type is '7'"),
         ({"content": ""}, "Message Content Intent"),
-        ({"content": 5}, "no text"),
+        ({"content": 5}, "not text"),
         ({"author": {"id": 7}}, "no sender"),
     ],
 )
@@ -94,7 +94,7 @@ def test_a_part_is_found_by_what_it_answers() -> None:
 
 @pytest.mark.parametrize("count", [SAMPLE, pytest.param(MALFORMED, marks=pytest.mark.slow)])
 async def test_broken_messages(caplog: pytest.LogCaptureFixture, tmp_path: Path, count: int) -> None:
-    """Each is taken as far as it is a message, or passed over with a reason; the bridge goes on."""
+    """Each is taken as far as it is a message, or ignored with a reason; the bridge goes on."""
     caplog.set_level(logging.INFO, logger="nacre.extensions.discord")
     chance = random.Random(13)
     whole = {
@@ -117,7 +117,7 @@ async def test_broken_messages(caplog: pytest.LogCaptureFixture, tmp_path: Path,
             server.say("the last one", chat=PRIVATE)
 
         taken = await fed(discord_bridge(tmp_path), feed, "the last one", seconds=170)
-    reasons = [record.getMessage() for record in caplog.records if "passed over" in record.getMessage()]
+    reasons = [record.getMessage() for record in caplog.records if "ignored" in record.getMessage()]
     assert len(taken) - 1 + len(reasons) == count
     assert len(reasons) > count / 4
     assert all(reason.rpartition(": ")[2] for reason in reasons)
@@ -127,7 +127,7 @@ async def test_broken_messages(caplog: pytest.LogCaptureFixture, tmp_path: Path,
 async def test_broken_payloads_of_the_gateway(
     caplog: pytest.LogCaptureFixture, tmp_path: Path, count: int
 ) -> None:
-    """What is not even JSON is told and passed over; the library goes on."""
+    """What is not even JSON is logged and ignored; the library goes on."""
     caplog.set_level(logging.INFO)
     good = b'{"op": 0, "t": "TYPING_START", "s": null, "d": {"user_id": "7"}}'
     with discord_server() as server:
@@ -138,7 +138,7 @@ async def test_broken_payloads_of_the_gateway(
             server.say("the last one", chat=PRIVATE)
 
         await fed(discord_bridge(tmp_path), feed, "the last one", seconds=170)
-    told = [record for record in caplog.records if "passed over" in record.getMessage()]
+    told = [record for record in caplog.records if "ignored" in record.getMessage()]
     assert len(told) > count / 4
 
 

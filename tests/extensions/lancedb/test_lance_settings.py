@@ -11,8 +11,8 @@ from nacre.extensions.lancedb.plugin import LanceMemory, register
 from nacre.extensions.lancedb.settings import ENGINE_ID, lance_settings
 from nacre.runtime.contracts.clock import system_clock
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.extensions.discovery import Installed, installed_extensions
 from nacre.runtime.extensions.host import ExtensionHost
+from nacre.runtime.extensions.installed.discovery import Installed, installed_extensions
 from nacre.runtime.extensions.loading import problem_of
 from nacre.runtime.recall.models.open_embedder import new_for_each
 from nacre.runtime.recall.open_memory import memory_home

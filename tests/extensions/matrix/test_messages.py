@@ -80,7 +80,7 @@ def test_a_file_with_its_caption_and_one_that_is_encrypted() -> None:
     bare = _read({**IMAGE, "content": {**IMAGE["content"], "filename": "a bee"}})  # type: ignore[dict-item]
     assert bare.inbound.text == ""
     sealed = {"msgtype": "m.file", "body": "x", "file": {"url": "mxc://localhost/abc"}}
-    assert _read({**TEXT, "content": sealed}).files[0].problem == "it is encrypted from end to end"
+    assert _read({**TEXT, "content": sealed}).files[0].problem == "it is end-to-end encrypted"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_file_with_its_caption_and_one_that_is_encrypted() -> None:
         ({**TEXT, "event_id": 7}, "no id"),
         ({**TEXT, "type": "m.reaction"}, "type"),
         ({**TEXT, "state_key": ""}, "type"),
-        (_with(msgtype="m.notice"), "kind"),
+        (_with(msgtype="m.notice"), "message type"),
         (_with(body=" "), "no readable content"),
         (_with(**{"m.relates_to": {"rel_type": "m.replace", "event_id": "$0"}}), "edits"),
         ([], "not an event"),

@@ -158,7 +158,7 @@ async def test_an_encrypted_room_is_told_that_it_cannot_be_read(
                 )
             await until(lambda: ENCRYPTED in world.shown(), world.shown)
         assert list(world.shown()) == [ENCRYPTED]
-        assert "encrypted from end to end, which is not supported" in caplog.text
+        assert "end-to-end encrypted, which is not supported" in caplog.text
 
 
 async def test_a_long_absence_costs_no_message(server: ServerProcess, tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from nacre.extensions.memory_bench.asking import Notes, Told, told_by
 from nacre.extensions.memory_bench.scoring import Place, Question, numbers
 from nacre.runtime.settings.config import load_config
 from tests.cli.program import run_here, run_nacre
+from tests.extensions.qmd.stand_in import StandIn
 from tests.runtime.agents import write_settings
 from tests.runtime.extensions.packages import install
 from tests.runtime.extensions.test_memory_contract import EXAMPLE, example_engine
-from tests.runtime.recall.qmd.stand_in import StandIn
 
 LOG = "memory/2026-01-20.md"
 TEXT = """# 2026-01-20

@@ -57,10 +57,10 @@ def test_a_thread_is_one_but_for_its_first_message() -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"bot_id": "B1"}, "a bot said it"),
-        ({"user": ME}, "a bot said it"),
+        ({"bot_id": "B1"}, "a bot wrote it"),
+        ({"user": ME}, "a bot wrote it"),
         ({"subtype": "message_changed"}, "'message_changed'"),
-        ({"text": ""}, "nothing that can be read"),
+        ({"text": ""}, "no readable content"),
         ({"user": None}, "no sender"),
         ({"ts": "soon"}, "no time"),
     ],
@@ -95,7 +95,7 @@ def test_what_is_sent_reads_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("count", [SAMPLE, pytest.param(MALFORMED, marks=pytest.mark.slow)])
 async def test_broken_events(caplog: pytest.LogCaptureFixture, count: int) -> None:
-    """Each is taken as far as it is a message, or passed over with a reason, and acknowledged."""
+    """Each is taken as far as it is a message, or ignored with a reason, and acknowledged."""
     caplog.set_level(logging.INFO, logger="nacre.extensions.slack")
     chance = random.Random(13)
     file = {"url_private": "ftp://nowhere", "name": "a.txt", "mimetype": "x/y", "size": 1}
@@ -110,7 +110,7 @@ async def test_broken_events(caplog: pytest.LogCaptureFixture, count: int) -> No
 
         taken = await fed(slack_bridge(server.url), feed, "the last one", seconds=170)
         await server.until(lambda server: len(server.acknowledged) == count + 1)
-    reasons = [record.getMessage() for record in caplog.records if "passed over" in record.getMessage()]
+    reasons = [record.getMessage() for record in caplog.records if "ignored" in record.getMessage()]
     assert len(taken) - 1 + len(reasons) == count
     assert len(reasons) > count / 4
     assert all(reason.rpartition(": ")[2] for reason in reasons)
@@ -118,7 +118,7 @@ async def test_broken_events(caplog: pytest.LogCaptureFixture, count: int) -> No
 
 @pytest.mark.parametrize("count", [SAMPLE, pytest.param(MALFORMED, marks=pytest.mark.slow)])
 async def test_broken_envelopes(caplog: pytest.LogCaptureFixture, count: int) -> None:
-    """What is not even JSON, or has no id, is told and passed over; the socket stays."""
+    """What is not even JSON, or has no id, is logged and ignored; the socket stays."""
     caplog.set_level(logging.INFO, logger="nacre.extensions.slack")
     good = b'{"type": "events_api", "envelope_id": "e", "payload": {"event": {"type": "message"}}}'
     with LoopbackSlack() as server:
@@ -129,13 +129,13 @@ async def test_broken_envelopes(caplog: pytest.LogCaptureFixture, count: int) ->
             server.say("the last one")
 
         await fed(slack_bridge(server.url), feed, "the last one", seconds=170)
-    reasons = [record.getMessage() for record in caplog.records if "passed over" in record.getMessage()]
+    reasons = [record.getMessage() for record in caplog.records if "ignored" in record.getMessage()]
     assert len(reasons) == count
     assert server.opened == 1
 
 
 def test_an_event_of_another_kind_is_no_message() -> None:
     """Whatever an app subscribed to."""
-    with pytest.raises(Ignored, match="no message"):
+    with pytest.raises(Ignored, match="not a message"):
         message_event({"event": {"type": "reaction_added"}})
     assert key_of({"metadata": {"event_type": "task_created", "event_payload": {"key": "k"}}}) == ""

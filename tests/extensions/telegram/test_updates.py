@@ -112,7 +112,7 @@ def test_the_largest_photo_and_the_names_of_files() -> None:
         _read(voice=voice).files[0],
         _read(document=paper).files[0],
     ]
-    assert [tuple(file)[:4] for file in found] == [
+    assert [(file.address, file.name, file.mime_type, file.size_bytes) for file in found] == [
         ("l", "photo.jpg", "image/jpeg", 10),
         ("v", "voice.ogg", "audio/ogg", 7),
         ("d", "hive.pdf", "application/pdf", 0),
@@ -141,9 +141,9 @@ def test_the_name_of_a_contact_is_not_the_senders_word() -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"new_chat_title": "x"}, "nothing that can be read"),
-        ({"text": "hi", "from": {**ANN, "is_bot": True}}, "a bot said it"),
-        ({"migrate_to_chat_id": -100300}, "is the supergroup -100300 now"),
+        ({"new_chat_title": "x"}, "no readable content"),
+        ({"text": "hi", "from": {**ANN, "is_bot": True}}, "a bot wrote it"),
+        ({"migrate_to_chat_id": -100300}, "is now the supergroup -100300"),
     ],
 )
 def test_what_is_passed_over_is_told(more: dict[str, Any], why: str) -> None:
@@ -154,7 +154,7 @@ def test_what_is_passed_over_is_told(more: dict[str, Any], why: str) -> None:
 
 @pytest.mark.parametrize("count", [SAMPLE, pytest.param(MALFORMED, marks=pytest.mark.slow)])
 async def test_broken_updates(caplog: pytest.LogCaptureFixture, count: int) -> None:
-    """Each is taken as far as it is a message, or passed over with a reason; the bridge goes on."""
+    """Each is taken as far as it is a message, or ignored with a reason; the bridge goes on."""
     caplog.set_level(logging.INFO, logger="nacre.extensions.telegram.bridge")
     chance = random.Random(13)
     whole = {
@@ -179,7 +179,7 @@ async def test_broken_updates(caplog: pytest.LogCaptureFixture, count: int) -> N
             server.say("the last one")
 
         taken = await fed(telegram(server), feed, "the last one", seconds=120)
-    reasons = [record.getMessage() for record in caplog.records if "passed over" in record.getMessage()]
+    reasons = [record.getMessage() for record in caplog.records if "ignored" in record.getMessage()]
     assert len(taken) - 1 + len(reasons) == count
     assert len(reasons) > count / 2
     assert all(reason.rpartition(": ")[2] for reason in reasons)

@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nacre import FunctionTool, MemoryHome, MemoryPlugin, ToolChat
+from nacre.extensions.qmd.qmd_memory import QmdMemory
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
 from nacre.runtime.recall.memory_core import MemoryCore, memory_core
-from nacre.runtime.recall.qmd.qmd_memory import QmdMemory
 from nacre.runtime.settings.config import Config, load_config
 from nacre.runtime.tools.toolbox import CallScope
+from tests.extensions.qmd.stand_in import StandIn
 from tests.memory.doubles import DeadEmbedder, WordEmbedder
 from tests.runtime.agents import write_settings
 from tests.runtime.extensions.test_memory_contract import example_engine
-from tests.runtime.recall.qmd.stand_in import StandIn
 
 GROUP = "agent:main:telegram:group:7"
 

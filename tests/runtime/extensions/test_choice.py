@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nacre.runtime.extensions.choice import chosen, named
-from nacre.runtime.extensions.manifest import ExtensionKind, ManifestInvalid, parse_manifest
+from nacre.runtime.extensions.installed.manifest import ExtensionKind, ManifestInvalid, parse_manifest
 from nacre.runtime.settings.sections.plugins import PluginsSettings
 
 ON, OFF = {"enabled": True}, {"enabled": False}

@@ -21,7 +21,7 @@ def test_the_published_name_of_the_storage_is_taken(tmp_path: Path, driver: str)
 
     config = load_config({"HOME": str(tmp_path)}, state_dir=tmp_path)
 
-    assert config.database_url == URL
+    assert config.folders.storage.url == URL
     assert config.settings.storage.driver == "postgres"
     assert config.settings.memory.citations == "on"
     assert config.notices == ()

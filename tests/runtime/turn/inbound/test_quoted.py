@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nacre.bridges.ledger.contracts.records import Received
-from nacre.bridges.ledger.contracts.stored_inbound import inbound_from_json, inbound_to_json
 from nacre.bridges.queueing.batches import combined
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.inbound import Attachment, Quoted
+from nacre.runtime.ledger.records import Received, inbound_from_json, inbound_to_json
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import ATTACHMENT, Text, UserMessage, message_from_json, message_text
 from tests.runtime.agents import TODAY, entries, opened, said, transcript_file

@@ -1,0 +1,257 @@
+"""The commands `nacre storage` and `nacre workspace`: to a database or back, and its Markdown in a folder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.screen.json_text import camel_json, print_json
+
+if TYPE_CHECKING:
+    from nacre.cli.invocation import Invocation
+    from nacre.extensions.postgres.document_rows import DocumentRows
+    from nacre.extensions.postgres.exchange import CopiedWorkspace, Exchanged, FolderTree
+    from nacre.runtime.contracts.clock import Clock
+    from nacre.runtime.ledger.moving import Contents, CopiedLedger
+    from nacre.runtime.settings.config import Config
+    from nacre.runtime.tools.approvals.store import CopiedApprovals
+    from nacre.sessions.stores.copying import Copied
+
+
+_SESSION_ROWS = ("transcripts", "results", "lines", "endings")
+
+
+@click.group("storage")
+def storage() -> None:
+    """Move an agent from files to a database, or back."""
+
+
+@storage.command("migrate")
+@click.option("--to", "target", type=click.Choice(["postgres", "files"]), required=True, help="Where to.")
+@json_option("Print one JSON object instead of sentences.")
+@shared_options
+def migrate_command(context: click.Context, target: str, as_json: bool) -> int:
+    """Copy notes, conversations, open approvals and the channels' ledger; nothing is written twice.
+
+    The old data stays where it was, and no setting is changed. End what serves the agent first. The exit code
+    is 1 where something was not copied.
+    """
+    from nacre.memory.contracts.workspace import FileBusy
+    from nacre.runtime.ledger.records import LedgerUnusable
+    from nacre.sessions.contracts.errors import SessionError
+
+    invocation = begin(context)
+    in_files, in_database = _both(invocation.config)
+    try:
+        sessions, notes, ledger, approvals = asyncio.run(_copied(in_files, in_database, target))
+    except (SessionError, FileBusy, LedgerUnusable) as error:
+        raise click.ClickException(f"{error} What was copied stays; run the command again.") from error
+    problems = [*sessions.problems, *notes.problems, *(ledger.problems if ledger else ())]
+    if sessions.source != sessions.target:
+        problems.append("The conversations are not the same in both. Is anybody talking? Run it again.")
+    if approvals.source != approvals.target:
+        problems.append("A call that waits for approval was answered in the target; what stands there stays.")
+    if as_json:
+        told = {"sessions": _copied_json(sessions), "workspace": _copied_json(notes), "problems": problems}
+        told["approvals"] = camel_json(approvals, "source", "target")
+        print_json({**told, **({"ledger": _ledger_json(ledger)} if ledger else {})})
+    else:
+        invocation.say(*_copied_lines(sessions, notes, approvals), *(_ledger_lines(ledger) if ledger else ()))
+        invocation.warn(*problems)
+        if not problems:
+            invocation.say(f"Now set storage.driver to {target!r}. The old data is where it was.")
+    return 1 if problems else 0
+
+
+def _both(config: Config) -> tuple[Config, Config]:
+    """The agent in files, and in the database that its settings name."""
+    from nacre.runtime.settings.disk.agent_folders import StorageChoice
+
+    url = config.folders.storage.url or config.settings.storage.url.strip()
+    if not url:
+        raise click.UsageError("No database is named. Set storage.url or NACRE_DATABASE_URL.")
+    both = (StorageChoice(), StorageChoice(driver="postgres", url=url))
+    in_files, in_database = (replace(config.folders, storage=each) for each in both)
+    return replace(config, folders=in_files), replace(config, folders=in_database)
+
+
+async def _copied(
+    in_files: Config, in_database: Config, target: str
+) -> tuple[Copied, CopiedWorkspace, CopiedLedger | None, CopiedApprovals]:
+    from nacre.extensions.postgres.document_rows import DocumentRows
+    from nacre.extensions.postgres.exchange import copy_to_folder, copy_to_rows
+    from nacre.extensions.postgres.server.database import shared_database
+    from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.storage.files import kept_places
+    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.tools.approvals.store import copy_approvals
+    from nacre.sessions.stores.copying import copy_sessions
+
+    now = owner_clock(in_files.settings.agent.user_timezone)
+    files, rows = (storage_of(each).sessions(now=now, new_id=random_id) for each in (in_files, in_database))
+    here, there = (
+        storage_of(each).approvals(now=now, fence_of=store.fence)
+        for each, store in ((in_files, files), (in_database, rows))
+    )
+    documents = DocumentRows(shared_database(in_database.folders.storage.url), in_database.agent_id)
+    kept = kept_places(in_files)
+    try:
+        # First: it refuses while a program serves the channels.
+        ledger = await _copied_ledger(in_files, in_database, target, now)
+        if target == "postgres":
+            notes = await copy_to_rows(in_files.workspace, documents, kept=kept)
+            return await copy_sessions(files, rows), notes, ledger, await copy_approvals(here, there)
+        lock_dir = in_files.state_dir / "locks"
+        notes = await copy_to_folder(documents, in_files.workspace, kept=kept, lock_dir=lock_dir)
+        return await copy_sessions(rows, files), notes, ledger, await copy_approvals(there, here)
+    finally:
+        await files.close()
+        await rows.close()
+
+
+async def _copied_ledger(
+    in_files: Config, in_database: Config, target: str, now: Clock
+) -> CopiedLedger | None:
+    """The channels' ledger, which goes with the default agent; `None` for another one."""
+    from nacre.runtime.ledger.moving import copy_ledger
+    from nacre.runtime.storage.opening import ledger_of
+
+    if not any(agent.is_default and agent.id == in_files.agent_id for agent in in_files.agents):
+        return None
+    here, there = ledger_of(in_files), ledger_of(in_database)
+    async with here.movable(now=now) as file, there.movable(now=now) as rows:
+        return await (copy_ledger(file, rows) if target == "postgres" else copy_ledger(rows, file))
+
+
+def _copied_lines(sessions: Copied, notes: CopiedWorkspace, approvals: CopiedApprovals) -> list[str]:
+    rows = [("files", notes.source.files, notes.target.files)]
+    rows += [(name, getattr(sessions.source, name), getattr(sessions.target, name)) for name in _SESSION_ROWS]
+    rows += [("approvals", approvals.source, approvals.target)] if approvals.source else []
+    return [
+        *(f"{name:12}{source:8} there, {target:8} copied" for name, source, target in rows),
+        f"Notes          {_sums(notes.source.checksum, notes.target.checksum)}",
+        f"Conversations  {_sums(sessions.source.checksum, sessions.target.checksum)}",
+    ]
+
+
+def _ledger_lines(ledger: CopiedLedger) -> list[str]:
+    source, target = ledger.source.counts, ledger.target.counts
+    return [
+        *(f"{name:12}{source[name]:8} there, {target[name]:8} copied" for name in source if source[name]),
+        f"Channels       {_sums(ledger.source.checksum, ledger.target.checksum)}",
+    ]
+
+
+def _sums(source: str, target: str) -> str:
+    return f"sha256 {source[:16]} in both" if source == target else f"sha256 {source[:16]} and {target[:16]}"
+
+
+def _copied_json(copied: Copied | CopiedWorkspace) -> dict[str, object]:
+    names = [field.name for field in fields(copied.source)]
+    return {side: camel_json(getattr(copied, side), *names) for side in ("source", "target")}
+
+
+def _ledger_json(ledger: CopiedLedger) -> dict[str, object]:
+    def told(contents: Contents) -> dict[str, object]:
+        return {**contents.counts, "checksum": contents.checksum}
+
+    return {"source": told(ledger.source), "target": told(ledger.target)}
+
+
+_FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+
+
+@click.group("workspace")
+def workspace() -> None:
+    """Bring the notes of a database to a folder and back."""
+
+
+@workspace.command("pull")
+@_FOLDER
+@json_option()
+@shared_options
+def pull_command(context: click.Context, folder: Path, as_json: bool) -> int:
+    """Bring FOLDER what is new in the workspace.
+
+    What changed in both is merged by git. Where that cannot be, both stand in the file between marks, and the
+    exit code is 1.
+    """
+    from nacre.extensions.postgres.exchange import pull
+
+    invocation = begin(context)
+    done = _exchanged(invocation, folder, pull)
+    if as_json:
+        print_json(_exchanged_json(done))
+    else:
+        _tell(invocation, done, "brought to the folder", "removed from it")
+    if done.conflicts:
+        invocation.warn(
+            f"In conflict: {', '.join(done.conflicts)}. Choose what is right, then push. A file that cannot "
+            "be merged has the workspace's text beside it, with .theirs behind its name: remove it then."
+        )
+    return 1 if done.conflicts else 0
+
+
+@workspace.command("push")
+@_FOLDER
+@json_option()
+@shared_options
+def push_command(context: click.Context, folder: Path, as_json: bool) -> int:
+    """Bring the workspace what is new in FOLDER, all of it or nothing.
+
+    What changed in the workspace as well has to be pulled first.
+    """
+    from nacre.extensions.postgres.exchange import push
+
+    invocation = begin(context)
+    done = _exchanged(invocation, folder, push)
+    if as_json:
+        return print_json(_exchanged_json(done))
+    _tell(invocation, done, "brought to the workspace", "removed from it")
+    return 0
+
+
+def _exchanged(
+    invocation: Invocation,
+    folder: Path,
+    run: Callable[[DocumentRows, FolderTree], Coroutine[Any, Any, Exchanged]],
+) -> Exchanged:
+    from nacre.extensions.postgres.document_rows import DocumentRows
+    from nacre.extensions.postgres.exchange import FolderTree, FolderUnusable, MergeFailed, PushRefused
+    from nacre.extensions.postgres.server.database import shared_database
+    from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
+
+    folders = invocation.config.folders
+    if folders.storage.driver != "postgres":
+        raise click.UsageError(
+            f"The notes are files already, in {invocation.short(invocation.config.workspace)}. "
+            "Pull and push are for a workspace in a database (storage.driver)."
+        )
+    rows = DocumentRows(shared_database(folders.storage.url), folders.agent_id)
+    try:
+        return asyncio.run(run(rows, FolderTree(folder.absolute())))
+    except (PushRefused, MergeFailed, FolderUnusable, FileBusy, PathOutsideRoot) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _tell(invocation: Invocation, done: Exchanged, written: str, removed: str) -> None:
+    told = [(done.written, written), (done.removed, removed), (done.merged, "merged")]
+    lines = [f"{len(names)} {text}: {', '.join(names)}" for names, text in told if names]
+    invocation.say(*(lines or (["Nothing is new."] if not done.conflicts else [])))
+    if done.kept:
+        names = ", ".join(done.kept)
+        invocation.warn(
+            f"Removed in the workspace, changed here, and kept: {names}. A push makes them again."
+        )
+    invocation.warn(*(f"Left out: {reason}" for reason in done.left_out))
+
+
+def _exchanged_json(done: Exchanged) -> dict[str, object]:
+    return camel_json(done, "written", "removed", "merged", "conflicts", "kept", "left_out")

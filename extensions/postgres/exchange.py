@@ -1,0 +1,542 @@
+"""`pull` and `push`: a workspace in a database and a folder, brought together. Edge.
+
+Each file is written only if it is still what was seen, so both work while the assistant writes, and while
+somebody types. What both have is noted behind the write: a kill in between costs another look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field
+from enum import Enum, auto
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from nacre.extensions.postgres.document_rows import Document, DocumentRows, Moment, WrittenSince
+from nacre.memory.contracts.notes import IGNORED_FOLDERS
+from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
+from nacre.memory.workspace.folder import change_locked, file_bytes
+from nacre.memory.workspace.git import git_environment
+from nacre.memory.workspace.paths import contained_path, kept_inside, refuse_kept
+from nacre.records.record import Record
+
+THEIRS = ".theirs"
+"""Behind the name of a file that cannot be merged: the workspace's text, beside the folder's."""
+KEPT_FOLDER = ".nacre"
+"""The folder in the folder that holds what both had when they last met."""
+HERE_MARK, THERE_MARK = b"<<<<<<< this folder", b">>>>>>> the workspace"
+_STAYS = frozenset(name.casefold() for name in IGNORED_FOLDERS)
+_LEFT_BY_A_KILL = re.compile(r"\.[0-9a-f]{16}\.tmp")
+
+Text = bytes | None
+
+
+class Step(Enum):
+    """What is done with one file."""
+
+    NOTHING = auto()
+    MET = auto()
+    """Both have the same: it is noted that they met."""
+    COPY = auto()
+    """One did not change it, so it gets what the other has, or loses what the other removed."""
+    KEEP = auto()
+    """Removed there and changed here: it stays, and the next push makes it again."""
+    MERGE = auto()
+    """Both changed it."""
+
+
+def pulled(base: Text, there: Text, here: Text) -> Step:
+    """What a pull does, which changes the folder alone."""
+    if there == here:
+        return Step.NOTHING if base == there else Step.MET
+    if there == base:
+        return Step.NOTHING
+    if here in (base, None):
+        return Step.COPY
+    return Step.KEEP if there is None else Step.MERGE
+
+
+def pushed(base: Text, there: Text, here: Text) -> Step:
+    """What a push does, which changes the workspace alone; to merge is for a pull to do first."""
+    if there == here:
+        return Step.NOTHING if base == there else Step.MET
+    if here == base:
+        return Step.NOTHING
+    return Step.COPY if there == base else Step.MERGE
+
+
+def travels(name: str) -> bool:
+    """Whether a file goes from one to the other.
+
+    What programs keep in folders of their own stays where it is: a name like `.git/hooks/…` from a workspace
+    would be run by git.
+    """
+    parts = name.split("/")
+    if name.endswith(THEIRS) or _LEFT_BY_A_KILL.fullmatch(parts[-1]):
+        return False
+    return all(part.casefold() not in _STAYS for part in parts)
+
+
+def has_marks(text: bytes) -> bool:
+    """Whether a text has the marks of a conflict that a pull wrote."""
+    return HERE_MARK in text and THERE_MARK in text
+
+
+def only_appended(base: Text, there: bytes, here: bytes) -> bool:
+    """Whether both went on behind what they had, as in a log."""
+    return bool(base) and there.startswith(base or b"") and here.startswith(base or b"")
+
+
+MERGE_SECONDS = 60.0
+_NO_TEXT = 128
+"""git's codes below it count conflicts; the others are failures."""
+
+
+class MergeFailed(Exception):
+    """git is not there, or failed."""
+
+
+class Merged(Record):
+    """One text of two. Where `is_conflict`, both stand in it between marks; without a text git took none."""
+
+    text: bytes | None
+    is_conflict: bool
+
+
+def merged(base: Text, there: bytes, here: bytes) -> Merged:
+    """One text with the changes of both; where both only went on behind the base, one behind the other.
+
+    Raises:
+        MergeFailed: git cannot be started, or does not end.
+    """
+    how = ["--union"] if only_appended(base, there, here) else []
+    labels = [mark.split(b" ", 1)[1].decode() for mark in (HERE_MARK, THERE_MARK)]
+    with TemporaryDirectory(prefix="nacre-merge-") as folder:
+        names = ("here", "base", "there")
+        for name, text in zip(names, (here, base or b"", there), strict=True):
+            Path(folder, name).write_bytes(text)
+        marks = ["-L", labels[0], "-L", "before", "-L", labels[1]]
+        try:
+            done = subprocess.run(
+                ["git", "merge-file", "-p", "-q", *how, *marks, *names],
+                cwd=folder,
+                env={**git_environment(), "GIT_CEILING_DIRECTORIES": str(Path(folder).parent)},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=MERGE_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise MergeFailed(f"git, which merges files, cannot be used ({error}). Install git.") from error
+    if 0 <= done.returncode < _NO_TEXT:
+        return Merged(text=done.stdout, is_conflict=done.returncode > 0)
+    return Merged(text=None, is_conflict=True)
+
+
+MOST_BYTES = 1 << 30
+"""As much as one field of a database holds."""
+
+
+class FolderUnusable(Exception):
+    """The folder is another workspace's, or what is kept in it cannot be read."""
+
+
+class Seen(Record):
+    """Files by name, and what was passed over, each with the reason."""
+
+    files: dict[str, bytes]
+    passed_over: dict[str, str]
+
+    def is_passed_over(self, name: str) -> bool:
+        """Whether a file of this name is, or lies in, what was passed over: nothing is known of it."""
+        return any(name == each or name.startswith(f"{each}/") for each in self.passed_over)
+
+
+class FolderTree:
+    """The folder `root`. Methods block, and raise `OSError` for what the disk refuses."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._kept = root / KEPT_FOLDER
+        self._met = self._kept / "met"
+        self._locks = self._kept / "locks"
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return str(self._root)
+
+    def belong_to(self, workspace: str) -> None:
+        """Makes the folder one of this workspace, if it is none yet.
+
+        Raises:
+            FolderUnusable: it is another workspace's.
+        """
+        note = self._kept / "workspace.json"
+        try:
+            known = json.loads(note.read_bytes())["workspace"]
+        except FileNotFoundError:
+            self._locks.mkdir(parents=True, exist_ok=True, mode=0o700)
+            change_locked(self._kept / ".gitignore", lambda _: b"*\n", self._locks)
+            text = json.dumps({"version": 1, "workspace": workspace}, indent=2) + "\n"
+            change_locked(note, lambda _: text.encode(), self._locks)
+            return
+        except (ValueError, KeyError, TypeError) as error:
+            raise FolderUnusable(f"{note} cannot be read. Choose a new folder.") from error
+        if known != workspace:
+            raise FolderUnusable(
+                f"The folder {self._root} is of another workspace ({known}), and this is {workspace}. "
+                "Choose another folder."
+            )
+
+    def here(self) -> Seen:
+        """What the folder has and is brought along; links and what is no file are left out."""
+        return seen_below(self._root)
+
+    def met(self) -> dict[str, bytes]:
+        """What both had when they last met."""
+        return seen_below(self._met).files if self._met.is_dir() else {}
+
+    def unresolved(self, here: dict[str, bytes], met: dict[str, bytes]) -> list[str]:
+        """The names of those files whose conflict nobody has ended yet."""
+        marked = (name for name, text in here.items() if has_marks(text) and met.get(name) != text)
+        beside = (name for name in here if (self._root / (name + THEIRS)).exists())
+        return sorted({*marked, *beside})
+
+    def put(self, name: str, text: Text, *, seen: Text) -> None:
+        """Replaces a file that is still as it was seen; `None` removes it, or has it made.
+
+        Raises:
+            FileBusy: somebody changed it meanwhile; it is as they left it.
+            PathOutsideRoot: a link leads out of the folder.
+        """
+        path = contained_path(self._root, name)
+        if text is None:
+            with suppress(FileNotFoundError):
+                if file_bytes(self._root, name, max_bytes=MOST_BYTES).data != seen:
+                    raise _changed(name)
+                path.unlink()
+            self._remove_empty(path.parent)
+            return
+
+        def change(old: bytes | None) -> bytes:
+            if old != seen:
+                raise _changed(name)
+            return text
+
+        change_locked(path, change, self._locks)
+
+    def put_beside(self, name: str, theirs: bytes) -> None:
+        """Lays the workspace's text beside a file that cannot be merged."""
+        change_locked(contained_path(self._root, name + THEIRS), lambda _: theirs, self._locks)
+
+    def note_met(self, name: str, text: Text) -> None:
+        """Notes what both have now."""
+        path = contained_path(self._met, name)
+        if text is None:
+            path.unlink(missing_ok=True)
+        else:
+            change_locked(path, lambda _: text, self._locks)
+
+    def _remove_empty(self, folder: Path) -> None:
+        root = Path(os.path.realpath(self._root))
+        with suppress(OSError):  # the first that is not empty ends it
+            while folder != root:
+                folder.rmdir()
+                folder = folder.parent
+
+
+def _changed(name: str) -> FileBusy:
+    return FileBusy(f"{name!r} was changed in the folder meanwhile. Do it once more.")
+
+
+def seen_below(root: Path, *, kept: Sequence[Path] = ()) -> Seen:
+    """What a folder has that travels, without what lies in `kept`, real paths inside of it.
+
+    Raises:
+        OSError: a folder cannot be listed, or a file cannot be read.
+    """
+    seen = Seen(files={}, passed_over={})
+    real = Path(os.path.realpath(root))
+    passed = [place.relative_to(real).as_posix() for place in kept]
+    for path in _walk(root, passed):
+        name = path.relative_to(root).as_posix()
+        try:
+            name.encode()
+            if path.is_symlink():
+                seen.passed_over[name] = "a link, which is not followed"
+            elif path.is_file():
+                seen.files[name] = file_bytes(root, name, max_bytes=MOST_BYTES).data
+        except (PathOutsideRoot, UnicodeEncodeError) as error:
+            seen.passed_over[os.fsencode(name).decode("utf-8", "backslashreplace")] = str(error)
+    return seen
+
+
+def _walk(root: Path, passed: Sequence[str]) -> Iterator[Path]:
+    """The files and links below a folder that travel, by name; none of the names `passed`, or below one."""
+
+    def refuse(error: OSError) -> None:
+        raise error  # files that cannot be seen would count as removed
+
+    for folder, folders, names in os.walk(root, onerror=refuse):
+        inside = Path(folder)
+        prefix = "" if inside == root else f"{inside.relative_to(root).as_posix()}/"
+        links = [each for each in folders if (inside / each).is_symlink()]
+        goes = {each for each in (*folders, *names) if travels(prefix + each) and prefix + each not in passed}
+        folders[:] = sorted(each for each in folders if each in goes and each not in links)
+        yield from (inside / each for each in sorted((*names, *links)) if each in goes)
+
+
+class PushRefused(Exception):
+    """Nothing was pushed: files have conflicts, or were changed in the workspace as well."""
+
+
+class Exchanged(Record):
+    """What was done, by the names of files, sorted.
+
+    `conflicts` have marks now, or the workspace's text beside them. `kept` were removed in the workspace and
+    changed in the folder. `left_out` are sentences.
+    """
+
+    written: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    merged: list[str] = field(default_factory=list)
+    conflicts: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+async def pull(rows: DocumentRows, tree: FolderTree) -> Exchanged:
+    """Brings the folder what is new in the workspace; what changed in the folder alone stays.
+
+    A file that has a conflict already is left alone until it is ended.
+
+    Raises:
+        OSError, FileBusy, PathOutsideRoot: the disk or the database refused a file; those before it are done.
+        FolderUnusable: the folder is another workspace's.
+        MergeFailed: git is wanted, and cannot be used.
+    """
+    files = await rows.files()
+    return await asyncio.to_thread(_pull, {name: each.body for name, each in files.items()}, rows.place, tree)
+
+
+async def push(rows: DocumentRows, tree: FolderTree) -> Exchanged:
+    """Brings the workspace what is new in the folder, all of it or nothing.
+
+    Raises:
+        PushRefused: the sentence names the files.
+        OSError, FileBusy: the disk or the database refused; nothing was pushed.
+        FolderUnusable: the folder is another workspace's.
+    """
+    files = await rows.files()
+    plan = await asyncio.to_thread(_planned, files, rows.place, tree)
+
+    def write(moment: Moment) -> None:
+        # What is removed goes first: a folder may take the name of a file.
+        for name in (*plan.done.removed, *plan.done.written):
+            seen = files.get(name)
+            moment.put(name, plan.here.get(name), seen=seen.revision if seen else None)
+
+    if plan.done.removed or plan.done.written:
+        try:
+            await rows.write(write)
+        except WrittenSince as error:
+            raise PushRefused(f"Nothing was pushed: {error} Pull first, then push again.") from error
+
+    def note() -> None:
+        for name in (*plan.met, *plan.done.removed, *plan.done.written):
+            tree.note_met(name, plan.here.get(name))
+
+    await asyncio.to_thread(note)
+    return plan.done
+
+
+def _pull(there: Mapping[str, bytes], workspace: str, tree: FolderTree) -> Exchanged:
+    tree.belong_to(workspace)
+    met, seen, done = tree.met(), tree.here(), Exchanged()
+    done.left_out.extend(_told(seen))
+    unresolved = set(tree.unresolved(seen.files, met))
+    for name in sorted({*met, *there, *seen.files}):
+        if not travels(name):
+            done.left_out.append(f"{name}: a name that belongs to a program")
+        elif seen.is_passed_over(name):
+            continue
+        elif name in unresolved:
+            done.conflicts.append(name)
+        else:
+            _pull_one(name, met.get(name), there.get(name), seen.files.get(name), tree, done)
+    return done
+
+
+def _pull_one(name: str, base: Text, there: Text, here: Text, tree: FolderTree, done: Exchanged) -> None:
+    step = pulled(base, there, here)
+    if step is Step.COPY:
+        tree.put(name, there, seen=here)
+        (done.removed if there is None else done.written).append(name)
+    elif step is Step.KEEP:
+        done.kept.append(name)
+    elif step is Step.MERGE:
+        assert there is not None
+        assert here is not None
+        found = merged(base, there, here)
+        if found.text is None:
+            tree.put_beside(name, there)
+        else:
+            tree.put(name, found.text, seen=here)
+        (done.conflicts if found.is_conflict else done.merged).append(name)
+    if step is not Step.NOTHING:
+        tree.note_met(name, there)
+
+
+class _Plan(Record):
+    """What a push is to do, and which files only have to be noted as the same."""
+
+    here: Mapping[str, bytes]
+    met: list[str]
+    done: Exchanged
+
+
+def _planned(files: Mapping[str, Document], workspace: str, tree: FolderTree) -> _Plan:
+    tree.belong_to(workspace)
+    met, seen = tree.met(), tree.here()
+    if unresolved := tree.unresolved(seen.files, met):
+        raise PushRefused(
+            f"Nothing was pushed: {', '.join(unresolved)} still "
+            f"{'has a conflict' if len(unresolved) == 1 else 'have conflicts'}. Choose what is right between "
+            "the marks <<<<<<< and >>>>>>>, or of the two files, remove the other, and push again."
+        )
+    plan = _Plan(here=seen.files, met=[], done=Exchanged(left_out=_told(seen)))
+    behind = []
+    for name in sorted({*met, *filter(travels, files), *seen.files}):
+        there, here = files[name].body if name in files else None, seen.files.get(name)
+        if seen.is_passed_over(name):
+            continue
+        step = pushed(met.get(name), there, here)
+        if step is Step.COPY:
+            (plan.done.removed if here is None else plan.done.written).append(name)
+        elif step is Step.MET:
+            plan.met.append(name)
+        elif step is Step.MERGE:
+            behind.append(name)
+    if plan.done.removed and not seen.files:
+        raise PushRefused(
+            f"Nothing was pushed: {tree.place} is empty, which would remove every note. If that is meant, "
+            "leave one file in it."
+        )
+    if behind:
+        raise PushRefused(
+            f"Nothing was pushed: {', '.join(behind)} changed in the workspace as well. "
+            f"`nacre workspace pull {tree.place}` merges, then push again."
+        )
+    return plan
+
+
+def _told(seen: Seen) -> list[str]:
+    return [f"{name}: {reason}" for name, reason in seen.passed_over.items()]
+
+
+class WorkspaceSum(Record):
+    """What a workspace has: how many files, how long together, and one checksum over names and bytes."""
+
+    files: int
+    size_bytes: int
+    checksum: str
+
+
+class CopiedWorkspace(Record):
+    """Both after a copy, and sentences about what was not copied."""
+
+    source: WorkspaceSum
+    target: WorkspaceSum
+    problems: tuple[str, ...]
+
+
+async def copy_to_rows(folder: Path, rows: DocumentRows, *, kept: Sequence[Path]) -> CopiedWorkspace:
+    """Copies a folder, without what programs keep in it and the places `kept`.
+
+    Raises:
+        OSError, FileBusy: the disk or the database refused; nothing was copied.
+    """
+    files, left_out = await asyncio.to_thread(_folder_files, folder, kept)
+
+    def write(moment: Moment) -> None:
+        moment.begin_writing()
+        there = moment.all()
+        for name, body in files.items():
+            if name not in there:
+                moment.put(name, body, seen=None)
+
+    await rows.write(write)
+    there = {name: found.body for name, found in (await rows.files()).items()}
+    return _copied(files, there, left_out)
+
+
+async def copy_to_folder(
+    rows: DocumentRows, folder: Path, *, kept: Sequence[Path], lock_dir: Path
+) -> CopiedWorkspace:
+    """Copies a database's workspace into a folder, which is made if need be.
+
+    Raises:
+        OSError, PathOutsideRoot: the disk refused, or the database did; what was copied before stays.
+    """
+    found = await rows.files()
+    files = {name: each.body for name, each in found.items() if travels(name)}
+    left_out = [f"{name} belongs to a program, and is not copied" for name in found if not travels(name)]
+
+    def write() -> dict[str, bytes]:
+        inside = kept_inside(folder, kept)
+        for name, body in list(files.items()):
+            try:
+                path = contained_path(folder, name)
+                refuse_kept(folder, path, inside)
+            except PathOutsideRoot as error:
+                left_out.append(str(error))
+                del files[name]
+            else:
+                change_locked(path, partial(_unless_there, body), lock_dir)
+        return _folder_files(folder, kept)[0]
+
+    return _copied(files, await asyncio.to_thread(write), left_out)
+
+
+def _copied(
+    source: Mapping[str, bytes], target: Mapping[str, bytes], left_out: Sequence[str]
+) -> CopiedWorkspace:
+    differ = [name for name, body in source.items() if target.get(name) != body]
+    problems = [*left_out]
+    if differ:
+        problems.append(f"These files have another text in the target, which stays: {', '.join(differ)}.")
+    # What only the target has is no part of the copy.
+    return CopiedWorkspace(
+        source=_sum(source),
+        target=_sum({name: body for name, body in target.items() if name in source}),
+        problems=tuple(problems),
+    )
+
+
+def _sum(files: Mapping[str, bytes]) -> WorkspaceSum:
+    checksum = sha256()
+    for name, body in sorted(files.items()):
+        checksum.update(f"{name}\n{len(body)}\n".encode() + body)
+    return WorkspaceSum(
+        files=len(files), size_bytes=sum(map(len, files.values())), checksum=checksum.hexdigest()
+    )
+
+
+def _folder_files(folder: Path, kept: Sequence[Path]) -> tuple[dict[str, bytes], list[str]]:
+    if not folder.is_dir():
+        return {}, []
+    seen = seen_below(folder, kept=kept_inside(folder, kept))
+    return seen.files, [f"{name}: {reason}" for name, reason in seen.passed_over.items()]
+
+
+def _unless_there(body: bytes, old: bytes | None) -> bytes:
+    return body if old is None else old

@@ -1,0 +1,261 @@
+"""Every statement on the tables of the ledger, each for one agent. A contract with `schema/`."""
+
+from __future__ import annotations
+
+_CHAT = "channel = %(channel)s AND account = %(account)s AND chat_id = %(chat_id)s"
+_WHO = "channel = %(channel)s AND account = %(account)s AND sender_id = %(sender_id)s"
+_JOB = "SELECT id, answered_by, asker, text, rule, due_ms, problem FROM ledger_jobs WHERE agent = %(agent)s"
+
+TRY_TO_HOLD = """
+SELECT pg_try_advisory_lock(hashtextextended(%(agent)s, hashtextextended(current_schema()::text, 7)))
+"""
+"""Kept until the connection ends; assistants of other schemas have locks of their own."""
+IS_HELD = "SELECT 1 FROM ledger_holders WHERE agent = %(agent)s AND fence = %(fence)s FOR SHARE"
+HOLD = """
+INSERT INTO ledger_holders (agent, ledger_id, fence, holder) VALUES (%(agent)s, %(ledger_id)s, 1, %(holder)s)
+ON CONFLICT (agent) DO UPDATE SET fence = ledger_holders.fence + 1, holder = EXCLUDED.holder,
+    ledger_id = coalesce(nullif(ledger_holders.ledger_id, ''), EXCLUDED.ledger_id)
+RETURNING ledger_id, fence
+"""
+HOLDER = "SELECT holder FROM ledger_holders WHERE agent = %(agent)s"
+IS_SERVED = """
+SELECT 1 FROM pg_locks
+WHERE locktype = 'advisory' AND granted AND objsubid = 1
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND (classid::bigint << 32 | objid::bigint)
+        = hashtextextended(%(agent)s, hashtextextended(current_schema()::text, 7))
+"""
+"""Whether anybody has that lock; asked without taking it, which would stop who starts in that moment."""
+MARKS = "SELECT ledger_id, copied FROM ledger_holders WHERE agent = %(agent)s"
+PUT_MARKS = """
+INSERT INTO ledger_holders (agent, ledger_id, fence, holder, copied)
+VALUES (%(agent)s, %(ledger_id)s, 1, '', %(copied)s)
+ON CONFLICT (agent) DO UPDATE SET ledger_id = EXCLUDED.ledger_id, fence = ledger_holders.fence + 1,
+    holder = '', copied = EXCLUDED.copied
+"""
+STOP_NUMBERING = {
+    "inbound": "LOCK TABLE ledger_inbound IN SHARE ROW EXCLUSIVE MODE",
+    "outbound": "LOCK TABLE ledger_outbound IN SHARE ROW EXCLUSIVE MODE",
+}
+_NUMBER_ON = "SELECT setval('{0}', greatest(%(number)s, nextval('{0}')))"
+NUMBER_ON = {
+    "inbound": _NUMBER_ON.format("ledger_inbound_number_seq"),
+    "outbound": _NUMBER_ON.format("ledger_outbound_number_seq"),
+}
+"""The next number of a table is above what was brought; behind the lock no other agent gets it twice."""
+NOBODY_KNOWS = "UPDATE ledger_outbound SET state = 'unsure' WHERE agent = %(agent)s AND state = 'sending'"
+
+PUT_CURSOR = """
+INSERT INTO ledger_cursors (agent, channel, account, value)
+VALUES (%(agent)s, %(channel)s, %(account)s, %(value)s)
+ON CONFLICT (agent, channel, account) DO UPDATE SET value = EXCLUDED.value
+"""
+CURSOR = """
+SELECT value FROM ledger_cursors
+WHERE agent = %(agent)s AND channel = %(channel)s AND account = %(account)s
+"""
+RECEIVE = """
+INSERT INTO ledger_inbound
+    (agent, channel, account, chat_id, message_id, session_key, answered_by, state, received_ms, body)
+VALUES (%(agent)s, %(channel)s, %(account)s, %(chat_id)s, nullif(%(message_id)s::text, ''), %(session_key)s,
+    %(answered_by)s, 'waiting', %(at_ms)s, %(body)s)
+ON CONFLICT (agent, channel, account, chat_id, message_id) DO NOTHING RETURNING number
+"""
+OPEN_MESSAGES = """
+SELECT number, session_key, body, turn, state = 'running', attempts, answered_by, joined FROM ledger_inbound
+WHERE agent = %(agent)s AND state IN ('waiting', 'running') ORDER BY number
+"""
+BEGIN = """
+UPDATE ledger_inbound SET state = 'running', attempts = attempts + 1, turn = %(turn)s
+WHERE agent = %(agent)s AND number = ANY(%(numbers)s::bigint[])
+"""
+JOIN = """
+UPDATE ledger_inbound SET state = 'running', turn = %(turn)s, joined = TRUE
+WHERE agent = %(agent)s AND number = %(number)s
+"""
+PART = """
+UPDATE ledger_inbound SET state = 'waiting', turn = 0, joined = FALSE, attempts = 0
+WHERE agent = %(agent)s AND number = ANY(%(numbers)s::bigint[])
+"""
+DROP = """
+UPDATE ledger_inbound SET state = 'dropped'
+WHERE agent = %(agent)s AND number = ANY(%(numbers)s::bigint[])
+"""
+DONE = """
+UPDATE ledger_inbound SET state = 'done', body = NULL
+WHERE agent = %(agent)s AND number = ANY(%(numbers)s::bigint[])
+"""
+FORGET_INBOUND = f"""
+DELETE FROM ledger_inbound WHERE agent = %(agent)s AND {_CHAT} AND state IN ('done', 'dropped')
+AND number <= (
+    SELECT number FROM ledger_inbound WHERE agent = %(agent)s AND {_CHAT}
+    ORDER BY number DESC LIMIT 1 OFFSET %(most)s)
+"""
+FORGET_OUTBOUND = f"""
+DELETE FROM ledger_outbound WHERE agent = %(agent)s AND {_CHAT} AND state IN ('sent', 'failed')
+AND number <= (
+    SELECT number FROM ledger_outbound WHERE agent = %(agent)s AND {_CHAT}
+    ORDER BY number DESC LIMIT 1 OFFSET %(most)s)
+"""
+
+PUT_PART = """
+INSERT INTO ledger_outbound
+    (agent, turn, channel, account, chat_id, thread_id, answers, text, state, was_draft, asker)
+VALUES (%(agent)s, %(turn)s, %(channel)s, %(account)s, %(chat_id)s, %(thread_id)s, %(answers)s, %(text)s,
+    %(state)s, %(state)s = 'draft', %(asker)s)
+RETURNING number
+"""
+DRAFT = """
+SELECT number, sent_id FROM ledger_outbound WHERE agent = %(agent)s AND turn = %(turn)s AND state = 'draft'
+"""
+DRAFT_BECOMES = """
+UPDATE ledger_outbound
+SET text = %(text)s, asker = %(asker)s, state = CASE WHEN sent_id = '' THEN 'unsure' ELSE 'pending' END
+WHERE agent = %(agent)s AND number = %(number)s
+"""
+NEXT_PART = f"""
+SELECT number FROM ledger_outbound
+WHERE agent = %(agent)s AND {_CHAT} AND state IN ('pending', 'unsure') AND number > %(after)s
+ORDER BY number LIMIT 1
+"""
+PART_ROW = """
+SELECT number, channel, account, chat_id, thread_id, answers, text, state, was_draft::int, attempts, sent_id,
+    asker
+FROM ledger_outbound WHERE agent = %(agent)s AND number = %(number)s
+"""
+CHATS = """
+SELECT DISTINCT chat_id FROM ledger_outbound
+WHERE agent = %(agent)s AND channel = %(channel)s AND account = %(account)s AND state IN ('pending', 'unsure')
+"""
+SET_STATE = "UPDATE ledger_outbound SET state = %(state)s WHERE agent = %(agent)s AND number = %(number)s"
+SENT = """
+UPDATE ledger_outbound SET sent_id = %(sent_id)s, state = %(state)s
+WHERE agent = %(agent)s AND number = %(number)s
+"""
+DRAFTED = "UPDATE ledger_outbound SET sent_id = %(sent_id)s WHERE agent = %(agent)s AND number = %(number)s"
+UNDRAFT = "DELETE FROM ledger_outbound WHERE agent = %(agent)s AND number = %(number)s"
+NOT_SENT = """
+UPDATE ledger_outbound SET state = %(state)s, problem = %(problem)s, attempts = attempts + 1
+WHERE agent = %(agent)s AND number = %(number)s
+"""
+OUTBOX_COUNTS = """
+SELECT state, count(*) FROM ledger_outbound
+WHERE agent = %(agent)s AND state NOT IN ('sent', 'draft') GROUP BY state
+"""
+NOT_DONE = """
+SELECT state, count(*) FROM ledger_inbound
+WHERE agent = %(agent)s AND state IN ('waiting', 'running') GROUP BY state
+UNION ALL
+SELECT state, count(*) FROM ledger_outbound
+WHERE agent = %(agent)s AND state IN ('pending', 'sending', 'unsure', 'failed') GROUP BY state
+"""
+
+ROLE = f"SELECT role FROM ledger_people WHERE agent = %(agent)s AND {_WHO}"
+LOCK_PEOPLE = "SELECT pg_advisory_xact_lock(hashtextextended(%(agent)s, 5))"
+"""For who asks or is answered: few may ask at a time."""
+FORGET_ASKING = "DELETE FROM ledger_pairings WHERE agent = %(agent)s AND asked_ms <= %(since_ms)s"
+ASKING_OF_ACCOUNT = """
+SELECT sender_id FROM ledger_pairings
+WHERE agent = %(agent)s AND channel = %(channel)s AND account = %(account)s
+"""
+GIVE_WAY = """
+DELETE FROM ledger_pairings
+WHERE agent = %(agent)s AND channel = %(channel)s AND account = %(account)s AND sender_id = (
+    SELECT sender_id FROM ledger_pairings
+    WHERE agent = %(agent)s AND channel = %(channel)s AND account = %(account)s
+      AND asked_ms <= %(gives_way_ms)s AND code <> ''
+    ORDER BY asked_ms LIMIT 1
+)
+RETURNING sender_id
+"""
+ASK = """
+INSERT INTO ledger_pairings (agent, channel, account, sender_id, code, asked_ms)
+VALUES (%(agent)s, %(channel)s, %(account)s, %(sender_id)s, %(code)s, %(at_ms)s)
+"""
+ASKING = """
+SELECT channel, account, sender_id, asked_ms, code FROM ledger_pairings
+WHERE agent = %(agent)s AND asked_ms > %(since_ms)s AND code <> '' ORDER BY asked_ms
+"""
+KNOWN = """
+SELECT channel, account, sender_id, since_ms, '', role FROM ledger_people
+WHERE agent = %(agent)s ORDER BY since_ms
+"""
+FIND_CODE = """
+SELECT channel, account, sender_id FROM ledger_pairings
+WHERE agent = %(agent)s AND code = %(code)s AND code <> '' AND asked_ms > %(since_ms)s
+"""
+USE_CODE = "DELETE FROM ledger_pairings WHERE agent = %(agent)s AND code = %(code)s"
+DENY_CODE = "UPDATE ledger_pairings SET code = '' WHERE agent = %(agent)s AND code = %(code)s"
+LET_IN = """
+INSERT INTO ledger_people (agent, channel, account, sender_id, role, since_ms)
+VALUES (%(agent)s, %(channel)s, %(account)s, %(sender_id)s, %(role)s, %(at_ms)s)
+ON CONFLICT (agent, channel, account, sender_id)
+DO UPDATE SET role = EXCLUDED.role, since_ms = EXCLUDED.since_ms
+"""
+REVOKE = """
+DELETE FROM ledger_people
+WHERE agent = %(agent)s AND channel = %(channel)s AND sender_id = %(sender_id)s RETURNING 1
+"""
+
+CHOICES = "SELECT session_key, name, value FROM ledger_choices WHERE agent = %(agent)s"
+PUT_CHOICE = """
+INSERT INTO ledger_choices (agent, session_key, name, value)
+VALUES (%(agent)s, %(session_key)s, %(name)s, %(value)s)
+ON CONFLICT (agent, session_key, name) DO UPDATE SET value = EXCLUDED.value
+"""
+FORGET_CHOICE = """
+DELETE FROM ledger_choices WHERE agent = %(agent)s AND session_key = %(session_key)s AND name = %(name)s
+"""
+PUT_OWNER_CHAT = """
+INSERT INTO ledger_owner_chats (agent, answered_by, channel, account, at_ms, inbound)
+VALUES (%(agent)s, %(answered_by)s, %(channel)s, %(account)s, %(at_ms)s, %(inbound)s)
+ON CONFLICT (agent, answered_by, channel, account)
+DO UPDATE SET at_ms = EXCLUDED.at_ms, inbound = EXCLUDED.inbound
+"""
+OWNER_CHATS = """
+SELECT inbound FROM ledger_owner_chats
+WHERE agent = %(agent)s AND answered_by = %(answered_by)s ORDER BY at_ms DESC
+"""
+FORGET_BRIDGES = "DELETE FROM ledger_bridges WHERE agent = %(agent)s"
+PUT_BRIDGE = """
+INSERT INTO ledger_bridges (agent, channel, account, state, problem, restarts, since_ms, next_try_ms)
+VALUES (%(agent)s, %(channel)s, %(account)s, %(state)s, %(problem)s, %(restarts)s, %(since_ms)s,
+    %(next_try_ms)s)
+"""
+BRIDGES = """
+SELECT channel, account, state, problem, restarts, since_ms, next_try_ms FROM ledger_bridges
+WHERE agent = %(agent)s ORDER BY channel COLLATE "C", account COLLATE "C"
+"""
+
+LOCK_JOBS = "SELECT pg_advisory_xact_lock(hashtextextended(%(agent)s, 6))"
+"""For who adds one: an agent has so many at most."""
+COUNT_JOBS = "SELECT count(*) FROM ledger_jobs WHERE agent = %(agent)s AND answered_by = %(answered_by)s"
+ADD_JOB = """
+INSERT INTO ledger_jobs (agent, id, answered_by, asker, text, rule, made_ms, due_ms, problem)
+VALUES (%(agent)s, %(id)s, %(answered_by)s, %(asker)s, %(text)s, %(rule)s, %(made_ms)s, %(due_ms)s,
+    %(problem)s)
+"""
+JOBS_OF = f"{_JOB} AND answered_by = %(answered_by)s ORDER BY due_ms NULLS LAST, made_ms"
+JOBS_DUE = f"{_JOB} AND due_ms <= %(at_ms)s ORDER BY due_ms, made_ms"
+JOBS_RECURRING = f"{_JOB} AND due_ms > %(at_ms)s AND rule <> ''"
+NEXT_DUE = "SELECT min(due_ms) FROM ledger_jobs WHERE agent = %(agent)s"
+REMOVE_JOB = "DELETE FROM ledger_jobs WHERE agent = %(agent)s AND id = %(id)s RETURNING 1"
+MOVE_JOB = """
+UPDATE ledger_jobs SET due_ms = %(due_ms)s, problem = %(problem)s
+WHERE agent = %(agent)s AND id = %(id)s AND due_ms IS NOT DISTINCT FROM %(before_ms)s::bigint RETURNING 1
+"""
+END_JOB = """
+DELETE FROM ledger_jobs
+WHERE agent = %(agent)s AND id = %(id)s AND due_ms IS NOT DISTINCT FROM %(before_ms)s::bigint RETURNING 1
+"""
+FIRST_BEAT = """
+INSERT INTO ledger_heartbeats (agent, answered_by, at_ms) VALUES (%(agent)s, %(answered_by)s, %(at_ms)s)
+ON CONFLICT DO NOTHING
+"""
+BEATEN = """
+INSERT INTO ledger_heartbeats (agent, answered_by, at_ms) VALUES (%(agent)s, %(answered_by)s, %(at_ms)s)
+ON CONFLICT (agent, answered_by) DO UPDATE SET at_ms = EXCLUDED.at_ms
+"""
+LAST_BEAT = """
+SELECT at_ms FROM ledger_heartbeats WHERE agent = %(agent)s AND answered_by = %(answered_by)s
+"""

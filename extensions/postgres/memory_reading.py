@@ -1,0 +1,335 @@
+"""`Snapshot` over one transaction that reads. Nothing here writes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any, LiteralString
+
+from nacre.extensions.postgres.memory_words import Head, Moment, Tokens, WordReader, narrowed
+from nacre.memory.contracts.records import (
+    Chunk,
+    ChunkPlace,
+    FailedFile,
+    Source,
+    SourceCount,
+    VectorEngine,
+    citation,
+)
+from nacre.memory.contracts.store import FileState, Scope, Scores, StoreCounts, Vector
+from nacre.memory.contracts.words import Atom, MatchQuery
+from nacre.memory.vectors.vector_math import is_zero, question, question_code
+
+EXACT_UP_TO = 1_500
+"""With no more vectors than this, each one is compared exactly: the coarse pass would not be faster."""
+
+_FACTS = """
+SELECT extversion, to_regprocedure('hamming_distance(bit,bit)') IS NOT NULL
+FROM pg_extension WHERE extname = 'vector'
+"""
+_COUNT = """
+SELECT count(*) FROM (
+    SELECT 1 FROM memory_chunk_vectors WHERE agent = %(agent)s AND build = %(build)s LIMIT %(most)s
+) AS few
+"""
+_VECTORS_OF_THE_BUILD: LiteralString = """
+    SELECT chunk_id, vector_id FROM memory_chunk_vectors
+    WHERE agent = %(agent)s AND build = %(build)s AND length(code) = %(bits)s
+"""
+_HAMMING: LiteralString = " ORDER BY hamming_distance(code, %(code)s::varbit) LIMIT %(wanted)s"
+_BIT_COUNT: LiteralString = " ORDER BY bit_count(code # %(code)s::varbit) LIMIT %(wanted)s"
+_COSINES: LiteralString = """
+SELECT chunk_id, max(-(embedding <#> %(asked)s::vector)) AS cosine FROM ({candidates}) AS candidates
+CROSS JOIN LATERAL (
+    SELECT embedding FROM memory_vectors
+    WHERE agent = %(agent)s AND id = vector_id AND vector_dims(embedding) = %(dimensions)s OFFSET 0
+) AS vectors
+GROUP BY chunk_id ORDER BY cosine DESC, chunk_id
+"""
+
+
+class VectorReader:
+    """Nearest chunks for one store; it remembers what the server can do."""
+
+    def __init__(self) -> None:
+        self._facts: tuple[str, bool] | None = None
+
+    def engine(self, moment: Moment) -> VectorEngine:
+        """What compares vectors here."""
+        version, compares_codes = self._known(moment)
+        problem = (
+            ""
+            if compares_codes
+            else (f"pgvector {version} compares no bits (0.7 does): Postgres itself counts those that differ")
+        )
+        return VectorEngine(name=f"pgvector {version}", problem=problem)
+
+    def nearest(self, moment: Moment, vector: Vector, limit: int, scope: Scope) -> dict[int, float]:
+        """The chunks whose best piece has the highest cosine, best first."""
+        asked = question(vector)
+        if is_zero(asked):
+            return {}
+        inside = narrowed(moment, scope)
+        candidates = _VECTORS_OF_THE_BUILD + (
+            inside.admits("memory_chunk_vectors.chunk_id") if inside else ""
+        )
+        if moment.value(_COUNT, most=EXACT_UP_TO + 1) > EXACT_UP_TO:
+            candidates += _HAMMING if self._known(moment)[1] else _BIT_COUNT
+        code = question_code(asked)
+        rows = moment.rows(
+            _COSINES.replace("{candidates}", candidates) + " LIMIT %(limit)s",
+            asked=vector_text(asked),
+            dimensions=len(vector),
+            code=code_text(code),
+            bits=8 * len(code),
+            wanted=candidates_for(len(vector), limit),
+            limit=limit,
+            **(inside.values if inside else {}),
+        )
+        return dict(rows)
+
+    def cosines(self, moment: Moment, vector: Vector, chunk_ids: Sequence[int]) -> dict[int, float]:
+        """The exact cosine of each chunk's best piece."""
+        asked = question(vector)
+        if is_zero(asked):
+            return {}
+        rows = moment.rows(
+            _COSINES.replace("{candidates}", _VECTORS_OF_THE_BUILD + " AND chunk_id = ANY(%(ids)s)"),
+            asked=vector_text(asked),
+            dimensions=len(vector),
+            bits=8 * len(question_code(asked)),
+            ids=list(chunk_ids),
+        )
+        return dict(rows)
+
+    def _known(self, moment: Moment) -> tuple[str, bool]:
+        if self._facts is None:
+            version, compares_codes = moment.rows(_FACTS)[0]
+            self._facts = str(version), bool(compares_codes)
+        return self._facts
+
+
+def candidates_for(dimensions: int, limit: int) -> int:
+    """How many coarse candidates are scored exactly: the fewer bits a code has, the more."""
+    return max(2 * limit, 300 if dimensions >= 384 else 600)
+
+
+def vector_text(asked: bytes) -> str:
+    """A vector from `question` as pgvector reads it."""
+    return "[" + ",".join(map(repr, struct.unpack(f"<{len(asked) // 4}f", asked))) + "]"
+
+
+def code_text(code: bytes) -> str:
+    """A sign code as Postgres reads a string of bits."""
+    return format(int.from_bytes(code, "big"), f"0{8 * len(code)}b")
+
+
+# Here and in the files beside it, `LATERAL … OFFSET 0` and `(SELECT EXISTS …)` have each row looked up by its
+# key. What a planner makes of a join depends on statistics, which a new agent does not have yet.
+_OF_THE_BUILD: LiteralString = "WHERE agent = %(agent)s AND build = %(build)s"
+_CHUNK_COLUMNS: LiteralString = (
+    "id, source, path, ordinal, start_line, end_line, heading_path, day, content_hash, text"
+)
+_CHUNKS: LiteralString = f"SELECT {_CHUNK_COLUMNS} FROM memory_chunks {_OF_THE_BUILD}"
+_FILES: LiteralString = (
+    "SELECT source, path, content_hash, size, mtime_ns, inode, read_at_ns FROM memory_files "
+    f"{_OF_THE_BUILD} AND source = %(source)s"
+)
+_WITHOUT_VECTORS = f"""
+{_CHUNKS} AND id > %(above_id)s AND NOT (SELECT EXISTS (
+    SELECT 1 FROM memory_chunk_vectors AS attached
+    WHERE attached.agent = %(agent)s AND attached.build = %(build)s AND attached.chunk_id = memory_chunks.id
+)) ORDER BY id LIMIT %(limit)s
+"""
+_REFUSED = """
+SELECT DISTINCT path, start_line, end_line FROM memory_chunk_vectors AS attached
+JOIN memory_vectors AS vectors ON vectors.agent = %(agent)s AND vectors.id = attached.vector_id
+JOIN memory_chunks AS chunks
+    ON chunks.agent = %(agent)s AND chunks.build = %(build)s AND chunks.id = attached.chunk_id
+WHERE attached.agent = %(agent)s AND attached.build = %(build)s AND embedding IS NULL
+ORDER BY path, start_line LIMIT %(limit)s
+"""
+_SOURCES = f"""
+SELECT source, files, coalesce(chunks, 0) FROM (
+    SELECT source, count(*) AS files FROM memory_files {_OF_THE_BUILD} GROUP BY source
+) AS counted LEFT JOIN (
+    SELECT source, count(*) AS chunks FROM memory_chunks {_OF_THE_BUILD} GROUP BY source
+) AS parts USING (source) ORDER BY source
+"""
+_COUNTS = f"""
+SELECT
+    (SELECT count(DISTINCT vector_id) FROM memory_chunk_vectors {_OF_THE_BUILD}),
+    (SELECT count(*) FROM memory_vectors WHERE agent = %(agent)s),
+    (SELECT count(DISTINCT chunk_id) FROM memory_chunk_vectors {_OF_THE_BUILD}),
+    (SELECT coalesce(sum(pg_column_size(rows.*)), 0) FROM memory_chunks AS rows {_OF_THE_BUILD})
+    + (SELECT coalesce(sum(pg_column_size(rows.*)), 0) FROM memory_words AS rows {_OF_THE_BUILD})
+    + (SELECT coalesce(sum(pg_column_size(rows.*)), 0) FROM memory_vectors AS rows WHERE agent = %(agent)s)
+    + (SELECT coalesce(sum(pg_column_size(rows.*)), 0) FROM memory_chunk_vectors AS rows {_OF_THE_BUILD})
+"""
+_DIMENSIONS = """
+SELECT vector_dims(embedding) FROM memory_chunk_vectors AS attached
+JOIN memory_vectors AS vectors ON vectors.agent = %(agent)s AND vectors.id = attached.vector_id
+WHERE attached.agent = %(agent)s AND attached.build = %(build)s AND embedding IS NOT NULL LIMIT 1
+"""
+_PLACES = """
+SELECT chunks.id, chunks.source, chunks.path, day, mtime_ns FROM memory_chunks AS chunks
+CROSS JOIN LATERAL (
+    SELECT mtime_ns FROM memory_files AS files WHERE files.agent = %(agent)s AND files.build = %(build)s
+        AND files.source = chunks.source AND files.path = chunks.path OFFSET 0
+) AS files
+WHERE chunks.agent = %(agent)s AND chunks.build = %(build)s AND chunks.id = ANY(%(ids)s)
+"""
+_LOOKS = f"""
+SELECT DISTINCT found.id, found.text FROM unnest(%(looks)s::bigint[]) AS looks (id), LATERAL (
+    SELECT id, text FROM memory_chunks {_OF_THE_BUILD} AND memory_chunks.id >= looks.id ORDER BY id LIMIT 1
+) AS found ORDER BY found.id
+"""
+
+
+class PostgresSnapshot:
+    """`Snapshot` (its methods are described there). The caller holds the transaction."""
+
+    def __init__(
+        self, moment: Moment, head: Head, words: WordReader, vectors: VectorReader, tokens: Tokens
+    ) -> None:
+        self._moment = moment
+        self._head = head
+        self._words = words
+        self._vectors = vectors
+        self._tokens = tokens
+
+    def meta(self) -> Mapping[str, str]:
+        return stored_meta(self._moment)
+
+    def stored_file(self, source: Source, path: str) -> tuple[FileState, Sequence[Chunk]] | None:
+        values = {"source": source, "path": path}
+        rows = self._moment.rows(f"{_FILES} AND path = %(path)s", **values)
+        if not rows:
+            return None
+        chunks = self._moment.rows(
+            f"{_CHUNKS} AND source = %(source)s AND path = %(path)s ORDER BY ordinal", **values
+        )
+        return _state_from_row(rows[0]), [_chunk_from_row(row) for row in chunks]
+
+    def file_states(self, source: Source) -> Mapping[str, FileState]:
+        return {row[1]: _state_from_row(row) for row in self._moment.rows(_FILES, source=source)}
+
+    def failures(self, source: Source) -> Mapping[str, FailedFile]:
+        rows = self._moment.rows(
+            f"SELECT path, problem, attempts, retry_at_seconds FROM memory_failures {_OF_THE_BUILD}"
+            " AND source = %(source)s",
+            source=source,
+        )
+        return {
+            path: FailedFile(path=path, problem=problem, attempts=attempts, retry_at_seconds=retry_at)
+            for path, problem, attempts, retry_at in rows
+        }
+
+    def without_vectors(self, *, above_id: int, limit: int) -> Sequence[tuple[int, Chunk]]:
+        rows = self._moment.rows(_WITHOUT_VECTORS, above_id=above_id, limit=limit)
+        return [(row[0], _chunk_from_row(row)) for row in rows]
+
+    def refused(self, *, limit: int) -> Sequence[str]:
+        return [citation(*row) for row in self._moment.rows(_REFUSED, limit=limit)]
+
+    def counts(self) -> StoreCounts:
+        sources = tuple(
+            SourceCount(source=source, files=files, chunks=chunks)
+            for source, files, chunks in self._moment.rows(_SOURCES)
+        )
+        used, stored, attached, size_bytes = self._moment.rows(_COUNTS)[0]
+        return StoreCounts(
+            sources=sources,
+            vectors=used,
+            cached_vectors=stored - used,
+            pending_chunks=self._head.chunks - attached,
+            dimensions=self.dimensions(),
+            size_bytes=int(size_bytes),
+        )
+
+    def vector_engine(self) -> VectorEngine:
+        return self._vectors.engine(self._moment)
+
+    def chunk_count(self) -> int:
+        return self._head.chunks
+
+    def dimensions(self) -> int | None:
+        found: int | None = self._moment.value(_DIMENSIONS)
+        return found
+
+    def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Scores:
+        return self._words.lexical(self._moment, self._head, query, limit, scope, self._tokens)
+
+    def is_known(self, atom: Atom) -> bool:
+        # Remembered with the counts, since each word of a question is asked for: a trip to the server each.
+        return self.counts_of([atom])[0] > 0
+
+    def counts_of(self, atoms: Sequence[Atom]) -> Sequence[int]:
+        return self._words.counts_of(self._moment, self._head, atoms, self._tokens)
+
+    def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
+        return self._vectors.nearest(self._moment, vector, limit, scope)
+
+    def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
+        return self._vectors.cosines(self._moment, vector, chunk_ids)
+
+    def places(self, chunk_ids: Sequence[int]) -> Mapping[int, ChunkPlace]:
+        return {
+            chunk_id: ChunkPlace(source=source, path=path, date=day, changed_at_ns=mtime_ns)
+            for chunk_id, source, path, day, mtime_ns in self._moment.rows(_PLACES, ids=list(chunk_ids))
+        }
+
+    def texts(self, chunk_ids: Sequence[int]) -> Mapping[int, str]:
+        return dict(
+            self._moment.rows(
+                f"SELECT id, text FROM memory_chunks {_OF_THE_BUILD} AND id = ANY(%(ids)s)",
+                ids=list(chunk_ids),
+            )
+        )
+
+    def sampled_texts(self, count: int) -> Sequence[str]:
+        """The chunks next above ids at even distances: each is one look into the table."""
+        first, last = self._moment.rows(f"SELECT min(id), max(id) FROM memory_chunks {_OF_THE_BUILD}")[0]
+        if first is None:
+            return ()
+        looks = sorted({first + (last + 1 - first) * step // count for step in range(count)})
+        return tuple(text for _, text in self._moment.rows(_LOOKS, looks=looks))
+
+    def chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, Chunk]:
+        rows = self._moment.rows(f"{_CHUNKS} AND id = ANY(%(ids)s)", ids=list(chunk_ids))
+        return {row[0]: _chunk_from_row(row) for row in rows}
+
+
+def stored_meta(moment: Moment) -> dict[str, str]:
+    """All rows of `memory_meta`."""
+    return dict(moment.rows(f"SELECT key, value FROM memory_meta {_OF_THE_BUILD}"))
+
+
+def _state_from_row(row: tuple[Any, ...]) -> FileState:
+    source, path, content_hash, size, mtime_ns, inode, read_at_ns = row
+    return FileState(
+        source=source,
+        path=path,
+        content_hash=content_hash,
+        size=size,
+        mtime_ns=mtime_ns,
+        inode=inode,
+        read_at_ns=read_at_ns,
+    )
+
+
+def _chunk_from_row(row: tuple[Any, ...]) -> Chunk:
+    _, source, path, ordinal, start_line, end_line, heading_path, day, digest, text = row
+    found: date | None = day
+    return Chunk(
+        source=source,
+        path=path,
+        start_line=start_line,
+        end_line=end_line,
+        text=text,
+        heading_path=tuple(heading_path),
+        date=found,
+        content_hash=digest,
+        ordinal=ordinal,
+    )

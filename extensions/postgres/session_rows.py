@@ -1,0 +1,503 @@
+"""The statements of one agent, run in a database, and what is due for sessions that are over. Edge."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from nacre.extensions.postgres import session_statements as statements
+from nacre.extensions.postgres.server.connections import DatabaseError
+from nacre.extensions.postgres.server.database import Database
+from nacre.sessions.contracts.errors import (
+    SessionCorrupt,
+    SessionStoreRefused,
+    SessionTakenOver,
+    SessionVersionUnknown,
+)
+from nacre.sessions.contracts.keys import EndedSession
+from nacre.sessions.contracts.messages import MAX_KEPT_CHARS, is_result_name
+from nacre.sessions.disk.durable import ending_from_json, ending_to_json
+from nacre.sessions.disk.json_text import Line, json_value, split_lines, timestamp_text, to_line
+from nacre.sessions.entries.entries import (
+    FORMAT_VERSION,
+    CustomRecord,
+    Entry,
+    EntryLinker,
+    EntryTree,
+    KnownBody,
+    SessionHeader,
+    branch_copy,
+    check_addable,
+    entry_from_json,
+    entry_to_json,
+    header_from_json,
+    rewind_body,
+    session_owner,
+)
+from nacre.sessions.index.record import SessionRecord, record_from_json, record_to_json
+from nacre.sessions.view.sent_view import BranchViews, SentView
+from nacre.sessions.view.transcript import TranscriptItem
+
+if TYPE_CHECKING:
+    from nacre.extensions.postgres.server.connections import Connection
+
+
+T = TypeVar("T")
+
+
+class Moment:
+    """One transaction, for the rows of one agent."""
+
+    def __init__(self, connection: Connection, agent: str, held: Mapping[str, int]) -> None:
+        self._connection = connection
+        self._agent = agent
+        self._held = held
+
+    def run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+        """The rows that a statement gives."""
+        cursor = self._connection.execute(statement, {"agent": self._agent, **values})
+        return cursor.fetchall() if cursor.description else []
+
+    def run_many(self, statement: str, values: list[dict[str, Any]]) -> None:
+        """A statement that gives nothing, for each of several values."""
+        with self._connection.cursor() as cursor:
+            cursor.executemany(statement, [{"agent": self._agent, **each} for each in values])
+
+    def fenced(self, statement: str, *, lane: str | None, **values: Any) -> list[tuple[Any, ...]]:
+        """The rows that a statement gives which the server runs only while the lane is ours, if it ever was.
+
+        Raises:
+            SessionTakenOver: another process has the lane by now; nothing is written.
+        """
+        fence = self._held.get(lane) if lane is not None else None
+        rows = self.run(statement, lane=lane, fence=fence, **values)
+        if not rows and fence is not None and not self.run(statements.FENCE_HOLDS, lane=lane, fence=fence):
+            raise SessionTakenOver(
+                f"Another process went on with the session {lane!r}, because this one did not say for a "
+                "while that it was still at it. What it had to write was not written."
+            )
+        return rows
+
+
+class AgentRows:
+    """The rows of one agent. `held` says which lanes this process has, with the fence of each."""
+
+    def __init__(self, database: Database, agent: str) -> None:
+        self.database = database
+        self.agent = agent
+        self.held: dict[str, int] = {}
+
+    @property
+    def place(self) -> str:
+        """Where they lie, for people."""
+        return f"{self.database.place}, agent {self.agent!r}"
+
+    async def read(self, work: Callable[[Moment], T]) -> T:
+        """What `work` reads, all of one moment. Raises `SessionStoreRefused`."""
+        return await self._told(self.database.read, work)
+
+    async def write(self, work: Callable[[Moment], T]) -> T:
+        """The result of `work`, committed whole; it may run again, so it changes nothing but rows.
+
+        Raises:
+            SessionStoreRefused: the database cannot be reached, or refused.
+        """
+        return await self._told(self.database.write, work)
+
+    async def single(self, work: Callable[[Moment], T]) -> T:
+        """The result of one statement that only reads, or that does nothing new when it is run again.
+
+        Raises as `write`.
+        """
+        return await self._told(self.database.single, work)
+
+    async def _told(self, run: Callable[..., Any], work: Callable[[Moment], T]) -> T:
+        try:
+            result: T = await run(lambda db: work(Moment(db, self.agent, self.held)))
+        except DatabaseError as error:
+            raise SessionStoreRefused(str(error)) from error
+        return result
+
+
+class EndingRows:
+    """The endings of an agent that are not finished. Each method raises `SessionStoreRefused`."""
+
+    def __init__(self, rows: AgentRows) -> None:
+        self._rows = rows
+
+    async def put(self, ended: EndedSession) -> None:
+        """Notes one, or its new number of attempts."""
+        body = json.dumps(ending_to_json(ended))
+        await self._rows.write(lambda rows: rows.run(statements.PUT_ENDING, body=body, **_place(ended)))
+
+    async def remove(self, ended: EndedSession) -> None:
+        """Strikes one off; it may be gone already."""
+        await self._rows.write(lambda rows: rows.run(statements.REMOVE_ENDING, **_place(ended)))
+
+    async def has(self, ended: EndedSession) -> bool:
+        """Whether one is still due."""
+        return bool(await self._rows.single(lambda rows: rows.run(statements.HAS_ENDING, **_place(ended))))
+
+    async def all(self) -> tuple[EndedSession, ...]:
+        """Those that are due, the oldest first; one that a newer program wrote is left to it."""
+        found = await self._rows.single(lambda rows: rows.run(statements.ENDINGS))
+        return tuple(ended for (body,) in found if (ended := ending_from_json(body.encode())) is not None)
+
+
+def _place(ended: EndedSession) -> dict[str, Any]:
+    return {"ended_at_ms": ended.ended_at_ms, "session_id": ended.session_id}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """What a transcript's own row says. `lane` is the key whose lane it belongs to, if that is known."""
+
+    id: Any
+    lines: int
+    size_bytes: int
+    lane: str | None
+
+
+def head_of(rows: Moment, name: str) -> Head | None:
+    """The row of a transcript, if there is one."""
+    found = rows.run(statements.HEAD, name=name)
+    return Head(**dict(zip(("id", "lines", "size_bytes", "lane"), found[0], strict=True))) if found else None
+
+
+def lines_from(rows: Moment, head: Head, number: int = 0) -> list[bytes]:
+    """The lines of a transcript from one on."""
+    return [bytes(line) for (line,) in rows.run(statements.LINES_FROM, transcript=head.id, number=number)]
+
+
+def begin(rows: Moment, name: str, lines: Sequence[bytes], session_id: str, at: datetime) -> Any:
+    """Makes a transcript of lines, the header first; its id, or `None` where there is one of that name."""
+    owner_key, chat_kind = next((owner for owner in map(owner_of, lines[1:]) if owner[0]), (None, None))
+    made = rows.run(
+        statements.BEGIN_TRANSCRIPT,
+        name=name,
+        session_id=session_id,
+        owner_key=owner_key,
+        chat_kind=chat_kind,
+        lines=len(lines),
+        size_bytes=sum(map(len, lines)),
+        at=at,
+    )
+    if not made:
+        return None
+    each = [{"transcript": made[0][0], "number": number, "line": line} for number, line in enumerate(lines)]
+    rows.run_many(statements.ADD_LINE, each)
+    return made[0][0]
+
+
+def owner_of(line: bytes) -> tuple[str | None, str | None]:
+    """The key and the kind of chat that a line tells, if it is an owner's record."""
+    values = [read.value for read in split_lines(line) if read.value is not None]
+    owner = session_owner(entry_from_json(values[0])) if values else None
+    return (owner.key or None, owner.chat_kind) if owner is not None else (None, None)
+
+
+Change: TypeAlias = Callable[[Mapping[str, SessionRecord]], Mapping[str, SessionRecord | None]]
+
+
+class LineRows:
+    """The lines of an agent. Each method raises `SessionStoreRefused`."""
+
+    notices: tuple[str, ...] = ()
+    """A database repairs nothing on its own."""
+
+    def __init__(self, rows: AgentRows) -> None:
+        self._rows = rows
+
+    async def get(self, key: str) -> SessionRecord | None:
+        """The line of a key."""
+        return await self._rows.single(lambda rows: _line(rows, key))
+
+    async def all(self) -> dict[str, SessionRecord]:
+        """All lines by key."""
+        return await self._rows.single(all_lines)
+
+    async def found_again(self, key: str) -> SessionRecord | None:
+        """The line of a key as it is: lines and transcripts are committed together, so none gets lost."""
+        return await self.get(key)
+
+    async def update(
+        self, key: str, change: Callable[[SessionRecord | None], SessionRecord | None]
+    ) -> SessionRecord | None:
+        """Replaces a line by what `change` makes of the present one; `None` is no line. Gives the new one.
+
+        Raises:
+            SessionTakenOver: this process had the key's lane, and another has it by now.
+        """
+
+        def work(rows: Moment) -> SessionRecord | None:
+            rows.run(statements.LOCK_KEY, key=key)
+            present = _line(rows, key)
+            record = change(present)
+            if record != present:
+                _put(rows, key, record)
+            return record
+
+        return await self._rows.write(work)
+
+    async def mirror(
+        self, key: str, change: Callable[[SessionRecord], SessionRecord]
+    ) -> SessionRecord | None:
+        """`update` of a line that there is."""
+        return await self.update(key, lambda record: None if record is None else change(record))
+
+    async def edit(self, change: Change) -> Mapping[str, SessionRecord | None]:
+        """Replaces several lines at once, or none; gives what `change` gave."""
+        return await self._rows.write(lambda rows: edited(rows, change))
+
+
+def edited(rows: Moment, change: Change) -> Mapping[str, SessionRecord | None]:
+    """What `change` makes of all lines, written within a transaction; gives what it gave."""
+    rows.run(statements.LOCK_LINES)
+    changed = change(all_lines(rows))
+    for key, record in changed.items():
+        _put(rows, key, record)
+    return changed
+
+
+def _put(rows: Moment, key: str, record: SessionRecord | None) -> None:
+    if record is None:
+        rows.fenced(statements.REMOVE_LINE, lane=key, key=key)
+        return
+    line = to_line(record_to_json(record)).decode().rstrip("\n")
+    rows.fenced(statements.PUT_LINE, lane=key, key=key, session_id=record.session_id, line=line)
+
+
+def _line(rows: Moment, key: str) -> SessionRecord | None:
+    found = rows.run(statements.LINE, key=key)
+    return _record(found[0][0]) if found else None
+
+
+def all_lines(rows: Moment) -> dict[str, SessionRecord]:
+    """All lines by key."""
+    found = ((key, _record(line)) for key, line in rows.run(statements.LINES))
+    return {key: record for key, record in found if record is not None}
+
+
+def _record(line: str) -> SessionRecord | None:
+    return record_from_json(json_value(line.encode()))
+
+
+class ResultRows:
+    """The whole results of one transcript."""
+
+    def __init__(self, rows: AgentRows, head: Callable[[], Head]) -> None:
+        self._rows = rows
+        self._head = head
+
+    async def keep(self, name: str, text: str) -> None:
+        """Stores a result under a new name of letters, digits, `-` and `_`.
+
+        Raises:
+            SessionStoreRefused: the database cannot be reached, or refused.
+            SessionTakenOver: another process went on with the session.
+            ValueError: that is no name.
+        """
+        if not is_result_name(name):
+            raise ValueError(f"{name!r} is no name for a result")
+        body, head = text[:MAX_KEPT_CHARS].encode("utf-8", "replace"), self._head()
+        await self._rows.write(
+            lambda rows: rows.fenced(
+                statements.KEEP_RESULT, lane=head.lane, transcript=head.id, name=name, body=body
+            )
+        )
+
+    async def read(self, name: str) -> str | None:
+        """A stored result, or `None` when there is none of that name. Raises `SessionStoreRefused`."""
+        if not is_result_name(name):
+            return None
+        found = await self._rows.read(
+            lambda rows: rows.run(statements.RESULT, transcript=self._head().id, name=name)
+        )
+        return bytes(found[0][0]).decode("utf-8", "replace") if found else None
+
+
+class TranscriptRows:
+    """One transcript. Any number of objects, in one process or many, may share it.
+
+    Each method that asks the database raises `SessionStoreRefused`; each that adds something raises
+    `SessionTakenOver` when this process had the session's lane and another has it by now.
+    """
+
+    def __init__(
+        self,
+        rows: AgentRows,
+        name: str,
+        head: Head,
+        lines: Sequence[bytes],
+        *,
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> None:
+        self.name = name
+        self.place = f"{rows.place}, {name}"
+        self.results = ResultRows(rows, lambda: self._head)
+        self.header = _header(lines[0], self.place)
+        self.size_bytes = 0
+        self._rows = rows
+        self._head = head
+        self._now = now
+        self._new_id = new_id
+        self._views = BranchViews()
+        self._linker = EntryLinker(self.header.id)
+        self._known = 0
+        self._in_order = asyncio.Lock()
+        self.notices: tuple[str, ...] = ()
+        self._take(lines)
+
+    @property
+    def tree(self) -> EntryTree:
+        """All entries."""
+        return self._linker.tree
+
+    def branch(self, leaf_id: str | None = None) -> Sequence[Entry]:
+        """The entries from the root to the newest, or to `leaf_id`; `ValueError` if that is none."""
+        return self.tree.branch(leaf_id)
+
+    def transcript(self) -> tuple[TranscriptItem, ...]:
+        """What a model is to see of the branch."""
+        return self._views.transcript(self.tree)
+
+    def sent(self) -> SentView:
+        """What models are sent of that, brought up to the branch by this call."""
+        return self._views.sent(self.tree)
+
+    def kept(self, make: Callable[[], T]) -> T:
+        """What `make` made for this object when it was first asked for."""
+        return self._views.kept(make)
+
+    async def refresh(self) -> bool:
+        """Reads what others added; whether there was anything. Raises `SessionCorrupt` if it is gone."""
+        async with self._in_order:
+            return await self._caught_up()
+
+    async def append(self, body: KnownBody) -> Entry:
+        """Adds an entry behind the newest. Raises `ValueError` as `check_addable`."""
+        check_addable(body, self.tree)
+        return await self._added(body)
+
+    async def append_custom(self, custom_type: str, data: Any) -> Entry:
+        """Adds a program's own record."""
+        return await self.append(CustomRecord(custom_type=custom_type, data=data))
+
+    async def rewind(self, leaf_id: str | None, *, summary: str = "") -> Entry:
+        """Goes back to an entry, or to the beginning. Raises `ValueError` if there is no such entry."""
+        return await self._added(rewind_body(self.tree, leaf_id, summary), parent_id=leaf_id)
+
+    async def fork(self, name: str, *, session_id: str, leaf_id: str | None) -> None:
+        """Makes a transcript `name` of the branch to `leaf_id`, with the whole results that there are.
+
+        Raises:
+            ValueError: there is no entry of that id.
+            SessionCorrupt: there is a transcript of that name already.
+        """
+        await self.refresh()
+        at = self._now()
+        header = SessionHeader(
+            id=session_id, timestamp=timestamp_text(at), cwd=self.header.cwd, parent_session=self.name
+        )
+
+        def work(rows: Moment) -> None:
+            whole = b"".join(lines_from(rows, self._head)[: self._known])
+            copy = branch_copy(
+                split_lines(whole), self.tree, source_id=self.header.id, leaf_id=leaf_id, header=header
+            )
+            made = begin(rows, name, list(map(to_line, copy)), session_id, at)
+            if made is None:
+                raise SessionCorrupt(f"There is a transcript {name!r} already, so nothing was copied to it.")
+            rows.run(statements.COPY_RESULTS, transcript=self._head.id, copy=made)
+
+        await self._rows.write(work)
+
+    async def _added(self, body: KnownBody, *, parent_id: str | EllipsisType | None = ...) -> Entry:
+        """Adds an entry behind what others added meanwhile; several calls in their order."""
+        async with self._in_order:
+            while True:
+                entry, line = self._next(body, parent_id)
+                if await self._is_added(line):
+                    self._linker.add(entry)
+                    self._known += 1
+                    self.size_bytes += len(line)
+                    return entry
+                await self._caught_up()
+
+    def _next(self, body: KnownBody, parent_id: str | EllipsisType | None) -> tuple[Entry, bytes]:
+        entry = Entry(
+            id=self._linker.unused_id(self._new_id),
+            parent_id=self.tree.leaf_id if parent_id is ... else parent_id,
+            timestamp=timestamp_text(self._now()),
+            body=body,
+        )
+        return entry, to_line(entry_to_json(entry))
+
+    async def _caught_up(self) -> bool:
+        """Reads what others added since; whether there was anything."""
+        self._head, fresh = await self._rows.read(self._others)
+        self._take(fresh)
+        return bool(fresh)
+
+    async def _is_added(self, line: bytes) -> bool:
+        owner_key, chat_kind = owner_of(line)
+        number, head, at = self._known, self._head, self._now()
+
+        def work(rows: Moment) -> bool:
+            added = rows.fenced(
+                statements.APPEND_LINE,
+                lane=head.lane,
+                name=self.name,
+                transcript=head.id,
+                number=number,
+                line=line,
+                at=at,
+                owner_key=owner_key,
+                chat_kind=chat_kind,
+            )
+            return bool(added)
+
+        return await self._rows.write(work)
+
+    def _others(self, rows: Moment) -> tuple[Head, list[bytes]]:
+        head = head_of(rows, self.name)
+        if head is None or head.id != self._head.id:
+            raise SessionCorrupt(f"{self.place} was there and cannot be found any more. Begin a new session.")
+        return head, lines_from(rows, head, self._known) if head.lines > self._known else []
+
+    def _take(self, lines: Iterable[bytes]) -> None:
+        for data in lines:
+            for line in split_lines(data, offset_bytes=self.size_bytes):
+                self._read(line)
+            self.size_bytes += len(data)
+            self._known += 1
+        self.notices += tuple(self._linker.notices)
+        self._linker.notices.clear()
+
+    def _read(self, line: Line) -> None:
+        if line.value is None:
+            self._linker.skip_unreadable()
+        elif line.value["type"] != "session":
+            self._linker.read(line.value, offset_bytes=line.start)
+
+
+def _header(line: bytes, place: str) -> SessionHeader:
+    header = None
+    with suppress(ValueError, RecursionError):
+        raw = json_value(line)
+        header = header_from_json(raw) if isinstance(raw, dict) else None
+    if header is None:
+        raise SessionCorrupt(f"{place} does not begin with a header; it was left as it is.")
+    if header.version > FORMAT_VERSION:
+        raise SessionVersionUnknown(
+            f"{place} has format version {header.version}; this program reads up to {FORMAT_VERSION}. "
+            "Use a newer Nacre for it. It was left as it is."
+        )
+    return header

@@ -1,0 +1,161 @@
+"""Every statement on the tables of sessions. A contract with `extensions/postgres/server/schema/`.
+
+Each names its agent, and a test reads the server's plan of each to hold that it looks at no other's rows.
+What writes for the holder of a lane takes `fence`, null outside of a turn: the lane's row is locked until the
+commit, so that a next holder waits for what is being written, and whoever comes after it writes nothing.
+"""
+
+from __future__ import annotations
+
+_FENCE = """
+WITH mine AS MATERIALIZED (
+    SELECT fence FROM lanes WHERE agent = %(agent)s AND key = %(lane)s AND fence = %(fence)s::bigint FOR SHARE
+)"""
+_HOLDS = "(%(fence)s::bigint IS NULL OR EXISTS (SELECT FROM mine))"
+
+LOCK_KEY = """
+SELECT pg_advisory_xact_lock_shared(hashtextextended(%(agent)s, 1)),
+    pg_advisory_xact_lock(hashtextextended(%(key)s, hashtextextended(%(agent)s, 2)))
+"""
+"""For who changes one line; those of other keys go on."""
+LOCK_LINES = "SELECT pg_advisory_xact_lock(hashtextextended(%(agent)s, 1))"
+"""For who changes several."""
+LINE = "SELECT line FROM session_lines WHERE agent = %(agent)s AND key = %(key)s"
+LINES = "SELECT key, line FROM session_lines WHERE agent = %(agent)s"
+PUT_LINE = f"""{_FENCE}
+INSERT INTO session_lines (agent, key, session_id, line)
+SELECT %(agent)s, %(key)s, %(session_id)s, %(line)s WHERE {_HOLDS}
+ON CONFLICT (agent, key) DO UPDATE SET session_id = EXCLUDED.session_id, line = EXCLUDED.line
+RETURNING key
+"""
+REMOVE_LINE = f"""{_FENCE}
+DELETE FROM session_lines WHERE agent = %(agent)s AND key = %(key)s AND {_HOLDS} RETURNING key
+"""
+
+HEAD = """
+SELECT id, lines, size_bytes, coalesce(
+    (SELECT key FROM session_lines WHERE agent = %(agent)s AND session_id = transcripts.session_id LIMIT 1),
+    owner_key)
+FROM transcripts WHERE agent = %(agent)s AND name = %(name)s
+"""
+"""With the key whose lane a transcript belongs to: the one that names it now, or that it began with."""
+HAS_TRANSCRIPT = "SELECT id FROM transcripts WHERE agent = %(agent)s AND name = %(name)s"
+TRANSCRIPTS = """
+SELECT name, session_id, owner_key, chat_kind, lines, size_bytes, begun_at, grown_at, aside_at IS NOT NULL
+FROM transcripts WHERE agent = %(agent)s ORDER BY name COLLATE "C"
+"""
+BEGIN_TRANSCRIPT = """
+INSERT INTO transcripts
+    (agent, name, session_id, owner_key, chat_kind, lines, size_bytes, begun_at, grown_at)
+VALUES (%(agent)s, %(name)s, %(session_id)s, %(owner_key)s, %(chat_kind)s, %(lines)s, %(size_bytes)s,
+    %(at)s, %(at)s)
+ON CONFLICT DO NOTHING RETURNING id
+"""
+ADD_LINE = """
+INSERT INTO transcript_lines (agent, transcript, number, line)
+VALUES (%(agent)s, %(transcript)s, %(number)s, %(line)s)
+"""
+"""For transcripts that nobody sees before the commit: a new one, or a copy."""
+APPEND_LINE = f"""{_FENCE}, grown AS (
+    UPDATE transcripts
+    SET lines = lines + 1, size_bytes = size_bytes + length(%(line)s::bytea), grown_at = %(at)s,
+        owner_key = coalesce(owner_key, %(owner_key)s), chat_kind = coalesce(chat_kind, %(chat_kind)s)
+    WHERE agent = %(agent)s AND name = %(name)s AND id = %(transcript)s AND lines = %(number)s AND {_HOLDS}
+    RETURNING id
+)
+INSERT INTO transcript_lines (agent, transcript, number, line)
+SELECT %(agent)s, id, %(number)s, %(line)s FROM grown RETURNING number
+"""
+"""Adds nothing when the fence is not the lane's any more, or others added a line since."""
+FENCE_HOLDS = "SELECT 1 FROM lanes WHERE agent = %(agent)s AND key = %(lane)s AND fence = %(fence)s"
+LINES_FROM = """
+SELECT line FROM transcript_lines
+WHERE agent = %(agent)s AND transcript = %(transcript)s AND number >= %(number)s ORDER BY number
+"""
+NUMBERED_LINES = """
+SELECT number, line FROM transcript_lines
+WHERE agent = %(agent)s AND transcript = %(transcript)s ORDER BY number
+"""
+SET_LINE = """
+UPDATE transcript_lines SET line = %(line)s
+WHERE agent = %(agent)s AND transcript = %(transcript)s AND number = %(number)s
+"""
+"""For words that are to be forgotten, in lines that keep their length."""
+LAST_LINES = """
+SELECT line FROM transcript_lines
+WHERE agent = %(agent)s AND transcript = %(transcript)s AND number > 0 ORDER BY number DESC LIMIT %(most)s
+"""
+MOVE_ASIDE = """
+UPDATE transcripts SET name = %(aside)s, aside_at = %(at)s
+WHERE agent = %(agent)s AND name = %(name)s AND aside_at IS NULL RETURNING name
+"""
+REMOVE_TRANSCRIPT = """
+WITH gone AS (DELETE FROM transcripts WHERE agent = %(agent)s AND name = %(name)s RETURNING id),
+gone_results AS (
+    DELETE FROM whole_results WHERE agent = %(agent)s AND transcript = ANY (SELECT id FROM gone)
+)
+DELETE FROM transcript_lines WHERE agent = %(agent)s AND transcript = ANY (SELECT id FROM gone)
+"""
+RESULT_BYTES = """
+SELECT name, (SELECT coalesce(sum(length(body)), 0)::bigint FROM whole_results
+    WHERE agent = %(agent)s AND transcript = transcripts.id)
+FROM transcripts WHERE agent = %(agent)s
+"""
+
+KEEP_RESULT = f"""{_FENCE}
+INSERT INTO whole_results (agent, transcript, name, body)
+SELECT %(agent)s, %(transcript)s, %(name)s, %(body)s WHERE {_HOLDS}
+ON CONFLICT (agent, transcript, name) DO UPDATE SET body = EXCLUDED.body RETURNING name
+"""
+RESULT = """
+SELECT body FROM whole_results
+WHERE agent = %(agent)s AND transcript = %(transcript)s AND name = %(name)s
+"""
+RESULTS = """
+SELECT name, body FROM whole_results WHERE agent = %(agent)s AND transcript = %(transcript)s ORDER BY name
+"""
+COPY_RESULTS = """
+INSERT INTO whole_results (agent, transcript, name, body)
+SELECT agent, %(copy)s, name, body FROM whole_results
+WHERE agent = %(agent)s AND transcript = %(transcript)s
+"""
+
+PUT_ENDING = """
+INSERT INTO endings (agent, ended_at_ms, session_id, body)
+VALUES (%(agent)s, %(ended_at_ms)s, %(session_id)s, %(body)s)
+ON CONFLICT (agent, ended_at_ms, session_id) DO UPDATE SET body = EXCLUDED.body
+"""
+REMOVE_ENDING = """
+DELETE FROM endings
+WHERE agent = %(agent)s AND ended_at_ms = %(ended_at_ms)s AND session_id = %(session_id)s
+"""
+HAS_ENDING = """
+SELECT 1 FROM endings
+WHERE agent = %(agent)s AND ended_at_ms = %(ended_at_ms)s AND session_id = %(session_id)s
+"""
+ENDINGS = "SELECT body FROM endings WHERE agent = %(agent)s ORDER BY ended_at_ms, session_id"
+
+TAKE_LANE = """
+INSERT INTO lanes AS lane (agent, key, fence, holder, held_until, life)
+VALUES (%(agent)s, %(lane)s, 1, %(holder)s, clock_timestamp() + make_interval(secs => %(seconds)s),
+    %(life)s::bigint)
+ON CONFLICT (agent, key) DO UPDATE
+SET fence = lane.fence + 1, holder = EXCLUDED.holder, held_until = EXCLUDED.held_until, life = EXCLUDED.life
+WHERE lane.held_until < clock_timestamp() OR lane.holder = EXCLUDED.holder
+    OR lane.held_until < clock_timestamp() + make_interval(secs => %(seconds)s - %(gone_seconds)s)
+    AND lane.life IS NOT NULL
+    AND NOT EXISTS (
+        SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
+        AND (classid::bigint << 32 | objid::bigint) = lane.life)
+RETURNING fence
+"""
+"""A lease that ran out, or of a process that has ended: it said nothing for `gone_seconds`, and its lock is
+free. A holder whose answer was lost has it, with a later fence."""
+RENEW_LANE = """
+UPDATE lanes SET held_until = clock_timestamp() + make_interval(secs => %(seconds)s)
+WHERE agent = %(agent)s AND key = %(lane)s AND fence = %(fence)s RETURNING fence
+"""
+LEAVE_LANE = """
+UPDATE lanes SET held_until = '-infinity'
+WHERE agent = %(agent)s AND key = %(lane)s AND fence = %(fence)s
+"""

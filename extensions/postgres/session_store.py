@@ -1,0 +1,500 @@
+"""The sessions of one agent in a PostgreSQL database. Edge.
+
+Any number of processes, on any number of machines, may serve the same agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+from nacre.extensions.postgres import session_statements as statements
+from nacre.extensions.postgres.server.connections import GONE_SECONDS
+from nacre.extensions.postgres.server.database import Database
+from nacre.extensions.postgres.session_rows import (
+    AgentRows,
+    EndingRows,
+    Head,
+    LineRows,
+    Moment,
+    TranscriptRows,
+    all_lines,
+    begin,
+    edited,
+    head_of,
+    lines_from,
+)
+from nacre.sessions.contracts.errors import SessionCorrupt, SessionError, SessionNotFound
+from nacre.sessions.contracts.keys import RECOVERED, SYNTHETIC_KINDS, key_kind
+from nacre.sessions.disk.json_text import json_value, split_lines, timestamp_text, to_line
+from nacre.sessions.entries.entries import SessionHeader, StoredTranscript, header_to_json
+from nacre.sessions.index.index import is_transcript_name
+from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.stores.copying import refuse_another
+from nacre.sessions.stores.rewriting import Rewrite
+from nacre.sessions.stores.store import LastWords
+from nacre.sessions.upkeep.maintenance import (
+    MaintenanceLimits,
+    StoredFile,
+    UpkeepReport,
+    files_to_remove,
+    lines_to_prune,
+)
+from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts
+from nacre.sessions.upkeep.transcript_listing import words_at_end
+from nacre.sessions.upkeep.upkeep import aside_name, file_kind, without_session
+
+LEASE_SECONDS = 20.0
+"""How long others wait for a process that is silent; `GONE_SECONDS` where its connections ended with it."""
+
+log = logging.getLogger(__name__)
+
+
+class Lease:
+    """The lane of one key, for an `async with`. Raises `SessionStoreRefused` on entering."""
+
+    def __init__(self, rows: AgentRows, key: str, *, holder: str, lease_seconds: float) -> None:
+        self._rows = rows
+        self._key = key
+        self._holder = holder
+        self._seconds = lease_seconds
+        self._fence: int | None = None
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> bool:
+        """Whether it is this caller's."""
+        life = self._rows.database.life
+        has_life = await asyncio.to_thread(life.hold)
+        values = {
+            "lane": self._key,
+            "holder": self._holder,
+            "seconds": self._seconds,
+            "gone_seconds": GONE_SECONDS,
+            "life": life.number if has_life else None,
+        }
+        taken = await self._rows.single(lambda rows: rows.run(statements.TAKE_LANE, **values))
+        if not taken:
+            return False
+        self._fence = self._rows.held[self._key] = taken[0][0]
+        self._renewing = asyncio.create_task(self._renew(), name="session-lease")
+        return True
+
+    async def __aexit__(self, *_ended: object) -> None:
+        """Leaves it to others; if the server cannot be told, the lease runs out."""
+        if self._fence is None or self._renewing is None:
+            return
+        self._renewing.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._renewing
+        if self._rows.held.get(self._key) == self._fence:
+            del self._rows.held[self._key]
+        with suppress(SessionError):
+            await self._say(statements.LEAVE_LANE)
+
+    async def _renew(self) -> None:
+        is_ours = True
+        while is_ours:
+            await asyncio.sleep(self._seconds / 4)
+            await asyncio.to_thread(self._rows.database.life.hold)
+            try:
+                is_ours = bool(await self._say(statements.RENEW_LANE, seconds=self._seconds))
+            except SessionError as error:
+                log.warning("the lease of the session %r was not renewed: %s", self._key, error)
+        log.warning("another process went on with the session %r", self._key)
+
+    async def _say(self, statement: str, **values: float) -> list[tuple[object, ...]]:
+        return await self._rows.single(
+            lambda rows: rows.run(statement, lane=self._key, fence=self._fence, **values)
+        )
+
+
+def results_of(rows: Moment, name: str) -> dict[str, bytes]:
+    """The whole results of a transcript, by their names."""
+    head = head_of(rows, name)
+    if head is None:
+        return {}
+    return {each: bytes(body) for each, body in rows.run(statements.RESULTS, transcript=head.id)}
+
+
+def brought_in(rows: Moment, *, name: str, data: bytes, results: Mapping[str, bytes], at: datetime) -> None:
+    """Makes a transcript of JSON lines, with its results, or lets one go on that begins so.
+
+    Raises:
+        SessionCorrupt: there is another one of that name.
+    """
+    head = head_of(rows, name)
+    there = b"".join(lines_from(rows, head)) if head is not None else b""
+    refuse_another(name, there, data)
+    transcript = head.id if head is not None else None
+    if len(there) < len(data):
+        if head is not None:
+            rows.run(statements.REMOVE_TRANSCRIPT, name=name)
+        lines = [line + b"\n" for line in data.split(b"\n")[:-1]]
+        transcript = begin(rows, name, lines, _session_id(lines[0], name), at)
+    for each, body in results.items():
+        rows.fenced(statements.KEEP_RESULT, lane=None, transcript=transcript, name=each, body=body)
+
+
+def _session_id(header: bytes, name: str) -> str:
+    found = json_value(header)
+    told = found.get("id") if isinstance(found, dict) else None
+    return told if isinstance(told, str) and told else name.removesuffix(".jsonl")
+
+
+class TranscriptRow(NamedTuple):
+    """What a listing knows of a transcript, in the order of `statements.TRANSCRIPTS`."""
+
+    name: str
+    session_id: str
+    owner_key: str | None
+    chat_kind: str | None
+    lines: int
+    size_bytes: int
+    begun_at: datetime
+    grown_at: datetime
+    is_aside: bool
+
+
+def transcript_rows(rows: Moment) -> list[TranscriptRow]:
+    """All transcripts by name, those that were moved aside too."""
+    return [TranscriptRow(*row) for row in rows.run(statements.TRANSCRIPTS)]
+
+
+def deleted(rows: Moment, session: StoredSession, at: datetime) -> str:
+    """Takes a session out of all lists; what its transcript is called now, empty if there is none."""
+    edited(rows, lambda records: without_session(records, session.session_id))
+    return _moved_aside(rows, session.transcript, at) if session.transcript else ""
+
+
+def kept_up(
+    rows: Moment,
+    limits: MaintenanceLimits,
+    *,
+    ended: Mapping[str, StoredSession],
+    at: datetime,
+    main_key: str,
+    active_keys: Collection[str],
+    dry_run: bool,
+) -> UpkeepReport:
+    """Keeps all within limits, or says what that would take. `ended` are transcripts that no key names."""
+    now_ms = int(at.timestamp() * 1000)
+    pruned: dict[str, SessionRecord] = {}
+
+    def without_pruned(records: Mapping[str, SessionRecord]) -> dict[str, SessionRecord | None]:
+        keys = lines_to_prune(records, limits, now_ms=now_ms, main_key=main_key, active_keys=active_keys)
+        pruned.update({key: records[key] for key in keys})
+        return dict.fromkeys(keys)
+
+    if dry_run:
+        without_pruned(all_lines(rows))
+    else:
+        edited(rows, without_pruned)
+    there = {row.name: row for row in transcript_rows(rows)}
+    programs = [record for key, record in pruned.items() if key_kind(key) in SYNTHETIC_KINDS]
+    names = [record.session_file or f"{record.session_id}.jsonl" for record in programs]
+    aside = tuple(name for name in names if name in there and not there[name].is_aside)
+    for name in () if dry_run else aside:
+        _moved_aside(rows, name, at)
+    removed = files_to_remove(_files(rows, limits, ended), limits, now_ms=now_ms)
+    for file in () if dry_run else removed:
+        rows.run(statements.REMOVE_TRANSCRIPT, name=file.name)
+    return UpkeepReport(
+        pruned_keys=tuple(pruned),
+        moved_aside=aside,
+        removed=tuple(file.name for file in removed),
+        removed_bytes=sum(file.size_bytes for file in removed),
+    )
+
+
+def _files(rows: Moment, limits: MaintenanceLimits, ended: Mapping[str, StoredSession]) -> list[StoredFile]:
+    if limits.most_bytes is None and limits.archive_retention_ms is None:
+        return []
+    results: dict[str, int] = dict(rows.run(statements.RESULT_BYTES))
+    return [
+        StoredFile(
+            name=row.name,
+            kind=file_kind(row.name, ended),
+            size_bytes=row.size_bytes + results.get(row.name, 0),
+            modified_ms=int(row.grown_at.timestamp() * 1000),
+        )
+        for row in transcript_rows(rows)
+    ]
+
+
+def _moved_aside(rows: Moment, name: str, at: datetime) -> str:
+    moved = rows.run(statements.MOVE_ASIDE, name=name, aside=aside_name(name, at), at=at)
+    return str(moved[0][0]) if moved else ""
+
+
+def rewritten(rows: Moment, *, name: str, change: Rewrite, dry_run: bool) -> bool:
+    """Changes the lines and whole results of a transcript; whether there was anything to change."""
+    is_changed = False
+    for (transcript,) in rows.run(statements.HAS_TRANSCRIPT, name=name):
+        for number, line in rows.run(statements.NUMBERED_LINES, transcript=transcript):
+            old = bytes(line).removesuffix(b"\n")
+            if (new := change.line(old)) == old:
+                continue
+            is_changed = True
+            if not dry_run:
+                rows.run(statements.SET_LINE, transcript=transcript, number=number, line=new + b"\n")
+        for result, body in rows.run(statements.RESULTS, transcript=transcript):
+            if (new := change.result(bytes(body))) == bytes(body):
+                continue
+            is_changed = True
+            if not dry_run:
+                rows.fenced(statements.KEEP_RESULT, lane=None, transcript=transcript, name=result, body=new)
+    return is_changed
+
+
+TAIL_LINES = 200
+"""Among so many lines somebody's last words are looked for."""
+
+
+class PostgresSessionStore:
+    """A member of `SessionStore`. `cwd` goes into the headers of new transcripts.
+
+    Each method raises `SessionStoreRefused` when the database cannot be reached, or refuses. Closing the
+    store closes the database.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        agent: str,
+        cwd: str,
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> None:
+        self._rows = AgentRows(database, agent)
+        self.index = LineRows(self._rows)
+        """Which session a key names."""
+        self.endings = EndingRows(self._rows)
+        """What is due for sessions that are over."""
+        self._cwd = cwd
+        self._now = now
+        self._new_id = new_id
+        self._lease_seconds = lease_seconds
+
+    @property
+    def place(self) -> str:
+        """Which database and which agent."""
+        return self._rows.place
+
+    def transcript_name(self, record: SessionRecord) -> str:
+        """What the transcript of a line's session is called. Raises `SessionCorrupt` when it can be none."""
+        name = record.session_file or f"{record.session_id}.jsonl"
+        if not is_transcript_name(name):
+            raise SessionCorrupt(
+                f"The session {record.session_id!r} names the transcript {name!r}, which is no name of one. "
+                "Remove the session."
+            )
+        return name
+
+    async def has_transcript(self, record: SessionRecord) -> bool:
+        """Whether anything was kept of a line's session."""
+        try:
+            name = self.transcript_name(record)
+        except SessionCorrupt:
+            return False
+        found = await self._rows.single(lambda rows: rows.run(statements.HAS_TRANSCRIPT, name=name))
+        return bool(found)
+
+    async def transcript(self, record: SessionRecord) -> TranscriptRows:
+        """The transcript of a line's session; begun when there is none.
+
+        Raises:
+            SessionCorrupt: the line names something that cannot be its transcript.
+            SessionVersionUnknown: a newer program wrote it.
+        """
+        name = self.transcript_name(record)
+        found = await self._rows.read(lambda rows: _whole(rows, name))
+        if found is None:
+            at = self._now()
+            header = SessionHeader(id=record.session_id, timestamp=timestamp_text(at), cwd=self._cwd)
+            line = to_line(header_to_json(header))
+            # Who was quicker has begun it.
+            await self._rows.write(lambda rows: begin(rows, name, [line], record.session_id, at))
+            found = await self._rows.read(lambda rows: _whole(rows, name))
+        if found is None:
+            raise SessionCorrupt(f"The transcript {name} was removed while it was opened. Try again.")
+        return await self._opened(name, *found)
+
+    async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:
+        """The sessions that keys name, and `with_earlier` those that they named before."""
+        return await self._rows.read(lambda rows: self._listed(rows, with_earlier))
+
+    async def last_words(self, sessions: Iterable[StoredSession], *, most: int) -> list[LastWords]:
+        """What a person said last, from the ends of the transcripts, until `most` of them are found."""
+        found: list[LastWords] = []
+        for session in sessions:
+            if len(found) >= most:
+                break
+            if words := await self._rows.read(partial(_last_words, name=session.transcript)):
+                found.append((session, words))
+        return found
+
+    async def transcripts(self) -> Sequence[TranscriptFacts]:
+        """All transcripts by name."""
+        return [
+            TranscriptFacts(
+                name=row.name,
+                size_bytes=row.size_bytes,
+                lines=row.lines,
+                modified_ns=int(row.grown_at.timestamp() * 1000) * 1_000_000,
+            )
+            for row in await self._rows.read(transcript_rows)
+            if not row.is_aside
+        ]
+
+    async def exported(self, name: str) -> bytes:
+        """A transcript as JSON lines, byte for byte. Raises `SessionNotFound`."""
+        found = await self._rows.read(lambda rows: _whole(rows, name))
+        if found is None or not is_transcript_name(name):
+            raise SessionNotFound(f"There is no transcript {name!r} in {self.place}.")
+        return b"".join(found[1])
+
+    async def whole_results(self, name: str) -> Mapping[str, bytes]:
+        """The results of a transcript that are kept whole, by their names."""
+        return await self._rows.read(partial(results_of, name=name))
+
+    async def bring_in(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
+        """Makes rows of another store's transcript. Raises `SessionCorrupt`; see `CopyableStore`."""
+        if not is_transcript_name(name):
+            raise SessionCorrupt(f"{name!r} is no name of a transcript here; it is not copied.")
+        work = partial(brought_in, name=name, data=data, results=results, at=self._now())
+        await self._rows.write(work)
+
+    async def stored(self, session: StoredSession) -> StoredTranscript:
+        """What a session's transcript says. Raises `SessionNotFound`."""
+        name = session.transcript
+        found = await self._rows.read(lambda rows: _whole(rows, name))
+        if found is None:
+            raise SessionNotFound(f"The transcript {name!r} of the session {session.session_id!r} is gone.")
+        there = await self._opened(name, *found)
+        return StoredTranscript(
+            header=there.header, entries=tuple(there.tree.entries), branch=tuple(there.branch())
+        )
+
+    async def delete(self, session: StoredSession) -> str:
+        """Takes a session away; its transcript keeps its rows under another name, which comes back."""
+        at = self._now()
+        aside = await self._rows.write(lambda rows: deleted(rows, session, at))
+        return f"{self.place}, {aside}" if aside else ""
+
+    async def keep_up(
+        self, limits: MaintenanceLimits, *, main_key: str, active_keys: Collection[str], dry_run: bool
+    ) -> UpkeepReport:
+        """Keeps lines and transcripts within limits, or says what that would take."""
+
+        at = self._now()
+
+        def work(rows: Moment, *, is_dry: bool) -> UpkeepReport:
+            ended = {each.transcript: each for each in self._listed(rows, True) if not each.is_current}
+            return kept_up(
+                rows,
+                limits,
+                ended=ended,
+                at=at,
+                main_key=main_key,
+                active_keys=active_keys,
+                dry_run=is_dry,
+            )
+
+        report = await self._rows.read(partial(work, is_dry=True))  # mostly there is nothing to do
+        if dry_run or report.is_empty:
+            return report
+        return await self._rows.write(partial(work, is_dry=False))
+
+    async def rewritten(
+        self, change: Rewrite, *, but: Collection[str] = (), dry_run: bool
+    ) -> tuple[str, ...]:
+        """Changes the rows of all transcripts and results, a transcript at a time; see `RewritableStore`."""
+        run = self._rows.read if dry_run else self._rows.write
+        listed = await self._rows.read(transcript_rows)
+        names = [row.name for row in listed if row.session_id not in but]
+        each = partial(rewritten, change=change, dry_run=dry_run)
+        return tuple([name for name in names if await run(partial(each, name=name))])
+
+    def fence(self, key: str) -> int | None:
+        """The fence of the lane of a key, as this process last took it; `None` where it does not have it."""
+        return self._rows.held.get(key)
+
+    def lane(self, key: str) -> AbstractAsyncContextManager[bool]:
+        """Whether this caller alone may have a turn of the key until the block ends; never waits."""
+        return Lease(self._rows, key, holder=self._new_id(), lease_seconds=self._lease_seconds)
+
+    async def close(self) -> None:
+        """Finishes what was asked for and closes the database."""
+        await self._rows.database.close()
+
+    async def _opened(self, name: str, head: Head, lines: Sequence[bytes]) -> TranscriptRows:
+        def read() -> TranscriptRows:
+            opened = TranscriptRows(self._rows, name, head, lines, now=self._now, new_id=self._new_id)
+            # The first look at a long session takes a while, in which other sessions want their turns.
+            opened.transcript()
+            opened.sent()
+            return opened
+
+        return await asyncio.to_thread(read)
+
+    def _listed(self, rows: Moment, with_earlier: bool) -> list[StoredSession]:
+        lines = all_lines(rows)
+        there = {row.name: row for row in transcript_rows(rows) if not row.is_aside}
+        current = {record.session_id for record in lines.values()}
+        named = {name: key for key, record in lines.items() for name in record.previous_session_ids}
+        found = [self._current(key, record, there) for key, record in lines.items()]
+        for row in there.values() if with_earlier else ():
+            if row.session_id not in current:
+                found.append(self._earlier(row, named))
+        return sorted(found, key=lambda session: session.active_at_ms, reverse=True)
+
+    def _current(self, key: str, record: SessionRecord, there: Mapping[str, TranscriptRow]) -> StoredSession:
+        try:
+            name = self.transcript_name(record)
+        except SessionCorrupt:
+            name = ""
+        return self._session(key, record, name, there.get(name), is_current=True)
+
+    def _earlier(self, row: TranscriptRow, named: Mapping[str, str]) -> StoredSession:
+        record = SessionRecord(
+            session_id=row.session_id,
+            updated_at_ms=int(row.grown_at.timestamp() * 1000),
+            session_file=None if row.name == f"{row.session_id}.jsonl" else row.name,
+            chat_type=row.chat_kind,
+            session_started_at_ms=int(row.begun_at.timestamp() * 1000),
+        )
+        key = named.get(row.session_id) or row.owner_key or f"{RECOVERED}{row.session_id.lower()}"
+        return self._session(key, record, row.name, row, is_current=False)
+
+    def _session(
+        self, key: str, record: SessionRecord, name: str, row: Any, *, is_current: bool
+    ) -> StoredSession:
+        return StoredSession(
+            key=key,
+            record=record,
+            is_current=is_current,
+            transcript=name,
+            place=f"{self.place}, {name}" if name else "",
+            size_bytes=row.size_bytes if row is not None else None,
+        )
+
+
+def _whole(rows: Moment, name: str) -> tuple[Head, list[bytes]] | None:
+    head = head_of(rows, name)
+    return (head, lines_from(rows, head)) if head is not None else None
+
+
+def _last_words(rows: Moment, name: str) -> str:
+    head = head_of(rows, name)
+    if head is None:
+        return ""
+    lines = rows.run(statements.LAST_LINES, transcript=head.id, most=TAIL_LINES)
+    read = (line for (data,) in lines for line in split_lines(bytes(data)))
+    return words_at_end([line.value for line in read if line.value is not None])

@@ -1,0 +1,230 @@
+"""Everything of an agent as rows of a PostgreSQL database, and the workers that run its turns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import field
+from typing import TYPE_CHECKING, LiteralString
+
+from nacre.extensions.postgres import ledger_statements as statements
+from nacre.extensions.postgres.server.database import Database, shared_database
+from nacre.records.record import Record
+from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.storage.backend import Says, StorageHome
+
+if TYPE_CHECKING:
+    from nacre.extensions.postgres.ledger_rows import LedgerRows
+    from nacre.extensions.postgres.server.connections import Connection
+    from nacre.memory.contracts.index_place import IndexPlace
+    from nacre.memory.contracts.settings import MemorySearchSettings
+    from nacre.memory.contracts.workspace import Workspace
+    from nacre.runtime.extensions.host import ExtensionHost
+    from nacre.runtime.ledger.file_ledger import FileLedgerPlace
+    from nacre.runtime.ledger.ledger import Ledger, LedgerPlace, LedgerTables
+    from nacre.runtime.ledger.moving import MovableLedger
+    from nacre.runtime.tools.approvals.store import ApprovalStore
+    from nacre.sessions.stores.copying import AgentSessions
+
+
+def open_storage(home: StorageHome) -> PostgresStorage:
+    """The rows of an agent in the database that the settings name; connects when something is asked."""
+    return PostgresStorage(home)
+
+
+def register(host: ExtensionHost) -> None:
+    """Adds the workers, for a program that leaves turns to them."""
+    from nacre.extensions.postgres.workers.worker import figures, handed_over
+    from nacre.runtime.extensions.turn_workers import TurnWorkers
+
+    host.turn_workers(TurnWorkers(hand_over=handed_over, figures=figures))
+
+
+class PostgresStorage:
+    """A member of `StorageBackend`. All of one url in a process share one pool of connections."""
+
+    def __init__(self, home: StorageHome) -> None:
+        self._home = home
+        self._agent = home.folders.agent_id
+        self._database = shared_database(home.folders.storage.url)
+        self.other_rows = PostgresRows(self._database, self._agent)
+
+    @property
+    def how_to_bring(self) -> str:
+        """The commands that copy files into the database."""
+        return (
+            "`nacre storage migrate --to postgres` copies them, or "
+            f"`nacre workspace push {self._home.folders.workspace}`"
+        )
+
+    def sessions(self, *, now: Clock, new_id: NewId) -> AgentSessions:
+        """The sessions as rows."""
+        from nacre.extensions.postgres.session_store import PostgresSessionStore
+
+        cwd = str(self._home.folders.workspace)
+        return PostgresSessionStore(self._database, agent=self._agent, cwd=cwd, now=now, new_id=new_id)
+
+    def index(self, settings: MemorySearchSettings, *, now: Clock) -> IndexPlace:  # noqa: ARG002 - the server has a clock
+        """The index as rows."""
+        from nacre.extensions.postgres.memory_store import PostgresIndexPlace
+
+        return PostgresIndexPlace(self._database, self._agent)
+
+    def workspace(self) -> Workspace:
+        """The Markdown as rows."""
+        from nacre.extensions.postgres.workspace import PostgresWorkspace
+
+        return PostgresWorkspace(self._database, agent=self._agent)
+
+    def approvals(self, *, now: Clock, fence_of: Callable[[str], int | None]) -> ApprovalStore:  # noqa: ARG002 - the caller has the times
+        """The approvals as rows."""
+        from nacre.extensions.postgres.approvals import ApprovalTable
+
+        return ApprovalTable(self._database, agent=self._agent, fence_of=fence_of)
+
+    def ledger(self) -> LedgerPlace:
+        """The ledger as rows."""
+        from nacre.runtime.ledger.file_ledger import ledger_file
+
+        return PostgresLedgerPlace(
+            agent=self._agent,
+            url=self._home.folders.storage.url,
+            file=ledger_file(self._home.state_dir),
+        )
+
+
+class PostgresLedgerPlace(Record):
+    """A member of `LedgerPlace`: rows of an agent. `file` is the ledger that the state folder may have."""
+
+    agent: str
+    file: FileLedgerPlace
+    url: str = field(repr=False)
+
+    @property
+    def _rows(self) -> LedgerRows:
+        from nacre.extensions.postgres.ledger_rows import LedgerRows
+
+        return LedgerRows(shared_database(self.url), self.agent)
+
+    async def open(self, *, now: Clock, new_id: NewId) -> Ledger:
+        """The whole ledger, for the program that serves."""
+        from nacre.extensions.postgres.ledger import PostgresLedger
+
+        await self._refuse_left_behind(now)
+        database = shared_database(self.url)
+        return await PostgresLedger.open(database, self.url, agent=self.agent, now=now, new_id=new_id)
+
+    async def open_tables(self, *, now: Clock) -> LedgerTables:
+        """What a terminal may look at and change beside that program."""
+        from nacre.extensions.postgres.ledger_rows import PostgresTables
+
+        await self._refuse_left_behind(now)
+        return PostgresTables(self._rows)
+
+    async def is_there(self) -> bool:
+        """Whether a program has ever made one here, or in the state folder."""
+        return await self.file.is_there() or bool(await self._rows.read(statements.HOLDER))
+
+    async def is_served(self) -> bool:
+        """Whether the holder's connection lives."""
+        return bool(await self._rows.read(statements.IS_SERVED))
+
+    @asynccontextmanager
+    async def movable(self, *, now: Clock) -> AsyncIterator[MovableLedger]:  # noqa: ARG002 - it makes no file
+        """The ledger, held until the end of the block."""
+        import asyncio
+
+        from nacre.extensions.postgres.ledger import Holding, MovableRows
+
+        holding = await Holding.taken(self._rows, self.url, self.agent)
+        try:
+            yield MovableRows(self._rows)
+        finally:
+            await asyncio.to_thread(holding.release)
+
+    async def _refuse_left_behind(self, now: Clock) -> None:
+        from nacre.runtime.ledger.file_ledger import refuse_left_behind
+
+        if await self.file.is_there():
+            marks = await self._rows.read(statements.MARKS)
+            copied = str(marks[0][1]) if marks else ""
+            how = "Run `nacre storage migrate --to postgres` first"
+            await refuse_left_behind(self.file, copied=copied, now=now, how=how)
+
+
+class PostgresRows:
+    """A member of `OtherRows`: all that a database has of one agent, whatever table it lies in."""
+
+    out_of_reach = (
+        "Of the database also: pages that the server has not used again, its log of changes, and its "
+        "replicas."
+    )
+
+    def __init__(self, database: Database, agent: str) -> None:
+        self._database = database
+        self._agent = agent
+
+    async def having(self, says: Says, *, but_sessions: bool) -> Mapping[str, int]:
+        """In how many rows of which table it is."""
+        but = _OF_SESSIONS if but_sessions else ()
+        return await _rows_with(self._database, self._agent, says, but=but)
+
+    async def forget_ended_turns(self, says: Says) -> None:
+        """Removes the rows of ended turns, with what was said into them."""
+        from nacre.extensions.postgres.workers.turn_rows import forget_turns
+
+        await forget_turns(self._database, self._agent, says)
+
+    async def forget_waiting_turns(self, says: Says, *, dry_run: bool) -> int:
+        """Removes the rows of turns that wait for a worker."""
+        from nacre.extensions.postgres.workers.turn_rows import forget_waiting_turns
+
+        return await forget_waiting_turns(self._database, self._agent, says, dry_run=dry_run)
+
+
+_OF_SESSIONS = ("transcript_lines", "whole_results")
+"""Tables of conversations, which are searched value by value."""
+_COLUMNS: LiteralString = """
+SELECT relname, array_agg(quote_ident(attname) || CASE WHEN atttypid = 'bytea'::regtype
+    THEN '' ELSE '::text' END ORDER BY attnum)
+FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+    AND atttypid IN ('text'::regtype, 'bytea'::regtype, 'json'::regtype, 'jsonb'::regtype,
+        'text[]'::regtype)
+    AND NOT attisdropped AND (starts_with(relname::text, 'procrastinate_') OR EXISTS (
+        SELECT FROM pg_attribute AS key WHERE key.attrelid = pg_class.oid AND key.attname = 'agent'))
+GROUP BY relname ORDER BY relname
+"""
+"""Each table whose rows belong to agents, and those of the jobs, with their columns that may hold words."""
+
+
+async def _rows_with(database: Database, agent: str, says: Says, *, but: Collection[str]) -> dict[str, int]:
+    """In how many rows of which tables, except the tables `but`, some column has what `says` is true of.
+
+    Raises:
+        DatabaseError: the database cannot be read.
+    """
+
+    def work(connection: Connection) -> dict[str, int]:
+        found = Counter[str]()
+        for table, columns in connection.execute(_COLUMNS).fetchall():
+            if table in but:
+                continue
+            # Names that the server itself quoted, of its own catalogue.
+            query = f'SELECT {", ".join(columns)} FROM "{table}" WHERE agent = %(agent)s'
+            if table.startswith("procrastinate_"):
+                query = f'SELECT {", ".join(columns)} FROM "{table}"'
+            with connection.cursor(name="looked") as rows:
+                rows.execute(query.encode(), {"agent": agent})
+                found[table] += sum(any(says(_text(each)) for each in row) for row in rows)
+        return {table: count for table, count in found.items() if count}
+
+    return await database.read(work)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).decode("utf-8", "replace")
+    return str(value or "")

@@ -1,0 +1,255 @@
+"""An agent's qmd folder: which folders qmd indexes, its index, and what Nacre notes about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from nacre.memory.contracts.notes import CHATS_FOLDER, is_markdown
+from nacre.memory.contracts.settings import at_home
+from nacre.records.record import Record
+from nacre.runtime.settings.sections.memory import QmdPath
+
+Kind = Literal["notes", "chats", "extra", "sessions"]
+"""`notes` are the owner's own, `chats` those of other chats, `extra` what the settings name."""
+
+PREFIX = "qmd/"
+"""Begins the path of what lies outside of the workspace: `qmd/<collection>/<path>`."""
+
+
+class Collection(Record):
+    """A folder that qmd indexes. `below` is where it lies in the workspace: `""` for the workspace itself,
+    `None` outside of it."""
+
+    name: str
+    root: Path
+    pattern: str
+    kind: Kind
+    below: str | None
+
+    def shown(self, path: str) -> str | None:
+        """How Nacre calls a file of it, or `None` for a path that cannot be one of its files."""
+        if not self.holds(path):
+            return None
+        if self.below is None:
+            return f"{PREFIX}{self.name}/{path}"
+        return f"{self.below}/{path}" if self.below else path
+
+    def holds(self, path: str) -> bool:
+        """Whether a relative path is one that it indexes: Markdown below its root, as its pattern says."""
+        parts = path.split("/")
+        return (
+            is_markdown(path)
+            and path.isprintable()
+            and not any(part in ("", "..") or part.startswith(".") for part in parts)
+            and "\\" not in path
+            and _expression(self.pattern).fullmatch(path) is not None
+        )
+
+
+def wanted_collections(
+    *,
+    agent_id: str,
+    workspace: Path,
+    user_folder: Path,
+    includes_default: bool,
+    paths: Sequence[QmdPath],
+    sessions: Path | None,
+) -> tuple[Collection, ...]:
+    """All collections of an agent, those whose folder is not there yet among them."""
+    found: list[Collection] = []
+    taken: set[str] = set()
+
+    def add(name: str, root: Path, pattern: str, kind: Kind) -> None:
+        found.append(
+            Collection(
+                name=_free(f"{_plain(name)}-{_plain(agent_id)}", taken),
+                root=root,
+                pattern=pattern,
+                kind=kind,
+                below=_below(workspace, root),
+            )
+        )
+
+    if includes_default:
+        add("memory-root", workspace, "MEMORY.md", "notes")
+        if _is_other_file(workspace / "memory.md", workspace / "MEMORY.md"):
+            add("memory-alt", workspace, "memory.md", "notes")
+        add("memory-dir", workspace / "memory", "**/*.md", "notes")
+        add("memory-chats", workspace / CHATS_FOLDER, "**/*.md", "chats")
+    for number, path in enumerate(paths, start=1):
+        place = Path(os.path.normpath(workspace / at_home(path.path, user_folder)))
+        is_file = is_markdown(place.name) and not place.is_dir()
+        add(
+            path.name.strip() or f"custom-{number}",
+            place.parent if is_file else place,
+            place.name if is_file else path.pattern,
+            "extra",
+        )
+    if sessions is not None:
+        add("sessions", sessions, "**/*.md", "sessions")
+    return tuple(found)
+
+
+def named(path: str, collections: Mapping[str, Collection]) -> tuple[Collection, str] | None:
+    """The collection and the path in it of `qmd/<collection>/<path>`, if there is such a one."""
+    name, _, rest = path.removeprefix(PREFIX).partition("/")
+    collection = collections.get(name)
+    return (collection, rest) if collection is not None and collection.holds(rest) else None
+
+
+def holder(path: str, collections: Sequence[Collection]) -> tuple[Collection, str] | None:
+    """The collection in the workspace that has a note of this path, and its path in there."""
+    for collection in collections:
+        if collection.below is None:
+            continue
+        beginning = f"{collection.below}/" if collection.below else ""
+        if path.startswith(beginning) and collection.holds(rest := path.removeprefix(beginning)):
+            return collection, rest
+    return None
+
+
+def _plain(text: str) -> str:
+    """A name of `a-z`, `0-9` and `-`."""
+    return re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-") or "collection"
+
+
+def _free(name: str, taken: set[str]) -> str:
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}-{number}"
+    taken.add(free)
+    return free
+
+
+def _below(workspace: Path, root: Path) -> str | None:
+    try:
+        relative = root.relative_to(workspace).as_posix()
+    except ValueError:
+        return None
+    return "" if relative == "." else relative
+
+
+def _is_other_file(file: Path, other: Path) -> bool:
+    return file.is_file() and not (other.exists() and file.samefile(other))
+
+
+@lru_cache(maxsize=64)
+def _expression(pattern: str) -> re.Pattern[str]:
+    """A pattern with `*`, `**`, `?` and `{a,b}` as a regular expression."""
+    pieces = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]", "{": "(?:", "}": ")", ",": "|"}
+    opened = pattern.count("{") == pattern.count("}") and "{" in pattern
+    if not opened:
+        pieces = {key: value for key, value in pieces.items() if key not in ("{", "}", ",")}
+    tokens = re.split(r"(\*\*/|\*\*|[*?{},])", pattern)
+    try:
+        return re.compile("".join(pieces.get(token, re.escape(token)) for token in tokens))
+    except re.error:
+        return re.compile(re.escape(pattern))
+
+
+_STATE_FILE = "nacre.json"
+
+
+class QmdState(Record):
+    """What is noted between two runs: collections as they were made (path and pattern by name), times in
+    seconds since the epoch, and why the built-in engine answers; empty when qmd does."""
+
+    collections: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    updated_at_seconds: float = 0.0
+    embedded_at_seconds: float = 0.0
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class QmdHome:
+    """`agents/<id>/qmd` in the state folder, as the first descriptions have it."""
+
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "xdg-config"
+
+    @property
+    def cache(self) -> Path:
+        return self.folder / "xdg-cache"
+
+    @property
+    def sessions(self) -> Path:
+        """Where past conversations are exported to, unless the settings name a place."""
+        return self.folder / "sessions"
+
+    def environment(self, passed_on: Mapping[str, str]) -> dict[str, str]:
+        """What the program is started with: these folders in the place of the owner's own."""
+        return {
+            **passed_on,
+            "XDG_CONFIG_HOME": str(self.config),
+            "XDG_CACHE_HOME": str(self.cache),
+            "QMD_CONFIG_DIR": str(self.config / "qmd"),
+            "NO_COLOR": "1",
+        }
+
+    def recipe(self) -> list[str]:
+        """Lines of a shell that let the owner's own `qmd` use this index."""
+        return [
+            f"export XDG_CONFIG_HOME={shlex.quote(str(self.config))}",
+            f"export XDG_CACHE_HOME={shlex.quote(str(self.cache))}",
+        ]
+
+    def make(self, shared_cache: Path) -> None:
+        """Makes the folders, and lends qmd the models that the owner's own has loaded already.
+
+        Raises:
+            OSError: the folders cannot be made.
+        """
+        for folder in (self.config / "qmd", self.cache / "qmd", self.sessions):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        models, own = shared_cache / "qmd" / "models", self.cache / "qmd" / "models"
+        if models.is_dir() and not os.path.lexists(own):
+            with suppress(OSError):  # without the link, qmd loads them once more
+                own.symlink_to(models.resolve(), target_is_directory=True)
+
+    def set_index_aside(self) -> None:
+        """Puts qmd's index away, so that it makes another; nothing is lost that is not in the notes.
+
+        Raises:
+            OSError: it cannot be moved.
+        """
+        aside = self.cache / "qmd" / "damaged"
+        aside.mkdir(exist_ok=True, mode=0o700)
+        for file in (self.cache / "qmd").glob("index.*"):
+            file.replace(aside / file.name)
+
+    def state(self) -> QmdState:
+        """What was noted last; nothing where that cannot be read."""
+        try:
+            found: Any = json.loads((self.folder / _STATE_FILE).read_bytes())
+            return QmdState(
+                collections={
+                    str(name): (str(path), str(pattern))
+                    for name, (path, pattern) in found["collections"].items()
+                },
+                updated_at_seconds=float(found["updated_at_seconds"]),
+                embedded_at_seconds=float(found["embedded_at_seconds"]),
+                problem=str(found["problem"]),
+            )
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return QmdState()
+
+    def note(self, state: QmdState) -> None:
+        """Notes it; what the disk refuses is only missing from the next status."""
+        file = self.folder / _STATE_FILE
+        with suppress(OSError):
+            new = file.with_suffix(".new")
+            new.write_text(json.dumps(asdict(state), ensure_ascii=False, indent=1), encoding="utf-8")
+            new.replace(file)

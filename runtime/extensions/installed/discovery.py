@@ -1,0 +1,129 @@
+"""Which extensions are installed: entry points and manifests are read, and none of their code is run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nacre.records.record import Record
+from nacre.runtime.extensions.installed.manifest import (
+    MANIFEST_FILE,
+    Manifest,
+    ManifestInvalid,
+    parse_manifest,
+)
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+PACKAGE = "nacre"
+GROUP = "nacre.extensions"
+"""The group of entry points: `name = "package:object"` under `[project.entry-points."nacre.extensions"]`."""
+
+
+class Installed(Record):
+    """One extension. `problem` is a sentence when it cannot be used, and then there may be no manifest."""
+
+    id: str
+    package: str
+    version: str
+    entry_point: EntryPoint
+    manifest: Manifest | None
+    problem: str = ""
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether it comes with Nacre."""
+        return self.package == PACKAGE
+
+
+def installed_extensions() -> tuple[Installed, ...]:
+    """Every extension of this Python, by id. No other package can take the id of a built-in extension."""
+    from importlib.metadata import entry_points  # takes longer to import than all manifests to read
+
+    found = [_installed(entry_point) for entry_point in entry_points(group=GROUP)]
+    built_in = {item.id: item for item in found if item.is_built_in}
+    counts = Counter(item.id for item in found)
+    unique = {
+        item.id: item if counts[item.id] == 1 else _ambiguous(item, [i for i in found if i.id == item.id])
+        for item in found
+    }
+    unique |= built_in
+    return tuple(unique[name] for name in sorted(unique))
+
+
+def built_in_manifests() -> tuple[Manifest, ...]:
+    """What the extensions that come with Nacre say of themselves; a manifest that cannot be read is left out.
+
+    Reads files alone: `nacre --help` does not wait for the import of what reads installed packages.
+    """
+    found = []
+    for path in sorted(Path(__file__).parents[3].glob(f"extensions/*/{MANIFEST_FILE}")):
+        try:
+            found.append(parse_manifest(path.read_text(encoding="utf-8")))
+        except (OSError, ManifestInvalid):
+            continue
+    return tuple(found)
+
+
+def built_in_extensions() -> Mapping[str, Installed]:
+    """The extensions that come with Nacre, by id. No other package is looked at."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        entry_points_here = distribution(PACKAGE).entry_points
+    except PackageNotFoundError:
+        return {}
+    return {point.name: _installed(point) for point in entry_points_here.select(group=GROUP)}
+
+
+def _installed(entry_point: EntryPoint) -> Installed:
+    manifest, problem = None, ""
+    try:
+        manifest = parse_manifest(_manifest_text(entry_point))
+        if manifest.id != entry_point.name:
+            problem = f"Its entry point is named {entry_point.name!r} and its manifest {manifest.id!r}."
+    except ManifestInvalid as error:
+        problem = str(error)
+    except Exception as error:  # noqa: BLE001 - one package's broken install must not hide the others
+        problem = f"Its {MANIFEST_FILE} cannot be read: {type(error).__name__}: {error}."
+    return Installed(
+        id=entry_point.name,
+        package=entry_point.dist.name if entry_point.dist else "",
+        version=entry_point.dist.version if entry_point.dist else "",
+        entry_point=entry_point,
+        manifest=manifest,
+        problem=problem,
+    )
+
+
+def _manifest_text(entry_point: EntryPoint) -> str:
+    """The manifest beside the package's modules.
+
+    Only the top package is looked up: finding a module inside of it would run the package.
+    """
+    top, *inner = entry_point.module.split(".")
+    spec = find_spec(top)
+    if spec is None or not spec.submodule_search_locations:
+        raise ManifestInvalid(f"There is no package {top!r}, which its entry point names.")
+    for folder in map(Path, spec.submodule_search_locations):
+        for depth in range(len(inner), -1, -1):
+            file = folder.joinpath(*inner[:depth], MANIFEST_FILE)
+            if file.is_file():
+                return file.read_text(encoding="utf-8")
+    raise ManifestInvalid(f"Its package {entry_point.module!r} has no {MANIFEST_FILE}.")
+
+
+def _ambiguous(item: Installed, same: list[Installed]) -> Installed:
+    packages = " and ".join(sorted(other.package for other in same))
+    return Installed(
+        id=item.id,
+        package=item.package,
+        version=item.version,
+        entry_point=item.entry_point,
+        manifest=item.manifest,
+        problem=f"{packages} both bring an extension of this id. Uninstall one of them.",
+    )

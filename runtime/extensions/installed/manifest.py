@@ -1,0 +1,127 @@
+"""`nacre.extension.json`: what an extension says of itself, read without running any of its code.
+
+The file lies in the package that the entry point names. Its keys are those of OpenClaw's
+`openclaw.plugin.json` as far as they mean the same:
+
+    {"id": "honey", "description": "Weighs hives.", "kind": "memory", "configSchema": {"type": "object", …}}
+
+`id` is also the entry point's name. `kind` is left out, `memory` for one that brings a memory engine,
+`channel` for one whose entry point names a channel, which `channels.<id>` in the settings switches on, or
+`storage` for one that keeps an agent's data, which `storage.driver` names.
+`built-in` is for extensions that come with Nacre and that settings of their own switch on.
+`configSchema` is a JSON schema of `plugins.entries.<id>.config`; without one there are no settings.
+
+`commands` names the terminal commands that it adds. The name of a command below another has a space:
+
+    "commands": {"hive weigh": {"entry": "nacre_honey.terminal:command", "help": "Weigh a hive.",
+                                "examples": {"": ["nacre hive weigh oak"]}}}
+
+`entry` is a click command, imported when the command runs. `examples` stand below its help, by subcommand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, Literal, TypeAlias, get_args
+
+from nacre.records.record import Record
+
+MANIFEST_FILE = "nacre.extension.json"
+
+ExtensionKind: TypeAlias = Literal["memory", "channel", "storage", "built-in"]
+KINDS = frozenset(get_args(ExtensionKind))
+
+_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_COMMAND = re.compile(r"[a-z0-9][a-z0-9-]{0,31}( [a-z0-9][a-z0-9-]{0,31})?")
+_ENTRY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_TAKEN = frozenset({"memory-core", "none"})
+_KEYS = frozenset({"id", "description", "kind", "configSchema", "commands"})
+_NO_SETTINGS: Mapping[str, Any] = {"type": "object", "additionalProperties": False}
+
+
+class ManifestInvalid(Exception):
+    """A manifest cannot be used; the text is a sentence."""
+
+
+class TerminalCommand(Record):
+    """A command of `nacre`. `entry` is `package.module:attribute`, a click command."""
+
+    entry: str
+    help: str
+    examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Manifest(Record):
+    """What an extension says of itself; `settings_schema` is a JSON schema."""
+
+    id: str
+    description: str = ""
+    kind: ExtensionKind | None = None
+    settings_schema: Mapping[str, Any] = field(default_factory=lambda: _NO_SETTINGS)
+    commands: Mapping[str, TerminalCommand] = field(default_factory=dict)
+
+
+def parse_manifest(text: str) -> Manifest:
+    """The manifest of this JSON text. Keys that it does not know are left alone.
+
+    Raises:
+        ManifestInvalid: it is no JSON object, or a value does not fit.
+    """
+    try:
+        raw = json.loads(text)
+    except ValueError as error:
+        raise ManifestInvalid(f"{MANIFEST_FILE} is not JSON: {error}.") from error
+    if not isinstance(raw, dict):
+        held = "null" if raw is None else type(raw).__name__
+        raise ManifestInvalid(f"{MANIFEST_FILE} holds {held}, where an object belongs.")
+    given = {key: raw[key] for key in _KEYS & raw.keys() if raw[key] is not None}
+    name, kind = given.get("id"), given.get("kind")
+    if not isinstance(name, str) or not _ID.fullmatch(name) or name in _TAKEN:
+        raise ManifestInvalid(
+            f"{MANIFEST_FILE} has the id {name!r}. Use up to 64 of a-z, 0-9, '.', '_' and '-', a letter or "
+            f"digit first, and none of {', '.join(sorted(_TAKEN))}."
+        )
+    if kind is not None and kind not in KINDS:
+        raise ManifestInvalid(
+            f"{MANIFEST_FILE} has the kind {kind!r}. Leave it out, or write memory, channel or storage."
+        )
+    description, schema = given.get("description", ""), given.get("configSchema", _NO_SETTINGS)
+    if not isinstance(description, str) or not isinstance(schema, dict | Mapping):
+        raise ManifestInvalid(f"{MANIFEST_FILE} needs text as description and an object as configSchema.")
+    one_line = " ".join(description.split())
+    commands = _commands(given.get("commands", {}))
+    return Manifest(id=name, description=one_line, kind=kind, settings_schema=schema, commands=commands)
+
+
+def _commands(raw: object) -> Mapping[str, TerminalCommand]:
+    if not isinstance(raw, dict):
+        raise ManifestInvalid(f"{MANIFEST_FILE} needs an object as commands.")
+    return {name: _command(name, value) for name, value in raw.items()}
+
+
+def _command(name: str, raw: object) -> TerminalCommand:
+    value = raw if isinstance(raw, dict) else {}
+    entry, text, examples = value.get("entry"), value.get("help"), value.get("examples", {})
+    if not _COMMAND.fullmatch(name):
+        raise ManifestInvalid(
+            f"{MANIFEST_FILE} names the command {name!r}. Use one or two words of a-z, 0-9 and '-'."
+        )
+    if not isinstance(entry, str) or not _ENTRY.fullmatch(entry) or not isinstance(text, str):
+        raise ManifestInvalid(
+            f"{MANIFEST_FILE}: the command {name!r} needs a help text and an entry such as "
+            "'package.module:command'."
+        )
+    if not isinstance(examples, dict) or not all(_is_texts(lines) for lines in examples.values()):
+        raise ManifestInvalid(f"{MANIFEST_FILE}: the examples of the command {name!r} are no lists of texts.")
+    return TerminalCommand(
+        entry=entry,
+        help=" ".join(text.split()),
+        examples={key: tuple(lines) for key, lines in examples.items()},
+    )
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)

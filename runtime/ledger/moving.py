@@ -1,0 +1,182 @@
+"""All that a ledger keeps, as it is moved from one member to another, or made to forget. A contract.
+
+What two programs wrote on their own is not mixed: a target is replaced only while it has nothing of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from hashlib import sha256
+from typing import Any, Protocol, TypeAlias
+
+from nacre.records.record import Record
+
+Row: TypeAlias = tuple[Any, ...]
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "people": ("channel", "account", "sender_id", "role", "since_ms"),
+    "pairings": ("channel", "account", "sender_id", "code", "asked_ms"),
+    "jobs": ("id", "answered_by", "asker", "text", "rule", "made_ms", "due_ms", "problem"),
+    "inbound": (
+        *("number", "channel", "account", "chat_id", "message_id", "session_key", "answered_by", "state"),
+        *("turn", "attempts", "joined", "received_ms", "body"),
+    ),
+    "outbound": (
+        *("number", "turn", "channel", "account", "chat_id", "thread_id", "answers", "text", "state"),
+        *("was_draft", "attempts", "sent_id", "problem", "asker"),
+    ),
+    "cursors": ("channel", "account", "value"),
+    "choices": ("session_key", "name", "value"),
+    "owner_chats": ("answered_by", "channel", "account", "at_ms", "inbound"),
+    "heartbeats": ("answered_by", "at_ms"),
+}
+"""What is moved, by table. How the bridges are is not: whoever serves next finds that out anew."""
+
+
+class Contents(Record):
+    """The rows of a ledger by table, in the order of `COLUMNS`. `copied` is the checksum of what was brought
+    in last, from another member; empty where nothing ever was."""
+
+    ledger_id: str = ""
+    rows: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
+    copied: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to move."""
+        return not any(self.rows.values())
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows each table has."""
+        return {name: len(self.rows.get(name, ())) for name in COLUMNS}
+
+    @property
+    def checksum(self) -> str:
+        """One over all rows, the same for every member that has them."""
+        found = sha256()
+        for name in COLUMNS:
+            for line in sorted(json.dumps(row) for row in self.rows.get(name, ())):
+                found.update(f"{name} {line}\n".encode())
+        return found.hexdigest()
+
+
+class MovableLedger(Protocol):
+    """A ledger that nobody serves, to be copied from or into. All methods raise `LedgerUnusable`."""
+
+    async def contents(self) -> Contents:
+        """All that it has; nothing where there is no ledger yet."""
+        ...
+
+    async def replace(self, contents: Contents, *, copied: str | None = None) -> None:
+        """Keeps these contents in the place of what it had, with their numbers; all of it or nothing.
+
+        They were brought in from another member unless `copied` says what was brought in last.
+        """
+        ...
+
+
+def as_row(values: Row) -> Row:
+    """A row as every member can keep it: no database's yes and no, and no character zero in a text."""
+    return tuple(_kept(value) for value in values)
+
+
+def _kept(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return int(value) if isinstance(value, bool) else value
+
+
+class CopiedLedger(Record):
+    """What both have after a copy, and sentences about what was not copied."""
+
+    source: Contents
+    target: Contents
+    problems: tuple[str, ...] = ()
+
+
+async def copy_ledger(source: MovableLedger, target: MovableLedger) -> CopiedLedger:
+    """Copies all of it in one transaction of the target, unless the target went on by itself.
+
+    Raises:
+        LedgerUnusable: one of them refused; then the target is as it was.
+    """
+    found, there = await source.contents(), await target.contents()
+    if found.is_empty or found.checksum == there.checksum == there.copied:
+        return CopiedLedger(source=found, target=found)
+    if not may_replace(found, there):
+        problem = (
+            "The ledger of the channels was written to in both since they last were the same; the target's "
+            "stays. Go on with the one there, or move it away to have this one: docs/postgres.md says how."
+        )
+        return CopiedLedger(source=found, target=there, problems=(problem,))
+    await target.replace(found)
+    return CopiedLedger(source=found, target=await target.contents())
+
+
+def may_replace(source: Contents, target: Contents) -> bool:
+    """Whether nothing is lost: the target is empty, as it was brought in, or what the source came from."""
+    return target.is_empty or target.checksum in (target.copied, source.copied, source.checksum)
+
+
+def is_left_behind(here: Contents, *, copied: str) -> bool:
+    """Whether a ledger that is not chosen has what neither came from another member, nor went to the chosen
+    one; `copied` is the checksum of what was brought there last."""
+    return not here.is_empty and here.checksum not in (here.copied, copied)
+
+
+_OPEN_PARTS = ("draft", "pending", "sending", "unsure")
+_PROBLEM = "its words were forgotten"
+Says = Callable[[str], bool]
+
+
+async def forget_in_ledger(ledger: MovableLedger, says: Says, *, dry_run: bool) -> dict[str, int]:
+    """How many rows of which table say it, and with `dry_run=False` what becomes of them.
+
+    A message is dropped and loses its words, but is known if it comes in again. A part that goes out becomes
+    empty and is not sent. A job is removed.
+
+    Raises:
+        LedgerUnusable: the ledger cannot be read or written.
+    """
+    before = await ledger.contents()
+    changed = {
+        "inbound": _changed(before, "inbound", says, _dropped),
+        "outbound": _changed(before, "outbound", says, _emptied),
+        "jobs": _changed(before, "jobs", says, lambda _row: None),
+    }
+    counts = {name: count for name, (_rows, count) in changed.items() if count}
+    if counts and not dry_run:
+        rows = {name: kept for name, (kept, _count) in changed.items()}
+        await ledger.replace(replace(before, rows={**before.rows, **rows}), copied=before.copied)
+    return counts
+
+
+def _changed(
+    contents: Contents, table: str, says: Says, change: Callable[[dict[str, Any]], dict[str, Any] | None]
+) -> tuple[tuple[Row, ...], int]:
+    """The rows of a table, with `change` made of those that say it, and how many these are."""
+    kept: list[Row] = []
+    count = 0
+    for row in contents.rows.get(table, ()):
+        if not any(isinstance(value, str) and says(value) for value in row):
+            kept.append(row)
+            continue
+        count += 1
+        left = change(dict(zip(COLUMNS[table], row, strict=True)))
+        if left is not None:
+            kept.append(tuple(left[name] for name in COLUMNS[table]))
+    return tuple(kept), count
+
+
+def _dropped(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "body": None, "state": "done" if row["state"] == "done" else "dropped"}
+
+
+def _emptied(row: dict[str, Any]) -> dict[str, Any]:
+    state, problem = row["state"], row["problem"]
+    if state in _OPEN_PARTS:
+        state, problem = "failed", _PROBLEM
+    return {**row, "text": "", "state": state, "problem": problem}

@@ -1,0 +1,216 @@
+"""What the members of the ledger take and give: messages, parts, jobs, people. A contract: messages are
+bytes on disk. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from nacre.records.record import Record
+from nacre.runtime.contracts.inbound import Attachment, Inbound, Quoted
+from nacre.runtime.contracts.outbound import Part, Place
+
+_OF_THE_MOMENT = ("attachments", "quoted", "redelivered", "joined_by")
+_PLAIN = tuple(field.name for field in fields(Inbound) if field.name not in _OF_THE_MOMENT)
+
+
+def inbound_to_json(inbound: Inbound) -> str:
+    """The message as a JSON text, its files in base64. Halves of characters become escapes."""
+    stored: dict[str, Any] = {name: getattr(inbound, name) for name in _PLAIN}
+    stored["attachments"] = [
+        {
+            "name": file.name,
+            "mime_type": file.mime_type,
+            "data": base64.b64encode(file.data).decode("ascii"),
+            "problem": file.problem,
+            "said_by": file.said_by,
+        }
+        for file in inbound.attachments
+    ]
+    stored["quoted"] = [
+        {name: getattr(quote, name) for name in ("text", "kind", "said_by", "label")}
+        for quote in inbound.quoted
+    ]
+    return json.dumps(stored)
+
+
+def asker_to_json(inbound: Inbound) -> str:
+    """Who said something, and where, without what was said: enough to ask again whether they may."""
+    return inbound_to_json(replace(inbound, text="", attachments=(), quoted=()))
+
+
+def inbound_from_json(text: str) -> Inbound:
+    """The message of such a text; what an older program did not write is as if it had not been said.
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    stored = json.loads(text)
+    if not isinstance(stored, Mapping) or not isinstance(stored.get("text"), str):
+        raise ValueError("this is no stored message")
+    files = tuple(
+        Attachment(
+            name=file["name"],
+            mime_type=file["mime_type"],
+            data=base64.b64decode(file["data"]),
+            problem=file.get("problem", ""),
+            said_by=file.get("said_by", ""),
+        )
+        for file in stored.get("attachments", ())
+    )
+    quoted = tuple(Quoted(**quote) for quote in stored.get("quoted", ()))
+    plain = {name: stored[name] for name in _PLAIN if name in stored}
+    # Whatever is not known to be private is a group.
+    return Inbound(**{"chat_kind": "group", **plain}, attachments=files, quoted=quoted)
+
+
+MOST_KEPT_IDS = 1_000
+"""So many of the newest messages of a chat are remembered; a server sends again what is newer by far."""
+
+PartState: TypeAlias = Literal["pending", "unsure"]
+PartRow: TypeAlias = tuple[int, str, str, str, str, str, str, str, int, int, str, str]
+"""A part as `part_from_row` takes it: number, channel, account, chat, thread, the message that it answers,
+text, state, whether it was a draft, attempts, its id on the server, its asker as JSON."""
+Who: TypeAlias = tuple[str, str, str]
+"""Channel, account and id of a sender."""
+
+
+class LedgerUnusable(Exception):
+    """The ledger cannot be read or written; the text says why and what to do."""
+
+
+class JobChanged(Exception):
+    """A job was removed or changed while it was looked at; it is looked at again."""
+
+
+class JobMoved(Record):
+    """That a job due at `before_ms` is due at `due_ms` next; it is gone without that and without a `problem`.
+
+    Times are epoch milliseconds. Writing it raises `JobChanged` where the job is not due at `before_ms`.
+    """
+
+    job_id: str
+    before_ms: int | None
+    due_ms: int | None
+    problem: str = ""
+
+
+class Beaten(Record):
+    """That an agent had a heartbeat at `at_ms`, in epoch milliseconds."""
+
+    agent_id: str
+    at_ms: int
+
+
+Along: TypeAlias = JobMoved | Beaten
+"""What is written in the transaction of a message, and takes the message back when it cannot be."""
+
+
+class Received(Record):
+    """A message that waits or is being answered by the agent `agent_id`.
+
+    `turn` is the number of the first one of its batch. `was_begun`: it was handed to the agent before, in
+    that turn, which nobody finished; `attempts` counts how often. `has_joined`: it was handed into that turn
+    while it ran.
+    """
+
+    number: int
+    session_key: str
+    inbound: Inbound
+    agent_id: str = ""
+    turn: int = 0
+    was_begun: bool = False
+    attempts: int = 0
+    has_joined: bool = False
+
+    @property
+    def named(self) -> Received:
+        """The same; a message without an id gets the ledger's number, so that it is known again."""
+        if self.inbound.message_id:
+            return self
+        return replace(self, inbound=replace(self.inbound, message_id=f"#{self.number}"))
+
+
+class OutboundPart(Record):
+    """A part that is to be sent. `sent_id` is set where it is shown already, and is to be changed.
+
+    `was_draft`: what may be shown of it reads differently. `asker` is whom it answers, a message without
+    words; `None` for what nobody asked for.
+    """
+
+    number: int
+    part: Part
+    state: PartState
+    sent_id: str
+    was_draft: bool
+    attempts: int
+    asker: Inbound | None = None
+
+
+class StoredJob(NamedTuple):
+    """A job as it is kept: its asker as JSON, its time in epoch milliseconds."""
+
+    job_id: str
+    agent_id: str
+    asker: str
+    text: str
+    rule: str
+    due_ms: int | None
+    problem: str = ""
+
+
+class StoredPerson(NamedTuple):
+    """Who asks, with a code, or was let in, with a role; since when, in epoch milliseconds."""
+
+    channel: str
+    account: str
+    sender_id: str
+    at_ms: int
+    code: str = ""
+    role: str = ""
+
+
+class StoredStatus(NamedTuple):
+    """How a bridge was at `since_ms`; it is tried again at `next_try_ms`, 0 for not. Epoch milliseconds."""
+
+    channel: str
+    account: str
+    state: str
+    problem: str
+    restarts: int
+    since_ms: int
+    next_try_ms: int
+
+
+def part_from_row(row: PartRow, ledger_id: str) -> OutboundPart:
+    """A part with its key, in which the ledger's id stands, so that no two ledgers have one in common."""
+    number, channel, account, chat_id, thread_id, answers, text, state, was_draft, attempts, sent, asker = row
+    place = Place(channel=channel, account=account, chat_id=chat_id, thread_id=thread_id)
+    return OutboundPart(
+        number=number,
+        part=Part(place=place, text=text, key=f"{ledger_id}-{number}", answers=answers),
+        state="unsure" if state == "unsure" else "pending",
+        sent_id=sent,
+        was_draft=bool(was_draft),
+        attempts=attempts,
+        asker=inbound_from_json(asker) if asker else None,
+    )
+
+
+def sendable(text: str) -> str:
+    """The text without halves of characters, which can neither be kept nor sent."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def chat_of(place: Place | Inbound) -> tuple[str, str, str]:
+    """Channel, account and chat: what ids and order are told apart by."""
+    return place.channel, place.account, place.chat_id
+
+
+def is_owner_chat(inbound: Inbound) -> bool:
+    """Whether a message shows where the owner is found: they said it, in private, and no job did."""
+    return inbound.is_owner is True and inbound.chat_kind == "direct" and not inbound.trigger

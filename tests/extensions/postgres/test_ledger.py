@@ -1,0 +1,155 @@
+"""The ledger in PostgreSQL does what every ledger does, for one program at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from nacre.extensions.postgres import ledger_statements as statements
+from nacre.extensions.postgres.ledger import PostgresLedger, all_of, none_of
+from nacre.extensions.postgres.ledger_rows import LedgerRows
+from nacre.extensions.postgres.server.database import Database
+from nacre.runtime.ledger.ledger import Ledger
+from nacre.runtime.ledger.moving import COLUMNS
+from nacre.runtime.ledger.records import LedgerUnusable
+from nacre.runtime.models.scripted import Clock, CountingIds
+from tests.extensions.postgres.test_session_statements import scans
+from tests.runtime.ledger.ledger_contract import CHAT, PLACE, LedgerContract, OpenLedger, said
+
+pytestmark = pytest.mark.postgres
+NAMED = {name: text for name, text in vars(statements).items() if name.isupper() and name[0] != "_"}
+STATEMENTS: dict[str, str] = {
+    **{name: text for name, text in NAMED.items() if isinstance(text, str) and name != "IS_SERVED"},
+    **{f"{make.__name__} {name}": make(name) for name in COLUMNS for make in (all_of, none_of)},
+}
+NUMBERS = ("after", "number", "turn", "most", "fence", "restarts")
+LOCKS = ("TRY_TO_HOLD", "LOCK_PEOPLE", "LOCK_JOBS")
+
+
+@asynccontextmanager
+async def opened(url: str, agent: str = "main", look_seconds: float = 60.0) -> AsyncIterator[PostgresLedger]:
+    """A ledger with connections of its own, as another process has them."""
+    database = Database(url)
+    try:
+        ledger = await PostgresLedger.open(
+            database, url, agent=agent, now=Clock(), new_id=CountingIds(agent), look_seconds=look_seconds
+        )
+        try:
+            yield ledger
+        finally:
+            await ledger.close()
+    finally:
+        await database.close()
+
+
+def lose_locks(url: str) -> None:
+    """Ends the connections that have a lock, as a server that restarts does."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks "
+            "WHERE locktype = 'advisory' AND granted "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+
+
+class TestADatabase(LedgerContract):
+    """Rows of one agent."""
+
+    @pytest.fixture
+    def open_ledger(self, database_url: str) -> OpenLedger:
+        """Opens it there."""
+
+        @asynccontextmanager
+        async def ledger() -> AsyncIterator[Ledger]:
+            async with opened(database_url) as found:
+                yield found
+
+        return ledger
+
+
+async def test_one_program_has_it(database_url: str) -> None:
+    """A second one is told who has it, changes nothing of it, and may have it afterwards."""
+    async with opened(database_url) as first, opened(database_url, "other"):
+        await first.outbox.put(PLACE, ["one"])
+        part = await first.outbox.next_part(*CHAT)
+        assert part is not None
+        await first.outbox.sending(part)
+        with pytest.raises(LedgerUnusable, match=r"Another program \(.*, process \d+\)"):
+            async with opened(database_url):
+                pass
+        assert await first.outbox.counts() == {"sending": 1}, "who was refused touched nothing"
+    async with opened(database_url) as second:
+        assert await second.outbox.counts() == {"unsure": 1}
+
+
+async def test_who_lost_the_lock_writes_nothing_once_another_serves(database_url: str) -> None:
+    """A program that slept through the end of its connection comes too late, whatever it wants to write."""
+    async with opened(database_url) as late:
+        received = await late.receive(said(1), "k", cursor="1")
+        assert received is not None
+        lose_locks(database_url)
+        async with opened(database_url) as now:
+            writes: tuple[Callable[[], Any], ...] = (
+                lambda: late.receive(said(2), "k", cursor="2"),
+                lambda: late.finish([received], PLACE, ["late"]),
+                lambda: late.outbox.put(PLACE, ["late"]),
+            )
+            for write in writes:
+                with pytest.raises(LedgerUnusable, match="by now"):
+                    await write()
+            assert await now.open_messages() == (received,)
+            assert (await now.cursor("line", "default"), await now.outbox.counts()) == ("1", {})
+
+
+async def test_a_lock_that_was_lost_is_taken_again(database_url: str) -> None:
+    """Without another program in between; then a second one is kept away as before."""
+    database = Database(database_url)
+    rows = LedgerRows(database, "main")
+    async with opened(database_url, look_seconds=0.02) as ledger:
+        lose_locks(database_url)
+        async with asyncio.timeout(30):
+            while not await rows.read(statements.IS_SERVED):
+                pass
+        with pytest.raises(LedgerUnusable, match="Another program"):
+            async with opened(database_url):
+                pass
+        await ledger.outbox.put(PLACE, ["still"])
+    assert not await rows.read(statements.IS_SERVED), "who closes lets go of it"
+    await database.close()
+
+
+async def test_an_agents_rows_are_its_own(database_url: str) -> None:
+    """The same message of two assistants is one of each."""
+    async with opened(database_url) as main, opened(database_url, "other") as other:
+        assert await main.receive(said(1), "k") is not None
+        assert await other.receive(said(1), "k") is not None
+        assert len(await main.open_messages()) == len(await other.open_messages()) == 1
+
+
+def test_a_plan_stays_with_one_agent(database_url: str) -> None:
+    """The server finds rows by an index that begins with the agent, whatever the statement does."""
+    import re
+
+    import psycopg
+
+    with psycopg.connect(database_url) as connection:
+        connection.execute("SET enable_seqscan = off")
+        for name, text in STATEMENTS.items():
+            wanted = re.findall(r"%\((\w+)\)s", text)
+            values: dict[str, Any] = {
+                each: 1 if each in NUMBERS or each.endswith("_ms") else [1] if each == "numbers" else "x"
+                for each in wanted
+            }
+            row = connection.execute(f"EXPLAIN (FORMAT JSON) {text}".encode(), values).fetchone()
+            found = list(scans(row[0][0]["Plan"] if row else {}))
+            for scan in found:
+                found_by = scan.get("Index Cond") or scan.get("Recheck Cond", "")
+                assert "agent = " in found_by, f"{name}: {json.dumps(scan, indent=2)}"
+            assert found or text.lstrip().startswith("INSERT") or name in LOCKS, name

@@ -1,0 +1,134 @@
+"""The tables are brought to the newest version once, and come back from a dump."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacre.extensions.postgres.server.connections import DatabaseUnusable, StatementRefused
+from nacre.extensions.postgres.server.database import Database, Migration, packaged_migrations
+from nacre.extensions.postgres.server.job_queue import JobQueue
+from nacre.extensions.postgres.workers.turn_rows import TurnRows
+from nacre.extensions.postgres.workers.worker import QUEUE
+from nacre.runtime.contracts.inbound import Inbound
+from tests.extensions.postgres.opened import stores
+from tests.servers.postgres_server import PostgresServer
+from tests.sessions.stores.store_contract import FIRST, MAIN
+from tests.sessions.talk import said, user
+
+ONE = Migration(
+    number=1, name="0001_first", sql="CREATE TABLE one (agent TEXT); INSERT INTO one VALUES ('100 %')"
+)
+SECOND = Migration(number=2, name="0002_second", sql="CREATE TABLE two AS SELECT * FROM one")
+
+
+async def tables(url: str, *migrations: Migration) -> list[str]:
+    """Opens the database with these migrations; the tables that are there."""
+    query = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
+    database = Database(url, migrations=migrations)
+    try:
+        return await database.read(lambda db: [name for (name,) in db.execute(query)])
+    finally:
+        await database.close()
+
+
+def test_the_packaged_files_are_numbered() -> None:
+    """From one, each number once; rooms may leave gaps."""
+    numbers = [migration.number for migration in packaged_migrations()]
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] == 1
+
+
+@pytest.mark.postgres
+async def test_programs_that_start_at_once_make_the_tables_once(postgres_server: PostgresServer) -> None:
+    """None fails and none does it twice; a later version adds what is new."""
+    url = postgres_server.empty_database()
+    assert await asyncio.gather(*(tables(url, ONE) for _ in range(6))) == [["nacre_migrations", "one"]] * 6
+    assert await tables(url, ONE, SECOND) == ["nacre_migrations", "one", "two"]
+
+
+@pytest.mark.postgres
+async def test_a_migration_that_fails_leaves_nothing(postgres_server: PostgresServer) -> None:
+    """Also nothing of those before it; put right, all of them are made."""
+    url = postgres_server.empty_database()
+    bad = Migration(number=2, name="0002_bad", sql="CREATE TABLE two (agent TEXT); SELECT nothing")
+    with pytest.raises(StatementRefused, match="nothing"):
+        await tables(url, ONE, bad)
+    assert await tables(url) == []
+    assert await tables(url, ONE, SECOND) == ["nacre_migrations", "one", "two"]
+
+
+@pytest.mark.postgres
+async def test_tables_of_another_program_are_left_alone(postgres_server: PostgresServer) -> None:
+    """Those of a newer version, and those that were made by another text, are told and not touched."""
+    url = postgres_server.empty_database()
+    await tables(url, ONE, SECOND)
+    with pytest.raises(DatabaseUnusable, match=r"newer Nacre.*0002_second"):
+        await tables(url, ONE)
+    other: dict[str, Any] = {"number": 1, "name": "0001_first", "sql": "CREATE TABLE other (agent TEXT)"}
+    with pytest.raises(DatabaseUnusable, match="another text of 0001_first"):
+        await tables(url, Migration(**other), SECOND)
+
+
+pytestmark = pytest.mark.postgres
+
+HELLO = Inbound(text="hello", chat_kind="direct", channel="line", chat_id="c", message_id="1")
+
+
+def _ran(program: str, *arguments: str) -> None:
+    from pgserver._commands import POSTGRES_BIN_PATH
+
+    ended = subprocess.run(
+        [str(POSTGRES_BIN_PATH / program), *arguments], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+async def test_a_dump_of_a_busy_database_is_whole(tmp_path: Path, postgres_server: PostgresServer) -> None:
+    """Transcripts end with a whole line, the queue goes on, and each turn that waited runs once."""
+    url, restored = postgres_server.database(), postgres_server.empty_database()
+    dump = str(tmp_path / "nacre.dump")
+    database = Database(url)
+    jobs = JobQueue(database, url, QUEUE)
+    await jobs.prepare()
+    turn_id = await TurnRows(database, jobs).ask("main", MAIN, HELLO)
+    await database.close()
+    async with stores(url) as opener:
+        store = opener.store()
+        await store.index.update(MAIN, lambda _: FIRST)
+        transcript = await store.transcript(FIRST)
+        await transcript.append(user("say 0"))
+        dumping = asyncio.create_task(
+            asyncio.to_thread(_ran, "pg_dump", "--format=custom", f"--file={dump}", url)
+        )
+        written = 0
+        while not dumping.done():
+            written += 1
+            await transcript.append(user(f"say {written}"))
+        await dumping
+    await asyncio.to_thread(_ran, "pg_restore", "--exit-on-error", f"--dbname={restored}", dump)
+    async with stores(restored) as opener:
+        again = await opener.store().transcript(FIRST)
+        texts = said(again.branch())
+        assert texts == [f"say {number}" for number in range(len(texts))]
+        assert 1 <= len(texts) <= written + 1
+        await again.append(user("and on"))
+    done, database = asyncio.Event(), Database(restored)
+    ran = []
+
+    async def work(job: object) -> None:
+        ran.append(job)
+        done.set()
+
+    running = asyncio.create_task(
+        JobQueue(database, restored, QUEUE).run(work, most_at_once=1, last_seconds=1)
+    )
+    await asyncio.wait_for(done.wait(), 20)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await database.close()
+    assert ran == [{"agent": "main", "turn": turn_id}]

@@ -1,0 +1,47 @@
+"""A gateway whose turns workers run, with an agent whose model is a loopback provider."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from nacre.bridges.access.bindings import BoundAgents
+from nacre.bridges.gateway import Gateway
+from nacre.extensions.postgres.workers.worker import handed_over
+from nacre.runtime.agent.agent import Agent
+from nacre.runtime.contracts.clock import system_clock
+from nacre.runtime.settings.config import load_config
+from nacre.runtime.storage.opening import ledger_of
+from tests.bridges.chats import FOLLOW_UP
+from tests.bridges.line_channel import LineBridge
+from tests.servers.provider_server import ProviderServer
+
+
+def settings(provider: ProviderServer, chats: int) -> dict[str, Any]:
+    """Everybody is answered, by the provider's model; so many chats at once."""
+    return {
+        **FOLLOW_UP,
+        "plugins": {"slots": {"memory": "none"}},
+        "session": {"dmScope": "per-channel-peer"},
+        "agents": {"defaults": {"model": "openai/test", "maxConcurrent": 2 * chats}},
+        "models": {"providers": {"openai": {"baseUrl": provider.url, "apiKey": "sk-test"}}},
+    }
+
+
+@asynccontextmanager
+async def gateway(state_dir: Path, url: str, port: int) -> AsyncIterator[Gateway]:
+    """An open gateway that leaves its turns to workers."""
+    environment = {"HOME": str(state_dir), "NACRE_DATABASE_URL": url}
+    config = load_config(environment, state_dir=state_dir)
+    now = system_clock(None)
+    agent = await Agent.open(state_dir=state_dir, environment=environment, watch=False)
+    async with agent, handed_over(config) as runner:
+        agents = BoundAgents([agent], agent.settings)
+        bridges = [LineBridge(port)]
+        opening = Gateway.open(
+            agents, bridges, state_dir=state_dir, ledger=ledger_of(config), now=now, runner=runner
+        )
+        async with await opening as opened:
+            yield opened

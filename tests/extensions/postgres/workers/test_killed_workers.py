@@ -1,0 +1,114 @@
+"""Workers killed and paused, a gateway killed, a server that restarts: everything is answered once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import threading
+from collections.abc import Mapping
+from functools import partial
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bridges.line_channel import LineServer
+from tests.extensions.postgres.workers.crowd import Crowd
+from tests.extensions.postgres.workers.served import settings
+from tests.extensions.postgres.workers.worker_process import PACE, gateway_started, started
+from tests.runtime.agents import write_settings
+from tests.servers import provider_wire as wire
+from tests.servers.postgres_server import PostgresServer
+from tests.servers.provider_server import ProviderServer
+
+pytestmark = pytest.mark.postgres
+
+CHATS = int(os.environ.get("NACRE_WORKER_CHATS", "24"))
+SECONDS = float(os.environ.get("NACRE_WORKER_SECONDS", "12"))
+"""`make soak` is the long run."""
+MODEL_SECONDS = 0.1
+PAUSE_SECONDS = PACE.stalled_seconds + 1.5
+SETTLE_SECONDS = 60 + CHATS
+
+
+def answer(request: Mapping[str, Any]) -> wire.Step:
+    """The last thing that was said, after a while."""
+    threading.Event().wait(MODEL_SECONDS)
+    said = re.findall(r"chat-\d+ says \d+", json.dumps(request["messages"]))
+    return wire.reply(f"re: {said[-1]}")
+
+
+class Troubles:
+    """What happens to the workers while people talk."""
+
+    def __init__(self, state_dir: Path, url: str, postgres: PostgresServer, port: int) -> None:
+        self._new = partial(started, state_dir, url)
+        self._new_gateway = partial(gateway_started, state_dir, url, port)
+        self.gateway = self._new_gateway()
+        self._postgres = postgres
+        self._random = random.Random(7)
+        self.workers: list[BaseProcess] = [self._new() for _ in range(3)]
+        self.counts = dict.fromkeys(("kill", "pause", "restart", "gateway"), 0)
+
+    async def go_on(self, seconds: float) -> None:
+        """One trouble after the other."""
+        ends = asyncio.get_running_loop().time() + seconds
+        order = list(self.counts)
+        while asyncio.get_running_loop().time() < ends:
+            await asyncio.sleep(self._random.uniform(0.5, 2.5))
+            await getattr(self, f"_{order[sum(self.counts.values()) % len(order)]}")()
+
+    async def _kill(self) -> None:
+        number = self._random.randrange(3)
+        self.workers[number].kill()
+        await asyncio.to_thread(self.workers[number].join)
+        self.workers[number] = self._new()
+        self.counts["kill"] += 1
+
+    async def _pause(self) -> None:
+        process = self._random.choice(self.workers)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        await asyncio.sleep(PAUSE_SECONDS)
+        os.kill(process.pid, signal.SIGCONT)
+        self.counts["pause"] += 1
+
+    async def _gateway(self) -> None:
+        self.gateway.kill()
+        await asyncio.to_thread(self.gateway.join)
+        self.gateway = self._new_gateway()
+        self.counts["gateway"] += 1
+
+    async def _restart(self) -> None:
+        await asyncio.to_thread(self._postgres.restart)
+        self.counts["restart"] += 1
+
+    def end(self) -> None:
+        for process in (*self.workers, self.gateway):
+            process.kill()
+            process.join()
+
+
+@pytest.mark.timeout(int(SECONDS) + 2 * SETTLE_SECONDS + 120)
+async def test_every_message_is_answered_once(tmp_path: Path, postgres_server: PostgresServer) -> None:
+    """kill -9, SIGSTOP for longer than the heartbeat, restarts: nothing lost, nothing twice, in order."""
+    url = postgres_server.database()
+    with LineServer() as server, ProviderServer(responder=answer) as provider:
+        write_settings(tmp_path, settings(provider, CHATS))
+        troubles = Troubles(tmp_path, url, postgres_server, server.port)
+        crowd = Crowd(server, CHATS)
+        try:
+            await asyncio.gather(crowd.talk(SECONDS), troubles.go_on(SECONDS))
+            await crowd.answered(SETTLE_SECONDS)
+        finally:
+            troubles.end()
+        total = sum(crowd.said.values())
+        asked = len(provider.requests)
+    print(f"{CHATS} chats, {total} messages, {asked} model calls, {troubles.counts}")  # noqa: T201 - figures of docs/workers.md
+    assert crowd.problems() == []
+    assert all(troubles.counts.values())

@@ -1,0 +1,44 @@
+"""`nacre status` beside a gateway whose turns workers run: what waits, how long, and for whom."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.bridges.line_channel import LineServer
+from tests.cli.program import run_nacre
+from tests.extensions.postgres.workers.served import gateway, settings
+from tests.runtime.agents import write_settings
+from tests.servers.provider_server import ProviderServer
+
+pytestmark = pytest.mark.postgres
+
+
+async def test_what_waits_for_a_worker_is_told(tmp_path: Path, database_url: str) -> None:
+    """Three chats wait and nobody works, which is not well; the words say the same as the JSON."""
+
+    def status(*options: str) -> CompletedProcess[str]:
+        given = ("status", "--state-dir", str(tmp_path), *options)
+        return run_nacre(tmp_path, *given, NACRE_DATABASE_URL=database_url)
+
+    with LineServer() as server, ProviderServer() as provider:
+        write_settings(tmp_path, {**settings(provider, 3), "storage": {"workers": True}})
+        async with gateway(tmp_path, database_url, server.port) as opened:
+            for chat in ("a", "b", "c"):
+                server.say("hello", chat=chat, sender=chat)
+            async with asyncio.timeout(30):
+                while True:
+                    done = await asyncio.to_thread(status, "--json")
+                    turns = json.loads(done.stdout)["turns"]
+                    if turns["waiting"] == 3:
+                        break
+            said = await asyncio.to_thread(status)
+            assert not opened.is_idle
+    assert done.returncode == 1
+    assert turns["waitingSeconds"] > 0
+    assert {"running": 0, "leases": 0, "leasesRunOut": 0, "workers": 0}.items() <= turns.items()
+    assert "⚙️ Turns: 3 wait" in said.stdout

@@ -1,0 +1,61 @@
+"""Workers and a gateway that a test may kill, pause and start anew; each is a fork of a warm process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from nacre.extensions.postgres.server.job_queue import Pace
+from nacre.extensions.postgres.workers.worker import opened_worker
+from nacre.runtime.settings.config import load_config
+from tests.extensions.postgres.workers.served import gateway
+
+PACE = Pace(heartbeat_seconds=0.5, stalled_seconds=3.0)
+AT_ONCE = 8
+
+Main: TypeAlias = Callable[[Path, str], Coroutine[Any, Any, None]]
+
+
+def started(state_dir: Path, database_url: str) -> BaseProcess:
+    """A worker that runs."""
+    return _started(_work, state_dir, database_url)
+
+
+def gateway_started(state_dir: Path, database_url: str, port: int) -> BaseProcess:
+    """A gateway that runs, with the line server at a port as its channel."""
+    return _started(partial(_serve, port), state_dir, database_url)
+
+
+def _started(main: Main, state_dir: Path, database_url: str) -> BaseProcess:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.extensions.postgres.workers.worker_process"])
+    process = context.Process(target=_run, args=(main, state_dir, database_url), daemon=True)
+    process.start()
+    return process
+
+
+def _run(main: Main, state_dir: Path, database_url: str) -> None:
+    logging.basicConfig(
+        filename=state_dir / "workers.log", format="%(process)d %(asctime)s %(name)s %(message)s"
+    )
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main(state_dir, database_url))
+
+
+async def _serve(port: int, state_dir: Path, database_url: str) -> None:
+    async with gateway(state_dir, database_url, port):
+        await asyncio.Event().wait()
+
+
+async def _work(state_dir: Path, database_url: str) -> None:
+    environment = {"HOME": str(state_dir), "NACRE_DATABASE_URL": database_url}
+    config = load_config(environment, state_dir=state_dir)
+    async with opened_worker(config, environment, most_at_once=AT_ONCE, pace=PACE) as worker:
+        await worker.run(last_seconds=5)
