@@ -190,15 +190,12 @@ def test_a_torn_line_costs_one_chat(tmp_path: Path) -> None:
     """A kill in the middle of a line: the others are known, and new ones are kept."""
     known = KnownChats.load(tmp_path, lambda: STARTED)
     for chat in ("11", "12"):
-        add = known.adding(chat)
-        assert add is not None
-        add()
+        assert known.add(chat)
+        known.save(chat)
     file = tmp_path / "known-chats"
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     again = KnownChats.load(tmp_path, lambda: STARTED)
     assert again.newest == ("11",)
-    assert (again.adding("11"), again.since) == (None, known.since)
-    add = again.adding("13")
-    assert add is not None
-    add()
+    assert (again.add("11"), again.since) == (False, known.since)
+    again.save("13")
     assert KnownChats.load(tmp_path, lambda: STARTED).newest == ("13", "11")

@@ -77,7 +77,7 @@ async def test_answers_are_threads_of_their_own_and_stop_programs() -> None:
             await world.person.send("And now?", subject="Lunch", In_Reply_To=sent)
             await inbox.holds(3)
             odd = Place(channel="email", account="default", chat_id="nobody@")
-            with pytest.raises(DeliveryRefused, match="is no address"):
+            with pytest.raises(DeliveryRefused, match="is not a list of addresses"):
                 await running.deliver(Part(place=odd, text="lost", key="l"))
         [answer] = world.post.messages("ann")
         assert (answer["Subject"], answer["In-Reply-To"], answer["References"]) == (
@@ -108,7 +108,9 @@ async def test_what_the_servers_refuse_is_a_sentence() -> None:
     async with dovecot_world() as world:
         with pytest.raises(CannotConnect, match="refuses the login of nacre@localhost"):
             await bridge({**world.spec, "password": "wrong"}).start(RecordingInbox())
-        with pytest.raises(CannotConnect, match=r"no folder Nowhere .*It says: Mailbox doesn't exist"):
+        with pytest.raises(
+            CannotConnect, match=r"does not open the folder Nowhere .*: Mailbox doesn't exist"
+        ):
             await bridge({**world.spec, "folder": "Nowhere"}).start(RecordingInbox())
         with pytest.raises(CannotConnect, match="cannot be reached"):
             await bridge({**world.spec, "imapPort": 1}).start(RecordingInbox())

@@ -108,7 +108,7 @@ async def test_a_nick_that_somebody_else_took_is_told_nothing(tmp_path: Path) ->
             await world.person.leave()
             thief = Person(world.server.port, "ann")
             await thief.arrive(user="thief")
-            with pytest.raises(NotDelivered, match=r"is not ann!~ann@127\.0\.0\.1 now"):
+            with pytest.raises(NotDelivered, match=r"is no longer ann!~ann@127\.0\.0\.1"):
                 await running.deliver(private(world.ann, "for Ann again"))
             await thief.leave()
             assert thief.seen == []

@@ -121,7 +121,7 @@ async def test_a_private_chat_ends_when_somebody_else_comes(server: ServerProces
             )
             await world.say("who is there?")
             await inbox.holds(2)
-            with pytest.raises(NotDelivered, match="no private chat any more"):
+            with pytest.raises(NotDelivered, match="no longer a private chat"):
                 await running.deliver(part(world, "for Ann again"))
         kinds = [(said.chat_kind, said.chat_id, said.sender_id) for said in inbox.inbound]
         assert kinds == [
