@@ -97,8 +97,8 @@ class Gateway:
     ) -> Self:
         """Opens the ledger, resumes what an earlier program left unfinished, and starts the bridges.
 
-        The ledger is a file in `state_dir` unless `ledger` is given. Without a `runner`, this process runs the
-        turns.
+        The ledger is a file in `state_dir` unless `ledger` is given. Without a `runner`, this process runs
+        the turns.
 
         Raises:
             LedgerUnusable: the ledger cannot be opened, another program uses it, or the state folder has a

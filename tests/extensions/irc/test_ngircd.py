@@ -85,7 +85,7 @@ class TestContract(BridgeContract):
                 await inbox.holds(1)
                 assert [inbound.text for inbound in inbox.inbound] == ["one"]
 
-        self._tell(story)
+        self._run(story)
 
 
 def private(chat_id: str, text: str) -> Part:
