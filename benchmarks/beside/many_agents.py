@@ -1,4 +1,4 @@
-"""What one agent's turn and search cost in a database with the rows of many; feeds docs/scale.md.
+"""What one agent's turn and search cost in a database with the rows of many; feeds docs/engineering/scale.md.
 
     python -m benchmarks.beside.many_agents postgresql://… [--agents 1,1000,10000] [--chunks 20] [--lines 40]
         [--partitions 0]
@@ -101,7 +101,7 @@ def sessions(database: Database, agent: str) -> PostgresSessionStore:
 
 async def _turn(database: Database, agent: str) -> None:
     store = sessions(database, agent)
-    async with store.lane(KEY) as is_ours:
+    async with store.turn_lock(KEY) as is_ours:
         assert is_ours
         record = await store.index.get(KEY) or RECORD
         transcript = await store.transcript(record)

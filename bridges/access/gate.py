@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from nacre.bridges.access.people import People, Role
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.settings.sections.channels import AccountRules, channel_settings

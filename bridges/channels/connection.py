@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
 
 from nacre.bridges.contracts.errors import CannotConnect, NotDelivered
-from nacre.records.record import Record
+from nacre.record import Record
 
 CONNECT_SECONDS = 30.0
 C = TypeVar("C")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from nacre.bridges.contracts.errors import BridgeError
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from nacre.bridges.contracts.bridge import Bridge, Inbox
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
 from nacre.runtime.ledger.ledger import LedgerTables
 from nacre.runtime.ledger.records import StoredStatus

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, Self, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.ledger import LedgerTables
 from nacre.runtime.ledger.records import Received

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, time, timedelta
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.settings.sections.channels import ActiveHours, HeartbeatSettings
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

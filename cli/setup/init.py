@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,8 @@ from nacre.cli.invocation import begin, json_option, shared_options
 from nacre.cli.screen.json_text import camel_json, print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nacre.cli.invocation import Invocation
     from nacre.cli.setup.first_run.setting_up import Chosen
     from nacre.memory.contracts.workspace import Workspace
@@ -21,25 +23,39 @@ if TYPE_CHECKING:
 
 @click.command("init")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing: take the first model found that answers.")
+@click.option("--address", default="", metavar="URL", help="A server of your own: take its model.")
+@click.option("--fallback", "fallbacks", multiple=True, metavar="PROVIDER/MODEL", help="Who is asked next.")
+@click.option(
+    "--telegram-token-from", default="", metavar="VARIABLE", help="The variable with a Telegram bot's token."
+)
 @json_option("Print one JSON object instead of sentences.")
 @shared_options
-def command(context: click.Context, yes: bool, as_json: bool) -> int:
+def command(
+    context: click.Context,
+    yes: bool,
+    address: str,
+    fallbacks: tuple[str, ...],
+    telegram_token_from: str,
+    as_json: bool,
+) -> int:
     """Make the state folder and the workspace, and choose a model.
 
-    On a terminal it asks for your name, your time zone, a model and where its key is, as far as they are
-    not known, and tries the model with one call. Safe to repeat: what exists is never overwritten. nacre
-    chat makes the folders by itself.
+    On a terminal it asks for your name, your time zone, a provider or the address of a server, a model, and
+    a key where one is needed, as far as they are not known. It tries the model with one call, and offers
+    fallbacks and Telegram. Safe to repeat: what exists is never overwritten. nacre chat makes the folders
+    by itself. The options answer without questions, with --yes.
 
     \b
     Examples:
       nacre init
       nacre init --yes
       nacre init --yes --model ollama/qwen3
+      nacre init --yes --address http://127.0.0.1:8080/v1
     """
     from nacre.memory.workspace.workspace import ensure_workspace
     from nacre.runtime.contracts.errors import TurnBroken
     from nacre.runtime.settings.disk.agent_folders import keep_private
-    from nacre.runtime.storage.opening import left_in_folder, storage_of
+    from nacre.runtime.storage.storage import left_in_folder, storage_of
 
     invocation = begin(context)
     config = invocation.config
@@ -58,39 +74,46 @@ def command(context: click.Context, yes: bool, as_json: bool) -> int:
             f"The folders could not be made: {error}. Choose others with --state-dir or --workspace."
         ) from error
     notices = (*config.notices, *(text for text in (left,) if text))
-    chosen = _set_up(invocation, workspace, asks_nothing=yes, is_for_people=not as_json)
+    token = _token(config.environment, telegram_token_from)
+    flags = {"address": address, "fallbacks": fallbacks, "telegram_token": token}
+    chosen = _set_up(invocation, workspace, asks_nothing=yes, is_for_people=not as_json, flags=flags)
     model_name = chosen.model_name if chosen else config.model_name
     trial = chosen.trial if chosen else None
     code = 1 if trial and trial.problem and yes and config.model_name else 0
     if as_json:
-        print_json(
-            {
-                "agentId": config.agent_id,
-                "stateDir": str(config.state_dir),
-                "workspace": workspace.place,
-                **camel_json(report, "created", "is_new"),
-                "model": model_name or None,
-                "trial": camel_json(trial, "model_name", "seconds", "usage", "problem") if trial else None,
-                "notices": list(notices),
-            }
-        )
+        facts = {"agentId": config.agent_id, "stateDir": str(config.state_dir), "workspace": workspace.place}
+        tried = camel_json(trial, "model_name", "seconds", "usage", "problem") if trial else None
+        found = {"model": model_name or None, "trial": tried, "notices": list(notices)}
+        print_json({**facts, **camel_json(report, "created", "is_new"), **found})
         return code
     invocation.say(*_lines(invocation, report, workspace, model_name))
     invocation.warn(*notices)
     return code
 
 
+def _token(environment: Mapping[str, str], variable: str) -> str:
+    token = environment.get(variable, "").strip() if variable else ""
+    if variable and not token:
+        raise click.UsageError(f"The environment has no {variable}, which --telegram-token-from names.")
+    return token
+
+
 def _set_up(
-    invocation: Invocation, workspace: Workspace, *, asks_nothing: bool, is_for_people: bool
+    invocation: Invocation,
+    workspace: Workspace,
+    *,
+    asks_nothing: bool,
+    is_for_people: bool,
+    flags: dict[str, Any],
 ) -> Chosen | None:
     """What the first run chose; `None` where nobody can be asked, or it is about another agent."""
     asks = is_for_people and sys.stdin.isatty() and sys.stdout.isatty()
     if not invocation.is_default_agent or not (asks_nothing or asks):
         return None
-    from nacre.cli.setup.first_run.setting_up import set_up_by_itself, set_up_with_questions
+    from nacre.cli.setup.first_run.setting_up import Flags, set_up_by_itself, set_up_with_questions
 
     if asks_nothing:
-        return set_up_by_itself(invocation)
+        return set_up_by_itself(invocation, Flags(**flags))
     return set_up_with_questions(invocation, workspace)
 
 

@@ -11,11 +11,12 @@ from nacre.cli.invocation import begin, shared_options
 
 @click.command("chat")
 @click.option(
-    "--session", "session_key", metavar="KEY", default="", help="Session to talk in; main unless given."
+    "--session", "session_key", metavar="NAME", default="", help="Session to talk in; main unless given."
 )
+@click.option("--shared", "is_shared", is_flag=True, help="Others may read the session: no private notes.")
 @click.option("--no-color", "is_plain", is_flag=True, help="No colours, as with the variable NO_COLOR.")
 @shared_options
-def command(context: click.Context, session_key: str, is_plain: bool) -> int:
+def command(context: click.Context, session_key: str, is_shared: bool, is_plain: bool) -> int:
     """Talk to the assistant in this terminal (the default).
 
     Enter sends, Alt-Enter starts a new line, Tab completes, @path sends a file along, Ctrl-O opens
@@ -27,6 +28,10 @@ def command(context: click.Context, session_key: str, is_plain: bool) -> int:
     if is_plain:
         context.ensure_object(dict)["NO_COLOR"] = "1"
     invocation = begin(context)
+    if is_shared:
+        from nacre.cli.talk.quiet_turn import shared_key
+
+        session_key = shared_key(session_key, invocation.config.agent_id)
     if sys.stdin.isatty() and sys.stdout.isatty():
         from nacre.cli.talk.conversation import converse
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from nacre.cli.screen.screen import Screen
 from nacre.cli.talk.display.event_lines import event_line
-from nacre.records.record import Record
+from nacre.record import Record
+from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.events import Event, ReplyReady, Silence, TurnFailed
 from nacre.runtime.contracts.inbound import Inbound
 
@@ -27,6 +28,17 @@ def owner_says(text: str, session_key: str) -> Inbound:
     return Inbound(
         text=text, chat_kind="direct", channel="terminal", is_owner=True, session_key=session_key.strip()
     )
+
+
+def shared_key(name: str, agent_id: str) -> str:
+    """The key of a session of that name which others may read.
+
+    Raises:
+        ConfigError: no name is given, or it is a key, which has its audience already.
+    """
+    if not name.strip() or ":" in name:
+        raise ConfigError("--shared wants a plain name in --session, such as --session project --shared.")
+    return f"agent:{agent_id}:{name.strip()}"
 
 
 async def run_quiet_turn(agent: Agent, inbound: Inbound, progress: Screen | None) -> Outcome:

@@ -30,8 +30,9 @@ SIGNALS = 128
 @click.option("-m", "--message", metavar="TEXT", help="What to say; - or nothing reads standard input.")
 @click.option("--stdin", "adds_input", is_flag=True, help="Put standard input behind the text of -m.")
 @click.option(
-    "--session", "session_key", metavar="KEY", default="", help="Session to talk in; main unless given."
+    "--session", "session_key", metavar="NAME", default="", help="Session to talk in; main unless given."
 )
+@click.option("--shared", "is_shared", is_flag=True, help="Others may read the session: no private notes.")
 @click.option(
     "-a",
     "--attach",
@@ -48,6 +49,7 @@ def command(
     message: str | None,
     adds_input: bool,
     session_key: str,
+    is_shared: bool,
     files: tuple[BinaryIO, ...],
     as_json: bool,
 ) -> int:
@@ -64,13 +66,15 @@ def command(
     if not (text.strip() or files):
         raise click.UsageError("There is nothing to send. Give a text with -m, or pipe one in.", context)
     from nacre.cli.signals import run_until_signal
-    from nacre.cli.talk.quiet_turn import owner_says
+    from nacre.cli.talk.quiet_turn import owner_says, shared_key
     from nacre.runtime.contracts.errors import AgentError, ConfigError, TurnCancelled
 
     told: list[Outcome] = []
     try:
-        inbound = replace(owner_says(text, session_key), attachments=tuple(map(_attachment, files)))
-        code = run_until_signal(_send(begin(context), inbound, told, as_json=as_json))
+        invocation = begin(context)
+        key = shared_key(session_key, invocation.config.agent_id) if is_shared else session_key
+        inbound = replace(owner_says(text, key), attachments=tuple(map(_attachment, files)))
+        code = run_until_signal(_send(invocation, inbound, told, as_json=as_json))
         if code >= SIGNALS and as_json and not told:
             _print_outcome(None, TurnCancelled(f"The turn was stopped by signal {code - SIGNALS}."))
         return code

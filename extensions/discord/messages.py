@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from nacre.bridges.channels.messages import Ignored, IncomingMessage, RemoteFile
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.inbound import ChatKind, Inbound, Quoted
 
 CHANNEL = "discord"

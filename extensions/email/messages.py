@@ -22,7 +22,7 @@ from nacre.bridges.contracts.bridge import Part
 from nacre.extensions.email.senders import verified_sender
 from nacre.extensions.email.settings import EmailSettings
 from nacre.extensions.email.words import words_of
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nacre.bridges.channels.messages import Ignored
-from nacre.records.record import Record
+from nacre.record import Record
 
 MOST_HEADER_CHARS = 20_000
 MOST_FROM_CHARS = 1_000

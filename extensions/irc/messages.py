@@ -10,7 +10,7 @@ from ircstates import Server
 from irctokens import Line
 
 from nacre.bridges.channels.messages import Ignored, strip_mention
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.inbound import Inbound
 
 CHANNEL = "irc"

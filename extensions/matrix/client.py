@@ -32,7 +32,7 @@ from nacre.bridges.channels.connection import (
 )
 from nacre.bridges.contracts.errors import CannotConnect, DeliveryRefused, NotDelivered
 from nacre.extensions.matrix.settings import MatrixSettings
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.ids import random_id
 
 ANSWER_SECONDS = 60.0

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from nacre.bridges.channels.messages import Ignored, IncomingMessage, RemoteFile, strip_mention
 from nacre.bridges.contracts.bridge import Part
 from nacre.extensions.matrix.rooms import RoomView
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.inbound import Inbound, Quoted
 
 CHANNEL = "matrix"

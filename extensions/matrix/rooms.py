@@ -14,7 +14,7 @@ from typing import Any
 from nio import MatrixRoom
 
 from nacre.bridges.channels.messages import FIRST_LOOK_BACK
-from nacre.records.record import Record
+from nacre.record import Record
 
 Json = Mapping[str, Any]
 _CLOSED = ("invite", "knock", "private")

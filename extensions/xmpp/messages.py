@@ -10,7 +10,7 @@ from dataclasses import field
 from slixmpp import Message
 
 from nacre.bridges.channels.messages import Ignored, strip_mention
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.inbound import Inbound, Quoted
 
 CHANNEL = "xmpp"

@@ -31,7 +31,7 @@ from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.model import Answering, ChatModel, ModelRequest
 from nacre.runtime.hooks.hooks import Hooks, HookTable
-from nacre.runtime.open_sessions.lanes import Route, route
+from nacre.runtime.open_sessions.routing import Route, route
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import load_config, process_environment
 from nacre.runtime.settings.settings import Settings
@@ -192,8 +192,10 @@ class Agent:
     ) -> Reply | None:
         """The reply to what the owner says in private; `None` when the assistant stays silent.
 
-        `session` is the key of the session to say it in, the main one unless given. Bridges, and whoever
-        speaks for others than the owner, use `respond` or `stream`. `limits` stand in place of the agent's.
+        `session` is the session to say it in, the main one unless given: a plain name is a private
+        conversation of that name, and a key such as `agent:main:project` has the audience it names. Bridges,
+        and whoever speaks for others than the owner, use `respond` or `stream`. `limits` stand in place of
+        the agent's.
 
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.

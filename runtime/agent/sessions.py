@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.opening.agent_parts import AgentParts
 from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
@@ -17,12 +17,12 @@ from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import CompactionEnded, Event, FlushEnded, Warned
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Attachment, Reply
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
-from nacre.runtime.open_sessions.lanes import Route
+from nacre.runtime.open_sessions.routing import Route
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
 from nacre.runtime.turn.loop.loop import UsageLimits
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionNotFound
-from nacre.sessions.contracts.keys import canonical_key, is_private_key
+from nacre.sessions.contracts.keys import is_private_key, owners_key
 from nacre.sessions.index.record import Origin, SessionRecord
 
 log = logging.getLogger(__name__)
@@ -52,13 +52,13 @@ class Sessions:
         self._is_closed = is_closed
 
     async def get(self, key: str = "main") -> Session:
-        """The session that a key names, the owner's main one unless given.
+        """The session that a key names, the owner's main one unless given; a plain name is a private one.
 
         Raises:
             SessionKeyInvalid: this text cannot be a key.
             SessionNotFound: the key has no session yet; it begins with the first words.
         """
-        key = canonical_key(
+        key = owners_key(
             key, agent_id=self._parts.agent_id, main_key=self._parts.turn.settings.session.main_key
         )
         record = await self._record(key)

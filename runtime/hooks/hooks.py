@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
 from nacre.prompts import quoted, render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import MessageRefused, ModelError
 from nacre.runtime.contracts.events import (
     CompactionEnded,
@@ -39,7 +39,7 @@ from nacre.runtime.hooks.events import (
     Deny,
 )
 from nacre.runtime.tools.function import ToolChat
-from nacre.runtime.tools.own_thread import on_its_own_thread
+from nacre.runtime.tools.toolbox import on_its_own_thread
 from nacre.sessions.contracts.messages import AssistantMessage, Usage
 
 log = logging.getLogger(__name__)

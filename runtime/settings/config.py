@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 if TYPE_CHECKING:
     from nacre.runtime.settings.agent_places import AgentPlaces
@@ -163,12 +163,19 @@ class StateSettings:
             notices = (*_not_its_workspace(environment, own, agents), *notices)
             auth = read_auth_profiles(own.agent_dir)
         chosen_model = model_name or environment.get(MODEL_VARIABLE, "").strip()
+        used_model = chosen_model or settings.agent.model.primary.strip()
+        if "://" in used_model:
+            from nacre.runtime.settings.sections.models import named_by_address
+
+            used_model, models = named_by_address(used_model, settings.models)
+            chosen_model = chosen_model and used_model
+            settings = settings.model_copy(update={"models": models})
         return Config(
             home=home,
             state_dir=self._state,
             folders=own,
             agents=self._all_agents(own, chosen_model),
-            model_name=chosen_model or settings.agent.model.primary.strip(),
+            model_name=used_model,
             settings=settings,
             daily_cap=DailyCap(usd=settings.usage.daily_cap_usd),
             auth=auth,

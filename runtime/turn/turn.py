@@ -352,7 +352,7 @@ class Turn:
                     answer, window_tokens=window_tokens, compactions=session.compaction_count
                 )
             finally:
-                await session.line.settle_if_it_can()
+                await session.line.try_settle()
             reply = self.reply(answer, self._said)
             if parts.sub_agent is None and not self.trigger:
                 parts.memory.capture(context.chat, self.words, reply.text if reply else "")

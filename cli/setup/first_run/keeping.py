@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nacre.cli.setup.config.changing import change_file
 from nacre.cli.setup.config.editing import example
@@ -13,14 +13,16 @@ from nacre.runtime.settings.disk.settings_file import settings_as_written
 from nacre.runtime.settings.keys import at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from nacre.memory.contracts.workspace import Workspace
     from nacre.runtime.agent.first_model.key_places import Key
 
 OWNERS_FILE = "USER.md"
 _NAME_LINE = "- **Name:**"
+TELEGRAM_VARIABLE = "TELEGRAM_BOT_TOKEN"
 _MODEL = ("agents", "defaults", "model", "primary")
+_FALLBACKS = ("agents", "defaults", "model", "fallbacks")
 _TIME_ZONE = ("agents", "defaults", "userTimezone")
 
 
@@ -59,18 +61,46 @@ def keep_key(key: Key, state_dir: Path) -> None:
 
 
 def keep_settings(
-    file: Path, environment: Mapping[str, str], *, model_name: str, time_zone: str, key: Key | None
+    file: Path,
+    environment: Mapping[str, str],
+    *,
+    model_name: str,
+    is_chosen: bool,
+    time_zone: str,
+    key: Key | None,
+    base_url: str = "",
+    fallbacks: Sequence[str] = (),
 ) -> None:
     """Writes what was chosen into the settings, which begin with a commented example if there are none.
 
-    A value that stands there stays.
+    A value that stands there stays. Without `is_chosen` only the model's provider is written.
 
     Raises:
         ConfigError: the settings cannot be read or changed.
     """
-    wanted: list[tuple[tuple[str, ...], str]] = [(_MODEL, model_name), (_TIME_ZONE, time_zone)]
+    provider = ("models", "providers", model_name.partition("/")[0])
+    wanted: list[tuple[tuple[str, ...], Any]] = [(_TIME_ZONE, time_zone)]
+    wanted += [(_MODEL, model_name)] if is_chosen else []
+    wanted += [((*provider, "baseUrl"), base_url), (_FALLBACKS, list(fallbacks))]
     if key is not None:
-        wanted.append((("models", "providers", model_name.partition("/")[0], "apiKey"), key.in_settings))
+        wanted.append(((*provider, "apiKey"), key.in_settings))
+    _keep_missing(file, environment, wanted)
+
+
+def keep_telegram(state_dir: Path, settings: Path, environment: Mapping[str, str], token: str) -> None:
+    """Keeps the token of a bot apart, and has the settings name it.
+
+    Raises:
+        ConfigError: one of both cannot be written.
+    """
+    keep_in_file(state_dir / ENVIRONMENT_FILE, TELEGRAM_VARIABLE, token)
+    named = (("channels", "telegram", "botToken"), f"${{{TELEGRAM_VARIABLE}}}")
+    _keep_missing(settings, {**environment, TELEGRAM_VARIABLE: token}, [named])
+
+
+def _keep_missing(
+    file: Path, environment: Mapping[str, str], wanted: Sequence[tuple[tuple[str, ...], Any]]
+) -> None:
     written = settings_as_written(file)
     missing = [(path, value) for path, value in wanted if value and not at(written, path)]
     if not missing:

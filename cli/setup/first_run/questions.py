@@ -1,12 +1,14 @@
-"""The four questions of a first run, on a terminal. Edge: click's prompts."""
+"""The questions of a first run, on a terminal. Edge: click's prompts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
+from nacre.runtime.agent.first_model.choices import Offer
 from nacre.runtime.agent.first_model.key_places import Key, KeyPlace, key_variables
 from nacre.runtime.contracts.clock import owner_zone
 from nacre.runtime.contracts.errors import ConfigError
@@ -36,32 +38,111 @@ def ask_time_zone(system_zone: str) -> str:
             click.echo(f"  {error}")
 
 
-def ask_model(choices: Sequence[Choice]) -> str:
-    """`provider/model` of one that was found or any other; empty to stay offline."""
-    shown = choices[:MAX_SHOWN]
-    for number, choice in enumerate(shown, start=1):
-        click.echo(f"  {number}  {choice.model_name}  ({choice.place})")
-    if len(choices) > len(shown):
-        click.echo(f"     and {len(choices) - len(shown)} more, by their names")
+def ask_model(choices: Sequence[Choice], offers: Sequence[Offer]) -> str | Offer:
+    """`provider/model`, found or not, an address, or a provider; empty to stay offline."""
+    shown: list[Choice | Offer] = [*choices[:MAX_SHOWN], *offers]
+    for number, each in enumerate(shown, start=1):
+        told = each.label if isinstance(each, Offer) else f"{each.model_name}  ({each.place})"
+        click.echo(f"  {number:<2} {told}")
+    if len(choices) > MAX_SHOWN:
+        click.echo(f"     and {len(choices) - MAX_SHOWN} more models, by their names")
     click.echo(f"  {_OFFLINE}  none: answer offline, from the notes alone")
     while True:
         answer = str(
-            click.prompt("Which model (a number, or provider/model)", default="1" if shown else _OFFLINE)
+            click.prompt(
+                "Which model or provider (a number, an address, or provider/model)",
+                default="1" if choices else _OFFLINE,
+            )
         ).strip()
         if answer == _OFFLINE:
             return ""
         if answer.isdecimal() and int(answer) <= len(shown):
-            return shown[int(answer) - 1].model_name
+            chosen = shown[int(answer) - 1]
+            return chosen if isinstance(chosen, Offer) else chosen.model_name
         if all(answer.partition("/")):
             return answer
-        click.echo("  Type a number of the list, or a name such as openai/gpt-5-mini.")
+        click.echo("  Type a number of the list, an address, or a name such as openai/gpt-5-mini.")
+
+
+def ask_listed(choices: Sequence[Choice]) -> str:
+    """One of a provider's models; empty to go back. A part of a name shortens the list."""
+    listed = list(choices)
+    while True:
+        for number, choice in enumerate(listed[:MAX_SHOWN], start=1):
+            click.echo(f"  {number:<2} {choice.model_name.partition('/')[2]}  ({choice.place})")
+        more = len(listed) - MAX_SHOWN
+        if more > 0:
+            click.echo(f"     and {more} more: type a part of a name to see them")
+        answer = str(click.prompt("Which model (a number or a name, 0 to go back)", default="1")).strip()
+        if answer == "0":
+            return ""
+        if answer.isdecimal() and 0 < int(answer) <= min(len(listed), MAX_SHOWN):
+            return listed[int(answer) - 1].model_name
+        named = [each for each in choices if answer in (each.model_name, each.model_name.partition("/")[2])]
+        matching = named or [each for each in choices if answer.lower() in each.model_name.lower()]
+        if len(matching) == 1:
+            return matching[0].model_name
+        if not matching:
+            click.echo("  No model has that in its name.")
+        listed = matching or list(choices)
+
+
+def ask_address(default: str) -> str:
+    """Where a server is; empty to go back."""
+    return str(
+        click.prompt("Its address (blank to go back)", default=default, show_default=bool(default))
+    ).strip()
+
+
+def ask_server_name(address: str) -> str:
+    """The name in front of the server's models, by its host unless the owner has another."""
+    host = (urlsplit(address).hostname or "").partition(".")[0]
+    default = host if host.isidentifier() and host != "localhost" else "local"
+    while True:
+        name = str(click.prompt("A short name for this server", default=default)).strip()
+        if name and not set(name) & set(" /.\"'"):
+            return name
+        click.echo("  One word, without a slash or a dot.")
+
+
+def ask_secret(what: str) -> str:
+    """A key or token that is not shown; empty for none."""
+    return str(click.prompt(what, default="", show_default=False, hide_input=True)).strip()
+
+
+def ask_what_next() -> str:
+    """`keep`, `another` or `fallback`, of a model that answered."""
+    options = {"k": "keep", "a": "another", "f": "fallback"}
+    answer = click.prompt(
+        "Keep it (k), try another (a), or add a fallback (f)",
+        default="k",
+        type=click.Choice(list(options), case_sensitive=False),
+        show_choices=False,
+    )
+    return options[str(answer).lower()]
+
+
+def ask_telegram() -> str:
+    """The token of a Telegram bot; empty for none."""
+    if not click.confirm("Reach it by Telegram too", default=False):
+        return ""
+    click.echo("  Write /newbot to @BotFather in Telegram; it gives you a token.")
+    return ask_secret("The token (not shown; blank to leave it)")
 
 
 def ask_key(
-    model_name: str, environment: Mapping[str, str], *, env_file: str, has_keyring: bool
+    model_name: str,
+    environment: Mapping[str, str],
+    *,
+    env_file: str,
+    has_keyring: bool,
+    is_wanted: bool = False,
 ) -> Key | None:
-    """The key of a model and where it is to be kept; `None` where it wants none, or the owner gives none."""
-    variables = key_variables(model_name)
+    """The key of a model and where it is to be kept; `None` where it wants none, or the owner gives none.
+
+    `is_wanted` is a server of the owner's that refused to answer without one.
+    """
+    variables = key_variables(model_name, is_wanted=is_wanted)
     if not variables:
         return None
     variable = next((name for name in variables if environment.get(name, "").strip()), variables[0])
@@ -72,12 +153,9 @@ def ask_key(
     if secret:
         places.insert(0, ("environment", f"the environment, as now ({variable})"))
     else:
-        click.echo(f"  {model_name} needs a key ({variable}), which is not in the environment.")
-        secret = str(
-            click.prompt(
-                "Its key (not shown; blank to set it later)", default="", show_default=False, hide_input=True
-            )
-        ).strip()
+        told = model_name.partition("/")[0] if is_wanted else model_name
+        click.echo(f"  {told} needs a key ({variable}), which is not in the environment.")
+        secret = ask_secret("Its key (not shown; blank to set it later)")
         if not secret:
             return None
     for number, (_, told) in enumerate(places, start=1):

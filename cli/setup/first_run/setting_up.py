@@ -7,11 +7,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nacre.cli.setup.first_run import questions
-from nacre.cli.setup.first_run.keeping import keep_key, keep_name, keep_settings, knows_no_name
-from nacre.records.record import Record
-from nacre.runtime.agent.first_model.choices import found_choices
+from nacre.cli.setup.first_run.keeping import (
+    keep_key,
+    keep_name,
+    keep_settings,
+    keep_telegram,
+    knows_no_name,
+)
+from nacre.record import Record
+from nacre.runtime.agent.first_model.choices import (
+    OFFERS,
+    SUGGESTED,
+    Offer,
+    found_choices,
+    model_choices,
+    offered_models,
+    probed,
+    usual_address,
+)
 from nacre.runtime.agent.first_model.trial import Trial, tried
 from nacre.runtime.contracts.clock import owner_zone
+from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.config import SETTINGS_FILE
 from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE, has_keyring
 
@@ -20,38 +36,78 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.workspace import Workspace
     from nacre.runtime.agent.first_model.key_places import Key
 
+
+class Flags(Record):
+    """What the command line answers: an address of a server, fallbacks, the token of a Telegram bot."""
+
+    address: str = ""
+    fallbacks: tuple[str, ...] = ()
+    telegram_token: str = ""
+
+
 MOST_TRIALS = 3
 """Without questions, no more of the models that were found are tried, each from another place."""
 
 
 class Chosen(Record):
-    """The model of a first run, empty to stay offline, with what came of trying it."""
+    """The model of a first run, empty to stay offline, with what came of trying it.
+
+    `base_url` is the address of a server of the owner's, `fallbacks` are asked when the model cannot be had.
+    """
 
     model_name: str = ""
     key: Key | None = None
+    base_url: str = ""
     trial: Trial | None = None
+    fallbacks: tuple[Chosen, ...] = ()
 
 
-def set_up_by_itself(invocation: Invocation) -> Chosen:
+def set_up_by_itself(invocation: Invocation, flags: Flags) -> Chosen:
     """Takes the model that the run names, or the first one found that answers, and writes it down.
+
+    With an address in `flags` it is a model of that server, the named one or the first.
 
     Raises:
         ConfigError: the settings cannot be changed.
     """
     config = invocation.config
+    if flags.telegram_token:
+        keep_telegram(
+            config.state_dir, config.state_dir / SETTINGS_FILE, config.environment, flags.telegram_token
+        )
     if config.settings.agent.model.primary.strip():
         return Chosen(model_name=config.model_name)
-    named = config.model_name
+    named, base_url = config.model_name, ""
+    if flags.address:
+        named, base_url = _at_address(flags.address, named)
     choices = [] if named else asyncio.run(found_choices(config.environment))
     by_place = {choice.place: choice.model_name for choice in reversed(choices)}
     first = dict.fromkeys(by_place[choice.place] for choice in choices)
     chosen = Chosen()
     for model_name in [named] if named else list(first)[:MOST_TRIALS]:
-        chosen = Chosen(model_name=model_name, trial=_tried(invocation, model_name, None))
+        chosen = Chosen(model_name=model_name, base_url=base_url)
+        chosen = replace(chosen, trial=_tried(invocation, chosen))
         if chosen.trial and not chosen.trial.problem:
-            _keep(invocation, chosen, time_zone="")
+            fallbacks = tuple(Chosen(model_name=name) for name in flags.fallbacks)
+            _keep(invocation, replace(chosen, fallbacks=fallbacks), time_zone="")
             return chosen
     return replace(chosen, model_name=named)
+
+
+def _at_address(address: str, named: str) -> tuple[str, str]:
+    """`provider/model` at an address, and the address as it answers.
+
+    Raises:
+        ConfigError: no server of models answers there.
+    """
+    base_url, found = asyncio.run(probed(address))
+    if not found.talking:
+        raise ConfigError(f"{base_url} is no server of models that answers. Start it, or correct --address.")
+    model = found.talking[0].name
+    if named and "://" not in named:
+        name, _, model = named.partition("/")
+        return (f"{name}/{model}" if model else f"local/{name}"), base_url
+    return f"local/{model}", base_url
 
 
 def set_up_with_questions(invocation: Invocation, workspace: Workspace) -> Chosen:
@@ -71,45 +127,113 @@ def set_up_with_questions(invocation: Invocation, workspace: Workspace) -> Chose
             time_zone = questions.ask_time_zone(str(owner_zone(None)))
     chosen = Chosen(model_name=config.model_name) if config.model_name else _asked(invocation)
     _keep(invocation, chosen, time_zone=time_zone)
+    if "telegram" not in config.settings.channels and (token := questions.ask_telegram()):
+        keep_telegram(config.state_dir, config.state_dir / SETTINGS_FILE, config.environment, token)
+        invocation.say("`nacre serve` answers there; write to the bot, and it tells you the next step.")
     return chosen
 
 
 def _asked(invocation: Invocation) -> Chosen:
-    """The model that the owner wants, tried until one answers or is wanted all the same."""
+    """The model that the owner wants, tried until one answers or is kept all the same, and its fallbacks."""
+    choices = asyncio.run(found_choices(invocation.config.environment))
+    chosen = Chosen()
+    while True:
+        answer = questions.ask_model(choices, OFFERS)
+        if not answer:
+            return chosen
+        picked = _picked(invocation, answer)
+        if picked is None:
+            continue
+        trial = _tried(invocation, picked)
+        if trial.problem and not questions.ask_whether_to_keep(picked.model_name):
+            continue
+        picked = replace(picked, trial=trial)
+        more = (*chosen.fallbacks, picked) if chosen.model_name else ()
+        tried_now = replace(chosen, fallbacks=more) if chosen.model_name else picked
+        following = "keep" if trial.problem else questions.ask_what_next()
+        if following != "another":
+            chosen = tried_now
+        if following == "keep":
+            return chosen
+
+
+def _picked(invocation: Invocation, answer: str | Offer) -> Chosen | None:
+    """The model behind an answer with its key and address; `None` to ask again."""
+    if isinstance(answer, Offer):
+        ask = _on_own_server if answer.is_own_server else _of_provider
+        return ask(invocation, answer)
+    if "://" in answer:
+        return _on_own_server(invocation, Offer(label="", provider_name="", address=answer), is_asked=False)
+    provider = invocation.config.settings.models.providers.get(answer.partition("/")[0])
+    has_key = provider is not None and bool(provider.api_key)
+    return Chosen(model_name=answer, key=None if has_key else _key(invocation, answer))
+
+
+def _of_provider(invocation: Invocation, offer: Offer) -> Chosen | None:
+    """A model of a provider with a key: first the key, with which most tell what they have."""
+    name, environment = offer.provider_name, invocation.config.environment
+    provider = invocation.config.settings.models.providers.get(name)
+    key = None if provider and provider.api_key else _key(invocation, SUGGESTED[name])
+    secret = key.secret if key else provider.api_key if provider else ""
+    model_name = questions.ask_listed(asyncio.run(offered_models(name, environment, secret)))
+    return Chosen(model_name=model_name, key=key) if model_name else None
+
+
+def _on_own_server(invocation: Invocation, offer: Offer, *, is_asked: bool = True) -> Chosen | None:
+    """A model of a server that the owner runs: its address is probed, and a key asked where it wants one."""
+    address = questions.ask_address(offer.address) if is_asked else offer.address
+    name, key = offer.provider_name, None
+    while address:
+        base_url, found = asyncio.run(probed(address, key.secret if key else ""))
+        if found.is_served:
+            name = name or questions.ask_server_name(base_url)
+        if found.talking:
+            model_name = questions.ask_listed(model_choices(name, found.talking))
+            kept = "" if base_url == usual_address(name) else base_url
+            return Chosen(model_name=model_name, key=key, base_url=kept) if model_name else None
+        is_refused = found.status in (401, 403)
+        if is_refused and key is None:
+            key = _key(invocation, f"{name}/default", is_wanted=True)
+            if key is not None:
+                continue
+        problem = "refused the key" if is_refused else "is no server of models that answers"
+        invocation.warn(f"{base_url} {problem}.")
+        address, key = questions.ask_address(""), None
+    return None
+
+
+def _key(invocation: Invocation, model_name: str, *, is_wanted: bool = False) -> Key | None:
     config = invocation.config
-    choices = asyncio.run(found_choices(config.environment))
-    while model_name := questions.ask_model(choices):
-        provider = config.settings.models.providers.get(model_name.partition("/")[0])
-        key = None
-        if not (provider and provider.api_key):
-            key = questions.ask_key(
-                model_name,
-                config.environment,
-                env_file=invocation.short(config.state_dir / ENVIRONMENT_FILE),
-                has_keyring=has_keyring(),
-            )
-        trial = _tried(invocation, model_name, key)
-        if not trial.problem or questions.ask_whether_to_keep(model_name):
-            return Chosen(model_name=model_name, key=key, trial=trial)
-    return Chosen()
+    return questions.ask_key(
+        model_name,
+        config.environment,
+        env_file=invocation.short(config.state_dir / ENVIRONMENT_FILE),
+        has_keyring=has_keyring(),
+        is_wanted=is_wanted,
+    )
 
 
-def _tried(invocation: Invocation, model_name: str, key: Key | None) -> Trial:
-    invocation.warn(f"Trying {model_name} ...", tone="dim")
-    trial = asyncio.run(tried(invocation.config, model_name, key))
+def _tried(invocation: Invocation, chosen: Chosen) -> Trial:
+    invocation.warn(f"Trying {chosen.model_name} ...", tone="dim")
+    trial = asyncio.run(tried(invocation.config, chosen.model_name, chosen.key, chosen.base_url))
     invocation.warn(trial.told, tone="warning" if trial.problem else "dim")
     return trial
 
 
 def _keep(invocation: Invocation, chosen: Chosen, *, time_zone: str) -> None:
     config = invocation.config
-    if chosen.key is not None:
-        keep_key(chosen.key, config.state_dir)
-    is_new = chosen.trial is not None
-    keep_settings(
-        config.state_dir / SETTINGS_FILE,
-        config.environment,
-        model_name=chosen.model_name if is_new else "",
-        time_zone=time_zone,
-        key=chosen.key,
-    )
+    for each in (chosen, *chosen.fallbacks):
+        if each.key is not None:
+            keep_key(each.key, config.state_dir)
+    fallbacks = [each.model_name for each in chosen.fallbacks]
+    for place, each in enumerate((chosen, *chosen.fallbacks)):
+        keep_settings(
+            config.state_dir / SETTINGS_FILE,
+            config.environment,
+            model_name=each.model_name,
+            is_chosen=place == 0 and each.trial is not None,
+            time_zone=time_zone,
+            key=each.key,
+            base_url=each.base_url,
+            fallbacks=fallbacks if place == 0 else (),
+        )

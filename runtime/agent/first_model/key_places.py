@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.models.completions.errors import key_variable
 from nacre.runtime.models.openai_compatible.providers import PROVIDERS
 
@@ -33,8 +33,13 @@ class Key(Record):
         }[self.place]
 
 
-def key_variables(model_name: str) -> tuple[str, ...]:
-    """The variables that a model's key is looked up in; none where it wants none, or more than a key."""
+def key_variables(model_name: str, *, is_wanted: bool = False) -> tuple[str, ...]:
+    """The variables that a model's key is looked up in; none where it wants none, or more than a key.
+
+    With `is_wanted` there is one: its server refused to answer without a key.
+    """
+    if is_wanted:
+        return (key_variable(model_name),)
     provider_name = model_name.partition("/")[0]
     provider = PROVIDERS.get(provider_name)
     if provider is not None:

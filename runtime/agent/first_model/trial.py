@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nacre.prompts import render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.first_model.key_places import Key
 from nacre.runtime.agent.opening.open_models import connected_model
 from nacre.runtime.contracts.clock import epoch_ms, owner_zone, system_clock
@@ -40,13 +40,13 @@ class Trial(Record):
         return f"{self.model_name} answered in {self.seconds:.1f} s: {_spent(self.usage)}."
 
 
-async def tried(config: Config, model_name: str, key: Key | None) -> Trial:
-    """Asks a model for one word, with the key in place of the settings' if one is given."""
+async def tried(config: Config, model_name: str, key: Key | None, base_url: str = "") -> Trial:
+    """Asks a model for one word, with the key and the address in place of the settings' if they are given."""
     now = system_clock(owner_zone(None))
     started = time.monotonic()
     usage = None
     try:
-        model = connected_model(_with_key(config, model_name, key), model_name, now)
+        model = connected_model(_with(config, model_name, key, base_url), model_name, now)
         try:
             request = ModelRequest(
                 system=SystemPrompt(stable=""),
@@ -63,14 +63,14 @@ async def tried(config: Config, model_name: str, key: Key | None) -> Trial:
     return Trial(model_name=model_name, seconds=time.monotonic() - started, usage=usage)
 
 
-def _with_key(config: Config, model_name: str, key: Key | None) -> Config:
-    if key is None or not key.secret:
+def _with(config: Config, model_name: str, key: Key | None, base_url: str) -> Config:
+    changes = {"api_key": key.secret} if key is not None and key.secret else {}
+    changes |= {"base_url": base_url} if base_url else {}
+    if not changes:
         return config
     providers = dict(config.settings.models.providers)
     provider = model_name.partition("/")[0]
-    providers[provider] = providers.get(provider, ProviderSettings()).model_copy(
-        update={"api_key": key.secret}
-    )
+    providers[provider] = providers.get(provider, ProviderSettings()).model_copy(update=changes)
     models = ModelsSettings(providers=providers)
     return replace(config, settings=config.settings.model_copy(update={"models": models}))
 

@@ -19,7 +19,11 @@ from nacre.runtime.models.completions.remembered_windows import WINDOWS_FILE, Re
 from nacre.runtime.models.failover import Candidate, ModelChain, Patience
 from nacre.runtime.models.litellm.model import LiteLLMModel
 from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
-from nacre.runtime.models.openai_compatible.providers import address_in_environment, goes_without_litellm
+from nacre.runtime.models.openai_compatible.providers import (
+    PROVIDERS,
+    address_in_environment,
+    goes_without_litellm,
+)
 from nacre.runtime.models.waits.cooldown import CooldownFile
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.auth_profiles import AuthProfile
@@ -194,15 +198,41 @@ def load_ahead(model: ChatModel) -> None:
 
 
 def _check_name(config: Config, name: str) -> None:
-    if "/" in name and name.partition("/")[2].strip():
+    """Raises `ConfigError` for a name that leads nowhere, and asks about the nearest that does."""
+    provider, _, model = name.partition("/")
+    provider = provider.strip()
+    own = config.settings.models.providers
+    is_known = provider in own or provider in PROVIDERS or bool(price_map_entry(name))
+    if is_known and (model.strip() or price_map_entry(name)):
         return
-    provider = name.partition("/")[0].strip()
-    if price_map_entry(name) or not (provider in config.settings.models.providers or is_provider(provider)):
-        return
+    if is_known or is_provider(provider):
+        if model.strip():
+            return
+        raise ConfigError(
+            f"{name!r} names a provider and no model. Write it as {provider}/MODEL in NACRE_MODEL, --model "
+            "or agents.defaults.model.primary."
+        )
+    nearest = _nearest(config, name)
+    if not model.strip():
+        raise ConfigError(f"{name!r} does not begin with a provider, as in openai/gpt-5-mini.{nearest}")
     raise ConfigError(
-        f"{name!r} names a provider and no model. Write it as {provider}/MODEL in NACRE_MODEL, --model or "
-        "agents.defaults.model.primary."
+        f"There is no provider {provider!r}, as the model {name!r} has it.{nearest} To name a server of your "
+        f"own so, set models.providers.{provider}.baseUrl, or run `nacre init`."
     )
+
+
+def _nearest(config: Config, name: str) -> str:
+    """A question about the name that was meant, if one is near."""
+    from difflib import get_close_matches  # a slip is rare
+
+    agent = config.settings.agent
+    whole = [agent.model.primary, *agent.model.fallbacks, *agent.models, config.model_name]
+    provider, _, model = name.partition("/")
+    providers = [*config.settings.models.providers, *PROVIDERS, "anthropic", "gemini"]
+    near = get_close_matches(provider, providers, n=1, cutoff=0.6)
+    names = [each for each in whole if each.strip() and each != name]
+    found = get_close_matches(name, names, n=1, cutoff=0.6) or [f"{each}/{model or 'MODEL'}" for each in near]
+    return f" Did you mean {found[0]!r}?" if found else ""
 
 
 def _profile(config: Config, name: str, now: Clock) -> AuthProfile | None:

@@ -44,9 +44,25 @@ def price_map_entry(model_name: str) -> Mapping[str, Any]:
     return entry or {}
 
 
-def is_provider(name: str) -> bool:
-    """Whether litellm's price map has models of a provider of that name."""
+def price_map_models(provider: str) -> Mapping[str, Mapping[str, Any]]:
+    """The entries of a provider's models that hold conversations, by their names; reads the whole map."""
     folder = package_folder()
+    try:
+        entries = json.loads((folder / _FILE).read_bytes()) if folder else {}
+    except (OSError, ValueError):
+        return {}
+    return {
+        name: entry
+        for name, entry in entries.items()
+        if entry.get("litellm_provider") == provider and entry.get("mode") == "chat"
+    }
+
+
+def is_provider(name: str) -> bool:
+    """Whether litellm knows a provider of that name: its price map has models of it, or it speaks to it."""
+    folder = package_folder()
+    if folder and name.isidentifier() and (folder / "llms" / name).is_dir():
+        return True
     try:
         text = (folder / _FILE).read_bytes() if folder else b""
     except OSError:

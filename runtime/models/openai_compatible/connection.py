@@ -54,7 +54,7 @@ class Connection:
         target = without_user(url)
         for _ in range(MAX_REDIRECTS + 1):
             request = client.build_request("POST", target, content=body, headers=dict(headers))
-            response = await client.send(request, stream=True)
+            response = await _sent(client, request)
             if response.is_success:
                 return response
             try:
@@ -126,6 +126,14 @@ class Connection:
             # reading all certificates takes 0.1 s, and plain HTTP has none
             verify=False if local and self._base_url.startswith("http://") else httpx.create_ssl_context(),
         )
+
+
+async def _sent(client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
+    """The answer; a request on a connection that the server had closed meanwhile is sent once more."""
+    try:
+        return await client.send(request, stream=True)
+    except load_client().RemoteProtocolError:  # not a byte came back: llama.cpp closes after five seconds
+        return await client.send(request, stream=True)
 
 
 def load_client() -> Any:

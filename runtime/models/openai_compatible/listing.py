@@ -15,8 +15,9 @@ from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.models.openai_compatible.connection import Connection
+from nacre.runtime.models.openai_compatible.providers import SERVED_MODEL
 
 _MAX_MODELS = 1_000
 _WINDOW_KEYS = (
@@ -27,6 +28,7 @@ _WINDOW_KEYS = (
     "context_window",
     "max_context_length",
 )
+_EMBEDS = re.compile(r"embed|minilm|\bbge\b|\be5\b|rerank|whisper", re.IGNORECASE)
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)\s*$", re.MULTILINE)
 
 
@@ -48,6 +50,11 @@ class Listing(Record):
 
     models: tuple[ServedModel, ...] = ()
     status: int = 0
+
+    @property
+    def talking(self) -> tuple[ServedModel, ...]:
+        """Those that do not only embed, re-rank or listen, as far as their names say."""
+        return tuple(model for model in self.models if not _EMBEDS.search(model.name))
 
     @property
     def is_served(self) -> bool:
@@ -74,10 +81,11 @@ async def served_model(
             of_name = [model for model in found.models if model.name == name]
             # llama.cpp serves one model, whatever name it is asked by
             alone = found.models if len(found.models) == 1 and found.models[0].is_llama_cpp else ()
-            model = next(iter(of_name or alone), None)
+            talking = found.talking if name == SERVED_MODEL else ()
+            model = next(iter(of_name or alone or talking), None)
             if model is None or (model.window_tokens and not model.is_llama_cpp):
                 return model
-            window_tokens = await _told_elsewhere(connection, base_url, name, headers, seconds=seconds)
+            window_tokens = await _told_elsewhere(connection, base_url, model.name, headers, seconds=seconds)
             known = [tokens for tokens in (model.window_tokens, window_tokens) if tokens]
             return ServedModel(
                 name=model.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 from threading import Thread
 
 from nacre.runtime.contracts.errors import BadModelReply, ModelAuthError, ModelError
@@ -17,7 +18,7 @@ from nacre.runtime.models.openai_compatible.body import RequestBodies
 from nacre.runtime.models.openai_compatible.connection import Connection, load_client
 from nacre.runtime.models.openai_compatible.dialect import dialect_of, own_headers
 from nacre.runtime.models.openai_compatible.listing import bearer, served_model
-from nacre.runtime.models.openai_compatible.providers import Endpoint, resolve_endpoint
+from nacre.runtime.models.openai_compatible.providers import SERVED_MODEL, Endpoint, resolve_endpoint
 
 LEARN_SECONDS = 3.0
 """How long a server may take to say how large its window is."""
@@ -62,6 +63,8 @@ class OpenAICompatibleModel(ProviderModel):
         if served is not None:
             self._known.served_window_tokens = served.window_tokens
             self._reports_progress = served.is_llama_cpp
+            if endpoint.model == SERVED_MODEL:
+                self._resolved = replace(endpoint, model=served.name)
             # Ollama knows the window of a model that is loaded, which it is behind the first answer
             self._tries_left = 0 if served.window_tokens else self._tries_left - 1
 
@@ -97,7 +100,7 @@ class OpenAICompatibleModel(ProviderModel):
 
     def _endpoint(self) -> Endpoint:
         # a key that comes into the environment later counts too
-        if self._resolved is None or not self._resolved.api_key:
+        if self._resolved is None or (self._resolved.needs_key and not self._resolved.api_key):
             self._resolved = resolve_endpoint(
                 self.name,
                 base_url=self._base_url,

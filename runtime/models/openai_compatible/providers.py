@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.models.completions.errors import key_variable
 
 
@@ -105,6 +105,9 @@ PROVIDERS: Mapping[str, Provider] = {
     ),
 }
 """By the name that stands in front of a model's; whoever is not here is reached if the settings say where."""
+
+SERVED_MODEL = "default"
+"""The name of a model that only its server's address names: the first that is served there."""
 
 _OTHER_PROTOCOLS = frozenset(
     {

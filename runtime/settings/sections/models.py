@@ -6,6 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from nacre.runtime.contracts.budget import SMALLEST_WINDOW_TOKENS
+from nacre.runtime.models.openai_compatible.providers import SERVED_MODEL
 from nacre.runtime.settings.disk.auth_profiles import AuthProfiles, plain_provider
 from nacre.runtime.settings.sections.section import SettingsSection
 
@@ -64,6 +65,24 @@ class ModelsSettings(SettingsSection):
     """`models`."""
 
     providers: Mapping[str, ProviderSettings] = Field(default_factory=dict)
+
+
+ADDRESS_PROVIDER = "server"
+
+
+def named_by_address(name: str, models: ModelsSettings) -> tuple[str, ModelsSettings]:
+    """`provider/model` in the place of an address, and the settings with a provider that is there.
+
+    A provider of the settings with this address is taken; any other name stays as it is.
+    """
+    if not name.startswith(("http://", "https://")):
+        return name, models
+    address = name.rstrip("/")
+    known = (each for each, provider in models.providers.items() if provider.base_url.rstrip("/") == address)
+    provider_name = next(known, ADDRESS_PROVIDER)
+    provider = models.providers.get(provider_name, ProviderSettings())
+    providers = {**models.providers, provider_name: provider.model_copy(update={"base_url": address})}
+    return f"{provider_name}/{SERVED_MODEL}", models.model_copy(update={"providers": providers})
 
 
 def with_profile_keys(

@@ -35,7 +35,7 @@ from nacre.memory.workspace.workspace import (
     read_context_file,
 )
 from nacre.prompts import quoted, render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens
@@ -43,7 +43,7 @@ from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
 from nacre.runtime.settings.sections.agents import AgentSettings, StartupContextSettings
 from nacre.runtime.settings.sections.skills import SkillsSettings
 from nacre.runtime.tools.function import ToolChat
-from nacre.runtime.tools.own_thread import on_its_own_thread
+from nacre.runtime.tools.toolbox import on_its_own_thread
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
@@ -356,12 +356,13 @@ def _tool_lines(tools: Mapping[str, str]) -> str:
 
 
 def _cuts(files: Sequence[ContextFile]) -> tuple[str, ...]:
-    return tuple(
-        f"{file.name} is too long for the context: "
-        f"{file.injected_chars} of {file.raw_chars} characters went in."
-        for file in files
-        if file.truncated
-    )
+    """One sentence for all files that were cut."""
+    cut = [file for file in files if file.truncated]
+    if not cut:
+        return ()
+    names = " and ".join(file.name for file in cut)
+    shown = ", ".join(f"{file.injected_chars} of {file.raw_chars} characters" for file in cut)
+    return (f"{names} {'is' if len(cut) == 1 else 'are'} too long for the context: {shown} went in.",)
 
 
 def _is_shown(file: ContextFile) -> bool:

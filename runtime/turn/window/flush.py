@@ -21,7 +21,7 @@ from nacre.memory.files.bank.retain import without_kind
 from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.memory.workspace.workspace import MEMORY_FOLDER, daily_log_path, workspace_gone
 from nacre.prompts import render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.errors import ContextOverflow, ModelError
 from nacre.runtime.contracts.events import FlushEnded, FlushStatus
@@ -30,7 +30,7 @@ from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.hooks.hooks import HeardWindow
 from nacre.runtime.open_sessions.open_session import OpenSession, UnfinishedFlush
 from nacre.runtime.settings.sections.agents import MemoryFlushSettings
-from nacre.runtime.tools.file_tools.files import DATE_PLACEHOLDER, FLUSH_HEADING
+from nacre.runtime.tools.file_tools import DATE_PLACEHOLDER, FLUSH_HEADING
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 from nacre.runtime.turn.loop.loop import run_loop, run_tool
 from nacre.runtime.turn.window.window_parts import WindowTurn

@@ -8,7 +8,7 @@ from pathlib import Path
 from nacre.bridges.connections.supervisor import BridgeStatus, save_statuses, saved_statuses
 from nacre.bridges.contracts.bridge import Bridge, Inbox, Part
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.ledger.sqlite_ledger import SqliteLedger
+from nacre.runtime.ledger.file_ledger import SqliteLedger
 from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.bridges.chats import FOLLOW_UP, Answering, gateway
 from tests.runtime.agents import START

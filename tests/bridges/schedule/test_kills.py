@@ -10,8 +10,7 @@ import pytest
 from nacre.bridges.schedule.times import parse_times
 from nacre.bridges.schedule.timetable import Timetable
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.ledger.file_ledger import LEDGER_FILE
-from nacre.runtime.ledger.sqlite_tables import open_tables
+from nacre.runtime.ledger.file_ledger import LEDGER_FILE, open_tables
 from nacre.runtime.models.scripted import Clock
 from tests.bridges.faults.test_kills import driver
 from tests.bridges.line_channel import LineServer

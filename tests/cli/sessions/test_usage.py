@@ -72,7 +72,7 @@ def test_tokens_and_money_by_purpose_model_session_and_day(tmp_path: Path) -> No
     assert purposes["total"]["costUsd"] == pytest.approx(2 * REPLY_USD)
     assert purposes["todayUsd"] == pytest.approx(2 * REPLY_USD)
     assert [row["model"] for row in models["rows"]] == [MODEL]
-    assert {row["session"] for row in sessions["rows"]} == {"agent:main:main", "agent:main:work"}
+    assert {row["session"] for row in sessions["rows"]} == {"agent:main:main", "agent:main:direct:work"}
     assert len(days["rows"]) == 1
     assert shown.splitlines()[0].split() == ["DAY", "CALLS", "INPUT", "CACHED", "OUTPUT", "COST"]
     assert shown.splitlines()[-1].split() == ["total", "2", "2,000", "0", "1,000", "$0.0009"]

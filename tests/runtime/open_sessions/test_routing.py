@@ -9,7 +9,7 @@ import pytest
 
 from nacre.runtime.contracts.errors import ConfigError, PrivacyError
 from nacre.runtime.models.scripted import ScriptedModel, says
-from nacre.runtime.open_sessions.lanes import Route, route
+from nacre.runtime.open_sessions.routing import Route, route
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.settings.sections.session import SessionSettings
 from tests.runtime.agents import opened, said, write_settings
@@ -48,6 +48,19 @@ def test_links_and_scopes_make_nobody_private(scope: str) -> None:
     assert routed(settings).policy.is_private
     assert not routed(settings, is_owner=False).policy.is_private
     assert not routed(settings, chat_kind="group").policy.is_private
+
+
+def test_a_plain_name_is_a_private_conversation_of_the_owners() -> None:
+    """A key keeps the audience that it names, and nobody else makes a private session by a name."""
+    assert routed({}, session_key="Project").key == "agent:main:direct:project"
+    assert routed({}, session_key="Project").policy.is_private
+    shared = routed({}, session_key="agent:main:project")
+    assert (shared.key, shared.policy.is_private) == ("agent:main:project", False)
+    assert routed({}, session_key="main").key == "agent:main:main"
+    assert routed({}, session_key="global").key == "global"
+    assert routed({}, session_key="group").key == "agent:main:direct:%67roup"
+    assert routed({}, session_key="project", is_owner=False).key == "agent:main:project"
+    assert routed({}, session_key="project", chat_kind="group").key == "agent:main:project"
 
 
 def test_the_global_session_shows_no_private_memory() -> None:

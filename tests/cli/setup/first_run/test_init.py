@@ -55,6 +55,10 @@ def test_four_questions_set_up_a_model_with_its_key(tmp_path: Path, nobody: dict
             terminal.type("1\r")
             terminal.wait_for("openai/gpt-5-mini answered in")
             terminal.wait_for("1100 tokens, $0.000450")
+            terminal.wait_for("Keep it (k)")
+            terminal.type("k\r")
+            terminal.wait_for("Reach it by Telegram too")
+            terminal.type("n\r")
             terminal.wait_for("Model      openai/gpt-5-mini")
             assert terminal.exit_code() == 0
             shown = terminal.shown
@@ -89,12 +93,105 @@ def test_what_a_model_says_when_it_does_not_answer_leads_back_to_the_question(
             terminal.type("\r")
             terminal.wait_for("Which model")
             terminal.type("0\r")
+            terminal.wait_for("Reach it by Telegram too")
+            terminal.type("\r")
             terminal.wait_for("Model      none yet")
             assert terminal.exit_code() == 0
 
     assert not (tmp_path / ".nacre" / "nacre.json5").exists()
     assert not (tmp_path / ".nacre" / ".env").exists()
     assert "- **Name:**\n" in (tmp_path / ".nacre" / "workspace" / "USER.md").read_text()
+
+
+def test_a_server_of_the_owners_with_a_fallback_and_telegram(tmp_path: Path, nobody: dict[str, str]) -> None:
+    """The address is completed and probed, the key asked only because it is wanted, and each answer kept."""
+    listed = {"data": [{"id": "bge-m3"}, {"id": "qwen3", "max_model_len": 32_768}]}
+    with ProviderServer(expected_key="sk-desk") as server, ProviderServer(models=["small"]) as second:
+        server.facts = {"/v1/models": listed}
+        server.reply("ready")
+        second.reply("ready")
+        with Terminal(tmp_path, "init", **nobody) as terminal:
+            terminal.wait_for("What is your name")
+            terminal.type("\r")
+            terminal.wait_for("Your time zone")
+            terminal.type("\r")
+            terminal.wait_for("9  another address")
+            terminal.type("9\r")
+            terminal.wait_for("Its address")
+            terminal.type(f"127.0.0.1:{server.port}\r")
+            terminal.wait_for("A short name for this server [local]")
+            terminal.type("desk\r")
+            terminal.wait_for("needs a key (DESK_API_KEY)")
+            terminal.wait_for("set it later): ")
+            terminal.type("sk-desk\r")
+            terminal.wait_for("Where is the key to be kept")
+            terminal.type("1\r")
+            terminal.wait_for("1  qwen3  (32,768 tokens)")
+            terminal.type("qwen\r")
+            terminal.wait_for("desk/qwen3 answered in")
+            terminal.type("f\r")
+            terminal.wait_for("Which model or provider")
+            terminal.type(f"{second.url}\r")
+            terminal.wait_for("A short name for this server [local]")
+            terminal.type("spare\r")
+            terminal.wait_for("1  small")
+            terminal.type("\r")
+            terminal.wait_for("spare/small answered in")
+            terminal.type("k\r")
+            terminal.wait_for("Reach it by Telegram too")
+            terminal.type("y\r")
+            terminal.wait_for("blank to leave it): ")
+            terminal.type("123:abc\r")
+            terminal.wait_for("Model      desk/qwen3")
+            assert terminal.exit_code() == 0
+    config = load_config({"HOME": str(tmp_path)})
+    providers, model = config.settings.models.providers, config.settings.agent.model
+    assert (model.primary, model.fallbacks) == ("desk/qwen3", ("spare/small",))
+    assert (providers["desk"].base_url, providers["desk"].api_key) == (server.url, "sk-desk")
+    assert (providers["spare"].base_url, providers["spare"].api_key) == (second.url, "")
+    kept = (tmp_path / ".nacre" / ".env").read_text()
+    assert "TELEGRAM_BOT_TOKEN='123:abc'" in kept
+    assert "123:abc" not in (tmp_path / ".nacre" / "nacre.json5").read_text()
+
+
+def test_an_address_without_questions(tmp_path: Path, nobody: dict[str, str]) -> None:
+    """Its first model that talks is taken; where nobody answers that is said, and nothing is written."""
+    with ProviderServer(models=["bge-m3", "qwen3"]) as server:
+        server.reply("ready")
+        run = run_nacre(tmp_path, "init", "--yes", "--address", f"127.0.0.1:{server.port}", **nobody)
+    (tmp_path / "dead").mkdir()
+    dead = run_nacre(tmp_path / "dead", "init", "--yes", "--address", server.url, **nobody)
+
+    assert run.returncode == 0, run.stderr
+    config = load_config({"HOME": str(tmp_path)})
+    assert config.model_name == "local/qwen3"
+    assert config.settings.models.providers["local"].base_url == server.url
+    assert (dead.returncode, "no server of models that answers" in dead.stderr) == (2, True)
+    assert not (tmp_path / "dead" / ".nacre" / "nacre.json5").exists()
+
+
+def test_an_address_is_a_model_for_one_run(tmp_path: Path, nobody: dict[str, str]) -> None:
+    """The server's first model answers, under its own name."""
+    with ProviderServer(models=["bge-m3", "qwen3"]) as server:
+        server.reply("Here.")
+        run = run_nacre(tmp_path, "send", "-m", "Hello", NACRE_MODEL=server.url, **nobody)
+    assert "Here." in run.stdout
+    assert server.requests[0]["model"] == "qwen3"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("dsek/qwen3", "desk/qwen3"), ("opnai/gpt-5", "openai/gpt-5"), ("qwen3", "as in openai/gpt-5-mini")],
+)
+def test_a_name_that_leads_nowhere_is_told_at_once(tmp_path: Path, name: str, meant: str) -> None:
+    """With the nearest; nobody is asked."""
+    settings = {"models": {"providers": {"desk": {"baseUrl": "http://127.0.0.1:9/v1"}}}}
+    (tmp_path / ".nacre").mkdir()
+    (tmp_path / ".nacre" / "nacre.json5").write_text(json.dumps(settings))
+    run = run_nacre(tmp_path, "send", "--model", name, "-m", "Hello")
+
+    assert run.returncode != 0
+    assert meant in run.stderr
 
 
 def test_with_yes_the_first_model_of_this_machine_that_answers_is_taken(

@@ -115,6 +115,41 @@ async def test_a_certificate_that_cannot_be_verified(monkeypatch: pytest.MonkeyP
     assert len(heard) == 1
 
 
+async def test_a_connection_that_the_server_closed_meanwhile_fails_nobody() -> None:
+    """The request goes over a new one, once; who closes each time is told."""
+    heard = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal heard
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            for first in (True, False):
+                head = await reader.readuntil(b"\r\n\r\n")
+                if not head.startswith(b"POST"):
+                    break
+                heard += 1
+                if not first or heard > 3:
+                    break  # without a word
+                size = next(
+                    line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
+                )
+                await reader.readexactly(int(size.split(b":")[1]))
+                body = json.dumps({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]})
+                writer.write(f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode())
+                await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+        async with contextlib.aclosing(opened(url)) as model:
+            for _ in range(2):
+                answered = [item async for item in model.stream(HELLO)][-1]
+                assert isinstance(answered, AssistantMessage)
+                assert message_text(answered) == "Hi"
+            with pytest.raises(ModelUnavailable):
+                [item async for item in model.stream(HELLO)]
+    assert heard == 5
+
+
 async def test_https_where_http_is_spoken() -> None:
     """A handshake with a server that does not know TLS is told as that."""
 
