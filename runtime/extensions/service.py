@@ -47,7 +47,7 @@ class Service(Record):
 class TurnWorkers(Record):
     """How a program that serves leaves turns to others. Both calls raise `StorageFailed`.
 
-    `hand_over` opens a `TurnRunner` (`nacre.bridges.answering.runner`), closed at the end of its block.
+    `hand_over` opens a `TurnRunner` (`nacre.bridges.answering.turns`), closed at the end of its block.
     `figures` measures the work of the config's agent, as gauges: `waiting` and `running` are turns,
     `waiting_seconds` is for how long the oldest that waits has, `oldest_seconds` when the oldest of all was
     asked for, `workers` those that live, `leases` sessions that are held, `leases_run_out` those whose holder

@@ -1,7 +1,8 @@
-"""The way to Discord through discord.py: its gateway, its requests, and what they can end in.
+"""The connection to Discord through discord.py: gateway, requests, and their errors. The only file that
+imports it.
 
-Edge. Of the library the gateway's protocol (heartbeats, resuming) and the requests (rate limits, tries) are
-used. Its events, caches and models are not: they act in tasks of their own, and one odd payload ends them.
+Only the library's gateway protocol (heartbeats, resuming) and its requests (rate limits, retries) are used.
+Its events, caches and models are not: they run in tasks of their own, and one malformed payload ends them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
@@ -24,15 +25,15 @@ from nacre.bridges.contracts.errors import BridgeError, CannotConnect, DeliveryR
 
 log = logging.getLogger(__name__)
 
-ASK_SECONDS = 120.0
-"""How long a request may take, with the library's own waits and tries."""
+REQUEST_SECONDS = 120.0
+"""The time limit of a request, including the library's own delays and retries."""
 CONNECT_SECONDS = 60.0
-LONGEST_WAIT_SECONDS = 30.0
-"""Where Discord asks to wait for longer, the outbox waits and not the library."""
-MOST_PAGES = 10
+MAX_RATE_LIMIT_SECONDS = 30.0
+"""The library waits up to this long for a rate limit. Beyond it the outbox waits."""
+MAX_PAGES = 10
 _PAGE = 100
 _EVENTS = ("READY", "GUILD_CREATE", "CHANNEL_CREATE", "THREAD_CREATE", "MESSAGE_CREATE")
-_QUIET, _NO_MENTIONS = 1 << 2, {"parse": [], "replied_user": False}
+_NO_EMBEDS, _NO_MENTIONS = 1 << 2, {"parse": [], "replied_user": False}
 _BAD_TOKEN, _BAD_INTENTS = 4004, 4014
 _FILE_HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError)
@@ -40,29 +41,30 @@ UNKNOWN_MESSAGE = 10_008
 _TOO_MANY = 429
 
 
-class Api:
-    """An account while it is open. `events` holds what the gateway told, as pairs of name and payload."""
+class DiscordClient:
+    """An open connection of one bot. `events` holds the gateway's events as pairs of name and payload."""
 
     def __init__(self, client: discord.Client, events: asyncio.Queue[tuple[str, Any]]) -> None:
         self.events = events
         self._client = client
 
     async def listen(self) -> None:
-        """Hears the gateway until the session is over. A connection that broke is resumed; Discord then
-        tells what was missed.
+        """Puts the gateway's events into `events` until the session is over.
+
+        A broken connection is resumed; Discord then sends what was missed.
 
         Raises:
-            BridgeError: it is over; what was missed has to be read from the chats.
+            BridgeError: the session is over. What was missed has to be read from the chats.
         """
         session: dict[str, Any] = {"initial": True}
         while True:
             socket = await self._connected(session)
             try:
-                with told():
+                with translated_errors():
                     while True:
                         await _poll(socket)
-            except ReconnectWebSocket as asked:
-                if not asked.resume or socket.session_id is None:
+            except ReconnectWebSocket as request:
+                if not request.resume or socket.session_id is None:
                     raise CannotConnect("Discord ended the session.") from None
                 session = {
                     "resume": True,
@@ -75,30 +77,35 @@ class Api:
 
     async def _connected(self, session: Mapping[str, Any]) -> DiscordWebSocket:
         try:
-            with told(connecting=True):
+            with translated_errors(connecting=True):
                 async with asyncio.timeout(CONNECT_SECONDS):
                     return await DiscordWebSocket.from_client(self._client, **session)
         except ReconnectWebSocket:
-            raise CannotConnect("Discord's gateway broke off.") from None
+            raise CannotConnect("Discord's gateway closed the connection.") from None
 
     async def send(self, channel_id: str, text: str, *, nonce: str, answers: str) -> str:
-        """Sends a message; its id. With one nonce a second one within minutes gives the first one's."""
+        """Sends a message and returns its id.
+
+        A second message with the same nonce within minutes is not sent; the first one's id is returned.
+        """
         body: dict[str, Any] = {
             "content": text,
             "nonce": nonce,
             "enforce_nonce": True,
-            "flags": _QUIET,
+            "flags": _NO_EMBEDS,
             "allowed_mentions": _NO_MENTIONS,
         }
         if answers:
             body["message_reference"] = {"message_id": answers, "fail_if_not_exists": False}
-        return str((await self._ask("POST", "/messages", channel_id, json=body))["id"])
+        return str((await self._request("POST", "/messages", channel_id, json=body))["id"])
 
     async def edit(self, channel_id: str, message_id: str, text: str) -> bool:
-        """Changes a message; `False` when it is gone."""
-        body = {"content": text, "flags": _QUIET, "allowed_mentions": _NO_MENTIONS}
+        """Edits a message. Returns `False` if it no longer exists."""
+        body = {"content": text, "flags": _NO_EMBEDS, "allowed_mentions": _NO_MENTIONS}
         try:
-            await self._ask("PATCH", "/messages/{message_id}", channel_id, message_id=message_id, json=body)
+            await self._request(
+                "PATCH", "/messages/{message_id}", channel_id, message_id=message_id, json=body
+            )
         except DeliveryRefused as refused:
             if isinstance(refused.__cause__, discord.NotFound) and refused.__cause__.code == UNKNOWN_MESSAGE:
                 return False
@@ -106,19 +113,19 @@ class Api:
         return True
 
     async def type(self, channel_id: str) -> None:
-        """Shows that an answer is being written."""
-        await self._ask("POST", "/typing", channel_id)
+        """Shows the typing indicator."""
+        await self._request("POST", "/typing", channel_id)
 
     async def channel(self, channel_id: str) -> Any:
-        """What a channel is, as Discord words it."""
-        return await self._ask("GET", "", channel_id)
+        """The channel object, as Discord sends it."""
+        return await self._request("GET", "", channel_id)
 
-    async def history(self, channel_id: str, after: str, *, most_pages: int = MOST_PAGES) -> list[Any]:
-        """The messages of a chat behind one, or the newest ones where `after` is empty; the oldest first."""
+    async def history(self, channel_id: str, after: str) -> list[Any]:
+        """The messages of a chat after an id, or the newest ones if `after` is empty; the oldest first."""
         found: list[Any] = []
-        for _ in range(most_pages):
-            asked = {"limit": _PAGE, **({"after": after} if after else {})}
-            page = await self._ask("GET", "/messages", channel_id, params=asked)
+        for _ in range(MAX_PAGES):
+            params = {"limit": _PAGE, **({"after": after} if after else {})}
+            page = await self._request("GET", "/messages", channel_id, params=params)
             if not isinstance(page, list):
                 raise BridgeError(f"Discord answered a request for messages with {type(page).__name__}.")
             found += reversed(page)
@@ -126,31 +133,31 @@ class Api:
             if len(page) < _PAGE or not after or not isinstance(last, str):
                 return found
             after = last
-        log.warning("in a chat of Discord's more was said meanwhile than %d messages", len(found))
+        log.warning("more than %d messages were missed in a Discord chat; the rest is skipped", len(found))
         return found
 
-    async def file(self, url: str) -> bytes:
-        """The bytes of a file. Only Discord's own addresses are asked."""
+    async def file(self, url: str, limit_bytes: int) -> bytes:  # noqa: ARG002 - the library reads a file whole
+        """The bytes of a file. Requests go to Discord's own hosts only."""
         if URL(url).host not in (*_FILE_HOSTS, URL(Route.BASE).host):
-            raise DeliveryRefused("it does not lie on Discord")
-        with told():
+            raise DeliveryRefused("it is not on Discord's servers")
+        with translated_errors():
             return bytes(await self._http.get_from_cdn(url))
 
     @property
     def _http(self) -> HTTPClient:
         return self._client.http
 
-    async def _ask(
+    async def _request(
         self, method: str, path: str, channel_id: str, *, message_id: str = "", **more: Any
     ) -> Any:
         route = Route(method, f"/channels/{{channel_id}}{path}", channel_id=channel_id, message_id=message_id)
-        with told():
-            async with asyncio.timeout(ASK_SECONDS):
+        with translated_errors():
+            async with asyncio.timeout(REQUEST_SECONDS):
                 return await self._http.request(route, **more)
 
 
 async def _poll(socket: DiscordWebSocket) -> None:
-    """Hears one payload. One that the library cannot read is told and passed over."""
+    """Waits for one payload. Ignores one that the library cannot parse."""
     try:
         await socket.poll_event()
     except (ReconnectWebSocket, discord.DiscordException, OSError, zlib.error):
@@ -158,66 +165,65 @@ async def _poll(socket: DiscordWebSocket) -> None:
     except Exception as error:
         if not socket.open:
             raise
-        log.info("a payload of Discord's was passed over: it cannot be read: %s", type(error).__name__)
+        log.info("a Discord payload was ignored because it cannot be read: %s", type(error).__name__)
 
 
 @asynccontextmanager
-async def opened(token: str, *, reads_content: bool) -> AsyncIterator[Api]:
-    """An account; the server has said that the token is good. Raises `BridgeError` with a sentence."""
+async def open_client(token: str, *, reads_content: bool) -> AsyncIterator[DiscordClient]:
+    """A client with a token that Discord has accepted. Raises `BridgeError` with a sentence."""
     intents = discord.Intents(
         guilds=True, guild_messages=True, dm_messages=True, message_content=reads_content
     )
-    client = discord.Client(intents=intents, max_messages=None, max_ratelimit_timeout=LONGEST_WAIT_SECONDS)
+    client = discord.Client(intents=intents, max_messages=None, max_ratelimit_timeout=MAX_RATE_LIMIT_SECONDS)
     events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
-    put: Callable[[tuple[str, Any]], None] = events.put_nowait
-    # The library has no other place where events can be had as they came.
-    client._connection.parsers = {name: partial(_put, put, name) for name in _EVENTS}
+
+    def put(name: str, payload: Any) -> None:
+        events.put_nowait((name, payload))
+
+    # The library has no other way to get events as they arrive.
+    client._connection.parsers = {name: partial(put, name) for name in _EVENTS}
     try:
-        with told(connecting=True):
+        with translated_errors(connecting=True):
             await client.login(token)
-        yield Api(client, events)
+        yield DiscordClient(client, events)
     finally:
         await client.http.close()
 
 
-def _put(put: Callable[[tuple[str, Any]], None], name: str, payload: Any) -> None:
-    put((name, payload))
-
-
 @contextmanager
-def told(*, connecting: bool = False) -> Iterator[None]:
-    """Turns the library's errors into those of a bridge."""
+def translated_errors(*, connecting: bool = False) -> Iterator[None]:
+    """Raises the library's errors as bridge errors."""
     try:
         yield
     except discord.LoginFailure:
         raise CannotConnect(
-            "Discord refused the bot's token. Check channels.discord.botToken; "
-            "https://discord.com/developers gives a new one, under Bot."
+            "Discord refused the bot's token. Check channels.discord.botToken. You find a new token at "
+            "https://discord.com/developers under Bot."
         ) from None
     except discord.ConnectionClosed as error:
-        raise CannotConnect(_closed(error.code)) from None
+        raise CannotConnect(_close_reason(error.code)) from None
     except discord.RateLimited as error:
-        raise NotDelivered("Discord asks to wait", retry_after_seconds=error.retry_after) from None
+        raise NotDelivered("Discord's rate limit is reached", retry_after_seconds=error.retry_after) from None
     except discord.DiscordServerError as error:
-        raise BridgeError(f"Discord did not answer well: {error.status}.") from None
+        raise BridgeError(f"Discord failed to answer: {error.status}.") from None
     except discord.HTTPException as error:
         if error.status == _TOO_MANY:
-            raise NotDelivered("Discord asks to wait", retry_after_seconds=60.0) from None
+            raise NotDelivered("Discord's rate limit is reached", retry_after_seconds=60.0) from None
         raise DeliveryRefused(f"Discord refused: {error.status} {error.text[:200]}") from error
     except _NOT_SENT as error:
         kind = CannotConnect if connecting else NotDelivered
         raise kind(f"Discord cannot be reached: {type(error).__name__}.") from None
     except (aiohttp.ClientError, TimeoutError, OSError, discord.DiscordException, zlib.error) as error:
-        raise BridgeError(f"Discord did not answer well: {type(error).__name__}.") from None
+        raise BridgeError(f"Discord failed to answer: {type(error).__name__}.") from None
 
 
-def _closed(code: int) -> str:
+def _close_reason(code: int) -> str:
     if code == _BAD_TOKEN:
         return "Discord refused the bot's token. Check channels.discord.botToken."
     if code == _BAD_INTENTS:
         return (
-            "Discord does not let this bot read messages. Switch on Message Content Intent at "
-            "https://discord.com/developers, under Bot, or set channels.discord.messageContent to false: "
-            "then it reads private messages and those that mention it."
+            "Discord does not let this bot read messages. Switch on the Message Content Intent at "
+            "https://discord.com/developers under Bot, or set channels.discord.messageContent to false. "
+            "Then the bot reads only private messages and messages that mention it."
         )
     return f"Discord closed the connection with the code {code}."

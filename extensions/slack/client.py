@@ -1,7 +1,7 @@
-"""The way to Slack: the Web API through slack-sdk, and the socket of its Socket Mode.
+"""The connection to Slack: the Web API through slack-sdk, the Socket Mode socket, and their errors.
 
-Edge. The library's socket client is not used: it connects anew by itself, hears in tasks of its own, and its
-tries send a message again of which nobody knows whether it arrived.
+The library's socket client is not used. It reconnects by itself and handles events in tasks of its own, and
+its retries send a message again although the first attempt may have arrived.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from nacre.extensions.slack.messages import EVENT_TYPE
 
 log = logging.getLogger(__name__)
 
-ASK_SECONDS = 30
+REQUEST_SECONDS = 30
 PING_SECONDS = 10.0
-MOST_PAGES = 10
+MAX_PAGES = 10
 PAGE = 200
 _FILE_HOSTS = ("files.slack.com",)
 _BAD_TOKENS = ("invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired")
-_UNSURE = ("internal_error", "fatal_error", "service_unavailable", "request_timeout", "")
+_UNCLEAR = ("internal_error", "fatal_error", "service_unavailable", "request_timeout", "")
 _TOO_MANY = 429
 
 
-class Api:
-    """An app while it is open. `me` is the bot's id."""
+class SlackClient:
+    """An open connection of one app. `me` is the bot's user id."""
 
     def __init__(self, web: AsyncWebClient, app_token: str, session: aiohttp.ClientSession) -> None:
         self.me = ""
@@ -43,14 +43,14 @@ class Api:
         self._session = session
 
     async def log_in(self) -> None:
-        """Asks who the bot is. Raises `BridgeError` with a sentence."""
-        with told(connecting=True):
+        """Asks Slack who the bot is. Raises `BridgeError` with a sentence."""
+        with translated_errors(connecting=True):
             self.me = str((await self._web.auth_test())["user_id"])
 
     @asynccontextmanager
     async def socket(self) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """A new socket. Raises `BridgeError` with a sentence."""
-        with told(connecting=True):
+        """Opens a new socket. Raises `BridgeError` with a sentence."""
+        with translated_errors(connecting=True):
             opened = await self._web.apps_connections_open(app_token=self._app_token)
             socket = await self._session.ws_connect(str(opened["url"]), heartbeat=PING_SECONDS)
         try:
@@ -59,8 +59,8 @@ class Api:
             await socket.close()
 
     async def send(self, chat: str, text: str, *, thread: str, key: str) -> str:
-        """Sends a message; its time, which is its id."""
-        with told():
+        """Sends a message and returns its timestamp, which is its id."""
+        with translated_errors():
             sent = await self._web.chat_postMessage(
                 channel=chat,
                 text=text,
@@ -72,9 +72,9 @@ class Api:
             return str(sent["ts"])
 
     async def edit(self, chat: str, ts: str, text: str) -> bool:
-        """Changes a message; `False` when it is gone."""
+        """Edits a message. Returns `False` if it no longer exists."""
         try:
-            with told():
+            with translated_errors():
                 await self._web.chat_update(channel=chat, ts=ts, text=text)
         except DeliveryRefused as refused:
             if "message_not_found" in str(refused):
@@ -83,32 +83,33 @@ class Api:
         return True
 
     async def history(self, chat: str, oldest: str, *, thread: str = "") -> list[Any]:
-        """What was said in a chat, or in a thread of it, behind a moment; the oldest first."""
+        """The messages of a chat, or of one of its threads, after a timestamp; the oldest first."""
         more: dict[str, Any] = {"oldest": oldest, "limit": PAGE, "include_all_metadata": True}
         found: list[Any] = []
         cursor = ""
-        for _ in range(MOST_PAGES):
-            with told():
+        for _ in range(MAX_PAGES):
+            with translated_errors():
                 if thread:
                     page = await self._web.conversations_replies(
                         channel=chat, ts=thread, cursor=cursor or None, **more
                     )
                 else:
                     page = await self._web.conversations_history(channel=chat, cursor=cursor or None, **more)
-            said = page.get("messages")
-            found += said if isinstance(said, list) else []
+            messages = page.get("messages")
+            found += messages if isinstance(messages, list) else []
             cursor = _cursor(page.data)
             if not cursor:
-                return found if thread else found[::-1]
-        log.warning("in a chat of Slack's more was said meanwhile than %d messages", len(found))
+                break
+        else:
+            log.warning("more than %d messages were missed in a Slack chat; the rest is skipped", len(found))
         return found if thread else found[::-1]
 
-    async def chats(self, most: int) -> Sequence[tuple[str, bool]]:
-        """The chats that the bot is in, and which of them are private."""
+    async def chats(self, limit: int) -> Sequence[tuple[str, bool]]:
+        """The chats that the bot is in, each with whether it is private."""
         found: list[tuple[str, bool]] = []
         cursor = ""
-        while len(found) < most:
-            with told():
+        while len(found) < limit:
+            with translated_errors():
                 page = await self._web.users_conversations(
                     types="im,mpim,private_channel,public_channel",
                     exclude_archived=True,
@@ -122,81 +123,82 @@ class Api:
             cursor = _cursor(page.data)
             if not cursor:
                 break
-        return found[:most]
+        return found[:limit]
 
-    async def file(self, url: str, most_bytes: int) -> bytes:
-        """The bytes of a file. The token goes to Slack's own addresses alone."""
+    async def file(self, url: str, limit_bytes: int) -> bytes:
+        """The bytes of a file, or the first bytes beyond the limit. The token is sent to Slack's own hosts
+        only.
+        """
         if URL(url).host not in (*_FILE_HOSTS, URL(self._web.base_url).host):
-            raise DeliveryRefused("it does not lie on Slack")
+            raise DeliveryRefused("it is not on Slack's servers")
         headers = {"Authorization": f"Bearer {self._web.token}"}
-        with told():
+        with translated_errors():
             async with self._session.get(url, headers=headers, allow_redirects=False) as answer:
                 if answer.status != HTTPStatus.OK:
                     raise DeliveryRefused(f"Slack answered {answer.status}")
-                data = await answer.content.read(most_bytes + 1)
-                while len(data) <= most_bytes and (more := await answer.content.read(most_bytes)):
+                data = await answer.content.read(limit_bytes + 1)
+                while len(data) <= limit_bytes and (more := await answer.content.read(limit_bytes)):
                     data += more
         return bytes(data)
 
 
 @asynccontextmanager
-async def opened(bot_token: str, app_token: str, server: str) -> AsyncIterator[Api]:
-    """An app; Slack has said that the bot's token is good. Raises `BridgeError` with a sentence."""
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=ASK_SECONDS, sock_read=None)
+async def open_client(bot_token: str, app_token: str, server: str) -> AsyncIterator[SlackClient]:
+    """A client with a bot token that Slack has accepted. Raises `BridgeError` with a sentence."""
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_SECONDS, sock_read=None)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         web = AsyncWebClient(
             token=bot_token, base_url=f"{server.rstrip('/')}/", session=session, retry_handlers=[]
         )
-        api = Api(web, app_token, session)
-        await api.log_in()
-        yield api
+        client = SlackClient(web, app_token, session)
+        await client.log_in()
+        yield client
 
 
-def envelope(message: aiohttp.WSMessage) -> Mapping[str, Any]:
-    """What a socket tells. Raises `ValueError`."""
+def read_envelope(message: aiohttp.WSMessage) -> Mapping[str, Any]:
+    """The envelope that a socket message holds. Raises `ValueError`."""
     if message.type is not aiohttp.WSMsgType.TEXT:
-        raise ValueError("it is no text")
+        raise ValueError("it is not text")
     found = json.loads(message.data)
     if not isinstance(found, Mapping):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     return found
 
 
 @contextmanager
-def told(*, connecting: bool = False) -> Iterator[None]:
-    """Turns the library's errors into those of a bridge."""
+def translated_errors(*, connecting: bool = False) -> Iterator[None]:
+    """Raises the library's errors as bridge errors."""
     try:
         yield
     except SlackApiError as error:
-        raise _meaning(error) from None
+        raise _translated(error) from None
     except aiohttp.ClientConnectorError as error:
         kind = CannotConnect if connecting else NotDelivered
         raise kind(f"Slack cannot be reached: {type(error).__name__}.") from None
     except (aiohttp.ClientError, TimeoutError, OSError, KeyError, AttributeError) as error:
-        raise BridgeError(f"Slack did not answer well: {type(error).__name__}.") from None
+        raise BridgeError(f"Slack failed to answer: {type(error).__name__}.") from None
 
 
-def _meaning(error: SlackApiError) -> BridgeError:
+def _translated(error: SlackApiError) -> BridgeError:
     response = error.response
     data = response.data if isinstance(getattr(response, "data", None), Mapping) else {}
     code = str(data.get("error", ""))
     if getattr(response, "status_code", 0) == _TOO_MANY or code in ("ratelimited", "rate_limited"):
-        asked = str(response.headers.get("Retry-After", "30"))
-        return NotDelivered(
-            "Slack asks to wait", retry_after_seconds=float(asked) if asked.isdecimal() else 30.0
-        )
+        delay = str(response.headers.get("Retry-After", ""))
+        seconds = float(delay) if delay.isdecimal() else 30.0
+        return NotDelivered("Slack's rate limit is reached", retry_after_seconds=seconds)
     if code in _BAD_TOKENS:
         return CannotConnect(
             f"Slack refused a token ({code}). Check channels.slack.botToken (xoxb-…) and "
-            "channels.slack.appToken (xapp-…); https://api.slack.com/apps has them."
+            "channels.slack.appToken (xapp-…). You find both at https://api.slack.com/apps."
         )
     if code == "missing_scope":
         return DeliveryRefused(
             f"The Slack app lacks the scope {data.get('needed', '?')}. Add it at https://api.slack.com/apps "
-            "under OAuth & Permissions, and install the app anew."
+            "under OAuth & Permissions, and reinstall the app."
         )
-    if code in _UNSURE:
-        return BridgeError(f"Slack did not answer well: {code or getattr(response, 'status_code', '?')}.")
+    if code in _UNCLEAR:
+        return BridgeError(f"Slack failed to answer: {code or getattr(response, 'status_code', '?')}.")
     return DeliveryRefused(f"Slack refused: {code}")
 
 

@@ -1,7 +1,7 @@
-"""The way to the Bot API through python-telegram-bot: what it raises, and what must not stand in a log.
+"""The connection to the Bot API through python-telegram-bot, its errors, and tokens kept out of logs.
 
-Edge. The library's own waits and retries are not used: who asks is told what is known of a request, namely
-that it did not arrive, that it was refused, or that nobody knows.
+The library's own delays and retries are not used. Errors tell callers what is known about a request: it did
+not arrive, it was refused, or nobody knows.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from telegram import Bot
 from telegram.error import BadRequest, Conflict, Forbidden, InvalidToken, NetworkError, TelegramError
 from telegram.request import HTTPXRequest
 
+from nacre.bridges.channels.messages import FileTooLarge
 from nacre.bridges.contracts.errors import BridgeError, DeliveryRefused, NotDelivered
 
 POLL_SECONDS = 50
-"""How long the server may hold a request for news."""
+"""How long the server may hold a poll open."""
 _ANSWER_SECONDS = 20.0
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 _TOO_MANY = 429
@@ -30,19 +31,19 @@ _HTTP_LOG, _LIBRARY_LOGS = "httpx", ("telegram.Bot", "telegram.request.BaseReque
 
 
 class NotSent(NetworkError):
-    """No connection was had: the request surely did not arrive."""
+    """There was no connection, so the request certainly did not arrive."""
 
 
-class Flood(TelegramError):
-    """The server asks to wait."""
+class RateLimited(TelegramError):
+    """The server refuses further requests for a number of seconds."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"the server asks to wait for {seconds:.0f} s")
+        super().__init__(f"the rate limit is reached, for {seconds:.0f} s")
         self.seconds = seconds
 
 
 class _Request(HTTPXRequest):
-    """The library's requests, with an error of its own for what surely was not sent, and for floods."""
+    """The library's requests, with distinct errors for requests that were not sent and for rate limits."""
 
     async def do_request(self, *args: Any, **kwargs: Any) -> tuple[int, bytes]:
         try:
@@ -52,38 +53,52 @@ class _Request(HTTPXRequest):
                 raise NotSent(str(error)) from None
             raise
         if code == _TOO_MANY:
-            raise Flood(_retry_after(payload))
+            raise RateLimited(_retry_after_seconds(payload))
         return code, payload
 
 
-class Api:
-    """An account of the Bot API while it is open."""
+class TelegramClient:
+    """An open connection of one bot to the Bot API."""
 
     def __init__(self, bot: Bot, polling: _Request) -> None:
         self.bot = bot
         self._polling = polling
 
     async def updates(self, offset: int | None) -> list[Any]:
-        """What is new, as the server words it: raw, so that one odd update does not spoil the others.
+        """Waits for new updates and returns them as the server sends them.
 
-        Waits for the first one. With an offset, all before it are confirmed and never come again.
+        They are not parsed here, so that a malformed update does not spoil the others. An offset confirms all
+        updates with lower ids: the server never sends them again.
         """
-        asked = {"timeout": POLL_SECONDS, "allowed_updates": json.dumps(["message"])}
+        params = {"timeout": POLL_SECONDS, "allowed_updates": json.dumps(["message"])}
         if offset is not None:
-            asked["offset"] = offset
-        with told(self.bot.token):
+            params["offset"] = offset
+        with translated_errors(self.bot.token):
             found = await self._polling.post(
-                f"{self.bot.base_url}/getUpdates?{urlencode(asked)}",
+                f"{self.bot.base_url}/getUpdates?{urlencode(params)}",
                 read_timeout=POLL_SECONDS + _ANSWER_SECONDS,
             )
         if not isinstance(found, list):
-            raise BridgeError(f"Telegram answered a request for news with {type(found).__name__}.")
+            raise BridgeError(f"Telegram answered a poll with {type(found).__name__} instead of a list.")
         return found
+
+    async def file(self, file_id: str, limit_bytes: int) -> bytes:
+        """The bytes of a file.
+
+        Raises:
+            FileTooLarge: the server says that it is larger than `limit_bytes`.
+            BridgeError: the server does not send it.
+        """
+        with translated_errors(self.bot.token):
+            remote = await self.bot.get_file(file_id)
+            if (size_bytes := remote.file_size or 0) > limit_bytes:
+                raise FileTooLarge(size_bytes)
+            return bytes(await remote.download_as_bytearray())
 
 
 @asynccontextmanager
-async def opened(token: str, server: str) -> AsyncIterator[Api]:
-    """An account; the server has said that the token is good. Raises `BridgeError` with a sentence."""
+async def open_client(token: str, server: str) -> AsyncIterator[TelegramClient]:
+    """A client with a token that the server has accepted. Raises `BridgeError` with a sentence."""
     address = server.rstrip("/")
     with _hidden_in_logs(token):
         bot = Bot(
@@ -94,42 +109,42 @@ async def opened(token: str, server: str) -> AsyncIterator[Api]:
             get_updates_request=(polling := _Request(connection_pool_size=1)),
         )
         try:
-            with told(token):
+            with translated_errors(token):
                 await bot.initialize()
-            yield Api(bot, polling)
+            yield TelegramClient(bot, polling)
         finally:
             await bot.shutdown()
 
 
 @contextmanager
-def told(token: str) -> Iterator[None]:
-    """Turns the library's errors into those of a bridge, without the token. Another chat id goes through."""
+def translated_errors(token: str) -> Iterator[None]:
+    """Raises the library's errors as bridge errors without the token. `ChatMigrated` passes through."""
     try:
         yield
-    except Flood as error:
+    except RateLimited as error:
         raise NotDelivered(f"Telegram: {error}", retry_after_seconds=error.seconds) from None
     except NotSent as error:
         raise NotDelivered(f"Telegram cannot be reached: {_clean(error, token)}") from None
     except InvalidToken:
         raise BridgeError(
-            "Telegram refused the bot's token. Check channels.telegram.botToken; @BotFather gives a new one."
+            "Telegram refused the bot's token. Check channels.telegram.botToken. @BotFather gives a new one."
         ) from None
     except Conflict as error:
         raise BridgeError(
-            f"Telegram has another listener for this bot: {_clean(error, token)}. "
-            "Stop the other program, or remove the bot's webhook."
+            f"Another program receives this bot's updates: {_clean(error, token)}. "
+            "Stop the other program or remove the bot's webhook."
         ) from None
     except (BadRequest, Forbidden) as error:
         raise DeliveryRefused(f"Telegram refused: {_clean(error, token)}") from None
     except NetworkError as error:
-        raise BridgeError(f"Telegram did not answer well: {_clean(error, token)}") from None
+        raise BridgeError(f"Telegram failed to answer: {_clean(error, token)}") from None
 
 
 def _clean(error: Exception, token: str) -> str:
     return str(error).replace(token, _HIDDEN)
 
 
-def _retry_after(payload: bytes) -> float:
+def _retry_after_seconds(payload: bytes) -> float:
     try:
         seconds = json.loads(payload)["parameters"]["retry_after"]
         return float(seconds) if seconds >= 0 else 1.0
@@ -139,8 +154,7 @@ def _retry_after(payload: bytes) -> float:
 
 @contextmanager
 def _hidden_in_logs(token: str) -> Iterator[None]:
-    """httpx logs each address, which has the token in it, and the library also what is said in chats."""
-
+    # httpx logs each URL, which contains the token. The library also logs what is said in chats.
     def hide(record: logging.LogRecord) -> bool:
         record.msg, record.args = record.getMessage().replace(token, _HIDDEN), ()
         return record.name == _HTTP_LOG
