@@ -26,7 +26,7 @@ from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import PrivacyError
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.extensions.http_mount import Token, caller_of
+from nacre.runtime.extensions.service import Token, caller_of
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
 
 MAIN = "main"

@@ -24,7 +24,7 @@ from nacre.extensions.http.openai.plain import plain_events
 from nacre.extensions.http.openai.wire import ChatRequest, body_of, conversation_of
 from nacre.runtime.contracts.clock import epoch_ms
 from nacre.runtime.contracts.events import AnswerDiscarded, Event, TextStreamed, TurnFailed
-from nacre.runtime.extensions.http_mount import caller_of
+from nacre.runtime.extensions.service import caller_of
 from nacre.sessions.contracts.messages import Usage
 
 PING_SECONDS = 15

@@ -14,7 +14,7 @@ from nacre.extensions.http.openai.answers import error_json
 from nacre.extensions.http.openai.asking import PLAIN, Talks, asked_agent
 from nacre.extensions.http.openai.wire import BadRequest, EmbeddingsRequest, body_of
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed
-from nacre.runtime.extensions.http_mount import caller_of
+from nacre.runtime.extensions.service import caller_of
 
 MOST_TEXTS = 2048
 """As OpenAI takes at once."""

@@ -40,7 +40,7 @@ from nacre.runtime.contracts.events import (
     ToolStarted,
     TurnFailed,
 )
-from nacre.runtime.extensions.http_mount import caller_of
+from nacre.runtime.extensions.service import caller_of
 from nacre.sessions.contracts.messages import Usage
 
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nacre.records.record import Record
-from nacre.runtime.extensions.http_mount import CALLER
+from nacre.runtime.extensions.service import CALLER
 
 log = logging.getLogger(__name__)
 

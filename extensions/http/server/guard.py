@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nacre.extensions.http.server.limits import MOST_WRONG_TOKENS, WRONG_TOKENS_A_SECOND, Rate
 from nacre.extensions.http.server.tokens import Tokens, TokensUnusable
-from nacre.runtime.extensions.http_mount import CALLER, HttpMount, Token
+from nacre.runtime.extensions.service import CALLER, HttpMount, Token
 
 MOST_BODY_BYTES = 32 * 1024 * 1024
 MOST_BODY_BYTES_OF_STRANGERS = 4 * 1024 * 1024

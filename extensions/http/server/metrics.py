@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nacre.runtime.extensions.http_mount import HttpMount
+from nacre.runtime.extensions.service import HttpMount
 
 OTHER = "other"
 Figures = Callable[[], Awaitable[Mapping[str, float]]]

@@ -18,7 +18,7 @@ from nacre.extensions.http.server.guard import LOOPBACK, MOST_BODY_BYTES, Guard
 from nacre.extensions.http.server.health import health
 from nacre.extensions.http.server.metrics import Figures, Metrics, nothing_else
 from nacre.extensions.http.server.tokens import Tokens
-from nacre.runtime.extensions.http_mount import HttpMount
+from nacre.runtime.extensions.service import HttpMount
 
 _USUAL_LIMITS = ConnectionLimits()
 
