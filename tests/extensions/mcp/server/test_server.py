@@ -80,7 +80,7 @@ async def test_a_note_is_added_found_and_read_by_a_program(home: Path) -> None:
     assert text.startswith("## Noted by a program at ")
     assert text.count(FACT) == 1
     assert noted == f"Noted in memory/{log.name}."
-    assert again == f"Nothing was added: all of it already stands in memory/{log.name}."
+    assert again == f"Nothing was added: memory/{log.name} already contains all of it."
     best = json.loads(found)["results"][0]
     assert (best["path"], FACT in best["snippet"]) == (f"memory/{log.name}", True)
     assert "Marco" in json.loads(read)["text"]
@@ -153,5 +153,5 @@ async def test_without_an_index_notes_are_read_and_written(home: Path) -> None:
         got = await memory.tools.run(ToolCall(id="3", name="memory_get", arguments={"path": TODAY}))
 
     assert message_text(added.message) == f"Noted in {TODAY}."
-    assert "Memory search is switched off" in message_text(asked.message)
+    assert "Memory search is disabled" in message_text(asked.message)
     assert FACT in json.loads(message_text(got.message))["text"]

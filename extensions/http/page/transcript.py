@@ -1,13 +1,17 @@
-"""A turn while it runs, as the page shows it. Whoever looks in late sees all of it."""
+"""What the page shows of a conversation: running turns, and the entries of a transcript."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from typing import Literal, TypeAlias
 
+from nacre.records.record import Record
 from nacre.runtime.agent.agent import Agent
+from nacre.runtime.commands.conversation.branch_points import moment_of
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,
     ApprovalAsked,
@@ -27,20 +31,37 @@ from nacre.runtime.contracts.events import (
     Warned,
 )
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.contracts.silence import without_token
+from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    ToolResultMessage,
+    UserMessage,
+    message_text,
+)
+from nacre.sessions.entries.entries import BranchSummary, Compaction, CustomMessage, Entry
 
 MOST_RESULT_CHARS = 20_000
-"""So much of a tool's result is shown."""
+"""How much of a tool result is shown."""
 _KEPT_TURNS = 50
 _PAUSE_SECONDS = 0.08
-"""The least time between two pictures of a turn: a screen shows no more, and each is a whole answer."""
+"""The least time between two updates of a turn: each update contains the whole answer."""
+_FLUSHES = {
+    "written": "Notes saved to {path}",
+    "proposed": "Notes for {path} wait for you",
+    "nothing": "Nothing new to note down",
+    "fallback": "An extract was saved to {path}, without the model",
+    "failed": "Notes could not be saved to {path}",
+}
+ItemKind: TypeAlias = Literal["person", "assistant", "tool", "flush", "compaction", "note"]
 
 
 @dataclass(kw_only=True)
 class ToolLine:
-    """A tool call as one line that opens."""
+    """A tool call as an expandable line."""
 
     name: str
-    asked: str
+    arguments: str
     summary: str = ""
     result: str = ""
     state: str = "running"
@@ -48,11 +69,11 @@ class ToolLine:
 
 @dataclass(kw_only=True)
 class LiveTurn:
-    """What was heard of a turn. `notes` are sentences, `approval_id` a call that waits for the owner."""
+    """A turn while it runs. `notes` are sentences; `approvals` are calls that wait for the owner, by ID."""
 
     id: str
     key: str
-    said: str
+    message: str
     files: tuple[str, ...] = ()
     text: str = ""
     tools: dict[str, ToolLine] = field(default_factory=dict)
@@ -61,8 +82,8 @@ class LiveTurn:
     has_failed: bool = False
     is_done: bool = False
 
-    def hear(self, event: Event) -> None:
-        """Takes what happened."""
+    def apply(self, event: Event) -> None:
+        """Applies an event."""
         match event:
             case TextStreamed(text=text):
                 self.text += text
@@ -75,14 +96,14 @@ class LiveTurn:
                 self.has_failed = True
                 self.notes.append(str(error))
             case _:
-                self._hear_tools(event)
-                self.notes.extend(_told(event))
+                self._apply_tool_event(event)
+                self.notes.extend(_event_notes(event))
 
-    def _hear_tools(self, event: Event) -> None:
+    def _apply_tool_event(self, event: Event) -> None:
         match event:
             case ToolStarted():
-                # What is said between calls belongs before them; the transcript has it, the answer follows.
-                self.tools[event.call_id] = ToolLine(name=event.tool_name, asked=json_of(event.arguments))
+                # Text before a call is in the transcript; here only the text after it is shown.
+                self.tools[event.call_id] = ToolLine(name=event.tool_name, arguments=json_of(event.arguments))
             case ToolProgressed() if event.call_id in self.tools:
                 self.tools[event.call_id].summary = event.text
             case ToolEnded() if event.call_id in self.tools:
@@ -98,14 +119,14 @@ class LiveTurn:
 
 
 class LiveTurns:
-    """The turns that this process runs for the page, and the latest that ended."""
+    """The turns that the page has started: those that run, and the latest ones that ended."""
 
     def __init__(self) -> None:
         self._turns: dict[str, tuple[LiveTurn, asyncio.Condition]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, turn: LiveTurn, agent: Agent, inbound: Inbound) -> None:
-        """Starts the turn of a message; it goes on when nobody looks."""
+        """Starts a turn, which continues even if nobody watches it."""
         for old in [each for each, (known, _) in self._turns.items() if known.is_done][:-_KEPT_TURNS]:
             del self._turns[old]
         self._turns[turn.id] = turn, asyncio.Condition()
@@ -113,8 +134,7 @@ class LiveTurns:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def of(self, turn_id: str) -> LiveTurn | None:
-        """The turn of an id."""
+    def get(self, turn_id: str) -> LiveTurn | None:
         found = self._turns.get(turn_id)
         return found[0] if found else None
 
@@ -123,7 +143,7 @@ class LiveTurns:
         return [turn for turn, _ in self._turns.values() if turn.key == key and not turn.is_done]
 
     async def changes(self, turn_id: str) -> AsyncIterator[LiveTurn]:
-        """The turn now, and again after each change, until it has ended."""
+        """Yields the turn now and after each change until it has ended. Late watchers get the whole turn."""
         turn, changed = self._turns[turn_id]
         while True:
             yield turn
@@ -135,7 +155,7 @@ class LiveTurns:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def close(self) -> None:
-        """Stops what runs, and waits for it."""
+        """Stops running turns and waits for them."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -144,7 +164,7 @@ class LiveTurns:
         _, changed = self._turns[turn.id]
         try:
             async for event in events:
-                turn.hear(event)
+                turn.apply(event)
                 async with changed:
                     changed.notify_all()
         finally:
@@ -155,12 +175,12 @@ class LiveTurns:
 
 
 def json_of(value: object) -> str:
-    """Arguments as one would read them."""
+    """Arguments as indented JSON."""
     return json.dumps(value, ensure_ascii=False, indent=1, default=str)
 
 
-def _told(event: Event) -> list[str]:
-    """What a line among the words says of an event."""
+def _event_notes(event: Event) -> list[str]:
+    """The sentences about an event that are shown among the messages."""
     match event:
         case FlushEnded(status="written" | "fallback", path=path):
             return [f"Notes were saved to {path}."]
@@ -187,3 +207,68 @@ def _told(event: Event) -> list[str]:
             return [message]
         case _:
             return []
+
+
+class TranscriptItem(Record):
+    """An item of a transcript. `text` is Markdown for messages and plain text for marks."""
+
+    entry_id: str
+    kind: ItemKind
+    at: datetime
+    text: str = ""
+    sender: str = ""
+    tool: ToolLine | None = None
+
+
+def items_of(branch: Sequence[Entry], zone: tzinfo | None) -> tuple[TranscriptItem, ...]:
+    """Everything that is shown of a branch, in order."""
+    results = {
+        entry.body.tool_call_id: entry.body for entry in branch if isinstance(entry.body, ToolResultMessage)
+    }
+    return tuple(item for entry in branch for item in _items(entry, results, zone))
+
+
+def _items(
+    entry: Entry, results: dict[str, ToolResultMessage], zone: tzinfo | None
+) -> Iterator[TranscriptItem]:
+    at, body = moment_of(entry).astimezone(zone), entry.body
+
+    def item(kind: ItemKind, text: str, *, sender: str = "", tool: ToolLine | None = None) -> TranscriptItem:
+        return TranscriptItem(entry_id=entry.id, kind=kind, at=at, text=text, sender=sender, tool=tool)
+
+    match body:
+        case UserMessage():
+            yield item("person", message_text(body), sender=body.sender)
+        case AssistantMessage():
+            if text := without_token(message_text(body)).strip():
+                yield item("assistant", text)
+            for call in body.tool_calls:
+                arguments = call.invalid_arguments or json_of(dict(call.arguments))
+                yield item("tool", "", tool=_tool(call.name, arguments, results.get(call.id)))
+            if body.stop_reason in ("error", "aborted"):
+                yield item("note", body.error_message or "The answer was interrupted.")
+        case Compaction():
+            yield item("compaction", body.summary)
+        case BranchSummary():
+            yield item("note", body.summary)
+        case CustomMessage(display=True):
+            yield item("note", body.content)
+        case _ if (flush := entry.custom_data(FLUSH_ENTRY)) is not None:
+            status, path = str(flush.get("status", "")), str(flush.get("path") or "the notes")
+            yield item("flush", _FLUSHES.get(status, "A flush: {path}").format(path=path))
+        case _:
+            return
+
+
+def _tool(name: str, arguments: str, result: ToolResultMessage | None) -> ToolLine:
+    if result is None:
+        return ToolLine(name=name, arguments=arguments, state="unfinished")
+    text = message_text(result)
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return ToolLine(
+        name=name,
+        arguments=arguments,
+        summary=first[:100],
+        result=text[:MOST_RESULT_CHARS],
+        state="failed" if result.is_error else "done",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.extensions.lancedb.worth import (
+from nacre.extensions.lancedb.capture import (
     captures,
     category_of,
     looks_like_injection,

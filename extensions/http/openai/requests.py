@@ -1,6 +1,6 @@
-"""What clients of OpenAI's protocol send, read leniently: fields that are not known are passed over.
+"""The requests of OpenAI's protocol. Parsing is lenient: unknown fields are ignored.
 
-Source of the shapes: OpenAI's API reference for chat completions, responses and embeddings.
+The shapes follow OpenAI's API reference for chat completions, responses and embeddings.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from nacre.records.record import Record
 from nacre.runtime.contracts.inbound import Attachment
 
 MOST_QUICK_BYTES = 64 * 1024
-"""A larger body is read on a thread, and others are answered meanwhile."""
-NOT_FETCHED = "it is only named by an address, and nothing is fetched for a client"
+"""A larger body is parsed on a thread, so that other requests are not delayed."""
+NOT_FETCHED = "it is given by a URL, and URLs are not fetched for clients"
 
 
 T = TypeVar("T", bound=BaseModel)
 
 
 class BadRequest(Exception):
-    """The request cannot be served as it is; `parameter` says which field is meant."""
+    """The request cannot be served; `parameter` names the field."""
 
-    def __init__(self, sentence: str, parameter: str | None = None, *, status: int = 400) -> None:
-        super().__init__(sentence)
+    def __init__(self, message: str, parameter: str | None = None, *, status: int = 400) -> None:
+        super().__init__(message)
         self.parameter, self.status = parameter, status
 
 
@@ -46,8 +46,6 @@ class ChatMessage(_Lenient):
 
 
 class StreamOptions(_Lenient):
-    """What a stream holds beside the answer."""
-
     include_usage: bool = False
 
 
@@ -85,58 +83,58 @@ class EmbeddingsRequest(_Lenient):
     dimensions: int | None = None
 
 
-class Said(Record):
-    """One thing that was said in a client's history: by `user` or `assistant`, with its files."""
+class ClientMessage(Record):
+    """A message of a client's history: its role, `user` or `assistant`, its text and its files."""
 
     role: str
     text: str
     attachments: tuple[Attachment, ...] = ()
 
 
-async def body_of(request: Request, kind: type[T]) -> T:
-    """The body as such a value.
+async def body_of(request: Request, model: type[T]) -> T:
+    """Parses the body.
 
     Raises:
-        BadRequest: it is no JSON, or a field has the wrong kind; the first is named.
+        BadRequest: it is not valid JSON, or a field has the wrong type; the message names the first.
     """
     body = await request.body()
     try:
         if len(body) <= MOST_QUICK_BYTES:
-            return kind.model_validate_json(body)
-        return await asyncio.to_thread(kind.model_validate_json, body)
+            return model.model_validate_json(body)
+        return await asyncio.to_thread(model.model_validate_json, body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise BadRequest(f"{place or 'The body'}: {first['msg']}.", place or None) from error
 
 
-def conversation_of(messages: Sequence[ChatMessage]) -> tuple[str, tuple[Said, ...]]:
-    """What the program says of the conversation, and what was said in it; results of tools are neither.
+def parse_messages(messages: Sequence[ChatMessage]) -> tuple[str, tuple[ClientMessage, ...]]:
+    """The rules of the program, and the messages of user and assistant; tool results are ignored.
 
     Raises:
-        BadRequest: nobody says anything last.
+        BadRequest: the last message is not the user's, or is empty.
     """
     rules: list[str] = []
-    said: list[Said] = []
+    spoken: list[ClientMessage] = []
     for message in messages:
         text, attachments = _content(message.content)
         if message.role in ("system", "developer"):
             rules.append(text)
         elif message.role == "user":
-            said.append(Said(role="user", text=text, attachments=attachments))
+            spoken.append(ClientMessage(role="user", text=text, attachments=attachments))
         elif message.role == "assistant" and text:
-            said.append(Said(role="assistant", text=text))
-    if not said or said[-1].role != "user" or not (said[-1].text.strip() or said[-1].attachments):
-        raise BadRequest("The last message must be the user's, with a text or a file.", "messages")
-    return "\n\n".join(filter(None, rules)), tuple(said)
+            spoken.append(ClientMessage(role="assistant", text=text))
+    if not spoken or spoken[-1].role != "user" or not (spoken[-1].text.strip() or spoken[-1].attachments):
+        raise BadRequest("The last message must be the user's and contain text or a file.", "messages")
+    return "\n\n".join(filter(None, rules)), tuple(spoken)
 
 
-def messages_of(asked: ResponsesRequest) -> list[ChatMessage]:
-    """The input of a responses request as messages; what is neither said nor a rule is left out."""
-    rules = [ChatMessage(role="system", content=asked.instructions)] if asked.instructions else []
-    if isinstance(asked.input, str):
-        return [*rules, ChatMessage(role="user", content=asked.input)]
-    items = [item for item in asked.input if item.get("type", "message") == "message"]
+def input_messages(body: ResponsesRequest) -> list[ChatMessage]:
+    """The input of a responses request as messages; other items are ignored."""
+    rules = [ChatMessage(role="system", content=body.instructions)] if body.instructions else []
+    if isinstance(body.input, str):
+        return [*rules, ChatMessage(role="user", content=body.input)]
+    items = [item for item in body.input if item.get("type", "message") == "message"]
     return [*rules, *(ChatMessage.model_validate(item) for item in items)]
 
 
@@ -150,9 +148,9 @@ def _content(content: str | list[dict[str, Any]] | None) -> tuple[str, tuple[Att
         if kind in ("text", "input_text", "output_text"):
             texts.append(str(part.get("text", "")))
         elif kind in ("image_url", "input_image"):
-            address = part.get("image_url")
-            address = address.get("url") if isinstance(address, dict) else address
-            attachments.append(_attachment(str(address or ""), "image", "image/*"))
+            url = part.get("image_url")
+            url = url.get("url") if isinstance(url, dict) else url
+            attachments.append(_attachment(str(url or ""), "image", "image/*"))
         elif kind in ("file", "input_file"):
             inner = part.get("file")
             file = inner if isinstance(inner, dict) else part
@@ -168,23 +166,23 @@ def _content(content: str | list[dict[str, Any]] | None) -> tuple[str, tuple[Att
     return "\n".join(texts), tuple(attachments)
 
 
-def _attachment(address: str, name: str, mime_type: str) -> Attachment:
-    """A file that came as a `data:` address (RFC 2397); of another address only the name.
+def _attachment(url: str, name: str, mime_type: str) -> Attachment:
+    """The file of a `data:` URL (RFC 2397); for another URL only its name.
 
     Raises:
-        BadRequest: the address holds data that cannot be read.
+        BadRequest: the data cannot be decoded.
     """
-    if not address.startswith("data:"):
+    if not url.startswith("data:"):
         return Attachment(name=name, mime_type=mime_type, data=b"", problem=NOT_FETCHED)
-    head, comma, body = address.removeprefix("data:").partition(",")
+    head, comma, body = url.removeprefix("data:").partition(",")
     kind, *options = head.split(";")
     try:
         data = base64.b64decode(body, validate=True) if "base64" in options else unquote_to_bytes(body)
     except (binascii.Error, ValueError) as error:
-        raise BadRequest(f"The file {name!r} is no valid base64: {error}.", "messages") from error
+        raise BadRequest(f"The file {name!r} is not valid base64: {error}.", "messages") from error
     if not comma:
-        raise BadRequest(f"The file {name!r} is no valid data address.", "messages")
-    known = kind or mime_type
-    if name == "image" and "/" in known:
-        name = f"image.{known.partition('/')[2]}"
-    return Attachment(name=name, mime_type=known, data=data)
+        raise BadRequest(f"The file {name!r} is not a valid data URL.", "messages")
+    actual_type = kind or mime_type
+    if name == "image" and "/" in actual_type:
+        name = f"image.{actual_type.partition('/')[2]}"
+    return Attachment(name=name, mime_type=actual_type, data=data)

@@ -1,7 +1,7 @@
-"""Archives that only the holder of a key can read: age, by the library pyrage. Edge.
+"""Encrypts and decrypts archives with age, through the library pyrage.
 
-The library encrypts from one open file to another, so that no plain archive is ever on disk; a pipe and a
-thread make of that a file to write into, and one to read from.
+The library copies from one open file to another, so no plaintext archive is ever on disk. A pipe and a thread
+turn that copy into a file to write to, and a file to read from.
 """
 
 from __future__ import annotations
@@ -20,52 +20,52 @@ _MISSING = "Encrypted backups need the library pyrage. Install it with: pip inst
 
 
 class KeyUnusable(Exception):
-    """A recipient or an identity that is none."""
+    """A recipient or an identity is not valid, or pyrage is missing."""
 
 
 @contextmanager
-def sealed(file: BinaryIO, recipients: Sequence[str]) -> Iterator[BinaryIO]:
-    """What is written into the file that this gives, stands in `file` for these recipients alone.
+def encrypted(file: BinaryIO, recipients: Sequence[str]) -> Iterator[BinaryIO]:
+    """Yields a file; what is written to it is encrypted into `file` for the recipients only.
 
-    They are age's (`age1…`) or public keys of SSH.
+    Recipients are age keys (`age1…`) or SSH public keys.
 
     Raises:
-        KeyUnusable: a recipient is none, or the library is missing.
+        KeyUnusable: a recipient is not valid, or the library is missing.
     """
     pyrage = _library()
     keys = [_recipient(pyrage, text) for text in recipients]
-    reading, writing = os.pipe()
-    with _beside(lambda: pyrage.encrypt_io(_open(reading), file, keys)), _open(writing, "wb") as plain:
+    read_end, write_end = os.pipe()
+    with _on_thread(lambda: pyrage.encrypt_io(_open(read_end), file, keys)), _open(write_end, "wb") as plain:
         yield plain
 
 
 @contextmanager
-def unsealed(file: BinaryIO, identity: Path) -> Iterator[BinaryIO]:
-    """What stands in `file`, for who holds the key in the file `identity`.
+def decrypted(file: BinaryIO, identity: Path) -> Iterator[BinaryIO]:
+    """Yields the decrypted contents of `file`, given the key in the file `identity`.
 
     Raises:
-        KeyUnusable: there is no key in that file, or the library is missing.
-        ArchiveUnusable: it is encrypted for others, or is damaged.
+        KeyUnusable: that file contains no key, or the library is missing.
+        ArchiveUnusable: `file` is encrypted for others, or is damaged.
     """
     pyrage = _library()
     keys = _identities(pyrage, identity)
-    reading, writing = os.pipe()
+    read_end, write_end = os.pipe()
 
-    is_left = threading.Event()
+    is_abandoned = threading.Event()
 
     def decrypt() -> None:
-        with _open(writing, "wb") as out:
+        with _open(write_end, "wb") as out:
             try:
                 pyrage.decrypt_io(file, out, keys)
             except (pyrage.DecryptError, OSError) as error:
-                if not is_left.is_set():  # else nobody reads any more, and says why
+                if not is_abandoned.is_set():  # otherwise the reader gave up and reports why
                     raise ArchiveUnusable(f"It cannot be decrypted with {identity}: {error}.") from error
 
-    with _beside(decrypt), _open(reading) as plain:
+    with _on_thread(decrypt), _open(read_end) as plain:
         try:
             yield plain
         finally:
-            is_left.set()
+            is_abandoned.set()
 
 
 def _open(descriptor: int, mode: str = "rb") -> Any:
@@ -73,14 +73,16 @@ def _open(descriptor: int, mode: str = "rb") -> Any:
 
 
 @contextmanager
-def _beside(work: Callable[[], None]) -> Iterator[None]:
-    """`work` on a thread, until it ends; what it raised is raised here, before what came of it."""
+def _on_thread(work: Callable[[], None]) -> Iterator[None]:
+    """Runs `work` on a thread during the block. Its exception takes precedence over one of the block, which
+    it causes.
+    """
     failed: list[BaseException] = []
 
     def run() -> None:
         try:
             work()
-        except BaseException as error:  # noqa: BLE001 - raised below, where somebody waits
+        except BaseException as error:  # noqa: BLE001 - raised below, in the waiting thread
             failed.append(error)
 
     thread = threading.Thread(target=run, name="age", daemon=True)
@@ -111,7 +113,8 @@ def _recipient(pyrage: Any, text: str) -> Any:
         return kind.from_str(text.strip())
     except pyrage.RecipientError as error:
         raise KeyUnusable(
-            f"{text!r} is no recipient ({error}). Write a public key, such as age1… or ssh-ed25519 AAAA…"
+            f"{text!r} is not a valid recipient ({error}). "
+            "Use a public key, such as age1… or ssh-ed25519 AAAA…"
         ) from error
 
 
@@ -123,7 +126,7 @@ def _identities(pyrage: Any, file: Path) -> list[Any]:
         lines = [line.strip() for line in data.decode().splitlines()]
         found = [pyrage.x25519.Identity.from_str(line) for line in lines if line and not line.startswith("#")]
     except (pyrage.IdentityError, UnicodeDecodeError) as error:
-        raise KeyUnusable(f"{file} holds no key that can be used ({error}).") from error
+        raise KeyUnusable(f"{file} contains no usable key ({error}).") from error
     if not found:
-        raise KeyUnusable(f"{file} holds no key.")
+        raise KeyUnusable(f"{file} contains no key.")
     return found

@@ -1,8 +1,8 @@
-# ruff: noqa: E501 - a row of the table is one line
-"""What is worth keeping of what the owner says, what it is about, and what nobody should store. Pure.
+# ruff: noqa: E501 - one pattern per line
+"""What is worth keeping of the owner's words, its category, and what nobody should store.
 
-The patterns for thirteen languages are those by which the offline responder reads statements; here stand
-those that it does not need, and Czech, which the first description names.
+For thirteen languages the patterns are those of the offline responder; this file adds the patterns that the
+responder does not need, and Czech.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from nacre.runtime.models.offline.sentences import own_words, plain
 
 LEAST_CHARS = 10
 LEAST_CHARS_WITHOUT_SPACES = 5
-"""In scripts that write no spaces, a word has one or two signs."""
+"""The minimum in scripts without spaces, where a word has one or two characters."""
 MOST_EMOJI = 3
 MOST_CAPTURES = 3
-"""Most memories of one message."""
+"""The most memories from one message."""
 
 _EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}")
 _PHONE = re.compile(r"\+\d(?:[ ()./-]?\d){9,14}(?!\d)")
@@ -54,17 +54,17 @@ _INJECTED = re.compile(
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _EMOJI = re.compile("[\U0001f300-\U0001f9ff]")
 _MARKS = re.compile(r"[\s.,;:!?…。、，！？；：'\"“”‘’«»「」()\[\]]+")
-"""What does not tell statements apart. Vowel signs, `#`, `+`, a minus, emoji do."""
+"""Punctuation that does not distinguish statements. Vowel signs, `#`, `+`, a minus and emoji do."""
 
 
 def looks_like_injection(text: str) -> bool:
-    """Whether a text speaks to the assistant's rules, tools or message format in place of telling something."""
+    """Whether a text addresses the assistant's rules, tools or message format instead of stating something."""
     one_line = " ".join(plain(text).split())
     return _TAG.search(text) is not None or _INJECTED.search(one_line) is not None
 
 
 def should_capture(text: str, *, most_chars: int, triggers: Sequence[str] = ()) -> bool:
-    """Whether a text of the owner is a statement worth keeping; `triggers` are the owner's own words for it."""
+    """Whether a text of the owner is a statement worth keeping; `triggers` are the owner's own keywords."""
     text = text.strip()
     least = LEAST_CHARS if text.isascii() else LEAST_CHARS_WITHOUT_SPACES
     if not least <= len(text) <= most_chars or looks_like_injection(text) or _MARKUP.match(text):
@@ -80,9 +80,10 @@ def should_capture(text: str, *, most_chars: int, triggers: Sequence[str] = ()) 
 
 
 def captures(said: str, *, most_chars: int, triggers: Sequence[str] = ()) -> tuple[str, ...]:
-    """What is kept of a message, in order: all of it, or the sentences of a longer one that are worth it.
+    """The parts of a message to keep, in order: all of it, or the sentences of a longer message that are
+    worth keeping.
 
-    What the writer quotes, and notes that the runtime put in, are not theirs and not looked at.
+    Quotations and notes that the runtime inserted are not the owner's words and are skipped.
     """
     own = own_words(said).strip()
     if len(own) <= most_chars:
@@ -94,7 +95,7 @@ def captures(said: str, *, most_chars: int, triggers: Sequence[str] = ()) -> tup
 
 
 def category_of(text: str) -> Category:
-    """What a text is about, by whole words: a preference, a decision, a name or address, a fact, or other."""
+    """The category of a text, by whole words."""
     flat = plain(text)
     if occurs("preference", flat) or _CZECH["preference"].search(flat) or _PREFERS.search(flat):
         return "preference"
@@ -106,9 +107,9 @@ def category_of(text: str) -> Category:
 
 
 def same_statement(left: str, right: str) -> bool:
-    """Whether two texts differ in case, marks and blanks alone.
+    """Whether two texts differ only in case, punctuation and spaces.
 
-    A changed digit, name or negation is another statement, however near the vectors lie.
+    Another digit, name or negation makes another statement, however near the vectors are.
     """
     return _bare(left) == _bare(right)
 

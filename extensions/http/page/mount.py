@@ -1,4 +1,4 @@
-"""The page: the addresses of its views, as a mount of the HTTP server."""
+"""The mount of the page: its routes, the login form and the static files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from nacre.extensions.http.page import chat, memory, review, sessions
+from nacre.extensions.http.page import chat, memory, sessions
 from nacre.extensions.http.page.access import (
     COOKIE,
     HEADERS,
@@ -20,9 +20,9 @@ from nacre.extensions.http.page.access import (
     with_cookie,
 )
 from nacre.extensions.http.page.home import PageHome
-from nacre.extensions.http.page.live_turn import LiveTurns
 from nacre.extensions.http.page.rendering import STATIC, Pages
-from nacre.extensions.http.page.visit import HomeOf, Site, refusal, seen
+from nacre.extensions.http.page.transcript import LiveTurns
+from nacre.extensions.http.page.visit import HomeOf, Site, owner_view, refusal
 from nacre.extensions.http.server.tokens import Tokens, TokensUnusable
 from nacre.runtime.extensions.service import HttpMount
 
@@ -31,15 +31,15 @@ _FILES = {path.name: path for path in STATIC.iterdir()}
 
 
 def open_site(holder_of: HolderOf, home_of: HomeOf) -> Site:
-    """What the views share, for a server's whole life; `await site.turns.close()` at its end.
+    """What the views share for the lifetime of a server; call `site.turns.close()` at its end.
 
-    `holder_of` says whose a token is, `home_of` opens the agent of an id, or gives it again.
+    `holder_of` returns the holder of a token, `home_of` the agent of an ID.
     """
     return Site(logins=Logins(holder_of), pages=Pages(), turns=LiveTurns(), home_of=home_of)
 
 
 def page_mount(homes: Mapping[str, PageHome], tokens: Tokens) -> HttpMount:
-    """The page of these agents by their ids. It looks after tokens itself: a browser sends none by itself."""
+    """The page for these agents, by ID. It checks tokens itself, because a browser sends none on its own."""
 
     def holder_of(token: str) -> Holder | None:
         try:
@@ -60,43 +60,47 @@ def page_mount(homes: Mapping[str, PageHome], tokens: Tokens) -> HttpMount:
 
 
 def page_routes(site: Site) -> list[BaseRoute]:
-    """The routes of the page, each for the owner alone but the form that asks for the token."""
+    """The routes of the page. All except the login form are for the owner only."""
     views = [
-        Route("/", seen(site, chat.to_chat), methods=["GET"]),
-        Route("/chat", seen(site, chat.chat), methods=["GET"]),
-        Route("/chat/say", seen(site, chat.say), methods=["POST"]),
-        Route("/chat/stop", seen(site, chat.stop), methods=["POST"]),
-        Route("/chat/approve", seen(site, chat.approve), methods=["POST"]),
-        Route("/chat/turns/{turn}", seen(site, chat.events), methods=["GET"]),
-        Route("/memory", seen(site, memory.memory), methods=["GET"]),
-        Route("/memory/note", seen(site, memory.note), methods=["GET"]),
-        Route("/memory/note", seen(site, memory.write), methods=["POST"]),
-        Route("/memory/changes", seen(site, memory.changes), methods=["GET"]),
-        Route("/memory/changes", seen(site, memory.undo), methods=["POST"]),
-        Route("/memory/review", seen(site, review.review), methods=["GET"]),
-        Route("/memory/review", seen(site, review.answer), methods=["POST"]),
-        Route("/sessions", seen(site, sessions.sessions), methods=["GET"]),
-        Route("/sessions/{session}", seen(site, sessions.session), methods=["GET"]),
-        Route("/context", seen(site, sessions.context), methods=["GET"]),
+        Route("/", owner_view(site, chat.to_chat), methods=["GET"]),
+        Route("/chat", owner_view(site, chat.chat), methods=["GET"]),
+        Route("/chat/say", owner_view(site, chat.say), methods=["POST"]),
+        Route("/chat/stop", owner_view(site, chat.stop), methods=["POST"]),
+        Route("/chat/approve", owner_view(site, chat.approve), methods=["POST"]),
+        Route("/chat/turns/{turn}", owner_view(site, chat.events), methods=["GET"]),
+        Route("/memory", owner_view(site, memory.memory), methods=["GET"]),
+        Route("/memory/note", owner_view(site, memory.note), methods=["GET"]),
+        Route("/memory/note", owner_view(site, memory.write), methods=["POST"]),
+        Route("/memory/changes", owner_view(site, memory.changes), methods=["GET"]),
+        Route("/memory/changes", owner_view(site, memory.undo), methods=["POST"]),
+        Route("/memory/review", owner_view(site, memory.review), methods=["GET"]),
+        Route("/memory/review", owner_view(site, memory.answer_review), methods=["POST"]),
+        Route("/sessions", owner_view(site, sessions.sessions), methods=["GET"]),
+        Route("/sessions/{session}", owner_view(site, sessions.session), methods=["GET"]),
+        Route("/context", owner_view(site, sessions.context), methods=["GET"]),
     ]
-    return [*views, *_mounts(site), Route("/static/{name}", _static, methods=["GET"])]
+    return [*views, *_login_routes(site), Route("/static/{name}", _static, methods=["GET"])]
 
 
-def _mounts(site: Site) -> list[BaseRoute]:
-    async def ask(request: Request) -> Response:
-        return site.pages.response("login.html", problem="", to=_inside(request.query_params.get("to", "")))
+def _login_routes(site: Site) -> list[BaseRoute]:
+    async def show_login(request: Request) -> Response:
+        return site.pages.response(
+            "login.html", problem="", to=_local_path(request.query_params.get("to", ""))
+        )
 
-    async def enter(request: Request) -> Response:
+    async def log_in(request: Request) -> Response:
         async with request.form(max_files=0, max_fields=5) as form:
             token, to = (str(form.get(name, "")) for name in ("token", "to"))
         try:
             cookie = site.logins.enter(token.strip(), request.client.host if request.client else "")
         except Refused as error:
-            return site.pages.response("login.html", status=error.status, problem=str(error), to=_inside(to))
-        response = RedirectResponse(_inside(to), status_code=303, headers=HEADERS)
+            return site.pages.response(
+                "login.html", status=error.status, problem=str(error), to=_local_path(to)
+            )
+        response = RedirectResponse(_local_path(to), status_code=303, headers=HEADERS)
         return with_cookie(response, cookie, is_https=request.url.scheme == "https")
 
-    async def leave(request: Request) -> Response:
+    async def log_out(request: Request) -> Response:
         async with request.form(max_files=0, max_fields=5) as form:
             try:
                 check_form(site.logins.holder(request)[1], form.get("form_key"))
@@ -108,9 +112,9 @@ def _mounts(site: Site) -> list[BaseRoute]:
         return response
 
     return [
-        Route("/login", ask, methods=["GET"]),
-        Route("/login", enter, methods=["POST"]),
-        Route("/logout", leave, methods=["POST"]),
+        Route("/login", show_login, methods=["GET"]),
+        Route("/login", log_in, methods=["POST"]),
+        Route("/logout", log_out, methods=["POST"]),
     ]
 
 
@@ -122,6 +126,6 @@ async def _static(request: Request) -> Response:
     return FileResponse(path, media_type=kind, headers={**HEADERS, "cache-control": "no-cache"})
 
 
-def _inside(to: str) -> str:
-    """Where to go after the login: a path of this site and never another one."""
+def _local_path(to: str) -> str:
+    """The path to open after the login, which always stays on this site."""
     return to if to.startswith("/") and not to.startswith(("//", "/\\")) and to.isprintable() else "/chat"
