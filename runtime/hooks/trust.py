@@ -24,8 +24,7 @@ from nacre.records.record import Record
 from nacre.runtime.contracts.foreign_code import LOAD_SECONDS, ForeignCodeFailed, run_foreign
 from nacre.runtime.hooks.hooks import Hooks
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.disk.durable import make_folder, read_plain, replace_file, set_aside
-from nacre.sessions.disk.locks import locked
+from nacre.sessions.disk.durable import locked, make_folder, read_plain, replace_file, set_aside
 
 HOOKS_FOLDER = "hooks"
 MAX_HOOK_BYTES = 1024 * 1024
