@@ -103,11 +103,13 @@ editor: $(VENV)/installed-dev ## check the examples as a strict editor (pyright)
 	@$(call install,--constraint constraints.txt basedpyright)
 	@$(BIN)/basedpyright --project examples
 
-fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they can, and draw the rooms and docs/settings.md anew
+fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they can, and draw anew what the documents take from the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 	@$(BIN)/python -m tests.house.drawing
 	@$(BIN)/python -m tests.documents.settings.settings_page
+	@$(BIN)/python -m tests.documents.coverage.coverage_page
+	@$(BIN)/python -m tests.documents.command_table
 
 docs: $(VENV)/installed-dev ## run what the documents claim: code, links, settings, examples
 	@$(BIN)/python -m pytest tests/documents

@@ -1,4 +1,4 @@
-"""What one agent's turn and search cost in a database with the rows of many; feeds docs/scale.md.
+"""What one agent's turn and search cost in a database with the rows of many; feeds docs/engineering/scale.md.
 
     python -m benchmarks.beside.many_agents postgresql://… [--agents 1,1000,10000] [--chunks 20] [--lines 40]
         [--partitions 0]

@@ -1,4 +1,4 @@
-"""What can go wrong in the memory index. `docs/errors.md` draws the tree and says who reacts to what.
+"""What can go wrong in the memory index. `docs/engineering/errors.md` says who reacts to what.
 
 A single broken file is never an error: it is listed in `SyncReport.failed`. Nothing here is called
 `MemoryError`, because Python owns that name.

@@ -1,4 +1,4 @@
-"""What can go wrong in a turn. `docs/errors.md` draws the tree and says who reacts to what.
+"""What can go wrong in a turn. `docs/engineering/errors.md` says who reacts to what.
 
 Each message is a sentence: what happened, with which value, what to do. Provider exceptions are
 turned into these in `models/` and nowhere else.

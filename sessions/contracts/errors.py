@@ -1,4 +1,4 @@
-"""Errors of stored sessions. `docs/errors.md` shows the tree and who reacts to each error."""
+"""Errors of stored sessions. `docs/engineering/errors.md` shows who reacts to each."""
 
 from __future__ import annotations
 

@@ -15,18 +15,24 @@ import pytest
 
 from nacre.runtime.contracts.events import Event
 from nacre.runtime.contracts.inbound import Inbound
-from tests.documents import session_picture
+from tests.documents import command_table, session_picture
 from tests.documents.console import FENCE, commands, matches
 from tests.servers.warm_python import run_warm
 
 ROOT = Path(__file__).parents[2]
 REQUIRED = ("README.md", "AGENTS.md", "CHANGELOG.md", "docs/architecture.md", "docs/settings.md")
 DOCUMENTS = sorted(
-    path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "docs/**/*.md", "**/README.md")
-    for path in ROOT.glob(pattern)
-    if not path.relative_to(ROOT).parts[0].startswith((".", "build"))
+    {
+        path.relative_to(ROOT).as_posix()
+        for pattern in ("*.md", "docs/**/*.md", "**/README.md")
+        for path in ROOT.glob(pattern)
+        if not path.relative_to(ROOT).parts[0].startswith((".", "build"))
+    }
 )
+FOR_USERS = ("README.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md")))
+"""What contributors alone need lies in `docs/engineering/` and `docs/decisions/`."""
+MOST_USER_WORDS = 50_000
+MOST_README_WORDS = 900
 HISTORY = ("CHANGELOG.md", "docs/decisions/")
 """These say what was, and name files as they were called then."""
 ONE_STORY = ("docs/walkthrough.md", "docs/moving.md")
@@ -139,6 +145,29 @@ def test_links_resolve(document: str) -> None:
 def test_make_verbs_exist(document: str) -> None:
     """Every `make x` in a document is a verb of the Makefile."""
     assert _unknown_verbs(*re.findall(r"`(make [a-z]+[^`]*)`", _prose(document))) == []
+
+
+def test_documents_for_users_are_short() -> None:
+    """What a user may have to read keeps within its limit, and so does what a stranger reads first."""
+    words = {document: len(re.findall(r"\S*\w\S*", _text(document))) for document in FOR_USERS}
+    longest = sorted(words.items(), key=lambda item: -item[1])[:5]
+
+    assert sum(words.values()) <= MOST_USER_WORDS, f"shorten, or move what contributors need: {longest}"
+    assert words["README.md"] <= MOST_README_WORDS
+
+
+def test_every_page_for_users_is_on_the_front_page() -> None:
+    """Whoever looks for a task finds each page from docs/README.md."""
+    linked = {target.partition("#")[0] for target in _LINK.findall(_text("docs/README.md"))}
+
+    assert {Path(name).name for name in FOR_USERS if name != "README.md"} - linked == {"README.md"}
+
+
+def test_every_command_is_in_the_table() -> None:
+    """The table of docs/cli.md has the commands that there are, with the words of their help."""
+    text = command_table.PAGE.read_text(encoding="utf-8")
+
+    assert command_table.with_table(text, command_table.current_table()) == text, "draw it anew: make fix"
 
 
 def test_the_reference_for_bot_authors_is_whole() -> None:

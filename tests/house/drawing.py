@@ -1,4 +1,4 @@
-"""The rooms drawn floor by floor for docs/architecture.md, from the imports as they are.
+"""The rooms drawn floor by floor for docs/engineering/rooms.md, from the imports as they are.
 
 `python -m tests.house.drawing` writes the drawing into the document; `make fix` does so too.
 """
@@ -13,7 +13,7 @@ from tests.house.law import LAW
 from tests.house.rules.rooms import Floors, Law, RoomGraph
 from tests.house.tree import ROOT, graph
 
-DOCUMENT = ROOT / "docs" / "architecture.md"
+DOCUMENT = ROOT / "docs" / "engineering" / "rooms.md"
 START = "<!-- rooms: drawn from the code by `make fix` -->"
 END = "<!-- rooms: end -->"
 
@@ -57,7 +57,7 @@ def _picture(root: str, floors: Floors, graph: RoomGraph, what: Callable[[str], 
     rows = [f"| `{root}`, floor | Room | What it is | Rests on |", "|---|---|---|---|"]
     for at, floor in enumerate(floors):
         rows += [
-            f"| {len(floors) - at if room == floor[0] else ''} | [`{room}`](../{room}/) | {what(room)} "
+            f"| {len(floors) - at if room == floor[0] else ''} | [`{room}`](../../{room}/) | {what(room)} "
             f"| {_rests_on(room, root, graph)} |"
             for room in floor
         ]

@@ -1,4 +1,4 @@
-"""The drawing of the rooms in docs/architecture.md is true, and is made from the imports alone."""
+"""The drawing of the rooms in docs/engineering/rooms.md is true, and is made from the imports alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAW = Law(
 )
 
 
-def test_the_architecture_shows_the_rooms_as_they_are() -> None:
+def test_the_page_shows_the_rooms_as_they_are() -> None:
     """The drawing in the document is the one of the code; `make fix` draws it anew."""
     text = drawing.DOCUMENT.read_text(encoding="utf-8")
 
@@ -35,10 +35,10 @@ def test_a_room_shows_only_what_it_rests_on_directly() -> None:
     }
 
     assert drawing.drawing(graph, LAW, lambda room: f"the room {room}").splitlines()[2:] == [
-        "| 3 | [`runtime/turn`](../runtime/turn/) | the room runtime/turn | `loop`, *memory*, *prompts* |",
-        "| 2 | [`runtime/loop`](../runtime/loop/) | the room runtime/loop | `tools` |",
-        "|  | [`runtime/sets`](../runtime/sets/) | the room runtime/sets | nothing |",
-        "| 1 | [`runtime/tools`](../runtime/tools/) | the room runtime/tools | nothing |",
+        "| 3 | [`runtime/turn`](../../runtime/turn/) | the room runtime/turn | `loop`, *memory*, *prompts* |",
+        "| 2 | [`runtime/loop`](../../runtime/loop/) | the room runtime/loop | `tools` |",
+        "|  | [`runtime/sets`](../../runtime/sets/) | the room runtime/sets | nothing |",
+        "| 1 | [`runtime/tools`](../../runtime/tools/) | the room runtime/tools | nothing |",
     ]
 
 

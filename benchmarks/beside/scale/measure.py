@@ -1,4 +1,4 @@
-"""Measures what a turn, a chat and a note cost in a database, and writes it for docs/scale.md.
+"""Measures what a turn, a chat and a note cost in a database, and writes it for docs/engineering/scale.md.
 
     python -m benchmarks.beside.scale.measure rows|loads|flushed postgresql://…
         [--seconds 16] [--rates 2,8,16] [--write]

@@ -1,4 +1,4 @@
-"""The tables of docs/scale.md, made of what was measured.
+"""The tables of docs/engineering/scale.md, made of what was measured.
 
     python -m benchmarks.beside.scale.page
 
@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.beside.scale import arithmetic
 from benchmarks.beside.scale.queueing import Costs, Machines, course, limits, most
 
-PAGE = Path(__file__).parents[3] / "docs" / "scale.md"
+PAGE = Path(__file__).parents[3] / "docs" / "engineering" / "scale.md"
 _TABLE = re.compile(r"(<!-- scale: (?!end)(\w+) -->\n).*?(<!-- scale: end -->)", re.DOTALL)
 GROWN = (
     Machines(workers=2, at_once=16, database_cores=1),

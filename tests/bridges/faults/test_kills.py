@@ -113,4 +113,4 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(
     assert problems == []
     assert kills > 30
     assert bool(repeats) == may_repeat
-    print(f"{kills} kills, {repeats} repeats marked")  # noqa: T201 - a figure of docs/reliability.md
+    print(f"{kills} kills, {repeats} repeats marked")  # noqa: T201 - a figure of docs/engineering/faults.md

@@ -1,4 +1,4 @@
-"""docs/scale.md says what its program makes of what was measured, and the simulation obeys known laws."""
+"""docs/engineering/scale.md says what its program makes of measurements; the simulation obeys known laws."""
 
 from __future__ import annotations
 

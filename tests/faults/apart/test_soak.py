@@ -146,7 +146,7 @@ def test_a_day_of_kills_and_failures_loses_no_word(tmp_path: Path) -> None:
     answered = {number: text for what, number, text in (line for line in told if line[0] == "answered")}
     failed = sum(line[0] == "failed" for line in told)
     turns, answers, compactions = words_on_disk(tmp_path)
-    print(  # noqa: T201 - the figures of docs/reliability.md
+    print(  # noqa: T201 - the figures of docs/engineering/faults.md
         f"{TURNS} turns, {len(stretches) - 1} kills, {compactions} compactions, "
         f"{provider.asked['misbehaved']} misbehaved, {failed} turns failed, {dict(provider.asked)}"
     )

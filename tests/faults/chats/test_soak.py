@@ -92,4 +92,4 @@ def test_a_thousand_chats_are_each_answered_once_and_in_order(tmp_path: Path) ->
     ]
     assert sorted(heard) == sorted(said["text"] for said in server.says)
     assert mib[2] - mib[1] < MOST_MIB_MORE
-    print(f"{len(server.says)} messages, 2 kills, MiB after each round: {mib}")  # noqa: T201 - figures of docs/reliability.md
+    print(f"{len(server.says)} messages, 2 kills, MiB after each round: {mib}")  # noqa: T201 - figures of docs/engineering/faults.md

@@ -1,4 +1,4 @@
-"""The drawing in `docs/errors.md` is the whole error tree, and a true one."""
+"""The drawing in `docs/engineering/errors.md` is the whole error tree, and a true one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTERNAL = {
     "LineTooLong": "never leaves the transport of a server: it becomes the server's last words there",
     "ChoiceUnreadable": "never leaves its room: it becomes the answer to a chat command there",
 }
-DRAWING = Path(__file__).parents[3] / "docs" / "errors.md"
+DRAWING = Path(__file__).parents[3] / "docs" / "engineering" / "errors.md"
 
 
 def _drawn() -> dict[str, str]:

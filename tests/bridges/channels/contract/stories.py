@@ -142,7 +142,7 @@ class ChannelStories:
                     problems.append(f"step {kill_at}: {shown}")
                 if not was_killed:
                     break
-        print(f"{world.channel}: {kills} kills, {repeats} repeats marked, lost before the disk: {lost}")  # noqa: T201 - figures of docs/reliability.md
+        print(f"{world.channel}: {kills} kills, {repeats} repeats marked, lost before the disk: {lost}")  # noqa: T201 - figures of docs/engineering/faults.md
         assert not problems, "\n".join(problems)
         assert kills > 10
         assert not (lost and world.keeps_messages)
