@@ -39,7 +39,7 @@ from nacre.extensions.backup.manifest import (
 from nacre.locks import try_lock
 from nacre.record import Record
 from nacre.runtime.settings.config import Config
-from nacre.sessions.disk.locks import locked
+from nacre.sessions.disk.durable import locked
 
 SQLITE_HEAD = b"SQLite format 3\0"
 MOST_TRIES = 5

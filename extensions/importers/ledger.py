@@ -11,9 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from nacre.extensions.importers.sources.contents import Note, Origin
-from nacre.sessions.disk.durable import make_folder, read_plain, replace_file
+from nacre.sessions.disk.durable import locked, make_folder, read_plain, replace_file
 from nacre.sessions.disk.json_text import split_lines, to_line
-from nacre.sessions.disk.locks import locked
 
 FILE_NAME = "imports.jsonl"
 _TYPE = "note"

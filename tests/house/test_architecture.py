@@ -81,7 +81,7 @@ OPENERS = {
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",
     "locks.py": "lock files",
     "sessions/journal/journal.py": "transcripts that are only looked at",
-    "sessions/index/recovery.py": "what is set aside",
+    "sessions/index/image.py": "what is set aside",
 }
 LONG: dict[str, str] = {}
 """Files and functions over their budget, with the reason."""

@@ -12,7 +12,7 @@ FILES_OF_SESSIONS = (
     "nacre.sessions.disk",
     "nacre.sessions.index.index",
     "nacre.sessions.index.index_files",
-    "nacre.sessions.index.recovery",
+    "nacre.sessions.index.image",
     "nacre.sessions.journal",
     "nacre.sessions.stores.files",
     "nacre.sessions.upkeep.session_folder",

@@ -49,7 +49,7 @@ from nacre.runtime.contracts.events import (
     TurnFailed,
     Warned,
 )
-from nacre.runtime.extensions.http_mount import caller_of
+from nacre.runtime.extensions.service import caller_of
 from nacre.sessions.contracts.messages import Usage
 
 RESTART_NOTICE = "\n\n(The answer was interrupted here and starts again.)\n\n"

@@ -25,7 +25,7 @@ from nacre.runtime.contracts.events import AnswerDiscarded, Event, ReplyReady, T
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound, Reply
 from nacre.runtime.contracts.model import AnswerRestarted, ModelRequest, SystemPrompt, TextDelta
-from nacre.runtime.extensions.http_mount import Token, caller_of
+from nacre.runtime.extensions.service import Token, caller_of
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
 from nacre.sessions.contracts.messages import AssistantMessage, Message, Text, message_text, user_message
 

@@ -22,7 +22,7 @@ from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.ids import NewId
-from nacre.runtime.extensions.http_mount import HttpMount, caller_of
+from nacre.runtime.extensions.service import HttpMount, caller_of
 from nacre.sessions.contracts.errors import SessionError
 
 MOST_TEXTS = 2048

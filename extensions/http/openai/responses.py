@@ -50,7 +50,7 @@ from nacre.runtime.contracts.events import (
     ToolStarted,
     TurnFailed,
 )
-from nacre.runtime.extensions.http_mount import caller_of
+from nacre.runtime.extensions.service import caller_of
 from nacre.sessions.contracts.messages import Usage
 
 _ID = re.compile(r"resp_(\d{1,9})_([A-Za-z0-9_-]+)")

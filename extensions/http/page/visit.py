@@ -19,7 +19,7 @@ from nacre.memory.contracts.errors import MemoryIndexError, ReadRefused
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
 from nacre.record import Record
 from nacre.runtime.contracts.errors import AgentError
-from nacre.runtime.extensions.http_mount import CALLER
+from nacre.runtime.extensions.service import CALLER
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)

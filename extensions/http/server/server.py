@@ -35,7 +35,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from nacre.extensions.http.server.guard import LOOPBACK, MOST_BODY_BYTES, Guard
 from nacre.extensions.http.server.tokens import Tokens
 from nacre.record import Record
-from nacre.runtime.extensions.http_mount import CALLER, HttpMount
+from nacre.runtime.extensions.service import CALLER, HttpMount
 
 log = logging.getLogger(__name__)
 OTHER = "other"
