@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
+
+_SEARCH = ("memory", "search")
+_ELSEWHERE = ("-h", "--help", "--agent", "--model", "--state-dir", "--workspace")
+"""Options that ask for help, or for another place than the one that the environment names."""
+
+
+def begin_model_of_search(arguments: Sequence[str]) -> None:
+    """Starts to load the embedding model that ships if these are the arguments of a search that needs it.
+
+    The last search decides whether it does. Loading takes longer than the rest of a search, so it starts
+    before click is imported to read the command line. A wrong guess costs that work and changes nothing else.
+    """
+    if tuple(arguments[:2]) != _SEARCH or any(each.startswith(_ELSEWHERE) for each in arguments[2:]):
+        return
+    from nacre.cli.memory.remembered_search import last_search_used_model
+    from nacre.runtime.contracts.errors import ConfigError
+    from nacre.runtime.settings.config import process_environment
+
+    try:
+        is_likely = last_search_used_model(process_environment())
+    except ConfigError:  # the search reports it
+        return
+    if is_likely:
+        from nacre.memory.embedders.question_ahead import begin_model
+
+        begin_model()
 
 
 def main() -> NoReturn:
-    """Runs one command and ends the process with its code. A search begins with its model."""
-    from nacre.cli.memory.opening.model_ahead import begin_model_of_search
-
+    """Runs one command and exits with its code."""
     begin_model_of_search(sys.argv[1:])
     from nacre.cli.main import main as run
 

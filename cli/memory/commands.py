@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 import click
 
 from nacre.cli.invocation import Invocation, begin, json_option, shared_options
-from nacre.cli.memory.opening.engine import memory_backend, on_engine, run_with
+from nacre.cli.memory.open_index import memory_backend, on_engine, run_with
 from nacre.cli.screen.examples import with_examples
 from nacre.cli.screen.json_text import camel_json, print_json
+from nacre.cli.screen.screen import screen_on
+from nacre.memory.contracts.records import SyncProgress
 
 if TYPE_CHECKING:
-    from nacre.cli.memory.opening.engine import IndexVoice
+    from nacre.cli.memory.open_index import IndexVoice
     from nacre.memory.engine import MemoryEngine
 
 
 ELSEWHERE: Mapping[str, tuple[str, str]] = {
     "diff": ("nacre.cli.memory.history", "diff"),
     "facts": ("nacre.cli.memory.facts", "command"),
-    "forget": ("nacre.cli.memory.care.forgetting.forget", "forget"),
+    "forget": ("nacre.cli.memory.forget", "forget"),
     "log": ("nacre.cli.memory.history", "log"),
-    "meter": ("nacre.cli.memory.care.meter", "meter"),
-    "reflect": ("nacre.cli.memory.reflect", "reflect"),
-    "review": ("nacre.cli.memory.care.review", "review"),
+    "meter": ("nacre.cli.memory.meter", "meter"),
+    "reflect": ("nacre.cli.memory.proposals", "reflect"),
+    "review": ("nacre.cli.memory.proposals", "review"),
     "search": ("nacre.cli.memory.search", "search"),
-    "tidy": ("nacre.cli.memory.care.tidy", "tidy"),
+    "tidy": ("nacre.cli.memory.proposals", "tidy"),
     "undo": ("nacre.cli.memory.history", "undo"),
 }
 """The commands that stand in other files, which are imported when they run."""
@@ -90,7 +93,6 @@ async def status(engine: MemoryEngine, voice: IndexVoice, deep: bool, as_json: b
 @on_engine
 async def index(engine: MemoryEngine, voice: IndexVoice, force: bool, as_json: bool) -> int:
     """Bring the index in line with the files."""
-    from nacre.cli.memory.opening.progress import shown_progress
     from nacre.cli.memory.text import index_lines, index_problems
 
     gc.enable()  # a pass may last minutes
@@ -153,3 +155,56 @@ def why(context: click.Context, place: str, as_json: bool) -> int:
         return await tell_why(invocation, place, as_json=as_json)
 
     return run_with(begin(context), "why", tell)
+
+
+Tell: TypeAlias = Callable[[SyncProgress], None]
+
+_STAGES = {"scan": "Looking for files", "index": "Indexing", "embed": "Embedding", "publish": "Publishing"}
+_LINES_PER_STAGE = 10
+_BAR_CELLS = 20
+
+
+@contextmanager
+def shown_progress(stream: TextIO, environment: Mapping[str, str]) -> Iterator[Tell]:
+    """Gives the function to call with each step of a sync; a line that is replaced is gone at the end."""
+    screen = screen_on(stream, environment)
+    if not screen.is_live:
+        yield line_teller(stream)
+        return
+    try:
+        yield lambda progress: screen.status(f"{_bar(progress)}{_told(progress)}")
+    finally:
+        screen.clear_status()
+
+
+def line_teller(stream: TextIO) -> Tell:
+    """Writes at most ten lines a stage: `Indexing 300/1000 · 0:02 · 0:05 left`."""
+    shown: set[tuple[str, int]] = set()
+
+    def tell(progress: SyncProgress) -> None:
+        part = progress.completed * _LINES_PER_STAGE // max(1, progress.total)
+        if progress.completed == 0 or (progress.stage, part) in shown:
+            return
+        shown.add((progress.stage, part))
+        stream.write(f"{_told(progress)}\n")
+        stream.flush()
+
+    return tell
+
+
+def _told(progress: SyncProgress) -> str:
+    left = "" if progress.eta_seconds is None else f" · {_clock(progress.eta_seconds)} left"
+    return (
+        f"{_STAGES[progress.stage]} {progress.completed}/{progress.total} "
+        f"· {_clock(progress.elapsed_seconds)}{left}"
+    )
+
+
+def _bar(progress: SyncProgress) -> str:
+    done = min(_BAR_CELLS, progress.completed * _BAR_CELLS // max(1, progress.total))
+    return f"{'█' * done}{'░' * (_BAR_CELLS - done)} "
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"

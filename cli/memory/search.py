@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import day_option, environment_of, json_option, shared_options
-from nacre.cli.memory.opening.engine import local_model, memory_backend, with_engine
-from nacre.cli.memory.opening.remembered_search import remembered_search
+from nacre.cli.memory.open_index import local_model, memory_backend, with_engine
+from nacre.cli.memory.remembered_search import remembered_search
 
 if TYPE_CHECKING:
-    from nacre.cli.memory.opening.engine import IndexVoice
+    from nacre.cli.memory.open_index import IndexVoice
     from nacre.cli.memory.text import LinesOfHits
     from nacre.memory.contracts.records import SearchReport
     from nacre.memory.engine import MemoryEngine

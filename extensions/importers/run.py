@@ -219,9 +219,9 @@ class _Run:
         """Writes a transcript, unless the session is in use."""
         if step.outcome != "imported" or self._options.is_dry:
             return step
-        async with self._target.store.lane(key) as is_free:
+        async with self._target.store.turn_lock(key) as is_free:
             if is_free:
-                await self._target.store.bring_in(name, step.data, {})
+                await self._target.store.import_transcript(name, step.data, {})
                 return step
         reason = "it is in use"
         return SessionStep(outcome="skipped", data=b"", left_out=step.new + step.here, reason=reason)

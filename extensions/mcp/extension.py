@@ -8,7 +8,7 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.extensions.http_mount import HttpMount
 from nacre.runtime.settings.config import Config
-from nacre.runtime.tools.tool_source import ToolSource
+from nacre.runtime.tools.function import ToolSource
 
 
 def register(host: ExtensionHost) -> None:

@@ -43,10 +43,6 @@ class DayUnknown(MemoryIndexError):
     """What a search is to be limited to names no day."""
 
 
-class BankUnusable(MemoryIndexError):
-    """A log or a page of `bank/` cannot be read or written, or changed since a change was proposed."""
-
-
 @contextmanager
 def refusals_told(index: Path) -> Iterator[None]:
     """What the file system refuses about an index's files becomes a sentence.

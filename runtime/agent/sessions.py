@@ -17,7 +17,7 @@ from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import CompactionEnded, Event, FlushEnded, Warned
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Attachment, Reply
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
-from nacre.runtime.open_sessions.lanes import Route
+from nacre.runtime.open_sessions.routing import Route
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
 from nacre.runtime.turn.loop.loop import UsageLimits
 from nacre.runtime.turn.turn import Turn

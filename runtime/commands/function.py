@@ -16,7 +16,7 @@ from nacre.runtime.commands.held_door import HeldDoor
 from nacre.runtime.contracts.errors import AgentError, TurnBroken
 from nacre.runtime.contracts.inbound import Attachment
 from nacre.runtime.contracts.policy import Audience, ChatPolicy
-from nacre.runtime.tools.own_thread import on_its_own_thread
+from nacre.runtime.tools.toolbox import on_its_own_thread
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)

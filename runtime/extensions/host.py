@@ -21,8 +21,7 @@ from nacre.runtime.hooks.hooks import Handler, checked_name
 from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config
-from nacre.runtime.tools.function import FunctionTool, tool
-from nacre.runtime.tools.tool_source import ToolSource
+from nacre.runtime.tools.function import FunctionTool, ToolSource, tool
 from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part
 

@@ -30,8 +30,8 @@ from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.settings.sections.hooks import ToolRule
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.approvals.store import Approval
-from nacre.runtime.tools.file_tools.files import file_tools
-from nacre.runtime.tools.function import FunctionTool, ToolChat, audience
+from nacre.runtime.tools.file_tools import file_tools
+from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.session_sources import NOTE_TOOLS, SessionSources
 from nacre.runtime.tools.toolbox import Tool, Toolbox, ToolFailed, ToolOutcome, ToolResults, result_limits
 from nacre.runtime.turn.inbound.inbound_message import shown_image_problem
@@ -543,7 +543,7 @@ def _is_offered(tool: FunctionTool[..., Any], policy: ChatPolicy, rules: Mapping
 def _in_chats(name: str, policy: ChatPolicy, rules: Mapping[str, ToolRule]) -> bool | None:
     """What the tool's rule says of such a chat; `None` where there is none."""
     rule = rules.get(name)
-    return None if rule is None or rule.chats is None else audience(policy) in rule.chats
+    return None if rule is None or rule.chats is None else policy.audience in rule.chats
 
 
 def _confirmed(tool: Tool, rules: Mapping[str, ToolRule]) -> Tool:

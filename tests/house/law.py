@@ -23,8 +23,7 @@ CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
     (
-        *("cli/setup/first_run", "cli/setup/doctor", "cli/memory/care"),
-        *("cli/memory/care/forgetting", "cli/memory/opening", "cli/setup/lists"),
+        *("cli/setup/first_run", "cli/setup/doctor", "cli/setup/lists"),
         *("cli/talk/display", "cli/talk/keyboard"),
     ),
     ("cli/setup/config",),
@@ -80,7 +79,6 @@ RUNTIME: Floors = (
     ("runtime/models/embedding", "runtime/models/offline"),
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),
-    ("runtime/tools/file_tools",),
     ("runtime/storage",),
     ("runtime/settings",),
     ("runtime/models", "runtime/settings/sections", "runtime/tools"),
@@ -105,7 +103,7 @@ MEMORY: Floors = (
     ("memory/files/tidy",),
     ("memory/stores/sqlite", "memory/files"),
     ("memory/files/bank",),
-    ("memory/files/facts", "memory/files/review", "memory/files/skills"),
+    ("memory/files/facts", "memory/files/proposals", "memory/files/skills"),
     ("memory/workspace/history",),
     (
         "memory/batch_jobs",
@@ -163,7 +161,7 @@ NEVERS = (
         "a model is given messages, and knows neither sessions nor notes",
     ),
     Never(
-        ("runtime/tools", "runtime/tools/file_tools"),
+        ("runtime/tools",),
         ("memory*",),
         "file tools know the owner's Markdown and nothing of the index",
         but=("memory/contracts", "memory/files/sources"),

@@ -38,7 +38,7 @@ IDS = {
     "runtime/models/failover.py": "spreads retries, so that clients do not come back at once",
 }
 OPENERS = {
-    "cli/memory/opening/remembered_search.py": "what the last search kept of the settings, and may be lost",
+    "cli/memory/remembered_search.py": "what the last search kept of the settings, and may be lost",
     "cli/serving/log.py": "the log, read on while it grows",
     "cli/setup/doctor/index_checks.py": "how many folders the system watches",
     "runtime/hooks/trust.py": "the hooks of the workspace, read once and without following links",
@@ -60,8 +60,7 @@ OPENERS = {
     "prompts/rendering.py": "the packaged prompts",
     "cli/logs.py": "the log file",
     "cli/setup/config/editing.py": "the example that new settings begin with, and what could not be used",
-    "cli/memory/care/forgetting/left.py": "any file, for what was to be forgotten",
-    "cli/memory/care/forgetting/searching.py": "any file, for what was to be forgotten",
+    "cli/memory/forget_search.py": "any file, for what was to be forgotten",
     "extensions/backup/archive.py": "each file of a backup, and the archive",
     "extensions/backup/restore.py": "archives, and what was in them",
     "extensions/backup/encryption.py": "the key of an archive, and pipes to what encrypts it",

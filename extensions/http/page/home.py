@@ -103,7 +103,7 @@ class PageHome:
 
     async def last_words(self, sessions: list[StoredSession]) -> dict[str, str]:
         """A person's last message, by session ID."""
-        found = await self.store.last_words(sessions, most=len(sessions))
+        found = await self.store.last_messages(sessions, most=len(sessions))
         return {session.session_id: words for session, words in found}
 
     async def sessions_with(self, words: str) -> list[FoundSession]:

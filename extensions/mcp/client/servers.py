@@ -27,7 +27,7 @@ from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.extensions.installed.settings_schema import TooManySteps, bounded
 from nacre.runtime.settings.sections.hooks import ToolNames
 from nacre.runtime.settings.sections.mcp import McpServer
-from nacre.runtime.tools.function import FunctionTool, audience
+from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.tools.toolbox import ToolArguments, ToolFailed, ToolOutput
 
 MOST_NAME_CHARS = 64
@@ -195,7 +195,7 @@ class ToolServers:
         """Prepares the tools of such a chat and waits a short time for unknown ones."""
         starting = []
         for server in self._servers:
-            if audience(policy) not in server.settings.chats or server.name in self._waited_for:
+            if policy.audience not in server.settings.chats or server.name in self._waited_for:
                 continue
             self._waited_for.add(server.name)
             if server.listed is None:

@@ -1,12 +1,12 @@
-"""The lines under `## Retain` of a log: what is to be kept, of which kind, about whom. Pure.
+"""The items under `## Retain` of a daily log, each with its kind and the entities that it is about.
 
     W @Peter: Currently in Marrakech.              a fact about the world
     B @warelay: I fixed the crash on reconnect.    what the agent did
     O(c=0.95) @Peter: Prefers short replies.       an opinion, with its confidence
     S @Peter: Busy with the move all week.         an observation, a summary
 
-A list item, or such a line by itself; indented lines go on with the one above. Several entities, or none,
-may stand before the colon. The section ends with the next heading of its level or above.
+An item is a list item or a plain line; indented lines continue it. Any number of entities may stand before
+the colon. The section ends at the next heading of its level or a higher one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from nacre.records.record import Record
 
 Kind: TypeAlias = Literal["W", "B", "O", "S"]
 
-UNSAID_CONFIDENCE = 0.7
-"""What an opinion without `c=` counts for."""
+DEFAULT_CONFIDENCE = 0.7
+"""The confidence of an opinion without `c=`."""
 
 _LINE = re.compile(
     r"(?P<kind>[WBOS])(?:\((?P<inside>[^)]*)\))?(?P<entities>(?:\s+@[^\s:\uff1a]+)*)\s*[:\uff1a]\s*(?P<text>.*)",
@@ -32,14 +32,14 @@ _LINE = re.compile(
 )
 _CONFIDENCE = re.compile(r"\s*c\s*=\s*(\d+(?:\.\d*)?|\.\d+)\s*")
 _ENTITY = re.compile(r"\w(?:[\w.'-]*\w)?")
-_MOST_NAME_CHARS = 60
-_NO_LINE = "it does not begin like `W @Name:`, `B …:`, `O(c=0.9) …:`, `S …:`"
+_MAX_NAME_CHARS = 60
+_NOT_AN_ITEM = "it does not begin with one of `W @Name:`, `B …:`, `O(c=0.9) …:`, `S …:`"
 
 
 class Retained(Record):
-    """One item that is to be kept, from `line` to `last_line`, which count from 1 and are inclusive.
+    """One item, on the lines from `line` to `last_line`, counted from 1 and inclusive.
 
-    `confidence` is an opinion's, 0 to 1.
+    `confidence` is 0 to 1 for an opinion and `None` for other kinds.
     """
 
     kind: Kind
@@ -52,7 +52,7 @@ class Retained(Record):
 
     @property
     def link(self) -> str:
-        """Where it stands, such as `memory/2026-01-20.md#L12`."""
+        """Its place, such as `memory/2026-01-20.md#L12`."""
         return f"{self.path}#L{self.line}"
 
     @property
@@ -62,13 +62,13 @@ class Retained(Record):
 
     @property
     def digest(self) -> str:
-        """What it is known by when lines above it come or go: 16 hexadecimal digits of its words and log."""
+        """16 hexadecimal digits that identify the item by its log and words, whatever its line number."""
         said = (self.kind, str(self.confidence), *map(str.casefold, self.entities), self.text, self.path)
         return hashlib.sha256("\0".join(said).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 class Unparsed(Record):
-    """A line under `## Retain` that says nothing which could be kept, and why."""
+    """A line under `## Retain` that is not put on a page, and the reason."""
 
     path: str
     line: int
@@ -76,15 +76,15 @@ class Unparsed(Record):
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.path}#L{self.line} stays where it is: {self.reason}. It says {self.text!r}."
+        return f"{self.path}#L{self.line} stays in its log: {self.reason}. The line is {self.text!r}."
 
 
-def retained(path: str, text: str) -> Iterator[Retained | Unparsed]:
-    """Each line under `## Retain` of the log at `path`, in order. Never fails, whatever the text is."""
+def retained_items(path: str, text: str) -> Iterator[Retained | Unparsed]:
+    """Each item under `## Retain` of the log `path`, in order. Accepts any text."""
     for number, last_line, line in _items(text.split("\n")):
         said = ITEM.sub("", line, count=1).strip()
         found = _LINE.fullmatch(said)
-        problem = _problem(found) if found else _NO_LINE
+        problem = _problem(found) if found else _NOT_AN_ITEM
         if found is None or problem:
             yield Unparsed(path=path, line=number, text=said[:120], reason=problem)
             continue
@@ -100,38 +100,38 @@ def retained(path: str, text: str) -> Iterator[Retained | Unparsed]:
         )
 
 
-def said_in(line: str) -> str:
-    """What a line of a note says, without the mark of what kind of fact it is, if it has one."""
+def without_kind(line: str) -> str:
+    """A line of a note without the letter of its kind, if it has one."""
     said = ITEM.sub("", line, count=1).strip()
     found = _LINE.fullmatch(said)
     return f"{found['entities']}: {found['text']}" if found else line
 
 
 def _problem(found: re.Match[str]) -> str:
-    """Why a line of the right shape cannot be kept; nothing when it can."""
+    """Why a line of the right form cannot be used; empty if it can."""
     names = [name[1:] for name in found["entities"].split()]
-    odd = [name for name in names if not _ENTITY.fullmatch(name) or len(name) > _MOST_NAME_CHARS]
+    odd = [name for name in names if not _ENTITY.fullmatch(name) or len(name) > _MAX_NAME_CHARS]
     if odd:
         return f"@{odd[0]} cannot be the name of a page"
     if not found["text"].strip():
-        return "nothing stands behind the colon"
+        return "there is no text after the colon"
     if found["inside"] is None:
         return ""
     if found["kind"] != "O":
-        return f"only an opinion has a confidence, and this is {found['kind']}"
+        return f"only an opinion (O) has a confidence, and this is {found['kind']}"
     stated = _CONFIDENCE.fullmatch(found["inside"])
     if stated is None or float(stated[1]) > 1:
-        return f"({found['inside']}) is no confidence; write one from 0 to 1, such as (c=0.9)"
+        return f"({found['inside']}) is not a confidence; write a number from 0 to 1, such as (c=0.9)"
     return ""
 
 
 def _confidence(inside: str | None) -> float:
     stated = _CONFIDENCE.fullmatch(inside or "")
-    return float(stated[1]) if stated else UNSAID_CONFIDENCE
+    return float(stated[1]) if stated else DEFAULT_CONFIDENCE
 
 
 def _items(lines: list[str]) -> Iterator[tuple[int, int, str]]:
-    """The first and the last line of each item below a heading "Retain", and its text in one line."""
+    """The first and last line number of each item below a heading "Retain", and its text as one line."""
     level, fence, item = 0, "", (0, 0, "")
     for number, line in enumerate(lines, start=1):
         opens = FENCE.match(line)

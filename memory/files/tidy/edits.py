@@ -1,26 +1,27 @@
-"""What would be changed in the curated notes, edit by edit, each with the lines it rests on. Pure.
+"""Edits of the curated note, each with the lines that support it.
 
-An edit finds its lines by what they say, near where they stood, so that some of several can be done, and in
+An edit finds its lines by their text, near their old line numbers. Any selection of edits can be applied, to
 any text that still has the lines.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from nacre.memory.files.proposals.note_change import NoteChange
+from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.memory.text.markdown_blocks import ITEM, outline
-from nacre.records.record import Record
 
 EditKind: TypeAlias = Literal["fold", "superseded", "duplicate"]
-"""Lines of logs come in, also in the place of others; lines go that a newer one supersedes; repeats go."""
+"""`fold` adds lines of logs, perhaps in place of others; `superseded` removes lines that a newer line
+replaces; `duplicate` removes repeated lines."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """A line of a note: its number, from 1, and what it says, without blanks around it."""
+    """A line of a note: its number, from 1, and its text without surrounding blanks."""
 
     path: str
     number: int
@@ -28,85 +29,71 @@ class Place:
 
     @property
     def name(self) -> str:
-        """The place as citations have it, such as `MEMORY.md#L4`."""
+        """The place in the form of citations, such as `MEMORY.md#L4`."""
         return f"{self.path}#L{self.number}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edit:
-    """One change of the curated notes, which can be done without the others.
+    """One change of the curated note, which can be applied without the others.
 
-    `removed` are lines of them that go; `added` stand in the place of the first, or at the end of the section
-    `under`, which is made if need be; `""` is the end of the text. `of` are the lines that say so: those that
-    are folded in, or that supersede what goes. `reason` is for the owner.
+    `removed` are lines of the note. `added` replace the first of them, or go to the end of the section
+    `under`, which is added if it is missing; without `under`, to the end of the note. `evidence` are the
+    lines that are folded in, or that supersede or repeat the removed ones. `reason` is for the owner.
     """
 
     kind: EditKind
-    of: tuple[Place, ...]
+    evidence: tuple[Place, ...]
     removed: tuple[Place, ...] = ()
     added: tuple[str, ...] = ()
     under: str = ""
     reason: str = ""
 
-    def told(self) -> str:
-        """The edit in one line, with the places that it rests on."""
-        names = ", ".join(place.name for place in self.of)
+    @property
+    def description(self) -> str:
+        """The edit in one line, with the places that support it."""
+        names = ", ".join(place.name for place in self.evidence)
         why = f": {self.reason}" if self.reason else ""
         if self.kind == "duplicate":
-            return f"stands in {names} as well{why}"
+            return f"also in {names}{why}"
         return f"{'folded in from' if self.kind == 'fold' else 'superseded by'} {names}{why}"
 
 
-class Tidied(Record):
-    """A note as it is, `None` where there is none, what it would be, and why. `done` are the edits in it."""
+class TidiedNote(NoteChange):
+    """A note before and after the edits `edits`."""
 
-    path: str
-    before: str | None
-    after: str
-    done: tuple[Edit, ...]
+    edits: tuple[Edit, ...]
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why, an edit a line."""
-        return tuple(edit.told() for edit in self.done)
-
-    @property
-    def diff(self) -> str:
-        """The change as a unified diff, such as `git apply` takes; `""` if nothing would change."""
-        return unified_diff(self.path, self.before, self.after)
+        """The description of each edit."""
+        return tuple(edit.description for edit in self.edits)
 
 
-def tidied(path: str, before: str | None, edits: Sequence[Edit]) -> Tidied:
-    """The note with these edits; one whose lines are not there is left out."""
-    text, done = before or "", []
+def tidied(path: str, before: str | None, edits: Sequence[Edit]) -> TidiedNote:
+    """The note with these edits, without those whose lines it does not have."""
+    text, applied = before or "", list[Edit]()
     for edit in edits:
         changed = _with(text, edit)
         if changed is not None:
             text = changed
-            done.append(edit)
-    return Tidied(path=path, before=before, after=text, done=tuple(done))
+            applied.append(edit)
+    return TidiedNote(path=path, before=before, after=text, edits=tuple(applied))
 
 
-def unified_diff(path: str, before: str | None, after: str) -> str:
-    """How `after` differs from `before` as a unified diff."""
-    lines = difflib.unified_diff(
-        (before or "").splitlines(keepends=True),
-        after.splitlines(keepends=True),
-        fromfile="/dev/null" if before is None else f"a/{path}",
-        tofile=f"b/{path}",
-    )
-    ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-    return "".join(ended)
+def redacted(note: TidiedNote) -> TidiedNote:
+    """The note without keys and passwords in its new lines."""
+    return replace(note, after=without_new_secrets(note.after, note.before or ""))
 
 
 def sections(text: str) -> list[tuple[int, tuple[str, ...]]]:
-    """The headings of a text: the line, from 0, and the path of headings that ends there."""
+    """The headings of a text: each one's line, from 0, and the path of headings that ends with it."""
     found = outline(text.split("\n")).headings
     return list(zip(found.lines, found.paths, strict=True))
 
 
 def has_lines_below(lines: Sequence[str], number: int) -> bool:
-    """Whether further lines belong to the line `number`, from 1: what is indented below a list item."""
+    """Whether the line `number`, from 1, is a list item with indented lines below it."""
     if number >= len(lines):
         return False
     item, below = ITEM.match(lines[number - 1]), lines[number]
@@ -114,7 +101,7 @@ def has_lines_below(lines: Sequence[str], number: int) -> bool:
 
 
 def _with(text: str, edit: Edit) -> str | None:
-    """The text with one edit; `None` where a line that goes is not there."""
+    """The text with one edit; `None` if a line to be removed is missing."""
     end = "\r" if "\r\n" in text else ""
     lines = text.split("\n")
     gone: set[int] = set()
@@ -132,7 +119,7 @@ def _with(text: str, edit: Edit) -> str | None:
 
 
 def _under(lines: list[str], under: str, added: list[str], end: str) -> list[str]:
-    """The lines with `added` at the end of a section; a missing one is made at the end of all."""
+    """The lines with `added` at the end of a section, which is added if it is missing."""
     marks = sections("\n".join(lines))
     wanted = under.strip("# \t").casefold()
     begins = [at for at, (_, path) in enumerate(marks) if path and path[-1].casefold() == wanted]

@@ -16,7 +16,7 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.extensions.host import MakeToolSource
 from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
 from nacre.runtime.settings.config import Config
-from nacre.runtime.tools.tool_source import ToolSource
+from nacre.runtime.tools.function import ToolSource
 
 T = TypeVar("T")
 

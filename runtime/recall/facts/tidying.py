@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from nacre.memory.files.proposals.note_change import ProposalFailed
 from nacre.memory.files.sources.stored import line_key
-from nacre.memory.files.tidy.answer import AnswerBroken, Given, edits_in
+from nacre.memory.files.tidy.answer import AnswerBroken, TidyInput, edits_in
 from nacre.memory.files.tidy.edits import Edit, Place, tidied
-from nacre.memory.files.tidy.reading import Notes, TidyFailed
+from nacre.memory.files.tidy.notes import TidyNotes
 from nacre.memory.text.chunker import day_in_path
 from nacre.prompts import quoted, render
 from nacre.records.record import Record
@@ -53,13 +54,13 @@ class TidyAnswer(Record):
     not_read_until: str
 
 
-async def ask_for_edits(model: ChatModel, notes: Notes, limits: TidyLimits, now: Clock) -> TidyAnswer:
+async def ask_for_edits(model: ChatModel, notes: TidyNotes, limits: TidyLimits, now: Clock) -> TidyAnswer:
     """Asks about the logs part by part, the oldest first, in `MOST_CALLS` requests at most.
 
     An answer that cannot be used is asked for once more.
 
     Raises:
-        TidyFailed: the model cannot be asked, its answer cannot be used, or nothing fits into its window.
+        ProposalFailed: the model cannot be asked, its answer cannot be used, or nothing fits into its window.
     """
     text = notes.curated or ""
     room_tokens = _room_tokens(notes, text, limits)
@@ -69,7 +70,7 @@ async def ask_for_edits(model: ChatModel, notes: Notes, limits: TidyLimits, now:
     edits: list[Edit] = []
     for part in parts:
         places = (*notes.curated_places(text), *part)
-        given = Given(path=notes.path, text=text, places=places, most_chars=limits.most_chars)
+        given = TidyInput(path=notes.path, text=text, places=places, max_chars=limits.most_chars)
         found = await _asked(model, given, part, limits, now)
         text = tidied(notes.path, text, found).after
         edits += found
@@ -77,7 +78,7 @@ async def ask_for_edits(model: ChatModel, notes: Notes, limits: TidyLimits, now:
     return TidyAnswer(edits=tuple(edits), not_read_until=newest)
 
 
-def request_text(given: Given, part: Sequence[Place]) -> str:
+def request_text(given: TidyInput, part: Sequence[Place]) -> str:
     """The request about one part of the logs."""
     named = {place.number: place.name for place in given.places if place.path == given.path}
     lines = given.text.split("\n")
@@ -92,12 +93,12 @@ def request_text(given: Given, part: Sequence[Place]) -> str:
         curated=quoted(curated),
         logs=quoted(logs),
         chars=str(len(given.text)),
-        most_chars=str(given.most_chars),
+        most_chars=str(given.max_chars),
     )
 
 
 async def _asked(
-    model: ChatModel, given: Given, part: Sequence[Place], limits: TidyLimits, now: Clock
+    model: ChatModel, given: TidyInput, part: Sequence[Place], limits: TidyLimits, now: Clock
 ) -> tuple[Edit, ...]:
     messages: tuple[Message, ...] = (user_message(request_text(given, part), timestamp_ms=epoch_ms(now())),)
     answer = await _answer(model, messages, limits.answer_tokens)
@@ -110,7 +111,7 @@ async def _asked(
     try:
         return edits_in(message_text(again), given)
     except AnswerBroken as error:
-        raise TidyFailed(
+        raise ProposalFailed(
             f"Nothing was changed: the answer of {model.name} cannot be used. {error} Run it again, or with "
             "another model (--model)."
         ) from error
@@ -130,18 +131,20 @@ async def _answer(model: ChatModel, messages: tuple[Message, ...], most_tokens: 
                     return item
     except (ModelError, TimeoutError) as error:
         why = str(error) or f"{model.name} did not answer in {ANSWER_SECONDS:.0f} seconds."
-        raise TidyFailed(f"Nothing was changed. {why}") from error
-    raise TidyFailed(f"Nothing was changed: {model.name} gave no answer.")
+        raise ProposalFailed(f"Nothing was changed. {why}") from error
+    raise ProposalFailed(f"Nothing was changed: {model.name} gave no answer.")
 
 
-def _room_tokens(notes: Notes, text: str, limits: TidyLimits) -> int:
+def _room_tokens(notes: TidyNotes, text: str, limits: TidyLimits) -> int:
     """How many tokens of log lines one request may have."""
-    given = Given(path=notes.path, text=text, places=notes.curated_places(text), most_chars=limits.most_chars)
+    given = TidyInput(
+        path=notes.path, text=text, places=notes.curated_places(text), max_chars=limits.most_chars
+    )
     taken = limits.count_tokens(request_text(given, ())) + limits.count_tokens(render("tidy/system"))
     # twice, because an answer that cannot be used is sent back with what is wrong
     room = min(MOST_INPUT_TOKENS, limits.window_tokens - 2 * limits.answer_tokens) - taken
     if room < LEAST_LOG_TOKENS:
-        raise TidyFailed(
+        raise ProposalFailed(
             f"{notes.path} alone takes {taken:,} tokens, and a window of {limits.window_tokens:,} has no "
             "room for logs beside it and the answer. Shorten it by hand, or name a model with "
             "a larger one (--model)."
@@ -150,7 +153,7 @@ def _room_tokens(notes: Notes, text: str, limits: TidyLimits) -> int:
 
 
 def _parts(
-    notes: Notes, room_tokens: int, count: Callable[[str], int]
+    notes: TidyNotes, room_tokens: int, count: Callable[[str], int]
 ) -> tuple[list[list[Place]], list[Place]]:
     """The lines of the logs in parts, the oldest first, and the lines that there is no room for."""
     known = {line_key(place.text) for place in notes.curated_places(notes.curated or "")}

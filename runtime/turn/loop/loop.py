@@ -97,7 +97,14 @@ async def run_loop(
     bounds = bounds or TurnBounds()
     for step in range(max_steps + 1):
         bounds.check_request()
-        answer = await _step(conversation, ask, emit)
+        answer = None
+        while answer is None:
+            request = await conversation.request()
+            try:
+                answer = await _answer(conversation, ask, request, emit)
+            except ContextOverflow as overflow:
+                if not await conversation.make_room(overflow):
+                    raise
         await conversation.record(answer)
         bounds.answered(answer)
         if not answer.tool_calls:
@@ -120,16 +127,6 @@ async def run_loop(
         f"The model was still calling tools after {max_steps} steps, so the turn was ended. "
         "Ask for less at once, or raise agents.defaults.maxSteps."
     )
-
-
-async def _step(conversation: Conversation, ask: Ask, emit: Emit) -> AssistantMessage:
-    while True:
-        request = await conversation.request()
-        try:
-            return await _answer(conversation, ask, request, emit)
-        except ContextOverflow as overflow:
-            if not await conversation.make_room(overflow):
-                raise
 
 
 async def _answer(

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import Field
 
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
-from nacre.memory.files.bank.retain import said_in
+from nacre.memory.files.bank.retain import without_kind
 from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.memory.workspace.workspace import MEMORY_FOLDER, daily_log_path, workspace_gone
 from nacre.prompts import render
@@ -30,7 +30,7 @@ from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.hooks.hooks import HeardWindow
 from nacre.runtime.open_sessions.open_session import OpenSession, UnfinishedFlush
 from nacre.runtime.settings.sections.agents import MemoryFlushSettings
-from nacre.runtime.tools.file_tools.files import DATE_PLACEHOLDER, FLUSH_HEADING
+from nacre.runtime.tools.file_tools import DATE_PLACEHOLDER, FLUSH_HEADING
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 from nacre.runtime.turn.loop.loop import run_loop, run_tool
 from nacre.runtime.turn.window.window_parts import WindowTurn
@@ -408,7 +408,7 @@ class SessionFlush:
                 parts.workspace,
                 "flush",
                 entry_ids=lambda: self._session.flushes.unflushed_range,
-                words_of=said_in,
+                words_of=without_kind,
             ),
             daily_log_path(now.date(), folder=folder),
             heading=f"{FLUSH_HEADING}, {now:%H:%M}"

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from nacre.cli.main import nacre
-from nacre.cli.memory.opening.progress import line_teller
+from nacre.cli.memory.commands import line_teller
 from nacre.memory.contracts.records import SyncProgress
 from tests.cli.program import Terminal, run_nacre
 from tests.runtime.agents import write_settings

@@ -40,7 +40,7 @@ def test_nothing_is_written_without_approval(home: Path) -> None:
 
     assert ended.returncode == 0
     assert "+++ b/bank/world.md" in ended.stdout
-    assert f"{DAY}#L19 stays where it is" in ended.stderr
+    assert f"{DAY}#L19 stays in its log" in ended.stderr
     assert "Nothing was written" in ended.stderr
     assert not _bank(home).exists()
 

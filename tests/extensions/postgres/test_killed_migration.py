@@ -71,7 +71,7 @@ async def filled(state_dir: Path) -> None:
         for line in range(6):
             await transcript.append(user(f"café \u0000 {number} {line} " + "x" * 2_000))
         await transcript.results.keep("whole", "all of it " * 5_000)
-        await store.endings.put(
+        await store.ended_sessions.put(
             EndedSession(session_id=f"e{number}", key="k", reason="new", transcript="e", ended_at_ms=number)
         )
     await store.close()

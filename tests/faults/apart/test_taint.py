@@ -20,7 +20,8 @@ import nacre
 from nacre import Agent, Inbound
 from nacre.extensions.lancedb.records import Memory, Scope
 from nacre.extensions.lancedb.table import MemoryTable
-from nacre.memory.files.bank.reflecting import proposed, write
+from nacre.memory.files.bank.reflection import propose_bank
+from nacre.memory.files.proposals.note_change import write_changes
 from nacre.memory.files.sources.source import PRIVATE, narrowest
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
@@ -71,8 +72,13 @@ class Life:
 
     async def reflect(self) -> None:
         """What the logs ask to retain is approved unread."""
-        found = await proposed(self.workspace)
-        await write(self.workspace, found, at=self.clock().isoformat(timespec="seconds"))
+        found = await propose_bank(self.workspace)
+        await write_changes(
+            self.workspace,
+            (*found.changes, found.taken),
+            at=self.clock().isoformat(timespec="seconds"),
+            redacts_secrets=False,
+        )
         self.done["reflections"] += 1
         self.done["pages written"] += len(found.changes)
         self.done["lines of others refused"] += len(found.unparsed)

@@ -79,7 +79,7 @@ LIBRARIES = {
         "extensions/http/openai/requests.py",
         "memory/contracts/index_settings.py",
         "memory/contracts/settings.py",
-        "runtime/tools/file_tools/files.py",
+        "runtime/tools/file_tools.py",
         "runtime/turn/loop/sub_agent.py",
         "runtime/turn/window/flush.py",
         "runtime/recall/facts/fact_tools.py",

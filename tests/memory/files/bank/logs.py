@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nacre.memory.files.bank.proposal import Proposal, proposal
+from nacre.memory.files.bank.reflection import BankProposal, bank_proposal
 
 DAY = "memory/2026-01-20.md"
 LOG = """# 2026-01-20
@@ -25,10 +25,10 @@ A long day. W @Nobody: this is prose.
 
 def after(logs: dict[str, str], pages: dict[str, str]) -> dict[str, str]:
     """The pages, `bank/.taken` among them, once the proposal was written."""
-    made = proposal(logs, pages)
+    made = bank_proposal(logs, pages)
     return pages | {change.path: change.after for change in (*made.changes, made.taken)}
 
 
-def of(log: str, *, day: str = DAY) -> Proposal:
+def of(log: str, *, day: str = DAY) -> BankProposal:
     """What one log proposes to an empty bank."""
-    return proposal({day: log}, {})
+    return bank_proposal({day: log}, {})

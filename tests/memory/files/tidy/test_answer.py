@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nacre.memory.files.tidy.answer import AnswerBroken, Given, edits_in
-from nacre.memory.files.tidy.edits import Tidied, tidied
-from nacre.memory.files.tidy.rules import places
+from nacre.memory.files.tidy.answer import AnswerBroken, TidyInput, edits_in
+from nacre.memory.files.tidy.edits import TidiedNote, tidied
+from nacre.memory.files.tidy.notes import places
 
 MEMORY = """# Notes
 
@@ -30,11 +30,11 @@ LOG = """# 2026-03-01
 - The gate code is 4712.
 """
 DAY = "memory/2026-03-01.md"
-GIVEN = Given(
+GIVEN = TidyInput(
     path="MEMORY.md",
     text=MEMORY,
     places=(*places("MEMORY.md", MEMORY), *places(DAY, LOG)),
-    most_chars=1_000,
+    max_chars=1_000,
 )
 GATE = {"at": "MEMORY.md#L5", "says": "- The gate code is 4711."}
 BOAT = {"at": "MEMORY.md#L6", "says": "- Boat: Seagull"}
@@ -48,7 +48,7 @@ def _answer(*edits: dict[str, Any]) -> str:
     return json.dumps({"edits": edits})
 
 
-def _tidied(*edits: dict[str, Any]) -> Tidied:
+def _tidied(*edits: dict[str, Any]) -> TidiedNote:
     return tidied("MEMORY.md", MEMORY, edits_in(_answer(*edits), GIVEN))
 
 
@@ -92,16 +92,16 @@ def test_a_fence_around_the_answer_and_no_edit_are_fine() -> None:
         ({"remove": [GATE | {"says": "- The gate"}], "superseded_by": NEW_GATE}, "that line says"),
         ({"remove": [GATE | {"at": "MEMORY.md#L99"}]}, "which it was not given"),
         ({"remove": [GATE | {"at": "../../etc/passwd#L1"}]}, "which it was not given"),
-        ({"remove": ["MEMORY.md#L5"]}, 'without its "at" and "says"'),
-        ({"remove": [BOAT], "superseded_by": PHONE}, "the lines that belong to it"),
-        ({"from": [GATE], "write": "- The gate code is 4711."}, "which are lines of logs"),
+        ({"remove": ["MEMORY.md#L5"]}, 'without "at" and "says"'),
+        ({"remove": [BOAT], "superseded_by": PHONE}, "the indented lines below it"),
+        ({"from": [GATE], "write": "- The gate code is 4711."}, "which takes lines of logs only"),
         ({"from": [PHONE], "write": "- Anna phone: 555-7777"}, "writes 7777"),
         ({"from": [TEA], "write": "- a\n- b"}, "not one line of text"),
         ({"from": [TEA], "write": "# Rules"}, "no heading"),
         ({"from": [TEA], "write": "- " + "tea " * 200}, "one fact in one line"),
         ({"from": [TEA]}, "neither removes nor writes"),
-        ({"write": "- Tea, not coffee."}, "names no line"),
-        ({"path": "SOUL.md", "write": "x"}, "'path', which means nothing"),
+        ({"write": "- Tea, not coffee."}, "without naming its source"),
+        ({"path": "SOUL.md", "write": "x"}, "'path', which is not a field"),
     ],
 )
 def test_an_edit_that_cannot_be_trusted_breaks_the_answer(edit: dict[str, Any], why: str) -> None:
@@ -118,7 +118,7 @@ def test_an_edit_that_cannot_be_trusted_breaks_the_answer(edit: dict[str, Any], 
 )
 def test_what_is_no_such_object_is_refused(answer: str) -> None:
     """Prose and other JSON are no edits."""
-    with pytest.raises(AnswerBroken, match=r"no JSON|not an object"):
+    with pytest.raises(AnswerBroken, match=r"not JSON|not an object"):
         edits_in(answer, GIVEN)
 
 
@@ -127,7 +127,7 @@ def test_edits_do_not_take_each_others_lines_away() -> None:
     by_tea = {"remove": [GATE], "superseded_by": TEA}
     with pytest.raises(AnswerBroken, match=r"Two edits remove MEMORY\.md#L5"):
         edits_in(_answer(by_tea, by_tea), GIVEN)
-    with pytest.raises(AnswerBroken, match=r"rests on MEMORY\.md#L11"):
+    with pytest.raises(AnswerBroken, match=r"depends on MEMORY\.md#L11"):
         edits_in(
             _answer(
                 {"remove": [GATE], "superseded_by": OLD_PHONE},
@@ -139,7 +139,7 @@ def test_edits_do_not_take_each_others_lines_away() -> None:
 
 def test_the_note_does_not_grow_beyond_its_limit() -> None:
     """What would be cut from the context is refused; one that is too long already may shrink."""
-    small = Given(path="MEMORY.md", text=MEMORY, places=GIVEN.places, most_chars=100)
+    small = TidyInput(path="MEMORY.md", text=MEMORY, places=GIVEN.places, max_chars=100)
     with pytest.raises(AnswerBroken, match="its limit of 100"):
         edits_in(_answer({"from": [TEA], "write": "- Tea, not coffee."}), small)
 

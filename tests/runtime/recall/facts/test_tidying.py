@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from nacre.memory.files.proposals.note_change import ProposalFailed
 from nacre.memory.files.tidy.edits import tidied
-from nacre.memory.files.tidy.reading import Notes, TidyFailed
-from nacre.memory.files.tidy.rules import places
+from nacre.memory.files.tidy.notes import TidyNotes, places
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.models.scripted import Clock, ScriptedModel, fails, says
 from nacre.runtime.recall.facts.tidying import MOST_CALLS, TidyLimits, ask_for_edits
@@ -20,7 +20,7 @@ MEMORY = "# M\n\n## Facts\n\n- The gate is green.\n"
 LIMITS = TidyLimits(window_tokens=3_000, most_chars=2_000, count_tokens=lambda text: len(text) // 4)
 
 
-def _notes(days: int) -> Notes:
+def _notes(days: int) -> TidyNotes:
     texts = {"MEMORY.md": MEMORY} | {
         f"memory/2026-01-{day:02}.md": "\n".join(
             f"- line {line} of day {day} {'x' * 60}" for line in range(25)
@@ -28,7 +28,7 @@ def _notes(days: int) -> Notes:
         for day in range(1, days + 1)
     }
     found = [place for path, text in texts.items() for place in places(path, text)]
-    return Notes(path="MEMORY.md", texts=texts, places=tuple(found), left_out=frozenset(), of_others=0)
+    return TidyNotes(path="MEMORY.md", texts=texts, places=tuple(found), left_out=frozenset(), others_count=0)
 
 
 def _answer(*edits: object) -> str:
@@ -69,14 +69,14 @@ async def test_a_later_part_knows_what_an_earlier_one_wrote() -> None:
 
     assert "> MEMORY.md#L6: - line 0" in _asked(model)[1]
     assert tidied("MEMORY.md", MEMORY, answer.edits).after == MEMORY
-    assert tidied("MEMORY.md", MEMORY, answer.edits[1:]).done == ()
+    assert tidied("MEMORY.md", MEMORY, answer.edits[1:]).edits == ()
 
 
 async def test_what_notes_and_logs_both_say_is_not_sent() -> None:
     """And a note without logs is looked at for itself, once it has two lines."""
     texts = {"MEMORY.md": MEMORY + "- It is blue.\n", "memory/2026-01-01.md": "* The gate is  green.\n"}
     found = tuple(place for path, text in texts.items() for place in places(path, text))
-    notes = Notes(path="MEMORY.md", texts=texts, places=found, left_out=frozenset(), of_others=0)
+    notes = TidyNotes(path="MEMORY.md", texts=texts, places=found, left_out=frozenset(), others_count=0)
     model = ScriptedModel(says(_answer(), purpose="tidy"))
     await ask_for_edits(model, notes, LIMITS, Clock(START))
 
@@ -86,8 +86,8 @@ async def test_what_notes_and_logs_both_say_is_not_sent() -> None:
 async def test_a_window_without_room_and_a_model_that_fails_are_told() -> None:
     """Nothing is asked in a window too small, and the provider's sentence is passed on."""
     small = TidyLimits(window_tokens=800, most_chars=2_000, count_tokens=LIMITS.count_tokens)
-    with pytest.raises(TidyFailed, match="has no room for logs"):
+    with pytest.raises(ProposalFailed, match="has no room for logs"):
         await ask_for_edits(ScriptedModel(), _notes(1), small, Clock(START))
     model = ScriptedModel(fails(ModelError("The provider sleeps."), purpose="tidy"))
-    with pytest.raises(TidyFailed, match=r"Nothing was changed\. The provider sleeps\."):
+    with pytest.raises(ProposalFailed, match=r"Nothing was changed\. The provider sleeps\."):
         await ask_for_edits(model, _notes(1), LIMITS, Clock(START))

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 import nacre
-from nacre.memory.files.bank.proposal import Proposal
-from nacre.memory.files.bank.reflecting import proposed
-from nacre.memory.files.bank.retain import Retained, retained
+from nacre.memory.files.bank.reflection import BankProposal, propose_bank
+from nacre.memory.files.bank.retain import Retained, retained_items
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.prompts import render
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
@@ -84,8 +83,8 @@ def _settings(state_dir: Path, *, has_bank: bool, prompt: str = "") -> None:
     write_settings(state_dir, window_settings(prompt=prompt) | bank)
 
 
-async def _proposed(state_dir: Path) -> Proposal:
-    return await proposed(FolderWorkspace(state_dir / "workspace", lock_dir=state_dir / "locks"))
+async def _proposed(state_dir: Path) -> BankProposal:
+    return await propose_bank(FolderWorkspace(state_dir / "workspace", lock_dir=state_dir / "locks"))
 
 
 def _noting(text: str) -> ScriptedModel:
@@ -101,7 +100,7 @@ def _noting(text: str) -> ScriptedModel:
 def test_the_prompt_shows_lines_that_can_be_read() -> None:
     """Each kind of line stands in it as the pages take it."""
     shown = "".join(line for line in RETAIN.splitlines(keepends=True) if line.startswith("- "))
-    read = [*retained(TODAY, f"## Retain\n\n{shown}")]
+    read = [*retained_items(TODAY, f"## Retain\n\n{shown}")]
 
     assert [line.kind for line in read if isinstance(line, Retained)] == ["W", "B", "O", "S"]
     assert "`## Retain`" in RETAIN

@@ -1,0 +1,221 @@
+"""The index, opened for one command by the settings, or by what the last one kept of them, and closed."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from datetime import UTC
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+
+from nacre.cli.invocation import Invocation, Voice, begin, environment_of
+from nacre.cli.memory.remembered_search import SearchPlace, remember_search, remembered_search
+from nacre.runtime.contracts.errors import AgentError
+
+if TYPE_CHECKING:
+    from nacre.memory.contracts.embedder import Embedder
+    from nacre.memory.engine import MemoryEngine
+    from nacre.runtime.recall.memory_backend import MemoryBackend
+    from nacre.runtime.settings.config import Config
+    from nacre.runtime.settings.disk.agent_folders import AgentFolders
+
+
+class IndexVoice(Voice):
+    """What a command knows beside its open index: whose it is, and how to speak.
+
+    Where `config` is `None` the command goes by what another one kept of the settings; then there is no
+    backend.
+    """
+
+    folders: AgentFolders
+    state_dir: Path
+    config: Config | None
+
+
+Work: TypeAlias = "Callable[[MemoryEngine, IndexVoice], Coroutine[Any, Any, int]]"
+
+
+def on_engine(work: Callable[..., Coroutine[Any, Any, int]]) -> Callable[..., int]:
+    """A command that opens the index, does `work(engine, voice, …)`, and closes it."""
+
+    @wraps(work)
+    def run(context: click.Context, **options: Any) -> int:
+        def local() -> Embedder:
+            from nacre.memory.embedders.e5 import E5Embedder
+
+            return E5Embedder()
+
+        place = remembered_search(environment_of(context))
+        return with_engine(context, work.__name__, partial(work, **options), local, place)
+
+    return run
+
+
+def with_engine(
+    context: click.Context, name: str, work: Work, local: Callable[[], Embedder], place: SearchPlace | None
+) -> int:
+    """Opens the index, does `work` with it, closes it, and gives its code. In sentences the command is called
+    `name`.
+
+    The index is opened by what was kept of the settings, or else by them as a whole; `local` makes the
+    embedder that arrives with the install, should they ask for it.
+
+    Raises:
+        ConfigError: a setting or the settings file cannot be used.
+    """
+    if place is None:
+        from nacre.runtime.contracts.clock import epoch_ms, system_clock
+
+        began_ns = epoch_ms(system_clock(UTC)()) * 1_000_000
+        return run_with(begin(context), name, lambda invocation: _opened(invocation, work, local, began_ns))
+    environment = environment_of(context)
+    voice = IndexVoice(environment=environment, folders=place.folders, state_dir=place.state_dir, config=None)
+    root = logging.getLogger()
+    root.handlers[:] = [_LateLog(lambda: begin(context))]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("nacre").setLevel(logging.INFO)
+    gc.disable()  # a twelfth of the time of imports; what one command leaves behind goes with its process
+    try:
+        return _until_done(voice, name, _remembered(place, voice, work, local))
+    finally:
+        gc.enable()
+
+
+def run_with(
+    invocation: Invocation, name: str, work: Callable[[Invocation], Coroutine[Any, Any, int]]
+) -> int:
+    """Does `work`, called `name` in sentences, after what the settings have to say."""
+    invocation.warn(*invocation.config.notices)
+    return _until_done(invocation, name, work(invocation))
+
+
+def local_model(context: click.Context, question: str, place: SearchPlace | None) -> Callable[[], Embedder]:
+    """What makes the embedder that arrives with the install, should the settings ask for it. It begins with
+    the question at once.
+    """
+    from nacre.memory.embedders.question_ahead import QuestionAhead
+
+    # Unless the settings may name another embedder, the question is embedded while they and the index are
+    # opened. Without the process of its own a search took 49 % longer, with one begun later 25 %.
+    begun = QuestionAhead(question) if _may_embed_here(context, place) else None
+
+    def asked() -> Embedder:
+        from nacre.memory.embedders.e5 import AskedAhead
+
+        return AskedAhead(begun or QuestionAhead(question))
+
+    return asked
+
+
+def _may_embed_here(context: click.Context, place: SearchPlace | None) -> bool:
+    if place is not None:
+        return place.by_meaning
+    from nacre.runtime.settings.config import settings_file
+    from nacre.runtime.settings.disk.settings_file import may_name_an_embedder
+
+    return not may_name_an_embedder(settings_file(environment_of(context)))
+
+
+def memory_backend(voice: Voice, config: Config) -> MemoryBackend | None:
+    """The extension that is asked before the index; warns of one that is missing."""
+    if not config.settings.memory.has_backend:
+        return None
+    from nacre.runtime.extensions.loading import load_backend
+
+    backend, problems = load_backend(config.settings)
+    voice.warn(*problems)
+    return backend
+
+
+class _LateLog(logging.Handler):
+    """Opens the log when there is something to log: only with the settings is known what is secret."""
+
+    def __init__(self, begin: Callable[[], object]) -> None:
+        super().__init__()
+        self._begin = begin
+
+    def emit(self, record: logging.LogRecord) -> None:
+        root = logging.getLogger()
+        root.handlers[:] = [logging.NullHandler()]
+        with suppress(AgentError, OSError):  # as a log that cannot be written: it costs the log alone
+            self._begin()
+        root.handle(record)
+
+
+def _until_done(voice: Voice, name: str, work: Coroutine[Any, Any, int]) -> int:
+    from nacre.cli.signals import run_until_signal
+    from nacre.memory.contracts.errors import MemoryIndexError
+
+    try:
+        return run_until_signal(work)
+    except MemoryIndexError as error:
+        voice.warn(f"Memory {name} failed: {error}", tone="error")
+        return 1
+
+
+async def _remembered(
+    place: SearchPlace, voice: IndexVoice, work: Work, local: Callable[[], Embedder]
+) -> int:
+    from nacre.memory.contracts.index_place import FRESHNESS_WAIT_SECONDS
+    from nacre.memory.engine import MemoryEngine
+    from nacre.runtime.contracts.clock import brief_clock
+    from nacre.runtime.storage.opening import storage_of
+
+    embedder = local() if place.by_meaning else None
+    try:
+        engine = await MemoryEngine.open(
+            workspace=storage_of(place).workspace(),
+            index_path=place.folders.index_file,
+            settings=place.settings,
+            embedder=embedder,
+            owns_embedder=True,
+            now=brief_clock(place.time_zone),
+        )
+    except BaseException:
+        if embedder is not None:
+            await embedder.close()
+        raise
+    engine.freshness_wait_seconds = FRESHNESS_WAIT_SECONDS
+    try:
+        return await work(engine, voice)
+    finally:
+        await engine.close()
+
+
+async def _opened(invocation: Invocation, work: Work, local: Callable[[], Embedder], began_ns: int) -> int:
+    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.recall.open_memory import open_memory, search_settings
+    from nacre.runtime.settings.sections.plugins import MEMORY_CORE
+
+    config = invocation.config
+    zone = owner_zone(config.settings.agent.user_timezone or None)
+    engine = await open_memory(config, system_clock(zone), local=local)
+    if engine is None:
+        invocation.warn(
+            "Memory search is switched off. Set agents.defaults.memorySearch.enabled to true to use it.",
+            tone="error",
+        )
+        return 1
+    chosen = config.settings.plugins.slots.memory
+    if chosen != MEMORY_CORE:
+        invocation.warn(
+            f"plugins.slots.memory is {chosen!r}, so the agent does not look into this index, which is "
+            f"that of {MEMORY_CORE}."
+        )
+    voice = IndexVoice(
+        environment=invocation.environment,
+        folders=config.folders,
+        state_dir=config.state_dir,
+        config=config,
+    )
+    try:
+        code = await work(engine, voice)
+    finally:
+        await engine.close()
+    remember_search(config, search_settings(config), began_ns=began_ns)
+    return code
