@@ -89,8 +89,6 @@ class FolderFiles:
 
 
 class ZipFiles:
-    """The members of a zip archive."""
-
     def __init__(self, path: Path) -> None:
         try:
             self._zip = zipfile.ZipFile(path)

@@ -30,8 +30,6 @@ class Counts:
 
 @dataclass
 class Report:
-    """Filled while an import runs."""
-
     counts: dict[Kind, Counts] = field(default_factory=lambda: {kind: Counts() for kind in KINDS})
     reasons: Counter[tuple[Kind, str]] = field(default_factory=Counter)
     names: dict[tuple[Kind, str], list[str]] = field(default_factory=dict)
@@ -114,7 +112,6 @@ def report_lines(report: Report, *, is_dry: bool) -> list[str]:
 
 
 def report_json(report: Report, *, is_dry: bool) -> dict[str, object]:
-    """The report as JSON, with every name."""
     return {
         "dryRun": is_dry,
         "counts": {

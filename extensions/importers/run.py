@@ -52,8 +52,6 @@ _STRANGE_PATH = "its path is not valid in the workspace"
 
 
 class ImportOptions(Record):
-    """The options of an import."""
-
     origin: Origin
     is_dry: bool
     key_place: KeyPlace
@@ -96,8 +94,6 @@ async def run_import(
 
 
 class _Run:
-    """The state of one import."""
-
     def __init__(
         self,
         config: Config,

@@ -50,8 +50,6 @@ _PLACEHOLDER_KEY = "import:begun"
 
 
 class ImportLedger:
-    """The notes that were imported for one agent."""
-
     def __init__(self, file: Path, origin: Origin) -> None:
         self._file = file
         self._origin = origin

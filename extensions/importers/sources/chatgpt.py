@@ -83,7 +83,6 @@ class Pictures:
         return found[0], Image(data=b64encode(data).decode("ascii"), mime_type=kind)
 
     def unused(self) -> tuple[str, ...]:
-        """The pictures that no message refers to."""
         return tuple(name for name in self._names if name not in self._used)
 
 

@@ -43,7 +43,6 @@ class Line:
 
 
 def session_id(origin: Origin, conversation_id: str) -> str:
-    """The ID of the session that a conversation becomes; always the same."""
     name = f"nacre-import:{origin}:{conversation_id}".encode("utf-8", "surrogatepass")
     digest = sha256(name).hexdigest()
     # a UUID of version 8, whose bits are application-defined
