@@ -106,8 +106,8 @@ async def test_notes_are_resources_and_nothing_else_is(home: Path) -> None:
             "nacre://notes/AGENTS.md": "not a memory file",
             "nacre://notes/../../secret.md": "not a memory file",
             "nacre://notes/%2e%2e/%2e%2e/secret.md": "not a memory file",
-            f"file://{home}/secret.md": "is no note",
-            "nacre://notes/memory/2020-01-01.md": "There is no note memory/2020-01-01.md",
+            f"file://{home}/secret.md": "is not a note",
+            "nacre://notes/memory/2020-01-01.md": "memory/2020-01-01.md does not exist",
         }.items():
             with pytest.raises(MCPError, match=reason):
                 await client.read_resource(uri)
@@ -122,7 +122,7 @@ async def test_what_cannot_be_done_is_a_result_with_a_sentence(home: Path) -> No
     """Wrong arguments, an unknown tool, a day that there is not, a workspace that cannot be written."""
     async with connected(home) as client:
         assert await _called(client, "memory_append", text=" ") == (
-            "The text is empty, so there is nothing to note.",
+            "The text is empty; there is nothing to append.",
             True,
         )
         wrong, is_error = await _called(client, "memory_append", note="x")
