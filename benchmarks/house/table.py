@@ -23,10 +23,8 @@ ROOMS = (
     "bridges",
     "cli",
     "extensions",
-    "locks",
     "memory",
     "prompts",
-    "records",
     "runtime",
     "sessions",
 )
@@ -64,7 +62,8 @@ class Source:
 
 def sources() -> list[Source]:
     """Every source file of the package."""
-    return [Source(path) for room in ROOMS for path in sorted(Path(PACKAGE, room).rglob("*.py"))]
+    rooms = [path for room in ROOMS for path in sorted(Path(PACKAGE, room).rglob("*.py"))]
+    return [Source(path) for path in [*sorted(Path(PACKAGE).glob("*.py")), *rooms]]
 
 
 def importers(found: list[Source]) -> dict[str, set[str]]:

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from nacre.memory.files.proposals.note_change import NoteChange
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.stores.rewriting import RewritableStore, Rewrite
 
 FORGOTTEN = "[forgotten]"

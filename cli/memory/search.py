@@ -66,7 +66,7 @@ async def _told(engine: MemoryEngine, voice: IndexVoice, query: str, *, as_json:
     if report.hits:
         from nacre.memory.files.sources.of_hits import sources_of_hits
         from nacre.memory.files.sources.sources import Sources
-        from nacre.runtime.storage.opening import storage_of
+        from nacre.runtime.storage.storage import storage_of
 
         kept = Sources(storage_of(voice).workspace())
         sources = await sources_of_hits(engine, kept, report.hits)

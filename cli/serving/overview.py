@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nacre.cli.screen.json_text import camel_json
 from nacre.memory.files.sources.secrets import without_secrets
-from nacre.records.record import Record
+from nacre.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +104,7 @@ async def overview_of(config: Config, now: Clock) -> Overview:
     from nacre.runtime.agent.insight.usage import spent_today_usd
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     facts, budget, problem = None, None, ""
     try:

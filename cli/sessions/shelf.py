@@ -12,7 +12,7 @@ from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.open_sessions.session_locks import SessionLocks
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import Config
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.errors import SessionWriteFailed
 from nacre.sessions.disk.durable import write_new
 from nacre.sessions.entries.entries import StoredTranscript

@@ -36,8 +36,8 @@ from nacre.extensions.backup.manifest import (
     Place,
     manifest_bytes,
 )
-from nacre.locks.kernel_lock import try_lock
-from nacre.records.record import Record
+from nacre.locks import try_lock
+from nacre.record import Record
 from nacre.runtime.settings.config import Config
 from nacre.sessions.disk.locks import locked
 

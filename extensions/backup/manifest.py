@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 MANIFEST = "manifest.json"
 FORMAT = "nacre-backup"

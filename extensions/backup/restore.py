@@ -33,7 +33,7 @@ from nacre.extensions.backup.manifest import (
     differences,
     parse_manifest,
 )
-from nacre.locks.kernel_lock import try_lock
+from nacre.locks import try_lock
 
 _PIECE_BYTES = 1 << 20
 _MOST_HEADER_BYTES = 1 << 20

@@ -12,7 +12,7 @@ from nacre.extensions.importers.sources.pieces import Note, Origin, Setting, Sto
 from nacre.extensions.importers.sources.transcript import HEAD_LINES, Line
 from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.memory.files.sources.sources import SecretsMode
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.disk.json5_edits import with_value
 from nacre.runtime.settings.keys import at, field_of, hidden

@@ -35,7 +35,7 @@ from nacre.extensions.importers.target import FILE_NAME, ImportLedger, KeyPlace,
 from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.files.sources.sourced_workspace import SecretRefused
 from nacre.memory.workspace.workspace import TEMPLATES, template_text
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.settings.config import SETTINGS_FILE
 from nacre.runtime.settings.disk.json5_edits import with_value
 from nacre.runtime.settings.disk.secrets import from_keyring, with_environment_file

@@ -17,7 +17,7 @@ from nacre.extensions.lancedb.records import Category, FoundByWords, Memory, Ori
 from nacre.extensions.lancedb.table import MemoryTable, query_words
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, TextRefused
 from nacre.memory.vectors.cosine_scale import cosine
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.ids import NewId
 
 POOL = 30

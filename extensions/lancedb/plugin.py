@@ -38,7 +38,7 @@ from nacre.extensions.lancedb.table import MemoryTable, TableUnusable
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.prompts import render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.policy import ChatPolicy

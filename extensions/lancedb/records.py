@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.function import ToolChat
 

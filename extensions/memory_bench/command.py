@@ -95,7 +95,7 @@ async def _run_bench(
 async def _load(invocation: Invocation, labelled: Path | None, most: int) -> tuple[Notes, Sequence[Question]]:
     from nacre.extensions.memory_bench.questions import labelled_questions, made_questions
     from nacre.runtime.settings.disk.agent_folders import StorageChoice
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     config = invocation.config
     if labelled is None:

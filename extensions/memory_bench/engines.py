@@ -26,7 +26,7 @@ from nacre.extensions.qmd.program import is_installed
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.index_settings import StoreSettings
 from nacre.memory.contracts.settings import index_path
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.policy import ChatPolicy
@@ -40,7 +40,7 @@ from nacre.runtime.settings.disk.agent_folders import AgentFolders
 from nacre.runtime.settings.sections.memory import MemorySettings, QmdScope, QmdSessions
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, PluginSlots, PluginsSettings
 from nacre.runtime.settings.sections.storage import StorageSettings
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolFailed
 

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from datetime import date
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 CLIP_CHARS = 2400
 _COMPARED_CHARS = 80

@@ -12,7 +12,7 @@ from nacre.memory.contracts.workspace import ReadFailed
 from nacre.memory.files.template_words import told_lines
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, day_in_path, decode_markdown
 from nacre.memory.text.lexical import lexical_fields
-from nacre.records.record import Record
+from nacre.record import Record
 
 Cut: TypeAlias = Callable[[FileState, bytes, ChunkSizes], IndexedFile]
 """What makes chunks of a note's bytes."""

@@ -23,7 +23,10 @@ def index_in_file(
 
 
 def examined_index(index_path: Path) -> IndexFacts | None:
-    """How an index in a file is; `None` when there is none. Reads the whole file, so call it on a thread."""
+    """How an index in a file is; `None` when there is none. Reads the whole file, so call it on a thread.
+
+    It is not opened for writing, and nothing in it is mended.
+    """
     from nacre.memory.contracts.errors import IndexDamaged, MemoryIndexError
     from nacre.memory.stores.sqlite.opening import examined
     from nacre.memory.stores.sqlite.schema import SCHEMA_VERSION

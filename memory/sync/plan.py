@@ -8,7 +8,7 @@ from nacre.memory.contracts.notes import FoundNote, NoteListing
 from nacre.memory.contracts.records import FailedFile
 from nacre.memory.contracts.store import FileState
 from nacre.memory.contracts.workspace import RACY_NS
-from nacre.records.record import Record
+from nacre.record import Record
 
 FIRST_RETRY_SECONDS = 30.0
 LONGEST_RETRY_SECONDS = 3600.0

@@ -18,7 +18,7 @@ from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.files.sources.sources import Sources
 from nacre.prompts import render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.opening.agent_parts import AgentParts
 from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
 from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome, said

@@ -9,7 +9,7 @@ from dataclasses import field
 from functools import partial
 from typing import Any, TypeAlias, cast, get_args
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.commands.contract.command import Command, CommandRun, CommandUser, Outcome, said
 from nacre.runtime.commands.conversation.session import Session
 from nacre.runtime.commands.held_door import HeldDoor

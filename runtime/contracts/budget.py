@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 
 FALLBACK_WINDOW_TOKENS = 200_000

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.inbound import Reply
 from nacre.sessions.contracts.keys import ResetCause

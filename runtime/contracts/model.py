@@ -23,7 +23,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.messages import AssistantMessage, Message
 
 Purpose: TypeAlias = Literal["turn", "flush", "compaction", "slug", "page", "tidy", "background"]

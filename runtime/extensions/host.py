@@ -15,8 +15,7 @@ from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.extensions.http_mount import MakeMount
-from nacre.runtime.extensions.service import Service
-from nacre.runtime.extensions.turn_workers import TurnWorkers
+from nacre.runtime.extensions.service import Service, TurnWorkers
 from nacre.runtime.hooks.hooks import Handler, checked_name
 from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_plugin import MemoryPlugin

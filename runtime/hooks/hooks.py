@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
 from nacre.prompts import quoted, render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import MessageRefused, ModelError
 from nacre.runtime.contracts.events import (
     CompactionEnded,

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from tenacity import AsyncRetrying, AttemptManager, RetryCallState, stop_after_attempt
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import (

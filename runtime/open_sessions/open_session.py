@@ -14,7 +14,7 @@ from typing import Any
 
 from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.memory.files.sources.sources import Sources
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.events import Emit, FlushStatus, Warned
 from nacre.runtime.contracts.ids import NewId

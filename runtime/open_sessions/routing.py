@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import PrivacyError
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess, notes_folder_of

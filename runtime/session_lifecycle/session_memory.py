@@ -24,7 +24,7 @@ from nacre.memory.files.sources.secrets import without_secrets
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import workspace_gone
 from nacre.prompts import quoted, render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.inbound import was_command

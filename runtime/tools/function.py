@@ -14,7 +14,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, get_ar
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter, create_model
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.policy import Audience, ChatPolicy
 from nacre.runtime.tools.session_sources import SessionSources
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolOutput, on_its_own_thread

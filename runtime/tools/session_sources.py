@@ -16,7 +16,7 @@ from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources
 from nacre.memory.files.sources.stored import line_key
 from nacre.memory.files.sources.telling import NOT_THE_OWNERS
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.sessions.contracts.messages import (

@@ -18,7 +18,7 @@ from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.memory.files.sources.stored import line_key
 from nacre.memory.workspace.workspace import workspace_gone
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.events import ApprovalAsked, Emit, Warned
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, takes_images

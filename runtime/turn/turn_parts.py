@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
 from nacre.memory.contracts.workspace import Workspace
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.ids import NewId

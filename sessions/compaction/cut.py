@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.compaction.facts import SummaryFacts, facts_of, without_facts
 from nacre.sessions.contracts.messages import (
     AssistantMessage,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Message,

@@ -17,7 +17,7 @@ from dataclasses import field
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, Literal, TypeAlias, get_args
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.errors import SessionKeyInvalid
 
 KeyKind: TypeAlias = Literal[

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 
-from nacre.locks.kernel_lock import FILE_MODE
+from nacre.locks import FILE_MODE
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionWriteFailed
 
 READ_BLOCK_BYTES = 1 << 18

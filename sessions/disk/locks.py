@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from nacre.locks.kernel_lock import lock_within, try_lock
+from nacre.locks import lock_within, try_lock
 from nacre.sessions.disk.durable import make_folder, reported
 
 LOCK_TIMEOUT_SECONDS = 30.0

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.disk.durable import (
     Sync,
     keep_as,

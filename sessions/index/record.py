@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, fields, replace
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.messages import Usage
 from nacre.sessions.disk.json_text import to_line
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import RECOVERED
 from nacre.sessions.disk.durable import open_plain, read_plain, reported

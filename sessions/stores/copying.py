@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Protocol
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.errors import SessionCorrupt
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.rewriting import RewritableStore

@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound
 from nacre.sessions.contracts.keys import EndedSession, ended_from_json, ended_to_json
 from nacre.sessions.disk.durable import (

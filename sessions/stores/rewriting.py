@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.disk.durable import read_plain, replace_file
 from nacre.sessions.stores.store import SessionStore
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from nacre.locks.kernel_lock import try_lock
-from nacre.records.record import Record
+from nacre.locks import try_lock
+from nacre.record import Record
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.disk.durable import reading, reported
 from nacre.sessions.disk.json_text import read_lines

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.keys import SYNTHETIC_KINDS, key_kind
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.upkeep.stored_session import StoredSession

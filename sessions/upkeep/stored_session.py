@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
 from nacre.sessions.contracts.keys import canonical_key, key_agent
 from nacre.sessions.contracts.messages import UserMessage, message_text

@@ -15,9 +15,9 @@ ROOTS: Floors = (
     ("bridges",),
     ("runtime",),
     ("sessions", "memory", "prompts"),
-    ("locks", "records"),
+    ("locks", "record"),
 )
-"""The root rooms from top to bottom. Nobody imports `workspace_template`; it is data."""
+"""The root rooms from top to bottom, and two modules. Nobody imports `workspace_template`; it is data."""
 
 CLI: Floors = (
     ("cli/sessions",),

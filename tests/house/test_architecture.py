@@ -79,7 +79,7 @@ OPENERS = {
     "extensions/postgres/server/database.py": "the packaged files that make the tables",
     "extensions/mcp/client/transport.py": "the pipe for what a server writes on standard error",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",
-    "locks/kernel_lock.py": "lock files",
+    "locks.py": "lock files",
     "sessions/journal/journal.py": "transcripts that are only looked at",
     "sessions/index/recovery.py": "what is set aside",
 }

@@ -22,7 +22,7 @@ FORMAT = "nacre.sessions.disk.json_text"
 """Lines and times as text: it opens nothing, and a database exports the same."""
 ALLOWED = {
     "runtime/hooks/trust.py": "a file of its own, written as safely",
-    "runtime/storage/files.py": "opens the files",
+    "runtime/storage/storage.py": "opens the files",
     "runtime/models/completions/remembered_windows.py": "a file of its own, written as safely",
     "runtime/models/waits/cooldown.py": "a file of its own, written as safely",
     "runtime/models/spending/ledger.py": "files of its own, written as safely",
@@ -53,8 +53,7 @@ MAY_KNOW_FOLDERS = {
     "memory/files/proposals/review_queue.py": "what waits lies in the state folder, beside the notes",
     "extensions/qmd/searching.py": "qmd indexes folders of this machine, and names files in them",
     "runtime/settings/disk/agent_folders.py": "compares the places of agents, `extraPaths` too",
-    "runtime/storage/files.py": "opens the folder",
-    "runtime/storage/opening.py": "folders with skills that the owner trusts",
+    "runtime/storage/storage.py": "opens the folder, and those with skills that the owner trusts",
     "extensions/postgres/exchange.py": "passes over what programs leave in a folder",
 }
 INDEXING = ("memory/files/", "memory/search/", "memory/sync/", "memory/text/", "memory/vectors/")

@@ -18,7 +18,7 @@ _SHOWN_LINES = 5
 async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """What is wrong with sessions and their files."""
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
     from nacre.sessions.contracts.errors import SessionError
 
     store = storage_of(invocation.config).sessions(now=now, new_id=random_id)

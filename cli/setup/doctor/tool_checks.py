@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 async def tool_findings(config: Config) -> list[Finding]:
     """Whether each server of `mcp.servers` could be started, and each skill be used. Starts nothing."""
     from nacre.memory.contracts.settings import at_home
-    from nacre.runtime.storage.opening import open_skills
+    from nacre.runtime.storage.storage import open_skills
 
     found: list[Finding] = []
     servers = {name: server for name, server in config.settings.mcp.servers.items() if server.enabled}

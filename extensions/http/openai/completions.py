@@ -24,7 +24,7 @@ from nacre.extensions.http.openai.conversations import (
     session_name_of,
 )
 from nacre.extensions.http.openai.requests import ChatRequest, body_of, parse_messages
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import epoch_ms
 from nacre.runtime.contracts.errors import (
     AgentError,

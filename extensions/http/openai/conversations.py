@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from nacre.extensions.http.openai.requests import BadRequest, ClientMessage
 from nacre.prompts import quoted, render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ModelError, PrivacyError

@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.inbound import Attachment
 
 MOST_QUICK_BYTES = 64 * 1024

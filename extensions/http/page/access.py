@@ -12,7 +12,7 @@ from starlette.requests import Request, cookie_parser
 from starlette.responses import Response
 
 from nacre.extensions.http.server.guard import MOST_WRONG_TOKENS, WRONG_TOKENS_A_SECOND, Rate
-from nacre.records.record import Record
+from nacre.record import Record
 
 COOKIE = "nacre_page"
 MOST_LOGINS = 100

@@ -26,13 +26,13 @@ from nacre.memory.workspace.history.undo import (
     shown,
     undo,
 )
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import Config
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
 from nacre.sessions.entries.entries import StoredTranscript

@@ -17,7 +17,7 @@ from markdown_it.token import Token
 from starlette.responses import HTMLResponse
 
 from nacre.extensions.http.page.access import HEADERS
-from nacre.records.record import Record
+from nacre.record import Record
 
 _ALLOWED = ("http://", "https://", "mailto:")
 STATIC = Path(__file__).parent / "static"

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from nacre.extensions.http.page.rendering import short
 from nacre.extensions.http.page.transcript import items_of
 from nacre.extensions.http.page.visit import Visit
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.insight.model_facts import budget_of
 from nacre.runtime.agent.insight.timeline import Point, Timeline, timeline
 from nacre.runtime.agent.insight.usage import has_price

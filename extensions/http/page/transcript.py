@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.commands.conversation.branch_points import moment_of
 from nacre.runtime.contracts.events import (

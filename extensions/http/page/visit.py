@@ -17,7 +17,7 @@ from nacre.extensions.http.page.rendering import Pages
 from nacre.extensions.http.page.transcript import LiveTurns
 from nacre.memory.contracts.errors import MemoryIndexError, ReadRefused
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.extensions.http_mount import CALLER
 from nacre.sessions.contracts.errors import SessionError

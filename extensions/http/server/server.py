@@ -34,7 +34,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nacre.extensions.http.server.guard import LOOPBACK, MOST_BODY_BYTES, Guard
 from nacre.extensions.http.server.tokens import Tokens
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.extensions.http_mount import CALLER, HttpMount
 
 log = logging.getLogger(__name__)

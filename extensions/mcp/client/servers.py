@@ -22,7 +22,7 @@ from pydantic import model_validator
 
 from nacre.extensions.mcp.client.server import Server
 from nacre.extensions.mcp.client.tool_list import ListedTool, ToolList
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.extensions.installed.settings_schema import TooManySteps, bounded
 from nacre.runtime.settings.sections.hooks import ToolNames

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.settings.sections.mcp import McpServer
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.disk.durable import make_folder, read_plain, replace_file

@@ -15,12 +15,12 @@ from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources
 from nacre.memory.workspace.workspace import daily_log_path, workspace_gone
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.recall.memory_core import memory_tools
 from nacre.runtime.recall.open_memory import note_files, open_memory, unindexed_notes
 from nacre.runtime.settings.config import Config
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 
 MOST_APPEND_CHARS = 20_000

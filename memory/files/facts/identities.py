@@ -10,7 +10,7 @@ from dataclasses import field
 
 from nacre.memory.contracts.errors import FactRefused
 from nacre.memory.contracts.notes import WantedNotes
-from nacre.records.record import Record
+from nacre.record import Record
 
 OWNERS_PAGE = "memory/facts.md"
 """The owner's own page is one of the notes that every search of the owner's looks into."""

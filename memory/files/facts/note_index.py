@@ -13,7 +13,7 @@ from typing import Protocol
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.records import SearchReport, SyncReport
 from nacre.memory.text.days.day_limits import Day
-from nacre.records.record import Record
+from nacre.record import Record
 
 _MORE_HITS = 4
 """Hits beyond those wanted, because notes may have been deleted since they were indexed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 JsonValue: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 """What JSON can say."""

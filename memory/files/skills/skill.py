@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 SKILL_FILE = "SKILL.md"
 MOST_NAME_CHARS = 64

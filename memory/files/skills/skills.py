@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from nacre.memory.contracts.workspace import FileBytes, Fingerprint, PathOutsideRoot, ReadFailed, Workspace
 from nacre.memory.files.skills.skill import MOST_HEAD_BYTES, SKILL_FILE, Skill, SkillBroken, parsed_skill
-from nacre.records.record import Record
+from nacre.record import Record
 
 SKILLS_FOLDER = "skills"
 MOST_SKILLS = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 Speaker: TypeAlias = Literal["owner", "assistant", "others", "tool", "unknown"]
 """Whose words: the owner's, the assistant's, other people's, what a tool gave (a web page), nobody knows."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, TypeVar, get_args
 
 from nacre.memory.files.sources.source import PRIVATE, Source, Speaker, Writer
-from nacre.records.record import Record
+from nacre.record import Record
 
 FORMAT_VERSION = 1
 _KEY_CHARS = 20

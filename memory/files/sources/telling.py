@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nacre.memory.files.sources.source import EVERYBODY, PRIVATE, Audience, Source, Speaker, Writer
-from nacre.records.record import Record
+from nacre.record import Record
 
 _SPEAKERS: dict[Speaker, str] = {
     "owner": "the owner",

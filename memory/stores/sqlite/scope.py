@@ -7,7 +7,7 @@ from typing import get_args
 from nacre.memory.contracts.records import Source
 from nacre.memory.contracts.store import Scope
 from nacre.memory.stores.sqlite.connection import Connection
-from nacre.records.record import Record
+from nacre.record import Record
 
 
 class Narrowed(Record):

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.first_model.key_places import key_variables
 from nacre.runtime.models.completions.addresses import is_loopback
 from nacre.runtime.models.openai_compatible.listing import listing

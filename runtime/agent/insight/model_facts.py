@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from urllib.parse import urlsplit
 
 from nacre.memory.workspace.workspace import ContextFile, ContextFiles
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.opening.open_models import connected_model, model_budget
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
@@ -24,7 +24,7 @@ from nacre.runtime.models.tokenizer import count_tokens_for, estimate_tokens
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.variables import unset_in
 from nacre.runtime.settings.sections.models import ProviderSettings
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.messages import Text, UserMessage
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")

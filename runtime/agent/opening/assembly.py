@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
-from nacre.locks.kernel_lock import keeps_out
+from nacre.locks import keeps_out
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.files.proposals.review_queue import ReviewQueue
@@ -45,7 +45,7 @@ from nacre.runtime.settings.disk.agent_folders import keep_private
 from nacre.runtime.settings.sections.channels import history_turns
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
 from nacre.runtime.settings.settings import Settings
-from nacre.runtime.storage.opening import left_in_folder, open_skills, storage_of
+from nacre.runtime.storage.storage import left_in_folder, open_skills, storage_of
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.approvals.store import Approval
 from nacre.runtime.turn.prompt_parts.system_prompt import PromptParts, SystemPrompts

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from nacre.memory.files.facts.fact_memory import FactMemory
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.opening.shared import World
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.registry import Commands

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import TypeVar, cast
 
 from nacre.memory.contracts.embedder import Embedder
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.opening.open_models import connected_model, model_key
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.opening.agent_parts import Running
 from nacre.runtime.agent.opening.shared import World
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nacre.prompts import render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.commands.conversation.branch_points import (
     Leaving,
     SessionTurn,

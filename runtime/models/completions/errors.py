@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import (
     BadModelReply,
     ContextOverflow,

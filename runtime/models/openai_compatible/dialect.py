@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.models.completions.messages import takes_cache_marks
 from nacre.runtime.models.completions.role_order import Family, provider_family
 from nacre.runtime.models.openai_compatible.providers import Endpoint

@@ -15,7 +15,7 @@ from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.models.openai_compatible.connection import Connection
 
 _MAX_MODELS = 1_000

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.models.completions.errors import key_variable
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 
 class CopiedApprovals(Record):

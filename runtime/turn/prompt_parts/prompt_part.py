@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, get_args, overload
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.function import ToolChat, ToolChats
 

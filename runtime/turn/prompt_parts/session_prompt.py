@@ -18,7 +18,7 @@ from difflib import SequenceMatcher
 from typing import Any, TypeAlias
 
 from nacre.prompts import quoted, render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.model import ToolSpec
 from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.turn.prompt_parts.system_prompt import StablePart

@@ -35,7 +35,7 @@ from nacre.memory.workspace.workspace import (
     read_context_file,
 )
 from nacre.prompts import quoted, render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens

@@ -21,7 +21,7 @@ from nacre.memory.files.bank.retain import without_kind
 from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.memory.workspace.workspace import MEMORY_FOLDER, daily_log_path, workspace_gone
 from nacre.prompts import render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.errors import ContextOverflow, ModelError
 from nacre.runtime.contracts.events import FlushEnded, FlushStatus

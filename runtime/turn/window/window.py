@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget, Decision
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Emit, Warned

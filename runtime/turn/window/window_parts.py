@@ -8,7 +8,7 @@ from typing import Protocol
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.proposals.review_queue import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.events import Emit

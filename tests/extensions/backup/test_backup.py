@@ -16,7 +16,7 @@ import pytest
 
 from nacre.extensions.backup.manifest import ArchiveUnusable, Entry
 from nacre.extensions.backup.restore import check_backup, one_name_twice, restore_backup
-from nacre.locks.kernel_lock import try_lock
+from nacre.locks import try_lock
 from tests.cli.program import run_nacre
 from tests.runtime.agents import opened, write_settings
 

@@ -21,8 +21,7 @@ from typing import Any
 import pytest
 
 from nacre.runtime.contracts.clock import epoch_ms
-from nacre.runtime.ledger.file_ledger import LEDGER_FILE
-from nacre.runtime.ledger.sqlite_tables import open_tables
+from nacre.runtime.ledger.file_ledger import LEDGER_FILE, open_tables
 from nacre.runtime.tools.approvals.approvals import ApprovalFolder
 from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.index.record import SessionRecord

@@ -22,7 +22,7 @@ LIBRARIES = {
     "discord": ("extensions/discord/api.py",),
     "dotenv": ("runtime/settings/disk/secrets.py",),
     "filelock": (
-        "locks/kernel_lock.py",
+        "locks.py",
         "runtime/models/embedding/download.py",
     ),
     "httpx2": ("extensions/mcp/client/transport.py",),

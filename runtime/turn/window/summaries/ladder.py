@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelError
 from nacre.runtime.contracts.events import Emit

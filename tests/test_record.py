@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import pytest
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 
 class Place(Record):

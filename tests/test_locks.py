@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock, Timeout
 
-from nacre.locks.kernel_lock import keeps_out, lock_within, try_lock
+from nacre.locks import SharedLock, keeps_out, lock_within, try_lock
 
 
 def test_a_lock_has_one_holder(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_killed_holder_leaves_no_lock(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from nacre.locks.kernel_lock import try_lock\n"
+        "from nacre.locks import try_lock\n"
         "held = try_lock(Path(sys.argv[1]))\n"
         "print('held', flush=True)\n"
         "signal.pause()\n"
@@ -91,3 +91,41 @@ def test_somebody_who_lets_go_in_time_is_waited_for(tmp_path: Path) -> None:
     assert second is not None
     assert try_lock(path) is None
     second()
+
+
+def test_the_last_of_its_holders_frees_it(tmp_path: Path) -> None:
+    """Two threads take it at once; nobody else gets it before both have let go."""
+    path = tmp_path / "index.lock"
+    lock = SharedLock(str(path))
+    with ThreadPoolExecutor(2) as threads:
+        assert [*threads.map(lock.take, (1.0, 1.0))] == [True, True]
+    assert not SharedLock(str(path)).take(0.02)
+    lock.release()
+    assert try_lock(path) is None
+    lock.release()
+    lock.release()
+    release = try_lock(path)
+    assert release is not None
+    release()
+
+
+def test_somebody_else_is_waited_for_as_long_as_is_said(tmp_path: Path) -> None:
+    """Not at all with 0 seconds, and the lock is free for the next one after that."""
+    path = tmp_path / "index.lock"
+    release = try_lock(path)
+    assert release is not None
+    lock = SharedLock(str(path))
+    assert not lock.take(0)
+    release()
+    assert lock.take(0)
+    lock.release()
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """And the lock can be taken once there is one."""
+    lock = SharedLock(str(tmp_path / "memory" / "index.lock"))
+    with pytest.raises(FileNotFoundError):
+        lock.take(1)
+    (tmp_path / "memory").mkdir()
+    assert lock.take(1)
+    lock.release()

@@ -1,8 +1,11 @@
-"""A lock file that the kernel watches: its holder's death frees it. Edge.
+"""Lock files that the kernel watches, so that the death of a holder frees them. Edge.
 
 `flock`, called as filelock calls it, so that programs which use filelock keep out of the way and are kept
 out. A turn takes five such locks, and filelock's own account of each takes twenty times as long as the
 kernel; its import takes as long as half of a search. So it is asked only where there is no `flock`.
+
+Sessions and memory lock files, and neither may import the other or the runtime, so this is a module of the
+root: it imports nothing of Nacre.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -99,3 +103,41 @@ def _by_filelock(path: Path | str) -> Callable[[], None] | None:
     except Timeout:
         return None
     return lock.release
+
+
+class SharedLock:
+    """The lock file `file`, kept from other processes and other objects of this class."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._holders = 0
+        self._let_go: Callable[[], None] | None = None
+        self._taking = threading.Lock()
+
+    def take(self, wait_seconds: float) -> bool:
+        """Takes the lock if nobody else keeps it for longer than that.
+
+        Raises:
+            OSError: the file cannot be made, or the system refused.
+        """
+        give_up_at = time.monotonic() + wait_seconds
+        if not self._taking.acquire(timeout=wait_seconds):
+            return False
+        try:
+            self._let_go = self._let_go or lock_within(self._file, give_up_at - time.monotonic())
+            if self._let_go is None:
+                return False
+            self._holders += 1
+        finally:
+            self._taking.release()
+        return True
+
+    def release(self) -> None:
+        """Lets go once; harmless when the lock is not held."""
+        with self._taking:
+            if self._let_go is None:
+                return
+            self._holders -= 1
+            if not self._holders:
+                let_go, self._let_go = self._let_go, None
+                let_go()

@@ -1,8 +1,12 @@
-"""From the settings to what keeps an agent's data: files, or the backend that `storage.driver` names."""
+"""What keeps an agent's data: files, or the backend that `storage.driver` names. The one place that chooses.
+
+A search in the notes opens a workspace, so whatever it does not need is imported when it is asked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -10,15 +14,23 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.storage.backend import OpenStorage, StorageBackend, StorageHome
-from nacre.runtime.storage.files import FileStorage, kept_places
+from nacre.runtime.settings.disk.agent_folders import PRIVATE_FILES
 
 if TYPE_CHECKING:
+    from nacre.memory.contracts.index_place import IndexPlace
+    from nacre.memory.contracts.settings import MemorySearchSettings
     from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.files.skills.skills import Skills
+    from nacre.runtime.contracts.clock import Clock
+    from nacre.runtime.contracts.ids import NewId
     from nacre.runtime.extensions.installed.discovery import Installed
     from nacre.runtime.ledger.ledger import LedgerPlace
     from nacre.runtime.settings.config import Config
+    from nacre.runtime.storage.backend import OpenStorage, StorageBackend, StorageHome
+    from nacre.runtime.tools.approvals.store import ApprovalStore
+    from nacre.sessions.stores.copying import AgentSessions
+
+log = logging.getLogger(__name__)
 
 
 def storage_of(home: StorageHome) -> StorageBackend:
@@ -37,7 +49,15 @@ def storage_of(home: StorageHome) -> StorageBackend:
 
         if problems := settings_problems(settings, schema, key=f"plugins.entries.{driver}.config"):
             raise ConfigError(f"storage.driver is {driver!r}, which cannot be used. {' '.join(problems)}")
-    return open_storage(home)
+    try:
+        return open_storage(home)
+    except ConfigError:
+        raise
+    except Exception as error:
+        log.exception("the storage %s could not be opened", driver)
+        raise ConfigError(
+            f"storage.driver is {driver!r}, which could not be opened: {type(error).__name__}: {error}"
+        ) from error
 
 
 def ledger_of(config: Config) -> LedgerPlace:
@@ -66,9 +86,75 @@ async def left_in_folder(home: StorageHome, workspace: Workspace) -> str:
         return ""
     if not any(folders.workspace.glob("*.md")):
         return ""
+    left = f"{workspace.place} has no notes, and the folder {folders.workspace} has: they are not read."
+    how = storage_of(home).how_to_bring
+    return f"{left} {how}." if how else left
+
+
+class FileStorage:
+    """A member of `StorageBackend`: files of the agent's folders, with SQLite where rows are asked for.
+
+    A backend that only lays files elsewhere inherits it.
+    """
+
+    other_rows = None
+    how_to_bring = ""
+
+    def __init__(self, home: StorageHome) -> None:
+        self._folders = home.folders
+        self._state_dir = home.state_dir
+        self._kept = kept_places(home)
+
+    def sessions(self, *, now: Clock, new_id: NewId) -> AgentSessions:
+        """The index file with a transcript a session beside it."""
+        from nacre.sessions.stores.files import FileSessionStore, SessionPlaces
+
+        places = SessionPlaces(
+            index=self._folders.sessions_file,
+            endings=self._folders.agent_dir / "endings",
+            lanes=self._folders.private_dir(self._state_dir) / "locks" / "lanes",
+            cwd=self._folders.workspace,
+        )
+        return FileSessionStore(places, now=now, new_id=new_id)
+
+    def index(self, settings: MemorySearchSettings, *, now: Clock) -> IndexPlace:
+        """A SQLite file."""
+        from nacre.memory.stores.index_file import index_in_file
+
+        return index_in_file(self._folders.index_file, settings, now)
+
+    def workspace(self) -> Workspace:
+        """The folder of the agent.
+
+        Should it hold what belongs to programs, then no tool reads or writes that: settings, conversations,
+        trust, approvals.
+        """
+        return FolderWorkspace(self._folders.workspace, lock_dir=self._state_dir / "locks", kept=self._kept)
+
+    def approvals(self, *, now: Clock, fence_of: Callable[[str], int | None]) -> ApprovalStore:  # noqa: ARG002 - nobody can have the lane of a process that lives
+        """A file a call."""
+        from nacre.runtime.tools.approvals.approvals import ApprovalFolder
+
+        return ApprovalFolder(self._folders.approvals, now=now)
+
+    def ledger(self) -> LedgerPlace:
+        """The SQLite file of the state folder, one for all agents."""
+        from nacre.runtime.ledger.file_ledger import ledger_file
+
+        return ledger_file(self._state_dir)
+
+
+def kept_places(home: StorageHome) -> tuple[Path, ...]:
+    """What belongs to programs, should it lie in the workspace's folder."""
+    state_dir, folders = home.state_dir, home.folders
     return (
-        f"{workspace.place} has no notes, and the folder {folders.workspace} has: they are not read. "
-        f"{storage_of(home).how_to_bring}."
+        state_dir,
+        folders.agent_dir.parent,
+        folders.agent_dir,
+        folders.approvals,
+        folders.proposals,
+        folders.trusted_hooks,
+        *(state_dir / name for name in PRIVATE_FILES),
     )
 
 
