@@ -355,7 +355,6 @@ class _Writer:
 
 @contextmanager
 def _work_folder(state: Path) -> Iterator[Path]:
-    """Makes a private folder for copies and removes it afterwards."""
     locks = state / "locks"
     locks.mkdir(mode=0o700, exist_ok=True)
     release: Callable[[], None] | None = try_lock(locks / "backup")

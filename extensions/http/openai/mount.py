@@ -112,8 +112,6 @@ def openai_mount(
 
 
 def _with_protocol_errors(handler: Handler) -> Handler:
-    """Turns exceptions into errors in the shape of the protocol."""
-
     async def handle(request: Request) -> Response:
         try:
             return await handler(request)

@@ -54,11 +54,9 @@ class Visit(Record):
     form: FormData
 
     def query_value(self, name: str, default: str = "") -> str:
-        """A parameter of the URL."""
         return str(self.request.query_params.get(name, default))
 
     def field(self, name: str) -> str:
-        """A text field of the form."""
         value = self.form.get(name)
         return value if isinstance(value, str) else ""
 
@@ -68,7 +66,6 @@ class Visit(Record):
         )
 
     def part(self, name: str, *values: Any) -> Response:
-        """A fragment to insert into the open page."""
         return HTMLResponse(self.site.pages.macro(name, *values), headers=HEADERS)
 
 

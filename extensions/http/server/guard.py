@@ -59,7 +59,6 @@ class Rate:
         return 0.0 if tokens >= 1 else (1 - tokens) / self._per_second
 
     def take(self, name: str, now_seconds: float) -> None:
-        """Counts one request."""
         self._filled(name, now_seconds).tokens -= 1
 
     def _filled(self, name: str, now_seconds: float) -> _Bucket:

@@ -123,7 +123,6 @@ class Tokens:
 
 
 def digest_of(text: str) -> str:
-    """The stored form of a token."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -32,7 +32,7 @@ LIBRARIES = {
         "runtime/models/embedding/http/connection.py",
         "runtime/models/openai_compatible/*.py",
     ),
-    "ijson": ("extensions/importers/sources/arrays.py",),
+    "ijson": ("extensions/importers/sources/formats.py",),
     "imap_tools": ("extensions/email/*.py",),
     "ircstates": ("extensions/irc/*.py",),
     "irctokens": ("extensions/irc/*.py",),

@@ -19,7 +19,7 @@ from nacre.memory.files.proposals.review_queue import ReviewQueue
 from nacre.memory.files.sources.proposed import ProposedWrite
 from nacre.memory.files.sources.source import PRIVATE, Source
 from tests.extensions.http.page.driving import CANARY, CHROMIUM, DESK, PHONE, watch, window
-from tests.extensions.http.page.serving import Served, served
+from tests.extensions.http.serving import Served, served
 
 pytestmark = [
     pytest.mark.browser,

@@ -1,15 +1,22 @@
-"""What an import writes to, each through what else writes there: notes, sessions, settings, keys. Edge."""
+"""What an import writes to: notes, sessions, settings, keys, and the ledger of imported notes.
+
+The ledger prevents a note from being imported again after someone has changed it. It is a file of JSON lines
+in the agent's folder: `source`, `name` in the source, `sha256` of its contents, `path` here, `at`. Unreadable
+lines are ignored: at worst a note is imported again, under another path.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from nacre.cli.setup.config.changing import change_file
 from nacre.cli.setup.config.editing import example
+from nacre.extensions.importers.sources.pieces import Note, Origin
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
@@ -25,20 +32,62 @@ from nacre.runtime.settings.disk.settings_file import read_text, settings_as_wri
 from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
 from nacre.sessions.contracts.keys import canonical_key
+from nacre.sessions.disk.durable import locked, make_folder, read_plain, replace_file
+from nacre.sessions.disk.json_text import split_lines, to_line
 from nacre.sessions.index.record import SessionRecord
 
 if TYPE_CHECKING:
-    from nacre.extensions.importers.sources.contents import Note, Origin
+    from nacre.extensions.importers.sources.pieces import Note, Origin
     from nacre.memory.files.sources.sources import SourceOf
     from nacre.runtime.settings.config import Config
 
+FILE_NAME = "imports.jsonl"
+_TYPE = "note"
 KeyPlace: TypeAlias = Literal["file", "keyring"]
-"""Where keys of providers are put: the file `.env` of the state folder, or the system's keyring."""
-_FIRST = "import:begun"
+"""Where provider keys are stored: in `.env` of the state folder, or in the system keyring."""
+_PLACEHOLDER_KEY = "import:begun"
+
+
+class ImportLedger:
+    def __init__(self, file: Path, origin: Origin) -> None:
+        self._file = file
+        self._origin = origin
+        found = read_plain(file) if file.exists() else None
+        lines = split_lines(found[0]) if found else []
+        values = [line.value for line in lines if line.value is not None]
+        self._imported = {
+            (value.get("source"), value.get("name"), value.get("sha256"))
+            for value in values
+            if value["type"] == _TYPE
+        }
+
+    def knows(self, note: Note) -> bool:
+        """Whether this note was imported before with the same contents."""
+        return (self._origin, note.path, sha256(note.data).hexdigest()) in self._imported
+
+    def add(self, notes: list[tuple[Note, str]], *, at: datetime) -> None:
+        """Adds notes, each with its path here. Raises `OSError` or `SessionError` if the disk refuses."""
+        records = [
+            {
+                "type": _TYPE,
+                "source": self._origin,
+                "name": note.path,
+                "sha256": sha256(note.data).hexdigest(),
+                "path": path,
+                "at": at.isoformat(timespec="seconds"),
+            }
+            for note, path in notes
+        ]
+        if not records:
+            return
+        make_folder(self._file.parent)
+        with locked(self._file):
+            found = read_plain(self._file) if self._file.exists() else None
+            replace_file(self._file, (found[0] if found else b"") + b"".join(map(to_line, records)))
 
 
 class Target:
-    """Where one agent keeps its things. Nothing is made before the first write."""
+    """The stores of one agent. Nothing is created before the first write."""
 
     def __init__(self, config: Config, environment: Mapping[str, str], origin: Origin) -> None:
         self._config = config
@@ -52,37 +101,36 @@ class Target:
         """The agent's sessions."""
 
     def now(self) -> datetime:
-        """The owner's time."""
         return self._now()
 
     async def notes(self, paths: Sequence[str]) -> dict[str, bytes | None]:
-        """What stands at some paths of the workspace, `None` where nothing does.
+        """The contents at some paths of the workspace, `None` where there is no file.
 
         Raises:
-            PathOutsideRoot, OSError: one cannot be read.
+            PathOutsideRoot, OSError: a file cannot be read.
         """
         found = await self._workspace.read_many(paths, max_bytes=MAX_NOTE_BYTES)
-        there: dict[str, bytes | None] = {}
+        contents: dict[str, bytes | None] = {}
         for path, each in found.items():
             if isinstance(each, FileNotFoundError):
-                there[path] = None
+                contents[path] = None
             elif isinstance(each, Exception):
                 raise each
             else:
-                there[path] = each.data
-        return there
+                contents[path] = each.data
+        return contents
 
     async def write_note(self, note: Note, path: str, *, append: bool) -> None:
-        """Writes a note through the gate that lets no secrets in, or adds to it what it does not have.
+        """Writes a note, or appends its new lines, through the filter for secrets.
 
         Raises:
             PathOutsideRoot, OSError, FileBusy: it cannot be written.
         """
-        gated = SourcedWorkspace(self._workspace, self._sources, self._source(note))
+        filtered_workspace = SourcedWorkspace(self._workspace, self._sources, self._source(note))
         if append:
-            await gated.append(path, note.data.decode("utf-8", "surrogateescape"))
+            await filtered_workspace.append(path, note.data.decode("utf-8", "surrogateescape"))
         else:
-            await gated.change(path, lambda _old: note.data)
+            await filtered_workspace.change(path, lambda _old: note.data)
 
     def _source(self, note: Note) -> Callable[[], Awaitable[SourceOf]]:
         source = Source(
@@ -94,20 +142,20 @@ class Target:
             at=self._now().isoformat(timespec="seconds"),
         )
 
-        async def begin() -> SourceOf:
+        async def source_of_lines() -> SourceOf:
             return lambda _line: source
 
-        return begin
+        return source_of_lines
 
     async def transcript(self, name: str) -> bytes | None:
-        """A transcript as it is kept, `None` where there is none. Raises `SessionError`."""
+        """A stored transcript; `None` if there is none. Raises `SessionError`."""
         try:
             return await self.store.exported(name)
         except SessionNotFound:
             return None
 
     async def name_session(self, key: str, record: SessionRecord) -> None:
-        """Gives a session that was brought over its key, or the key's earlier sessions if it has one.
+        """Adds an imported session to the index under its key, or to the earlier sessions of that key.
 
         Raises:
             SessionError: the index cannot be written.
@@ -119,15 +167,15 @@ class Target:
             }
             if record.session_id in known:
                 return {}
-            if (there := present.get(key)) is None:
+            if (current := present.get(key)) is None:
                 return {key: record}
-            earlier = (record.session_id, *there.previous_session_ids)
-            return {key: replace(there, previous_session_ids=earlier)}
+            earlier = (record.session_id, *current.previous_session_ids)
+            return {key: replace(current, previous_session_ids=earlier)}
 
         await self.store.index.edit(change)
 
     def key(self, written: str) -> str:
-        """A key of another program's agent as one of this agent; empty where it cannot be one."""
+        """Converts another agent's session key to one of this agent; empty if it is not valid."""
         rest = (
             written.split(":", 2)[2] if written.startswith("agent:") and written.count(":") > 1 else written
         )
@@ -138,7 +186,7 @@ class Target:
             return ""
 
     def settings_text(self) -> tuple[str, Mapping[str, Any]]:
-        """The text of the settings, the commented example where there is none, and its values.
+        """The text of the settings file, or the commented example if there is none, and its values.
 
         Raises:
             ConfigError: it cannot be read.
@@ -147,16 +195,16 @@ class Target:
         return (text if text.strip() else example()), settings_as_written(self._file)
 
     def check(self, text: str, environment: Mapping[str, str]) -> None:
-        """Raises `ConfigError` for a text that Nacre could not start with, given these variables."""
+        """Raises `ConfigError` if Nacre could not start with these settings and variables."""
         checked_settings(text, self._file, environment)
 
-    def keep_settings(
+    def write_settings(
         self, keys: Mapping[str, str], values: Sequence[tuple[tuple[str, ...], Any]], *, place: KeyPlace
     ) -> None:
-        """Puts keys where they are kept, and settings that name them into the file, whose comments stay.
+        """Stores keys, and writes settings to the file, whose comments stay.
 
         Raises:
-            ConfigError: one cannot be kept, or the file cannot be changed.
+            ConfigError: a key cannot be stored, or the file cannot be changed.
         """
         for name, secret in keys.items():
             if place == "keyring":
@@ -176,27 +224,26 @@ class Target:
 
         change_file(self._file, self._environment, change)
 
-    async def begin(self) -> None:
-        """Makes the private folders, and an index of sessions before there are transcripts.
+    async def prepare(self) -> None:
+        """Creates the private folders, and an index of sessions before any transcript exists.
 
         Raises:
-            OSError, SessionError: one cannot be made.
+            OSError, SessionError: one cannot be created.
         """
         keep_private(self._config.state_dir, self._config.folders)
         index = self.store.index
         if not await index.all():
-            # A folder of transcripts without an index would be taken for one that lost it.
+            # Transcripts without an index would look like a lost index.
             line = SessionRecord(session_id=random_id(), updated_at_ms=0)
-            await index.edit(lambda _present: {_FIRST: line})
-            await index.edit(lambda _present: {_FIRST: None})
+            await index.edit(lambda _present: {_PLACEHOLDER_KEY: line})
+            await index.edit(lambda _present: {_PLACEHOLDER_KEY: None})
 
     async def complete(self) -> WorkspaceReport:
-        """Makes what a workspace has and this one does not have yet. Raises `OSError`."""
+        """Creates the missing parts of the workspace. Raises `OSError`."""
         with_templates = not self._config.settings.agent.skip_bootstrap
         return await ensure_workspace(self._workspace, with_templates=with_templates)
 
     async def close(self) -> None:
-        """Finishes what the session store writes behind."""
         await self.store.close()
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 from tests.cli.program import run_here
 
 
-def brought(home: Path, program: str, source: Path, *options: str) -> dict[str, Any]:
+def import_report(home: Path, program: str, source: Path, *options: str) -> dict[str, Any]:
     """What an import told as JSON; it ended well, and its numbers add up."""
     run = run_here(home, "import", program, str(source), "--json", *options)
     assert run.returncode == 0, run.stderr
@@ -47,7 +47,7 @@ def transcripts(home: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def spoken(lines: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def branch_messages(lines: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Role and text of the branch that a transcript ends with."""
     entries = {line["id"]: line for line in lines[1:]}
     said, at = [], lines[-1]["id"]

@@ -1,4 +1,4 @@
-"""Blocks of Anthropic's messages as entries of a transcript. Pure."""
+"""Messages of transcripts, from Anthropic's content blocks and from the parts of other programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nacre.sessions.entries.entries import KnownBody
 
 
 def at_ms(text: object) -> int:
-    """Milliseconds since the epoch of an ISO time, whichever zone it is in; zero when it cannot be read."""
+    """Milliseconds since the epoch of an ISO 8601 time, UTC by default; 0 if it cannot be parsed."""
     try:
         moment = datetime.fromisoformat(str(text))
         return max(0, int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
@@ -29,38 +29,42 @@ def at_ms(text: object) -> int:
 
 
 def question(blocks: Sequence[Mapping[str, Any]], when_ms: int) -> list[KnownBody]:
-    """What a person said, behind the results of tools that stand in the same message."""
+    """A person's message, preceded by the tool results in the same message."""
     bodies: list[KnownBody] = list(_results(blocks, when_ms))
-    shown = tuple(shown for block in blocks for shown in _shown(block))
-    return [*bodies, UserMessage(content=shown, timestamp_ms=when_ms)] if shown else bodies
+    visible = tuple(visible for block in blocks for visible in _visible(block))
+    return [*bodies, UserMessage(content=visible, timestamp_ms=when_ms)] if visible else bodies
 
 
 def answer_and_results(
     blocks: Sequence[Mapping[str, Any]], *, provider: str, model: str, when_ms: int
 ) -> list[KnownBody]:
-    """What a model said, and the results of the tools that it called in between, in their order."""
+    """A model's messages and the results of the tools that it called in between, in order."""
     bodies: list[KnownBody] = []
     for is_result, group in groupby(blocks, key=lambda block: block.get("type") == "tool_result"):
-        some = list(group)
+        group_blocks = list(group)
         if is_result:
-            bodies += _results(some, when_ms)
-        elif content := tuple(said for block in some for said in _said(block)):
-            called = any(isinstance(each, ToolCall) for each in content)
-            bodies.append(
-                AssistantMessage(
-                    content=content,
-                    api="import",
-                    provider=provider,
-                    model=model,
-                    usage=None,
-                    stop_reason="toolUse" if called else "stop",
-                    timestamp_ms=when_ms,
-                )
-            )
+            bodies += _results(group_blocks, when_ms)
+        elif content := tuple(each for block in group_blocks for each in _model_content(block)):
+            bodies.append(assistant_message(content, provider=provider, model=model, when_ms=when_ms))
     return bodies
 
 
-def _shown(block: Mapping[str, Any]) -> list[Text | Image]:
+def assistant_message(
+    content: Sequence[Text | Thinking | ToolCall], *, provider: str, model: str, when_ms: int
+) -> AssistantMessage:
+    """An imported message of a model; it ends in a tool call if it contains one."""
+    return AssistantMessage(
+        content=tuple(content),
+        api="import",
+        provider=provider,
+        model=model,
+        usage=None,
+        stop_reason="toolUse" if any(isinstance(each, ToolCall) for each in content) else "stop",
+        timestamp_ms=when_ms,
+    )
+
+
+def _visible(block: Mapping[str, Any]) -> list[Text | Image]:
     if block.get("type") == "text" and str(block.get("text") or "").strip():
         return [Text(text=str(block["text"]))]
     source = block.get("source")
@@ -69,15 +73,15 @@ def _shown(block: Mapping[str, Any]) -> list[Text | Image]:
     return []
 
 
-def _said(block: Mapping[str, Any]) -> list[Text | Thinking | ToolCall]:
+def _model_content(block: Mapping[str, Any]) -> list[Text | Thinking | ToolCall]:
     match block.get("type"):
         case "text" if str(block.get("text") or "").strip():
             return [Text(text=str(block["text"]))]
         case "thinking" if str(block.get("thinking") or "").strip():
             return [Thinking(thinking=str(block["thinking"]))]
         case "tool_use":
-            given = block.get("input")
-            arguments = given if isinstance(given, dict) else {"input": given}
+            tool_input = block.get("input")
+            arguments = tool_input if isinstance(tool_input, dict) else {"input": tool_input}
             return [ToolCall(id=str(block.get("id") or ""), name=str(block.get("name")), arguments=arguments)]
     return []
 
@@ -89,12 +93,12 @@ def _results(blocks: Sequence[Mapping[str, Any]], when_ms: int) -> list[ToolResu
             continue
         content = block.get("content")
         parts = content if isinstance(content, list) else [{"type": "text", "text": str(content or "")}]
-        shown = tuple(shown for part in parts if isinstance(part, dict) for shown in _shown(part))
+        visible = tuple(visible for part in parts if isinstance(part, dict) for visible in _visible(part))
         found.append(
             ToolResultMessage(
                 tool_call_id=str(block.get("tool_use_id") or ""),
                 tool_name=str(block.get("name") or "tool"),
-                content=shown,
+                content=visible,
                 is_error=block.get("is_error") is True,
                 timestamp_ms=when_ms,
             )
