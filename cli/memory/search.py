@@ -53,8 +53,8 @@ def search(context: click.Context, query: str, **options: Any) -> int:
 
 def _load_what_tells() -> None:
     import nacre.cli.memory.text
-    import nacre.memory.files.reading
-    import nacre.memory.files.sources.of_hits  # noqa: F401 - loaded ahead
+    import nacre.memory.files.note_files
+    import nacre.memory.files.sources.sources  # noqa: F401 - loaded ahead
 
 
 async def _told(engine: MemoryEngine, voice: IndexVoice, query: str, *, as_json: bool, **asked: Any) -> int:
@@ -64,8 +64,7 @@ async def _told(engine: MemoryEngine, voice: IndexVoice, query: str, *, as_json:
 
     sources: LinesOfHits = {}
     if report.hits:
-        from nacre.memory.files.sources.of_hits import sources_of_hits
-        from nacre.memory.files.sources.sources import Sources
+        from nacre.memory.files.sources.sources import Sources, sources_of_hits
         from nacre.runtime.storage.opening import storage_of
 
         kept = Sources(storage_of(voice).workspace())

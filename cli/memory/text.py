@@ -21,7 +21,7 @@ from nacre.memory.contracts.records import (
 from nacre.runtime.commands.contract.wording import counted
 
 if TYPE_CHECKING:
-    from nacre.memory.files.sources.telling import SourcedLines
+    from nacre.memory.files.sources.source import SourcedLines
 
 _SHOWN_ISSUES = 20
 BUILT_IN: Mapping[str, str] = {"backend": "builtin"}
@@ -198,7 +198,7 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
 
 def sourced_json(lines: SourcedLines) -> dict[str, Any]:
     """Lines with their source, for scripts."""
-    from nacre.memory.files.sources.stored import source_json
+    from nacre.memory.files.sources.sources import source_json
 
     return {
         "startLine": lines.start_line,

@@ -12,9 +12,8 @@ from nacre.cli.invocation import Invocation
 from nacre.cli.memory.text import sourced_json
 from nacre.cli.screen.json_text import print_json
 from nacre.memory.files.sources.secrets import without_secrets
-from nacre.memory.files.sources.source import PRIVATE, Source, may_hear
+from nacre.memory.files.sources.source import PRIVATE, Source, may_hear, passages, told, told_audience
 from nacre.memory.files.sources.sources import Sources
-from nacre.memory.files.sources.telling import passages, told, told_audience
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.ids import random_id

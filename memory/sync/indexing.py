@@ -15,7 +15,7 @@ from nacre.memory.contracts.errors import IndexBusy
 from nacre.memory.contracts.records import Source
 from nacre.memory.contracts.store import IndexedFile, Snapshot, Store, Writer
 from nacre.memory.sync.fallback import FALLBACK_ROW, follow_index, news_row
-from nacre.memory.sync.files import Corpus, FileOutcome, sync_files
+from nacre.memory.sync.file_sync import Corpus, FileOutcome, sync_files
 from nacre.memory.text.lexical import lexical_fields
 from nacre.memory.vectors.cosine_scale import SCALE_ROW
 from nacre.memory.vectors.identity import (
@@ -235,7 +235,7 @@ def _unknown_fate(source: Source, path: str, failed: set[str], outcome: FileOutc
 
 
 def _kept_meta(meta: Mapping[str, str]) -> dict[str, str]:
-    from nacre.memory.batch_jobs.jobs import JOBS_ROW
+    from nacre.memory.contracts.embedding_jobs import JOBS_ROW
 
     kept = ("last_sync", SCALE_ROW, JOBS_ROW, FALLBACK_ROW)
     return {key: value for key, value in meta.items() if key.startswith(kept)}

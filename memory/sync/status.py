@@ -20,9 +20,8 @@ from nacre.memory.contracts.records import (
 )
 from nacre.memory.contracts.store import FileState, Store, StoreCounts
 from nacre.memory.sync.fallback import left_embedder
-from nacre.memory.sync.files import FileOutcome
+from nacre.memory.sync.file_sync import FileOutcome, plan_changes
 from nacre.memory.sync.indexing import IndexPlan
-from nacre.memory.sync.plan import plan_changes
 from nacre.memory.sync.transcripts import deleted_transcripts, due_and_waiting
 from nacre.memory.sync.vectors import VectorOutcome
 from nacre.memory.vectors.identity import embedder_change, identity_problem, stored_identity

@@ -21,16 +21,17 @@ from nacre.memory.contracts.index_place import IndexPlace
 from nacre.memory.contracts.records import MemoryStatus, SyncReport
 from nacre.memory.contracts.store import Store, Writer
 from nacre.memory.sync.fallback import FALLBACK_ROW, ask_first_again, follow_index, pause_seconds
-from nacre.memory.sync.files import FileOutcome
+from nacre.memory.sync.file_sync import FileOutcome
 from nacre.memory.sync.indexing import IndexPlan, index_files
-from nacre.memory.sync.languages import language_rows, stored_languages
-from nacre.memory.sync.triggers.single_flight import ProgressListener, SingleFlight, SyncRun
+from nacre.memory.sync.single_flight import ProgressListener, SingleFlight, SyncRun
+from nacre.memory.text.languages import languages_in
 from nacre.memory.vectors.identity import embedder_key, facts_key, stored_identity
 from nacre.memory.vectors.query_vectors import QueryVectors
 
 if TYPE_CHECKING:
-    from nacre.memory.batch_jobs.sync import JobTally
+    from nacre.memory.sync.batch_jobs import JobTally
     from nacre.memory.sync.vectors import VectorOutcome
+
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +185,7 @@ class Syncing:
 
     @cached_property
     def _jobs_tally(self) -> JobTally:
-        from nacre.memory.batch_jobs.sync import JobTally
+        from nacre.memory.sync.batch_jobs import JobTally
 
         return JobTally()
 
@@ -295,3 +296,21 @@ class Syncing:
 
 async def _meta(store: Store) -> Mapping[str, str]:
     return await store.read(lambda index: index.meta())
+
+
+_ROW = "languages"
+_SAMPLE = 120
+"""Enough texts for a language that a twentieth of the notes is in."""
+
+
+def stored_languages(meta: Mapping[str, str]) -> tuple[str, ...]:
+    """The languages by their English names, as an earlier pass left them."""
+    return tuple(meta.get(_ROW, "").split())
+
+
+async def language_rows(store: Store, meta: Mapping[str, str], *, has_changed: bool) -> dict[str, str]:
+    """What `meta` needs to tell the languages again; nothing while they cannot have changed."""
+    if _ROW in meta and not has_changed:
+        return {}
+    texts = await store.read(lambda index: index.sampled_texts(_SAMPLE))
+    return {_ROW: " ".join(languages_in(texts))}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.store import FileState, IndexedFile, Store
 from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptSource, TranscriptText
-from nacre.memory.sync.files import FileOutcome
+from nacre.memory.sync.file_sync import FileOutcome
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, storable
 from nacre.memory.text.lexical import lexical_fields
 

@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from nacre.memory.batch_jobs.jobs import jobs_of
-from nacre.memory.batch_jobs.sync import JobPass, JobTally
 from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.contracts.embedding_jobs import jobs_of
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.store import Piece, Store, Vector
+from nacre.memory.sync.batch_jobs import JobPass, JobTally
 from nacre.memory.vectors.batches import batches
 from nacre.memory.vectors.cosine_scale import SCALE_ROW, is_measured, measured_scale, scale_row
 from nacre.memory.vectors.identity import embedder_key as key_of, stored_identity

@@ -15,7 +15,7 @@ from nacre.runtime.storage.files import FileStorage, kept_places
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.workspace import Workspace
-    from nacre.memory.files.skills.skills import Skills
+    from nacre.memory.files.skills import Skills
     from nacre.runtime.extensions.installed.discovery import Installed
     from nacre.runtime.ledger.ledger import LedgerPlace
     from nacre.runtime.settings.config import Config
@@ -49,7 +49,7 @@ def ledger_of(config: Config) -> LedgerPlace:
 def open_skills(config: Config) -> Skills:
     """The skills of an agent, and of folders that its owner trusts."""
     from nacre.memory.contracts.settings import at_home
-    from nacre.memory.files.skills.skills import Skills
+    from nacre.memory.files.skills import Skills
 
     kept, lock_dir = kept_places(config), config.state_dir / "locks"
     trusted = {

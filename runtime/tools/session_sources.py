@@ -10,12 +10,10 @@ from dataclasses import replace
 from functools import cached_property
 
 from nacre.memory.contracts.workspace import Workspace
-from nacre.memory.files.sources.proposed import WaitsForReview, told_names
-from nacre.memory.files.sources.source import PRIVATE, Source, Speaker, Writer
+from nacre.memory.files.sources.proposed_write import WaitsForReview, told_names
+from nacre.memory.files.sources.source import NOT_THE_OWNERS, PRIVATE, Source, Speaker, Writer
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
-from nacre.memory.files.sources.sources import SourceOf, Sources
-from nacre.memory.files.sources.stored import line_key
-from nacre.memory.files.sources.telling import NOT_THE_OWNERS
+from nacre.memory.files.sources.sources import SourceOf, Sources, line_key
 from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy

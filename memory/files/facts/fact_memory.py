@@ -17,11 +17,10 @@ from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.workspace import FileBusy, Workspace
 from nacre.memory.files.facts import changes
 from nacre.memory.files.facts.changes import Known
-from nacre.memory.files.facts.identities import Identities
 from nacre.memory.files.facts.lines import checked_key, checked_source, checked_value, same_key
 from nacre.memory.files.facts.note_index import NOTHING_FOUND, NoteIndex, NoteScores
 from nacre.memory.files.facts.page import Page
-from nacre.memory.files.facts.records import Fact, MemoryChunk, Recalled, note_number
+from nacre.memory.files.facts.records import Fact, Identities, MemoryChunk, Recalled, note_number
 from nacre.memory.text.days.day_limits import Day, day_limits
 
 T = TypeVar("T")

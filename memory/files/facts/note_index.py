@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Protocol
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.contracts.records import SearchReport, SyncReport
+from nacre.memory.contracts.records import Chunk, SearchReport, SyncReport
+from nacre.memory.contracts.store import FileState, IndexedFile
+from nacre.memory.files.facts.page import Page
+from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, storable
 from nacre.memory.text.days.day_limits import Day
+from nacre.memory.text.lexical import lexical_fields
 from nacre.records.record import Record
 
 _MORE_HITS = 4
@@ -154,3 +158,27 @@ async def _fresh_search(
         if not report.stale:
             break
     return report
+
+
+def notes_of_page(state: FileState, data: bytes, sizes: ChunkSizes) -> IndexedFile:
+    """A page as the index of notes keeps it; a long note is several chunks.
+
+    The lines of such a chunk are no lines but the note's number, because what is written above a note moves
+    its lines, and an index that has not seen that yet must still name the right note.
+    """
+    chunks = list(_chunks(state, data, sizes))
+    return IndexedFile(state=state, chunks=chunks, fields=[lexical_fields(chunk) for chunk in chunks])
+
+
+def _chunks(state: FileState, data: bytes, sizes: ChunkSizes) -> Iterator[Chunk]:
+    ordinal = 0
+    for note in Page(data, identity="", zone=None).notes():
+        if note.number is None or note.tail is None:
+            continue
+        lines = storable(note.text.encode("utf-8", "replace").decode()).split("\n")
+        document = Document(source="memory", path=state.path, lines=lines, day=note.tail.at.date())
+        for chunk in chunk_document(document, sizes):
+            yield replace(
+                chunk, start_line=note.number, end_line=note.number, heading_path=(), ordinal=ordinal
+            )
+            ordinal += 1

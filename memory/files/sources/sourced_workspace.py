@@ -20,7 +20,7 @@ from nacre.memory.contracts.workspace import (
     ReadFailed,
     Workspace,
 )
-from nacre.memory.files.sources.proposed import (
+from nacre.memory.files.sources.proposed_write import (
     ProposedWrite,
     WaitsForReview,
     added_lines,
@@ -31,8 +31,7 @@ from nacre.memory.files.sources.proposed import (
 )
 from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.memory.files.sources.source import Source
-from nacre.memory.files.sources.sources import SourceOf, Sources
-from nacre.memory.files.sources.stored import StoredSource
+from nacre.memory.files.sources.sources import SourceOf, Sources, StoredSource
 
 
 class SecretRefused(OSError):

@@ -8,15 +8,30 @@ of a note stands there, only digests of its lines.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 
+from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
+from nacre.memory.contracts.records import Excerpt, SearchHit
 from nacre.memory.contracts.workspace import Fingerprint, PathOutsideRoot, Workspace
-from nacre.memory.files.sources.proposed import Reviewing
-from nacre.memory.files.sources.source import Source, narrowest
-from nacre.memory.files.sources.stored import StoredSource, from_lines, line_key, to_lines
+from nacre.memory.files.sources.proposed_write import Reviewing
+from nacre.memory.files.sources.source import (
+    PRIVATE,
+    Audience,
+    Source,
+    SourcedLines,
+    Speaker,
+    Writer,
+    may_hear,
+    narrowest,
+    passages,
+)
+from nacre.records.record import Record
 
 SOURCES_FOLDER = ".sources"
 
@@ -26,7 +41,7 @@ SecretsMode: TypeAlias = Literal["redact", "refuse", "ask", "off"]
 SourceOf = Callable[[str], Source]
 """Gives the source of a line that is about to be written."""
 
-_Known = dict[str, list[StoredSource]]
+_Known: TypeAlias = "dict[str, list[StoredSource]]"
 
 
 class Sources:
@@ -237,3 +252,154 @@ def _and_before(source: Source, known: Sequence[_Known], key: str) -> Source:
         names=tuple(dict.fromkeys((*source.names, *before.names))),
         audience=narrowest((source.audience, before.audience)),
     )
+
+
+FORMAT_VERSION = 1
+_KEY_CHARS = 20
+_MARKER = re.compile(r"(?:>\s*)*(?:[-*+]\s+)?")
+_WORD = re.compile(r"[^\W_]")
+
+T = TypeVar("T", bound=str)
+
+
+class StoredSource(Record):
+    """A source, and the lines that it is of: the note that they were written into, and their keys."""
+
+    path: str
+    keys: tuple[str, ...]
+    source: Source
+
+
+def line_key(line: str) -> str:
+    """What names a line wherever it stands: a digest of its words.
+
+    Indents, list markers and quotation marks do not count. `""` for a line without a letter or digit.
+    """
+    words = " ".join(_MARKER.sub("", line.strip(), count=1).split())
+    if not _WORD.search(words):
+        return ""
+    return hashlib.sha256(words.encode("utf-8", "replace")).hexdigest()[:_KEY_CHARS]
+
+
+def to_lines(stored: Iterable[StoredSource]) -> str:
+    """The JSON lines."""
+    return "".join(json.dumps(_to_json(each), ensure_ascii=False) + "\n" for each in stored)
+
+
+def from_lines(data: bytes) -> Iterator[StoredSource]:
+    """What JSON lines say, in their order."""
+    for line in data.splitlines():
+        try:
+            raw = json.loads(line) if line.startswith(b"{") else None
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(raw, dict) and isinstance(raw.get("path"), str):
+            yield StoredSource(path=raw["path"], keys=_texts(raw.get("lines")), source=source_from_json(raw))
+
+
+def without_keys(data: bytes, keys: Collection[str]) -> bytes:
+    """JSON lines without these keys; a source of no other line goes, what cannot be read stays."""
+    left: list[bytes] = []
+    for line in data.splitlines(keepends=True):
+        found = next(from_lines(line), None)
+        if found is None or not set(found.keys) & set(keys):
+            left.append(line)
+        elif kept := tuple(key for key in found.keys if key not in keys):
+            left.append(to_lines([replace(found, keys=kept)]).encode())
+    return b"".join(left)
+
+
+def source_json(source: Source) -> dict[str, Any]:
+    """A source for scripts; what is not known of it is left out."""
+    told: dict[str, Any] = {
+        "writtenBy": source.written_by,
+        "saidBy": list(source.said_by),
+        "names": list(source.names),
+        "audience": source.audience,
+        "sessionKey": source.session_key,
+        "sessionId": source.session_id,
+        "entryIds": list(source.entry_ids),
+        "chat": source.chat,
+        "at": source.at,
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _to_json(stored: StoredSource) -> dict[str, Any]:
+    return {
+        "version": FORMAT_VERSION,
+        "path": stored.path,
+        **source_json(stored.source),
+        "lines": list(stored.keys),
+    }
+
+
+def source_from_json(raw: Mapping[str, Any]) -> Source:
+    """A source that `source_json` told, also by a careless program: what is not known is nobody's word."""
+    said_by: tuple[Speaker, ...] = tuple(
+        _known_value(name, get_args(Speaker), "unknown") for name in _texts(raw.get("saidBy"))
+    )
+    audience = _text_value(raw, "audience")
+    return Source(
+        written_by=_known_value(raw.get("writtenBy"), get_args(Writer), "import"),
+        audience=audience or PRIVATE,
+        said_by=said_by or ("unknown",),
+        names=_texts(raw.get("names")),
+        session_key=_text_value(raw, "sessionKey"),
+        session_id=_text_value(raw, "sessionId"),
+        entry_ids=_texts(raw.get("entryIds")),
+        chat=_text_value(raw, "chat"),
+        at=_text_value(raw, "at"),
+    )
+
+
+def _known_value(value: object, values: Sequence[T], otherwise: T) -> T:
+    return next((each for each in values if each == value), otherwise)
+
+
+def _text_value(raw: Mapping[str, Any], name: str) -> str:
+    value = raw.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+
+class LineReader(Protocol):
+    """What gives lines of notes."""
+
+    async def read(self, path: str, *, from_line: int | None = None, lines: int | None = None) -> Excerpt:
+        """Lines of a note."""
+
+
+async def sources_of_hits(
+    notes: LineReader, sources: Sources, hits: Sequence[SearchHit], *, listeners: Audience = PRIVATE
+) -> Mapping[str, tuple[SourcedLines, ...]]:
+    """The sources of hits by their citations, as far as `listeners` may hear of them.
+
+    Lines without one are left out, and hits without any, and what cannot be read now.
+    """
+    of_notes = [hit for hit in hits if hit.source == "memory"]
+    if not of_notes or not await sources.knows_any():
+        return {}
+    lines = await asyncio.gather(*(_hit_lines(notes, hit) for hit in of_notes))
+    found = await sources.of_notes([(hit.path, of_hit) for hit, of_hit in zip(of_notes, lines, strict=True)])
+    return {
+        hit.citation: told
+        for hit, of_hit in zip(of_notes, found, strict=True)
+        if (told := _heard(passages(of_hit, start_line=hit.start_line), listeners))
+    }
+
+
+async def _hit_lines(notes: LineReader, hit: SearchHit) -> Sequence[str]:
+    count = hit.end_line - hit.start_line + 1
+    try:
+        excerpt = await notes.read(hit.path, from_line=hit.start_line, lines=count)
+    except MemoryIndexError:
+        return ()
+    return excerpt.text.split("\n")
+
+
+def _heard(passages: Sequence[SourcedLines], listeners: Audience) -> tuple[SourcedLines, ...]:
+    return tuple(each for each in passages if may_hear(listeners, each.source.audience))

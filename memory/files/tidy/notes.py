@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from datetime import date
 
 from nacre.memory.contracts.workspace import Workspace
+from nacre.memory.files.file_reader import told_lines
 from nacre.memory.files.proposals.note_change import daily_logs, note_texts
 from nacre.memory.files.sources.secrets import without_secrets
-from nacre.memory.files.sources.sources import Sources
-from nacre.memory.files.sources.stored import line_key
-from nacre.memory.files.template_words import told_lines
+from nacre.memory.files.sources.sources import Sources, line_key
 from nacre.memory.files.tidy.edits import Edit, Place, has_lines_below, sections
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.text.claims import Claim, has_other_value

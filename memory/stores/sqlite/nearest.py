@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 from nacre.memory.contracts.records import VectorEngine
 from nacre.memory.contracts.store import Scope, Vector
 from nacre.memory.stores.sqlite.connection import Connection, SqliteError, read_in_turn
-from nacre.memory.stores.sqlite.scope import Narrowed, narrowed
+from nacre.memory.stores.sqlite.words import Narrowed, narrowed
 from nacre.memory.vectors.vector_math import (
     NUMBER_BYTES,
     cosines,

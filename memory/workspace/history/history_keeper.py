@@ -12,8 +12,13 @@ from nacre.memory.contracts.workspace import FileBusy, Workspace
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.commits import commit_changes, known_sources
-from nacre.memory.workspace.history.migration import copy_history, new_repository
-from nacre.memory.workspace.history.repository import BRANCH, DAMAGED, Repository
+from nacre.memory.workspace.history.repository import (
+    BRANCH,
+    DAMAGED,
+    Repository,
+    copy_history,
+    new_repository,
+)
 
 log = logging.getLogger(__name__)
 

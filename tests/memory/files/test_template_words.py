@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.memory.files.template_words import told_lines
+from nacre.memory.files.file_reader import told_lines
 from nacre.memory.workspace.workspace import TEMPLATES, template_text
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.contracts.errors import DayUnknown, FactRefused
-from nacre.memory.files.facts.identities import Identities, Sharing
-from nacre.memory.files.facts.records import chunk_json, fact_json
+from nacre.memory.files.facts.records import Identities, Sharing, chunk_json, fact_json
 from tests.memory.doubles import WordEmbedder
 from tests.memory.files.facts.pages import Clock, open_facts, page_of
 from tests.servers.warm_python import run_warm

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.memory.files.skills.skill import Skill, SkillBroken, parsed_skill
-from nacre.memory.files.skills.skills import Skills
+from nacre.memory.files.skills import Skill, SkillBroken, Skills, parsed_skill
 from nacre.memory.workspace.folder import FolderWorkspace
 
 GOOD = "---\nname: brew-tea\ndescription: Brews tea.\nlicense: MIT\n---\n\n# How\n"

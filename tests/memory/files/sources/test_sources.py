@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.contracts.workspace import PathOutsideRoot
-from nacre.memory.files.sources.source import PRIVATE, Source
+from nacre.memory.files.sources.source import PRIVATE, Source, passages, told
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources
-from nacre.memory.files.sources.telling import passages, told
 from nacre.memory.workspace.folder import FolderWorkspace
 
 AT = "2026-03-14T10:00:00+01:00"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from nacre.memory.sync.triggers.settling import Settling
-from nacre.memory.sync.triggers.transcript_growth import TranscriptGrowth
+from nacre.memory.contracts.errors import MemoryIndexError
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.index_settings import SyncSettings
@@ -84,3 +84,81 @@ class Following:
         while True:
             await asyncio.sleep(self._settings.interval_minutes * 60)
             self._start("interval")
+
+
+_LONGEST_WAIT = 4
+"""Changes that never stop are still synced after this many debounce times."""
+
+
+class Settling:
+    """Calls `changed()` at each change that is noted, and `settled()` when it is quiet again."""
+
+    def __init__(self, *, debounce_ms: int, changed: Callable[[], None], settled: Callable[[], None]) -> None:
+        self._debounce_seconds = debounce_ms / 1000
+        self._changed = changed
+        self._settled = settled
+        self._timer: asyncio.TimerHandle | None = None
+        self._first_change = 0.0
+
+    def note_change(self) -> None:
+        """Takes a change, and begins to wait for quiet anew, but not for ever."""
+        loop = asyncio.get_running_loop()
+        self._changed()
+        if self._timer is None:
+            self._first_change = loop.time()
+        else:
+            self._timer.cancel()
+        latest = self._first_change + _LONGEST_WAIT * self._debounce_seconds
+        self._timer = loop.call_at(min(loop.time() + self._debounce_seconds, latest), self._fire)
+
+    def close(self) -> None:
+        """Drops a pending `settled` call."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._settled()
+
+
+log = logging.getLogger(__name__)
+
+QUIET_SECONDS = 5.0
+"""How long after something was said transcripts are looked at: turns in quick succession cost one look."""
+
+
+class TranscriptGrowth:
+    """Looks whether a transcript is due, some seconds after it is told that something was said.
+
+    `is_due` looks, and may raise `OSError` or `MemoryIndexError`; `index` is called when one is.
+    """
+
+    def __init__(self, *, is_due: Callable[[], Awaitable[bool]], index: Callable[[], None]) -> None:
+        self._is_due = is_due
+        self._index = index
+        self._has_grown = False
+        self._look: asyncio.Task[None] | None = None
+
+    def grown(self) -> None:
+        """Something was said."""
+        self._has_grown = True
+        if self._look is None or self._look.done():
+            self._look = asyncio.create_task(self._look_until_quiet(), name="memory-transcripts")
+
+    async def close(self) -> None:
+        """Stops looking."""
+        if self._look is not None:
+            self._look.cancel()
+            await asyncio.gather(self._look, return_exceptions=True)
+
+    async def _look_until_quiet(self) -> None:
+        while self._has_grown:
+            await asyncio.sleep(QUIET_SECONDS)
+            self._has_grown = False
+            try:
+                is_due = await self._is_due()
+            except (OSError, MemoryIndexError) as error:
+                log.warning("whether transcripts have grown cannot be seen: %s", error)
+                continue
+            if is_due:
+                self._index()

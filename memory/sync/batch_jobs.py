@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nacre.memory.batch_jobs.jobs import (
+from nacre.memory.contracts.embedder import EmbeddingFailed, VectorsDiffer
+from nacre.memory.contracts.embedding_jobs import (
     EmbeddingJobs,
     JobState,
     JobsUnavailable,
@@ -22,7 +23,6 @@ from nacre.memory.batch_jobs.jobs import (
     jobs_row,
     kept_jobs,
 )
-from nacre.memory.contracts.embedder import EmbeddingFailed, VectorsDiffer
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.store import Store, Vector, Writer
