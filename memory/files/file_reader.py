@@ -1,4 +1,4 @@
-"""Turns the bytes of notes into what the store takes. Pure: the bytes were read before."""
+"""Turns the bytes of notes into what the store takes, without the lines that come from templates."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from nacre.memory.workspace.workspace import OLDER_NAMES, TEMPLATES, template_te
 from nacre.records.record import Record
 
 Cut: TypeAlias = Callable[[FileState, bytes, ChunkSizes], IndexedFile]
-"""What makes chunks of a note's bytes."""
+"""Cuts the bytes of a note into chunks."""
 
 
 class ReadBatch(Record):
-    """What reading some files gave: files to store, files whose content was the stored one, problems by path.
+    """Files to store, files with the stored content, and problems by path.
 
-    A file that vanished in between is in none of them.
+    Files that disappeared are in none of them.
     """
 
     changed: tuple[IndexedFile, ...]
@@ -32,7 +32,7 @@ class ReadBatch(Record):
 
 
 def cut_note(state: FileState, data: bytes, sizes: ChunkSizes) -> IndexedFile:
-    """Chunks and lexical rows of a Markdown file, without the words of its template."""
+    """The chunks and lexical rows of a Markdown file, without the words of its template."""
     lines = told_lines(state.path, decode_markdown(data))
     document = Document(source=state.source, path=state.path, lines=lines, day=day_in_path(state.path))
     chunks = chunk_document(document, sizes)
@@ -47,7 +47,7 @@ def read_batch(
     cut: Cut = cut_note,
     read_at_ns: int,
 ) -> ReadBatch:
-    """Chunks what was read, by name; a note whose content has the known hash is not chunked."""
+    """Chunks the notes that were read, except those whose content has the known hash."""
     changed: list[IndexedFile] = []
     same: list[FileState] = []
     problems: list[tuple[str, str]] = []
@@ -79,16 +79,18 @@ def _sentence(path: str, error: ReadFailed) -> str:
 
 
 def told_lines(path: str, lines: Sequence[str]) -> Sequence[str]:
-    """The lines of a workspace file with an empty one in place of each that its template has.
+    """The lines of a workspace file with an empty line in place of each line of its template.
 
-    A heading of the template stays where something was written below it, the title never. Files that no
-    template made come back as they are. `path` is relative to the workspace.
+    A heading of the template stays if there is text below it; the title never stays. Files without a template
+    are returned unchanged. `path` is relative to the workspace.
     """
     template = _template_lines(path)
     if not template:
         return lines
     told = [line if HEADING.match(line) or line.strip() not in template else "" for line in lines]
-    below: list[tuple[int, bool]] = []  # the headings behind a line: level, and whether it has words below it
+    below: list[
+        tuple[int, bool]
+    ] = []  # the level of each heading behind a line, and whether there is text below it
     has_words = False
     for at in range(len(told) - 1, -1, -1):
         heading = HEADING.match(told[at])
@@ -107,7 +109,7 @@ def told_lines(path: str, lines: Sequence[str]) -> Sequence[str]:
 
 @cache
 def _template_lines(path: str) -> frozenset[str]:
-    """The lines of the template of a file, empty for a file that has none."""
+    """The lines of a file's template, or nothing if it has none."""
     newer = {older: name for name, older in OLDER_NAMES.items()}
     name = newer.get(path, path)
     if name not in (*TEMPLATES, FIRST_RUN_FILE):

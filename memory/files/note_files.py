@@ -1,6 +1,7 @@
-"""Which notes the index covers: `MEMORY.md`, `memory.md`, `memory/`, `chats/`, and what `extraPaths` name.
+"""Which notes are memory, and reading them: `MEMORY.md`, `memory.md`, `memory/`, `chats/` and `extraPaths`.
 
-An extra path inside of the workspace is asked of the workspace, one outside of it of this machine.
+The workspace serves extra paths inside of it, and this machine's file system the others. `memory_get` reads
+no path with a symbolic link and no transcript.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _ALWAYS = tuple(WantedNotes(name=name) for name in (*ROOT_FILES, *NOTE_FOLDERS))
 
 
 class NoteFiles:
-    """All notes of one agent, whatever holds them. `extra_paths` are those of the settings, `~` filled in.
+    """All notes of one agent. `extra_paths` come from the settings, with `~` expanded.
 
     `always` are the notes that need no setting.
     """
@@ -48,11 +49,11 @@ class NoteFiles:
 
     @property
     def place(self) -> str:
-        """Where the workspace is, for the owner's eyes."""
+        """The place of the workspace, for the owner."""
         return self._workspace.place
 
     async def listing(self) -> NoteListing:
-        """Every note that is there now, in a fixed order. Raises nothing."""
+        """Every note that exists now, in a fixed order. Raises nothing."""
         extra = await self._extra()
         found = await self._workspace.list_notes((*self._always, *extra.inside))
         if not (extra.outside or extra.skipped):
@@ -65,7 +66,7 @@ class NoteFiles:
         )
 
     async def read(self, names: Sequence[str]) -> Mapping[str, NoteBytes | ReadFailed]:
-        """Whole notes of a listing; what cannot be read has its error as its value."""
+        """Whole notes of a listing by name; the value is the error if a note cannot be read."""
         extra = await self._extra()
         if not extra.outside:
             return await self._workspace.read_notes(names)
@@ -75,14 +76,14 @@ class NoteFiles:
         return {**await self._workspace.read_notes(inside), **await extra.outside.read_notes(outside)}
 
     async def now_ns(self) -> int:
-        """Now by the clock of the workspace's notes."""
+        """The current time by the clock of the workspace's notes."""
         return await self._workspace.now_ns()
 
     async def name_of(self, text: str) -> str:
-        """The name of the note that `text` stands for, which need not exist; none with a link in its path.
+        """The name of the note that `text` refers to. The note need not exist; its path must not have a link.
 
         Raises:
-            ReadRefused: it is no note that may be shown, with a sentence that says what may be.
+            ReadRefused: the note may not be shown; the message says which may be.
         """
         extra = await self._extra()
         name = extra.name_of(text)
@@ -99,7 +100,7 @@ class NoteFiles:
         return name
 
     async def watch(self, changed: Callable[[], None]) -> NoteWatch:
-        """Calls `changed` soon after each change of a note, and when one may have been missed."""
+        """Calls `changed` soon after each change of a note, and when a change may have been missed."""
         extra = await self._extra()
         watches = [self._workspace.watch((*self._always, *extra.inside), changed)]
         if extra.outside:
@@ -107,7 +108,7 @@ class NoteFiles:
         return _Watches(tuple(watches))
 
     async def _extra(self) -> ExtraPaths:
-        # Each time anew: which of them are patterns depends on what exists.
+        # This is computed each time, because which paths are patterns depends on what exists.
         if not self.extra_paths:
             return extra_paths_of(self._workspace.folder, ())
         return await asyncio.to_thread(extra_paths_of, self._workspace.folder, self.extra_paths)
@@ -126,7 +127,7 @@ class _Watches(NamedTuple):
 
 
 def _each_once(notes: Sequence[FoundNote]) -> tuple[FoundNote, ...]:
-    """Without the second names of notes that lie in two places, one of which may be linked into the other."""
+    """The notes without second names of the same file, as links between two folders make them."""
     found: dict[tuple[int, int] | str, FoundNote] = {}
     for note in notes:
         marks = note.marks
@@ -142,7 +143,7 @@ def _refusal(text: str) -> ReadRefused:
 
 
 MAX_EXCERPT_CHARS = 12_000
-"""More than this is cut at a line end when the caller did not say how many lines; `truncated` tells."""
+"""A longer excerpt without a line count is cut at a line end and marked `truncated`."""
 
 
 async def read_excerpt(
@@ -153,12 +154,12 @@ async def read_excerpt(
     lines: int | None = None,
     below: str = "",
 ) -> Excerpt:
-    """Lines of one memory file, from `from_line` (from 1), `lines` of them; all of it without both.
+    """`lines` lines of a memory file from `from_line`, counted from 1; without both, the whole file.
 
-    With `below`, a folder of the workspace such as `chats/telegram-group-7`, only files in there may be read.
+    With `below`, a folder such as `chats/telegram-group-7`, only files in this folder may be read.
 
     Raises:
-        ReadRefused: the path is not one of memory's, or cannot be read.
+        ReadRefused: the path is not a memory file, or cannot be read.
     """
     text = path.strip()
     if not text:
@@ -179,14 +180,14 @@ async def read_excerpt(
 
 
 def content_lines(raw: bytes) -> list[str]:
-    """The lines of a note, as they are counted everywhere."""
+    """The lines of a note, as line numbers count them."""
     lines = decode_markdown(raw)
-    # The end of the last line is not a line of its own.
+    # A final line feed does not begin another line.
     return lines[:-1] if lines and not lines[-1] else lines
 
 
 def excerpt_of(path: str, lines: Sequence[str], from_line: int, count: int | None) -> Excerpt:
-    """`count` of the lines of a file, from `from_line`; without a count, as many as an excerpt may have."""
+    """`count` lines of a file from `from_line`; without `count`, as many as an excerpt may have."""
     start = max(1, from_line)
     wanted = lines[start - 1 :] if count is None else lines[start - 1 : start - 1 + max(1, count)]
     kept = _within(wanted) if count is None else len(wanted)
@@ -203,7 +204,7 @@ def excerpt_of(path: str, lines: Sequence[str], from_line: int, count: int | Non
 
 
 def _within(lines: Sequence[str]) -> int:
-    """How many lines fit into an excerpt; at least one."""
+    """The number of lines that fit into an excerpt, at least one."""
     size = 0
     for number, line in enumerate(lines):
         size += len(line) + 1

@@ -1,8 +1,9 @@
-"""The sources of a workspace's lines: noted before a line is written, and found again by what it says.
+"""The sources of a workspace's lines: stored before a line is written, and found again by its words.
 
-They stand in `.sources/` of the workspace, a file for each month that is only ever appended to: beside the
-notes, so that git, a backup and another machine have both, and in a folder that no chat may write to. No word
-of a note stands there, only digests of its lines.
+They are in the folder `.sources/` of the workspace, in one JSON Lines file per month that only grows: beside
+the notes, so that git, backups and other machines have both, and in a folder to which no chat may write. The
+files hold digests of lines, never their words. The format is a contract. A line that cannot be read is
+skipped, so that a merge of two devices' files with conflict markers loses nothing.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ from nacre.records.record import Record
 SOURCES_FOLDER = ".sources"
 
 SecretsMode: TypeAlias = Literal["redact", "refuse", "ask", "off"]
-"""What becomes of keys and passwords on their way into a note. Where nobody can be asked, `ask` redacts."""
+"""What happens to keys and passwords on their way into a note. `ask` redacts if nobody can be asked."""
 
 SourceOf = Callable[[str], Source]
-"""Gives the source of a line that is about to be written."""
+"""Returns the source of a line that is about to be written."""
 
 _Known: TypeAlias = "dict[str, list[StoredSource]]"
 
 
 class Sources:
-    """The sources that are kept of one workspace. What other processes note is seen by the next question."""
+    """The stored sources of one workspace. It sees what other processes store in the meantime."""
 
     def __init__(
         self,
@@ -55,9 +56,9 @@ class Sources:
         review: Reviewing | None = None,
         reviews_all: bool = False,
     ) -> None:
-        """`review` keeps what the owner is to see before it is written; without one all is written.
+        """`review` stores the writes that wait for the owner; without it, none wait.
 
-        With `reviews_all` that is whatever a flush, a hook or a group writes, not only what others said.
+        With `reviews_all`, everything that a flush, a hook or a group writes waits, not only words of others.
         """
         self._workspace = workspace
         self.secrets = secrets
@@ -66,11 +67,11 @@ class Sources:
         self._files: dict[str, tuple[Fingerprint, _Known]] = {}
 
     async def found(self, path: str, text: str, source_of: SourceOf) -> tuple[StoredSource, ...]:
-        """Where the lines of `text` come from that are new in the note `path`. `keep` notes it.
+        """The sources of the lines of `text` that are new in the note `path`; `store` stores them.
 
-        Lines that stand there already keep the source that they have. One that is known from elsewhere as not
-        the owner's word stays so, whoever writes it again. A heading is the same in many notes, so it counts
-        as the words of whoever writes it now.
+        Lines that the note already has keep their source. A line that is known from elsewhere as the words of
+        others stays so, whoever writes it again. A heading is the same in many notes, so it belongs to its
+        latest writer.
         """
         lines = {key: line for line in text.splitlines() if (key := line_key(line))}
         there = await self._keys_in(path)
@@ -88,13 +89,13 @@ class Sources:
         )
 
     async def keep(self, path: str, text: str, source_of: SourceOf) -> None:
-        """Notes what `found` gives. Raises as `store`."""
+        """Stores the sources that `found` returns. Raises the same errors as `store`."""
         await self.store(await self.found(path, text, source_of))
 
     async def keep_written(self, path: str, lines: Sequence[str], source_of: SourceOf) -> None:
-        """Notes where lines come from that stand in the note `path` already and of which nothing is known.
+        """Stores the sources of lines that the note `path` already has, if they have none yet.
 
-        Raises as `store`.
+        Raises the same errors as `store`.
         """
         known = await self._read()
         of_source: dict[Source, list[str]] = {}
@@ -110,10 +111,11 @@ class Sources:
         )
 
     async def store(self, stored: Sequence[StoredSource]) -> None:
-        """Notes sources of lines that are about to be written. One whose line is not written does no harm.
+        """Stores the sources of lines that are about to be written. It does no harm if a line is not written.
 
         Raises:
-            OSError, FileBusy, PathOutsideRoot: they cannot be noted; then the text must not be written.
+            OSError, FileBusy, PathOutsideRoot: the sources cannot be stored; then the text must not be
+                written.
         """
         if stored:
             month = max(each.source.at for each in stored)[:7] or "undated"
@@ -121,12 +123,12 @@ class Sources:
             await self._workspace.append(name, to_lines(stored), skip_repeats=False)
 
     async def approve(self, path: str, lines: Sequence[str], source: Source) -> None:
-        """Notes that the owner accepted these lines, which came from `source`.
+        """Stores that the owner accepted these lines, which came from `source`.
 
-        They count as the owner's from now on where they, or all that comes from there, are words of others.
+        From now on, those of them that are words of others count as the owner's.
 
         Raises:
-            OSError, FileBusy, PathOutsideRoot: it cannot be noted.
+            OSError, FileBusy, PathOutsideRoot: this cannot be stored.
         """
         known = await self._read()
         keys = tuple(
@@ -142,16 +144,17 @@ class Sources:
             await self.store([StoredSource(path=path, keys=keys, source=accepted)])
 
     async def of_lines(self, path: str, lines: Sequence[str]) -> tuple[Source | None, ...]:
-        """The source of each line of the note `path`; `None` where none was kept, as of what a hand wrote.
+        """The source of each line of the note `path`; `None` without a stored source, as for lines by hand.
 
-        A line that was moved here has the source that it had; of several, one that is not the owner's word.
+        A line that was moved here keeps its source. If it has several, one that is not the owner's word
+        counts.
         """
         return (await self.of_notes([(path, lines)]))[0]
 
     async def of_notes(
         self, notes: Sequence[tuple[str, Sequence[str]]]
     ) -> tuple[tuple[Source | None, ...], ...]:
-        """As `of_lines`, of several notes, each with its path."""
+        """Like `of_lines`, for several notes, each with its path."""
         known = await self._read()
         return tuple(
             tuple(_source_of(known, path, line_key(line), is_heading=_is_heading(line)) for line in lines)
@@ -159,17 +162,17 @@ class Sources:
         )
 
     async def knows_any(self) -> bool:
-        """Whether anything is known: in a workspace of hand-written notes nothing is."""
+        """Whether any source is stored; in a workspace of hand-written notes there is none."""
         return any(await self._read())
 
     async def paths_of_others(self) -> frozenset[str]:
-        """The notes into which a line was ever written that is not the owner's word."""
+        """The notes that ever got a line that is not the owner's word."""
         known = await self._read()
         found = (stored for month in known for of_key in month.values() for stored in of_key)
         return frozenset(stored.path for stored in found if not stored.source.is_owners_word)
 
     async def has_foreign_lines(self, path: str) -> bool:
-        """Whether a line that is not the owner's word was ever written into this note."""
+        """Whether the note ever got a line that is not the owner's word."""
         return path in await self.paths_of_others()
 
     async def others_keys(self, keys: Sequence[str]) -> bool:
@@ -185,7 +188,7 @@ class Sources:
         return frozenset(map(line_key, found.data.decode("utf-8", "replace").splitlines()))
 
     async def _read(self) -> Sequence[_Known]:
-        """What is known, a month each, the oldest first; read again where a file has grown."""
+        """The stored sources by month, oldest first. Files that have changed are read again."""
         try:
             listed = await self._workspace.list_folder(SOURCES_FOLDER)
         except (OSError, PathOutsideRoot):
@@ -210,7 +213,8 @@ def _by_key(data: bytes) -> _Known:
 
 
 def _all(known: Sequence[Mapping[str, list[StoredSource]]], key: str) -> list[StoredSource]:
-    """What is stored of a line; the owner's word wherever the owner wrote or accepted the same line."""
+    """The stored sources of a line. If the owner wrote or accepted the same line, they count as the
+    owner's."""
     found = [stored for month in known for stored in month.get(key, ())]
     if not any(stored.source.is_by_owner for stored in found):
         return found
@@ -231,7 +235,7 @@ def _is_heading(line: str) -> bool:
 
 
 def _source_of(known: Sequence[_Known], path: str, key: str, *, is_heading: bool = False) -> Source | None:
-    """The source of a line where it stands, or else where it was; a heading is not known from elsewhere."""
+    """The source of a line in its note, or else elsewhere; a heading's source elsewhere does not count."""
     found = _all(known, key)
     here = [stored.source for stored in found if stored.path == path]
     if here:
@@ -242,7 +246,7 @@ def _source_of(known: Sequence[_Known], path: str, key: str, *, is_heading: bool
 
 
 def _and_before(source: Source, known: Sequence[_Known], key: str) -> Source:
-    """A line's new source, with who said it before where that was not the owner."""
+    """The new source of a line, merged with its earlier one if that was not the owner's word."""
     before = _source_of(known, "", key)
     if before is None or before.is_owners_word:
         return source
@@ -263,7 +267,7 @@ T = TypeVar("T", bound=str)
 
 
 class StoredSource(Record):
-    """A source, and the lines that it is of: the note that they were written into, and their keys."""
+    """A source, the note that its lines were written to, and the keys of these lines."""
 
     path: str
     keys: tuple[str, ...]
@@ -271,9 +275,10 @@ class StoredSource(Record):
 
 
 def line_key(line: str) -> str:
-    """What names a line wherever it stands: a digest of its words.
+    """A digest of a line's words, which identifies the line wherever it is.
 
-    Indents, list markers and quotation marks do not count. `""` for a line without a letter or digit.
+    Indents, list markers and quotation marks do not count. The key is empty for a line without letters and
+    digits.
     """
     words = " ".join(_MARKER.sub("", line.strip(), count=1).split())
     if not _WORD.search(words):
@@ -282,12 +287,12 @@ def line_key(line: str) -> str:
 
 
 def to_lines(stored: Iterable[StoredSource]) -> str:
-    """The JSON lines."""
+    """The JSON lines for these sources."""
     return "".join(json.dumps(_to_json(each), ensure_ascii=False) + "\n" for each in stored)
 
 
 def from_lines(data: bytes) -> Iterator[StoredSource]:
-    """What JSON lines say, in their order."""
+    """The sources in JSON lines, in order."""
     for line in data.splitlines():
         try:
             raw = json.loads(line) if line.startswith(b"{") else None
@@ -298,7 +303,7 @@ def from_lines(data: bytes) -> Iterator[StoredSource]:
 
 
 def without_keys(data: bytes, keys: Collection[str]) -> bytes:
-    """JSON lines without these keys; a source of no other line goes, what cannot be read stays."""
+    """JSON lines without these keys. A source without remaining lines is removed; unreadable lines stay."""
     left: list[bytes] = []
     for line in data.splitlines(keepends=True):
         found = next(from_lines(line), None)
@@ -310,7 +315,7 @@ def without_keys(data: bytes, keys: Collection[str]) -> bytes:
 
 
 def source_json(source: Source) -> dict[str, Any]:
-    """A source for scripts; what is not known of it is left out."""
+    """A source as JSON; unknown fields are left out."""
     told: dict[str, Any] = {
         "writtenBy": source.written_by,
         "saidBy": list(source.said_by),
@@ -335,7 +340,7 @@ def _to_json(stored: StoredSource) -> dict[str, Any]:
 
 
 def source_from_json(raw: Mapping[str, Any]) -> Source:
-    """A source that `source_json` told, also by a careless program: what is not known is nobody's word."""
+    """The source in JSON, tolerant of errors: unknown values count as nobody's words."""
     said_by: tuple[Speaker, ...] = tuple(
         _known_value(name, get_args(Speaker), "unknown") for name in _texts(raw.get("saidBy"))
     )
@@ -367,7 +372,7 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 class LineReader(Protocol):
-    """What gives lines of notes."""
+    """Reads lines of notes."""
 
     async def read(self, path: str, *, from_line: int | None = None, lines: int | None = None) -> Excerpt:
         """Lines of a note."""
@@ -376,9 +381,10 @@ class LineReader(Protocol):
 async def sources_of_hits(
     notes: LineReader, sources: Sources, hits: Sequence[SearchHit], *, listeners: Audience = PRIVATE
 ) -> Mapping[str, tuple[SourcedLines, ...]]:
-    """The sources of hits by their citations, as far as `listeners` may hear of them.
+    """The sources of hits by citation, as far as `listeners` may see them.
 
-    Lines without one are left out, and hits without any, and what cannot be read now.
+    The lines are those of the notes now. Lines and hits without sources are left out, and notes that cannot
+    be read.
     """
     of_notes = [hit for hit in hits if hit.source == "memory"]
     if not of_notes or not await sources.knows_any():
