@@ -88,9 +88,7 @@ def told_lines(path: str, lines: Sequence[str]) -> Sequence[str]:
     if not template:
         return lines
     told = [line if HEADING.match(line) or line.strip() not in template else "" for line in lines]
-    below: list[
-        tuple[int, bool]
-    ] = []  # the level of each heading behind a line, and whether there is text below it
+    below: list[tuple[int, bool]] = []  # for each heading below: its level, and whether it has text
     has_words = False
     for at in range(len(told) - 1, -1, -1):
         heading = HEADING.match(told[at])

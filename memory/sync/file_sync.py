@@ -1,7 +1,7 @@
-"""The lexical half of a sync: changed files into the store, vanished ones out of it. Asks no embedder.
+"""The lexical half of a sync: stores changed files and removes deleted ones, without an embedder.
 
-Files are read and chunked on a worker thread while the batch before them is being written. A file that cannot
-be read is recorded and retried later; it never stops the others.
+A worker thread reads and chunks files while the batch before them is written. A file that cannot be read is
+recorded and retried later; it never stops the others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BATCH_FILES = 256
 
 
 class Corpus(Record):
-    """What is indexed, in chunks of which sizes, and how it is cut into them; `cut_note` cuts a note."""
+    """The notes to index, the sizes of their chunks, and how they are cut; by default with `cut_note`."""
 
     notes: NoteFiles
     sizes: ChunkSizes
@@ -38,7 +38,7 @@ class Corpus(Record):
 
 @dataclasses.dataclass
 class FileOutcome:
-    """What a pass over the files did."""
+    """The result of a pass over the files."""
 
     indexed_files: int = 0
     removed_files: int = 0
@@ -59,8 +59,8 @@ async def sync_files(
     now_seconds: float,
     advance: Callable[[int, int], None],
 ) -> FileOutcome:
-    """Brings the store's `memory` source in line with the notes. `advance(done, total)` counts files."""
-    # In this order: a file that another process adds in between must not look deleted.
+    """Brings the source `memory` up to date with the notes. `advance(done, total)` counts files."""
+    # The stored state is read first: a file that another process adds in between must not look deleted.
     stored, failed = await store.read(lambda index: (index.file_states("memory"), index.failures("memory")))
     found = await corpus.notes.listing()
     changes = plan_changes(found, stored, failed, now_seconds=now_seconds)
@@ -92,8 +92,8 @@ class _Pass(NamedTuple):
         failed: Mapping[str, FailedFile],
         advance: Callable[[int, int], None],
     ) -> None:
-        """Reads batch n + 1 while batch n is written."""
-        # mostly nothing has changed when somebody searches
+        """Reads the next batch while one is written."""
+        # most passes for a search find nothing changed
         from nacre.memory.files.file_reader import cut_note, read_batch
 
         done = 0
@@ -159,7 +159,7 @@ def plan_changes(
     *,
     now_seconds: float,
 ) -> Changes:
-    """Compares what is there with what is indexed."""
+    """Compares a listing with the index."""
     to_read: list[FoundNote] = []
     waiting: list[FailedFile] = []
     unchanged = 0
@@ -179,25 +179,25 @@ def plan_changes(
 
 
 def _asked_first(file: FoundNote) -> tuple[bool, str]:
-    """Falling: MEMORY.md, then what is not dated, then daily logs from the newest back.
+    """Sorts descending: MEMORY.md, notes without dates, then daily logs from the newest back.
 
-    Vectors are made in the order in which chunks were stored, and a model on this machine takes a while.
+    Vectors are made in the order in which chunks were stored, and a local model takes a while.
     """
     return "/" not in file.name, file.name
 
 
 def _waits(failure: FailedFile, now_seconds: float) -> bool:
-    # A longer wait than the longest was set by a clock that has been put back since.
+    # A wait beyond the maximum was set by a clock that was set back since.
     return 0 < failure.retry_at_seconds - now_seconds <= LONGEST_RETRY_SECONDS
 
 
 def _mended(file: FoundNote, failure: FailedFile) -> bool:
-    """Whether the file, or what may be done with it, changed after it failed: then nobody should wait."""
+    """Whether the file or its permissions have changed since it failed; then it is read at once."""
     return file.marks.changed_ns / 1e9 > failure.retry_at_seconds - _wait_seconds(failure.attempts)
 
 
 def is_unchanged(file: FoundNote, state: FileState | None) -> bool:
-    """Whether the marks alone prove that the file is the one that was read."""
+    """Whether the marks alone prove that the file has not changed since it was read."""
     return (
         state is not None
         and file.marks.size_bytes == state.size
@@ -224,7 +224,7 @@ def _wait_seconds(attempts: int) -> float:
 
 
 def batches(files: Sequence[FoundNote], *, max_bytes: int, max_files: int) -> list[list[FoundNote]]:
-    """Files in runs of bounded size, in order, so that memory and the time between commits stay bounded."""
+    """Files in batches of bounded size, in order, which bounds memory and the time between commits."""
     runs: list[list[FoundNote]] = []
     size = 0
     for file in files:

@@ -1,4 +1,4 @@
-"""What begins passes while an agent runs: changed files, transcripts that have grown, the clock."""
+"""What starts passes while an agent runs: changed files, grown transcripts, and the clock."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Following:
-    """Calls `start` with the reason of a pass that is due, and `changed` at each change of a note.
+    """Calls `start` with the reason of a due pass, and `changed` at each change of a note.
 
-    Nothing is followed before `begin`.
+    Nothing happens before `begin`.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Following:
 
     @property
     def watching(self) -> str:
-        """Whether changes of files are told: `on`, `off`, or why they are only looked for."""
+        """Whether changes of files are reported: `on`, `off`, or why they are only polled."""
         return (self._watch.problem or "on") if self._watch else "off"
 
     async def begin(
@@ -41,10 +41,10 @@ class Following:
         watch: Callable[[Callable[[], None]], Awaitable[NoteWatch]],
         transcripts_due: Callable[[], Awaitable[bool]] | None,
     ) -> None:
-        """Follows files and transcripts, as the settings say.
+        """Starts to follow files and transcripts, as the settings say.
 
-        `watch` begins to tell of changed notes; `transcripts_due` looks whether a transcript has grown by
-        enough, and is `None` where transcripts are no memory.
+        `watch` starts a watch over notes. `transcripts_due` says whether a transcript has grown enough; it is
+        `None` if transcripts are not indexed.
         """
         if self._settings.interval_minutes:
             self._clock = asyncio.create_task(self._at_intervals(), name="memory-interval")
@@ -61,12 +61,12 @@ class Following:
             self._watch = await watch(self._settling.note_change)
 
     def transcripts_changed(self) -> None:
-        """Says that something was said."""
+        """Says that a transcript has grown."""
         if self._growth is not None:
             self._growth.grown()
 
     async def close(self) -> None:
-        """Follows nothing any more."""
+        """Stops following."""
         if self._watch is not None:
             await self._watch.close()
         if self._settling is not None:
@@ -87,11 +87,11 @@ class Following:
 
 
 _LONGEST_WAIT = 4
-"""Changes that never stop are still synced after this many debounce times."""
+"""Continuous changes are synced after this many debounce times."""
 
 
 class Settling:
-    """Calls `changed()` at each change that is noted, and `settled()` when it is quiet again."""
+    """Calls `changed()` at each change, and `settled()` after a pause without changes."""
 
     def __init__(self, *, debounce_ms: int, changed: Callable[[], None], settled: Callable[[], None]) -> None:
         self._debounce_seconds = debounce_ms / 1000
@@ -101,7 +101,7 @@ class Settling:
         self._first_change = 0.0
 
     def note_change(self) -> None:
-        """Takes a change, and begins to wait for quiet anew, but not for ever."""
+        """Takes a change and restarts the wait for a pause, up to a limit."""
         loop = asyncio.get_running_loop()
         self._changed()
         if self._timer is None:
@@ -124,13 +124,13 @@ class Settling:
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS = 5.0
-"""How long after something was said transcripts are looked at: turns in quick succession cost one look."""
+"""The delay before transcripts are checked, so that turns in quick succession cost one check."""
 
 
 class TranscriptGrowth:
-    """Looks whether a transcript is due, some seconds after it is told that something was said.
+    """Checks some seconds after a transcript has grown whether one is due.
 
-    `is_due` looks, and may raise `OSError` or `MemoryIndexError`; `index` is called when one is.
+    `is_due` checks, and may raise `OSError` or `MemoryIndexError`; `index` is called if one is due.
     """
 
     def __init__(self, *, is_due: Callable[[], Awaitable[bool]], index: Callable[[], None]) -> None:
@@ -140,13 +140,13 @@ class TranscriptGrowth:
         self._look: asyncio.Task[None] | None = None
 
     def grown(self) -> None:
-        """Something was said."""
+        """Says that a transcript has grown."""
         self._has_grown = True
         if self._look is None or self._look.done():
             self._look = asyncio.create_task(self._look_until_quiet(), name="memory-transcripts")
 
     async def close(self) -> None:
-        """Stops looking."""
+        """Stops checking."""
         if self._look is not None:
             self._look.cancel()
             await asyncio.gather(self._look, return_exceptions=True)
