@@ -1,7 +1,8 @@
-"""The store in SQLite: one file, and three threads: one writes, one searches, one reads for everything else.
+"""The SQLite store: one file, and three threads, for writes, for searches and for other reads.
 
-A write takes the lock file beside the index first, so that processes queue up instead of colliding; readers
-take nothing and see the last committed state. Searches never stand in line behind what syncs and status read.
+A write first takes the lock file beside the index, so that processes queue up; readers take no lock and see
+the last commit. Searches never wait for the reads of syncs and status. A rebuild fills a hidden file beside
+the index and replaces its content at the end.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ T = TypeVar("T")
 
 
 class SqliteStore:
-    """`Store` (its methods are described there) over one SQLite file. Open it with `SqliteStore.open`."""
+    """`Store` over one SQLite file; its methods are documented there. Open it with `SqliteStore.open`."""
 
     def __init__(self, path: Path, prepare_vectors: Callable[[Connection], VectorEngine]) -> None:
         self.path = path
@@ -50,14 +51,14 @@ class SqliteStore:
     async def open(
         cls, path: Path, prepare_vectors: Callable[[Connection], VectorEngine] = add_vector_functions
     ) -> SqliteStore:
-        """Opens or creates the index and brings its tables to the newest version.
+        """Opens or creates the index and migrates it to the newest version.
 
-        `prepare_vectors` gives a connection what compares vectors.
+        `prepare_vectors` loads the vector functions into a connection.
 
         Raises:
-            IndexDamaged: the file is no sound database.
-            IndexUnusable: it cannot be opened, is another program's, or was written by a newer Nacre.
-            IndexBusy: another process kept the write lock.
+            IndexDamaged: the file is not a sound database.
+            IndexUnusable: it cannot be opened, or belongs to another program or a newer version of Nacre.
+            IndexBusy: another process held the write lock.
         """
         with refusals_told(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -81,7 +82,7 @@ class SqliteStore:
         return await self._in_transaction(lambda connection: work(SqliteWriter(connection)))
 
     async def tidy(self) -> None:
-        """Merges the full-text index in steps, each with the lock to itself."""
+        """Merges the full-text index in steps, each of which takes the lock."""
         first = True
         while await self._in_transaction(partial(merge_words, first=first)):
             first = False
@@ -116,7 +117,7 @@ class SqliteStore:
             lock.release()
 
     async def check(self) -> str:
-        # On a thread of its own: this reads the whole file, and searches must not wait for it.
+        # On its own thread, because this reads the whole file and searches must not wait for it.
         thread = ConnectionThread("memory-check", lambda: open_connection(self.path, read_only=True))
         try:
             return await thread.run(quick_check)
@@ -131,10 +132,10 @@ class SqliteStore:
         await self._writer.close()
 
     async def write_with(self, work: Callable[[Connection], T]) -> T:
-        """Runs SQLite work, which begins its own transactions, on the writer thread under the lock.
+        """Runs `work`, which begins its own transactions, on the writer thread under the lock.
 
         Raises:
-            IndexBusy: another process kept the lock for too long.
+            IndexBusy: another process held the lock for too long.
         """
 
         def call(connection: Connection) -> T:
@@ -157,7 +158,7 @@ class SqliteStore:
         return await SqliteStore.open(rebuild_path(self.path), self._prepare_vectors)
 
     async def _unfinished(self, identity: Mapping[str, str]) -> SqliteStore | None:
-        """The hidden index of a rebuild for this identity; any other that was left behind is deleted."""
+        """The hidden index of an unfinished rebuild for this identity; any other one is deleted."""
         if rebuild_path(self.path).exists():
             try:
                 hidden = await self._open_hidden()
@@ -179,7 +180,7 @@ class SqliteStore:
 
 
 class SqliteRebuild:
-    """`Rebuild` (its methods are described there) over two SQLite files. `begin_rebuild` makes it."""
+    """`Rebuild` over two SQLite files; its methods are documented there. `begin_rebuild` makes it."""
 
     def __init__(self, live: SqliteStore, hidden: SqliteStore, lock: IndexLock) -> None:
         self._live = live
@@ -200,7 +201,7 @@ class SqliteRebuild:
         try:
             await asyncio.shield(taking)
         except asyncio.CancelledError:
-            # A thread cannot be cancelled: what it takes has to be given back.
+            # A thread cannot be canceled, so a lock that it takes has to be released.
             await asyncio.wait({taking})
             if taking.exception() is None:
                 lock.release()
@@ -222,23 +223,23 @@ class SqliteRebuild:
 
 
 ID_STEP = 1 << 32
-"""How far the ids of a rebuilt index start above the live one's, so that no id ever means two chunks."""
+"""The distance from the live index's ids to those of its rebuild, so that no id is ever used twice."""
 
 _MADE_FOR = "rebuild_identity"
 _BUILD = "build"
 _FILES = ("-wal", "-shm", ".clock", ".lock", "")
-"""The database itself is deleted last: as long as it is there, the next sync looks for it and goes on."""
+"""The database itself is deleted last: while it exists, the next sync finds it and continues."""
 _NUMBERED = ("chunks", "chunk_vectors")
 _COPY_ROWS = 2_000
 
 
 def rebuild_path(index: Path) -> Path:
-    """The hidden file that belongs to an index."""
+    """The hidden file of an index."""
     return index.with_name(index.name + ".rebuild")
 
 
 def remove_database(path: Path) -> None:
-    """Deletes a database file with its side files.
+    """Deletes a database with its side files.
 
     Raises:
         IndexUnusable: a file cannot be deleted.
@@ -249,7 +250,7 @@ def remove_database(path: Path) -> None:
 
 
 def marks(identity: Mapping[str, str], live: Mapping[str, str]) -> dict[str, str]:
-    """Rows of `meta` that say what a hidden index is made for, and that it comes after the live one."""
+    """The rows of `meta` with the identity of a hidden index and the live index that it follows."""
     return {_MADE_FOR: _text(identity), _BUILD: str(_build(live) + 1)}
 
 
@@ -259,7 +260,7 @@ def goes_on(hidden: Mapping[str, str], live: Mapping[str, str], identity: Mappin
 
 
 def copy_vectors(connection: Connection, live: Path) -> None:
-    """Copies vectors in runs, so that no transaction grows with the index."""
+    """Copies vectors in batches, so that no transaction grows with the index."""
     connection.execute("ATTACH ? AS live", (str(live),))
     try:
         with transaction(connection):
@@ -287,7 +288,7 @@ def copy_vectors(connection: Connection, live: Path) -> None:
 
 
 def replace_content(connection: Connection, live: Path, hidden: Path) -> None:
-    """Under the lock: the last vectors into the hidden file, then all of it into the live one."""
+    """Under the lock, copies the last vectors into the hidden file and its content into the live one."""
     source = open_connection(hidden)
     try:
         copy_vectors(source, live)
@@ -299,7 +300,7 @@ def replace_content(connection: Connection, live: Path, hidden: Path) -> None:
 
 
 def next_ids(connection: Connection) -> dict[str, int]:
-    """Where the ids of a rebuilt index start."""
+    """The first ids of a rebuilt index."""
     last = dict.fromkeys(_NUMBERED, 0) | {
         str(name): int(seq) for name, seq in connection.execute("SELECT name, seq FROM sqlite_sequence")
     }
@@ -307,7 +308,7 @@ def next_ids(connection: Connection) -> dict[str, int]:
 
 
 def start_ids(connection: Connection, first_ids: Mapping[str, int]) -> None:
-    """Has the ids of an empty index start there."""
+    """Makes the ids of an empty index start at `first_ids`."""
     with transaction(connection):
         connection.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", first_ids.items())
 
