@@ -58,7 +58,7 @@ def open_connection(
             if inspect is not None:
                 inspect(connection)
             if not connection.pragma("page_count"):
-                # Both pragmas only affect an empty file and must come before write-ahead mode. In a full file the
+                # Both only affect an empty file and must precede write-ahead mode. In a full file the
                 # second would write, and every process would see a change.
                 connection.pragma("page_size", PAGE_BYTES)
                 connection.pragma("auto_vacuum", "incremental")
