@@ -22,7 +22,7 @@ SHORT = 12
 @json_option()
 @shared_options
 def log(context: click.Context, path: str, as_json: bool) -> int:
-    """List the commits of the notes, or those that changed PATH; the newest first."""
+    """List the commits of the notes, or those that changed PATH, newest first."""
 
     def told(invocation: Invocation, repository: Repository) -> int:
         from nacre.memory.workspace.history.undo import commits
@@ -45,7 +45,7 @@ def log(context: click.Context, path: str, as_json: bool) -> int:
 @json_option()
 @shared_options
 def diff(context: click.Context, commit: str, as_json: bool) -> int:
-    """Show what COMMIT changed, the newest one unless given."""
+    """Show what COMMIT changed, by default the newest one."""
 
     def told(invocation: Invocation, repository: Repository) -> int:
         from nacre.memory.workspace.history.undo import named, shown
@@ -65,9 +65,9 @@ def diff(context: click.Context, commit: str, as_json: bool) -> int:
 @json_option()
 @shared_options
 def undo(context: click.Context, commit: str, as_json: bool) -> int:
-    """Take back what COMMIT changed, as a new commit; the last of a session unless given.
+    """Revert COMMIT by a new commit; by default the last one of a session.
 
-    What a hand changed since is committed first, and stays.
+    Changes made by hand since are committed first, and stay.
     """
 
     def taken_back(invocation: Invocation, repository: Repository) -> int:
@@ -86,7 +86,7 @@ def undo(context: click.Context, commit: str, as_json: bool) -> int:
 def _with_history(
     invocation: Invocation, work: Callable[[Invocation, Repository], int], *, commits: bool = False
 ) -> int:
-    """Does `work` on the history of the agent's notes; with `commits`, what changed is in it before."""
+    """Runs `work` on the history of the agent's notes; `commits` commits changes first."""
     from nacre.memory.contracts.workspace import FileBusy
     from nacre.memory.files.sources.sources import Sources
     from nacre.memory.workspace.git import GitFailed

@@ -1,6 +1,6 @@
-"""`nacre memory search`: by what the last one kept of the settings, if that still holds.
+"""`nacre memory search`, which reads the settings only if what the last search kept is outdated.
 
-The index is opened and brought up to date as ever; only the settings are not read and checked once more.
+The index is opened and brought up to date in either case.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def _words(context: click.Context, _argument: click.Parameter, value: str) -> st
 def search(context: click.Context, query: str, **options: Any) -> int:
     """Find the passages of the notes that fit QUERY best."""
     place = remembered_search(environment_of(context))
-    local = local_model(context, query, place)  # begun before the rest of the program is imported
+    local = local_model(context, query, place)  # starts before the rest of the program is imported
     is_awaited = place is not None and place.by_meaning
 
     async def work(engine: MemoryEngine, voice: IndexVoice) -> int:
         if is_awaited:
-            _load_what_tells()  # there is time while the question's process works
+            _load_what_tells()  # the embedding process is still working
         return await _told(engine, voice, query, **options)
 
     return with_engine(context, "search", work, local, place)

@@ -1,6 +1,6 @@
-"""What `nacre memory …` prints, for people and for scripts. Pure.
+"""The output of `nacre memory …`, for people and for scripts.
 
-The JSON has the seeds' names (`dbPath`, `sourceCounts`, `startLine` …), with what Nacre adds beside them.
+The JSON has the seeds' names (`dbPath`, `sourceCounts`, `startLine` …) and additional fields.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LinesOfHits: TypeAlias = "Mapping[str, Sequence[SourcedLines]]"
 
 
 def search_lines(report: SearchReport, sources: LinesOfHits) -> list[str]:
-    """A heading, the snippet and a blank line for each hit; says when there is none."""
+    """A heading, the snippet and a blank line for each hit, or a line that says there is none."""
     if not report.hits:
         return ["No matches."]
     lines: list[str] = []
@@ -49,7 +49,7 @@ def search_lines(report: SearchReport, sources: LinesOfHits) -> list[str]:
 
 
 def search_problems(report: SearchReport) -> list[str]:
-    """Why a search may have missed something, a line each."""
+    """Why a search may be incomplete, one reason a line."""
     lines = [sentence for sentence in (report.degraded, report.limited, report.absent_sentence) if sentence]
     if report.fallback is not None and report.fallback.reason not in report.degraded:
         lines.append(report.fallback.told())
@@ -82,7 +82,7 @@ def index_lines(report: SyncReport, *, agent_id: str) -> list[str]:
 
 
 def index_problems(report: SyncReport) -> list[str]:
-    """What a sync could not do, a line each."""
+    """What a sync could not do, one problem a line."""
     lines = [report.problem] if report.problem else []
     lines += [f"{file.path} could not be indexed: {file.problem}" for file in report.failed[:_SHOWN_ISSUES]]
     if report.fallback is not None and report.fallback.reason not in report.problem:
@@ -145,7 +145,7 @@ def status_lines(
 def status_json(
     status: MemoryStatus, *, agent_id: str, of_backend: Mapping[str, Any] = BUILT_IN
 ) -> list[dict[str, Any]]:
-    """The status for scripts: a list with one agent. `of_backend` says who is asked first."""
+    """The status as JSON: a list with one agent. `of_backend` describes what answers first."""
     entry: dict[str, Any] = {"agentId": agent_id, "status": {**_status_json(status), **of_backend}}
     if (problem := status.embeddings_problem) is not None:
         entry["embeddingProbe"] = {"ok": False, "error": problem} if problem else {"ok": True}
@@ -197,7 +197,7 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
 
 
 def sourced_json(lines: SourcedLines) -> dict[str, Any]:
-    """Lines with their source, for scripts."""
+    """Lines with their source as JSON."""
     from nacre.memory.files.sources.sources import source_json
 
     return {
@@ -276,7 +276,7 @@ def _fallback(status: MemoryStatus) -> str:
 
 
 def _fallback_json(fallback: Fallback | None) -> dict[str, Any] | None:
-    """The seed's shape: who was left, and why."""
+    """The seeds' form: which embedder was replaced, and why."""
     if fallback is None:
         return None
     told = {"from": fallback.provider, "reason": fallback.reason}

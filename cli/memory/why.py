@@ -1,4 +1,4 @@
-"""`nacre memory why`: where a line of the notes comes from, with the words that it was made of."""
+"""`nacre memory why`: where a line of the notes comes from, with the messages that it was made from."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nacre.sessions.entries.entries import Entry, entry_from_json
 from nacre.sessions.index.record import SessionRecord
 
 MOST_WORDS = 5
-"""So many messages are shown of those that a line may have been made of, the likeliest."""
+"""The most messages shown for a line, the likeliest ones."""
 MOST_CHARS = 400
 
 _PLACE = re.compile(r"(?P<path>.+?)(?:#L|:)(?P<first>\d+)(?:-L?(?P<last>\d+))?")
@@ -36,7 +36,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 class Said(Record):
-    """A message that a line was made of."""
+    """A message that a line was made from."""
 
     entry_id: str
     speaker: str
@@ -44,10 +44,10 @@ class Said(Record):
 
 
 async def tell_why(invocation: Invocation, place: str, *, as_json: bool) -> int:
-    """Tells it of each line that is named; 1 if there is no such line.
+    """Explains each line of a citation; 1 if there is no such line.
 
     Raises:
-        ReadRefused: the path is not one of memory's.
+        ReadRefused: the path is not a memory file.
     """
     named = _PLACE.fullmatch(place.strip())
     if named is None:
@@ -101,7 +101,7 @@ def _line_json(
 
 
 async def _said(config: Config, source: Source, line: str) -> Sequence[Said]:
-    """The messages that a line was made of; none where the transcript is gone."""
+    """The messages that a line was made from; none if the transcript is gone."""
     if not source.session_id:
         return ()
     now = owner_clock(config.settings.agent.user_timezone)
@@ -129,7 +129,7 @@ def between(entries: Iterable[Entry], entry_ids: Sequence[str]) -> list[Entry]:
 
 
 def likeliest(line: str, entries: Sequence[Entry], *, is_private: bool) -> tuple[Said, ...]:
-    """The messages that share most words with a line, in the order in which they were said."""
+    """The messages that share most words with a line, in their order."""
     words = _words(line)
     said = [each for entry in entries if (each := _message(entry, is_private)) is not None]
     ranked = sorted(range(len(said)), key=lambda at: len(words & _words(said[at].text)), reverse=True)
