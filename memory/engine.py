@@ -25,7 +25,7 @@ from nacre.memory.stores.index_file import index_in_file
 from nacre.memory.sync.file_sync import Corpus
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.syncing import Syncing
-from nacre.memory.sync.triggers import Following
+from nacre.memory.sync.triggers import IndexTriggers
 from nacre.memory.text.chunker import ChunkSizes
 from nacre.memory.text.days.day_limits import Day, day_limits
 
@@ -67,7 +67,7 @@ class MemoryEngine:
         self._syncing = syncing
         self._now = now
         self._reranking = reranking
-        self._following = Following(plan.settings.sync, start=syncing.start, changed=self.mark_dirty)
+        self._following = IndexTriggers(plan.settings.sync, start=syncing.start, changed=self.mark_dirty)
         self._check: asyncio.Task[None] | None = None
 
     @classmethod

@@ -80,7 +80,7 @@ class Dispatch:
             agent_of=self._agent_of,
             connection_of=connections.find,
             is_stopped=lambda key: key in self._stopped,
-            may_hear=gate.still_holds,
+            may_see=gate.still_holds,
             joining=self._joining,
             sleep=sleep,
         )

@@ -54,7 +54,7 @@ class Turns:
     """Answers batches of messages.
 
     `connection_of` is the way to a chat, `agent_of` who answers there, `is_stopped` whether a session was
-    stopped, `may_hear` whether whoever asked may still have an answer.
+    stopped, `may_see` whether whoever asked may still have an answer.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Turns:
         agent_of: Callable[[Received], Agent],
         connection_of: Callable[[Inbound], Connection | None],
         is_stopped: Callable[[str], bool],
-        may_hear: Callable[[Inbound], Awaitable[bool]],
+        may_see: Callable[[Inbound], Awaitable[bool]],
         joining: Joining,
         sleep: Sleep,
     ) -> None:
@@ -74,7 +74,7 @@ class Turns:
         self._agent_of = agent_of
         self._connection_of = connection_of
         self._is_stopped = is_stopped
-        self._may_hear = may_hear
+        self._may_hear = may_see
         self._joining = joining
         self._questions = OwnerQuestions(ledger, connection_of)
         self._sleep = sleep

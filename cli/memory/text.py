@@ -43,7 +43,7 @@ def search_lines(report: SearchReport, sources: LinesOfHits) -> list[str]:
         if hit.also:
             lines.append(f"      also in {', '.join(hit.also)}")
         lines += [f"      line {old.line} is not so any more: {old.by}" for old in hit.superseded]
-        lines += [f"      {each.told()}" for each in sources.get(hit.citation, ())]
+        lines += [f"      {each.description()}" for each in sources.get(hit.citation, ())]
         lines.append("")
     return lines
 
@@ -54,19 +54,17 @@ def search_problems(report: SearchReport) -> list[str]:
     if report.fallback is not None and report.fallback.reason not in report.degraded:
         lines.append(report.fallback.told())
     if report.stale:
-        lines.append(
-            "The latest changes of the notes are not in the index yet; `nacre memory index` says why."
-        )
+        lines.append("The latest changes of the notes are not indexed yet; `nacre memory index` says why.")
     return lines
 
 
 def search_json(report: SearchReport, sources: LinesOfHits) -> dict[str, Any]:
     hits = [_hit_json(hit, sources.get(hit.citation, ())) for hit in report.hits]
-    told = {"results": hits, **camel_json(report)}
-    del told["hits"]
-    blank = {name: told[name] or None for name in ("model", "degraded", "rerankedBy")}
+    result = {"results": hits, **camel_json(report)}
+    del result["hits"]
+    blank = {name: result[name] or None for name in ("model", "degraded", "rerankedBy")}
     rest = {"fallback": _fallback_json(report.fallback), "elapsedMs": round(report.elapsed_ms, 2)}
-    return told | blank | rest
+    return result | blank | rest
 
 
 def index_lines(report: SyncReport, *, agent_id: str) -> list[str]:
@@ -88,9 +86,9 @@ def index_problems(report: SyncReport) -> list[str]:
     if report.fallback is not None and report.fallback.reason not in report.problem:
         lines.append(report.fallback.told())
     if report.held_texts:
-        lines.append(f"A batch job has {report.held_texts} texts; a later pass fetches what it made.")
+        lines.append(f"A batch job has {report.held_texts} texts; a later pass fetches the vectors.")
     if report.pending_vectors:
-        lines.append(f"{report.pending_vectors} texts have no vector yet; words find them.")
+        lines.append(f"{report.pending_vectors} texts have no vector yet; they are found by words.")
     return lines
 
 
@@ -133,12 +131,12 @@ def status_lines(
     lines += [f"{label + ':':<19}{value}" for label, value in pairs if value]
     issues = [f"{file.path}: {file.problem} ({file.attempts} attempts)" for file in status.failed]
     issues += [f"{path.path}: skipped, {path.reason}" for path in status.skipped]
-    issues += [f"{path}: set aside, it was damaged" for path in status.quarantined]
-    issues += [f"{place}: the embedder does not take it, words find it" for place in status.refused]
+    issues += [f"{path}: set aside because it was damaged" for path in status.quarantined]
+    issues += [f"{place}: the embedder refuses it; it is found by words" for place in status.refused]
     if issues:
         lines += ["Issues:", *(f"  {issue}" for issue in issues[:_SHOWN_ISSUES])]
     if len(issues) > _SHOWN_ISSUES:
-        lines.append(f"  … and {len(issues) - _SHOWN_ISSUES} more, all of them in --json")
+        lines.append(f"  … and {len(issues) - _SHOWN_ISSUES} more; --json lists all")
     return lines
 
 
@@ -209,15 +207,15 @@ def sourced_json(lines: SourcedLines) -> dict[str, Any]:
 
 
 def _hit_json(hit: SearchHit, sources: Sequence[SourcedLines]) -> dict[str, Any]:
-    told = camel_json(hit) | {"score": round(hit.score, 4)}
+    result = camel_json(hit) | {"score": round(hit.score, 4)}
     if sources:
-        told["comesFrom"] = [sourced_json(each) for each in sources]
+        result["comesFrom"] = [sourced_json(each) for each in sources]
     if hit.explain is None:
-        del told["explain"]
+        del result["explain"]
     for name in ("also", "superseded"):
-        if not told[name]:
-            del told[name]
-    return told
+        if not result[name]:
+            del result[name]
+    return result
 
 
 def _explanation(why: HitExplanation) -> str:
@@ -271,7 +269,7 @@ def _fallback(status: MemoryStatus) -> str:
     if status.fallback is None:
         return ""
     left, again = status.fallback, moment(status.fallback.retry_at_seconds)
-    when = f" It is asked again by `nacre memory index`, and in a chat after {again}." if again else ""
+    when = f" `nacre memory index` tries it again, and a chat after {again}." if again else ""
     return f"for {left.provider} ({left.model}). {left.reason}{when}"
 
 
@@ -279,9 +277,9 @@ def _fallback_json(fallback: Fallback | None) -> dict[str, Any] | None:
     """The seeds' form: which embedder was replaced, and why."""
     if fallback is None:
         return None
-    told = {"from": fallback.provider, "reason": fallback.reason}
+    result = {"from": fallback.provider, "reason": fallback.reason}
     again = moment(fallback.retry_at_seconds)
-    return told | {"retryAt": again} if again else told
+    return result | {"retryAt": again} if again else result
 
 
 def _rerank_json(status: MemoryStatus) -> dict[str, Any] | None:

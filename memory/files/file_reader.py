@@ -33,7 +33,7 @@ class ReadBatch(Record):
 
 def cut_note(state: FileState, data: bytes, sizes: ChunkSizes) -> IndexedFile:
     """The chunks and lexical rows of a Markdown file, without the words of its template."""
-    lines = told_lines(state.path, decode_markdown(data))
+    lines = without_template(state.path, decode_markdown(data))
     document = Document(source=state.source, path=state.path, lines=lines, day=day_in_path(state.path))
     chunks = chunk_document(document, sizes)
     return IndexedFile(state=state, chunks=chunks, fields=[lexical_fields(chunk) for chunk in chunks])
@@ -78,7 +78,7 @@ def _sentence(path: str, error: ReadFailed) -> str:
     return f"{path} could not be read: {reason}."
 
 
-def told_lines(path: str, lines: Sequence[str]) -> Sequence[str]:
+def without_template(path: str, lines: Sequence[str]) -> Sequence[str]:
     """The lines of a workspace file with an empty line in place of each line of its template.
 
     A heading of the template stays if there is text below it; the title never stays. Files without a template

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.notes import NoteWatch
 
 
-class Following:
+class IndexTriggers:
     """Calls `start` with the reason of a due pass, and `changed` at each change of a note.
 
     Nothing happens before `begin`.
@@ -27,7 +27,7 @@ class Following:
         self._start = start
         self._changed = changed
         self._watch: NoteWatch | None = None
-        self._settling: Settling | None = None
+        self._settling: Debounce | None = None
         self._growth: TranscriptGrowth | None = None
         self._clock: asyncio.Task[None] | None = None
 
@@ -53,7 +53,7 @@ class Following:
                 is_due=transcripts_due, index=lambda: self._begin_pass("session-delta")
             )
         if self._settings.watch:
-            self._settling = Settling(
+            self._settling = Debounce(
                 debounce_ms=self._settings.watch_debounce_ms,
                 changed=self._changed,
                 settled=lambda: self._begin_pass("watch"),
@@ -90,7 +90,7 @@ _LONGEST_WAIT = 4
 """Continuous changes are synced after this many debounce times."""
 
 
-class Settling:
+class Debounce:
     """Calls `changed()` at each change, and `settled()` after a pause without changes."""
 
     def __init__(self, *, debounce_ms: int, changed: Callable[[], None], settled: Callable[[], None]) -> None:

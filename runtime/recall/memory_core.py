@@ -417,7 +417,7 @@ def _hit(hit: SearchHit, lines: Sequence[SourcedLines], *, cites: bool) -> dict[
         **({"citation": hit.citation} if cites else {}),
         **({"also": list(hit.also)} if hit.also else {}),
         **({"superseded": superseded} if superseded else {}),
-        **({"comesFrom": [each.told() for each in lines]} if lines else {}),
+        **({"comesFrom": [each.description() for each in lines]} if lines else {}),
         **(others if hit.path.startswith(f"{CHATS_FOLDER}/") else {}),
     }
 

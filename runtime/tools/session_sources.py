@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from nacre.memory.contracts.workspace import Workspace
-from nacre.memory.files.sources.proposed_write import WaitsForReview, told_names
+from nacre.memory.files.sources.proposed_write import WaitsForReview, names_of_others
 from nacre.memory.files.sources.source import NOT_THE_OWNERS, PRIVATE, Source, Speaker, Writer
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources, line_key
@@ -232,7 +232,7 @@ class SessionSources(Record):
         lines = filter(str.strip, text.splitlines())
         if source.is_owners_word or all([await self._has_owner_just_said(line) for line in lines]):
             return ""
-        return told_names((source,)) or "others"
+        return names_of_others((source,)) or "others"
 
     async def of_tool(self, name: str) -> SourceOf:
         """As `begin`, of lines that the tool of this name has written into a note by itself."""

@@ -98,7 +98,7 @@ def removes_lines(write: ProposedWrite) -> bool:
     return not write.is_append and not _keeps_lines(write.before or "", write.text or "")
 
 
-def told_names(sources: Sequence[Source]) -> str:
+def names_of_others(sources: Sequence[Source]) -> str:
     """The names of the people besides the owner who contributed to these sources."""
     names = dict.fromkeys(name for source in sources if not source.is_owners_word for name in source.names)
     said = dict.fromkeys(

@@ -65,7 +65,7 @@ def narrowest(audiences: Iterable[Audience]) -> Audience:
     return found.pop() if len(found) == 1 else PRIVATE
 
 
-def may_hear(listeners: Audience, audience: Audience) -> bool:
+def may_see(listeners: Audience, audience: Audience) -> bool:
     """Whether a chat with these listeners may see something with this audience."""
     return audience == EVERYBODY or listeners in (PRIVATE, audience)
 
@@ -97,13 +97,13 @@ class SourcedLines(Record):
     end_line: int
     source: Source
 
-    def told(self) -> str:
+    def description(self) -> str:
         """The lines and their source in words."""
         several = "" if self.start_line == self.end_line else f"-L{self.end_line}"
-        return f"L{self.start_line}{several}: {told(self.source)}"
+        return f"L{self.start_line}{several}: {source_text(self.source)}"
 
 
-def told(source: Source) -> str:
+def source_text(source: Source) -> str:
     """A source as a clause."""
     said = " and ".join(_SPEAKERS[speaker] for speaker in source.said_by)
     names = f" ({', '.join(source.names)})" if source.names else ""
@@ -113,7 +113,7 @@ def told(source: Source) -> str:
     return f"said by {said}{names}{chat}{day}; written by {_WRITERS[source.written_by]}{mark}"
 
 
-def told_audience(audience: Audience) -> str:
+def audience_text(audience: Audience) -> str:
     """An audience in words."""
     if audience == PRIVATE:
         return "the owner alone"

@@ -26,8 +26,8 @@ from nacre.memory.files.sources.proposed_write import (
     added_lines,
     is_open,
     is_reviewed,
+    names_of_others,
     removes_lines,
-    told_names,
 )
 from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.memory.files.sources.source import Source
@@ -171,12 +171,12 @@ class SourcedWorkspace:
         """
         known = tuple(source for source in new_sources if not source.is_owners_word)
         if write.source.is_owners_word:
-            return told_names(known) if len(known) == len(new_sources) else ""
+            return names_of_others(known) if len(known) == len(new_sources) else ""
         asks = self._is_owners_line
         may_pass = asks is not None and write.text is not None and not removes_lines(write)
         if asks is not None and may_pass and all([await asks(line) for line in added_lines(write)]):
             return ""
-        return told_names((write.source, *known)) or "others"
+        return names_of_others((write.source, *known)) or "others"
 
     def _let_in(self, name: str, text: str, before: str = "") -> str:
         """The text that may replace `before` in the note `name`, without secrets."""

@@ -28,7 +28,7 @@ from nacre.memory.files.sources.source import (
     SourcedLines,
     Speaker,
     Writer,
-    may_hear,
+    may_see,
     narrowest,
     passages,
 )
@@ -408,4 +408,4 @@ async def _hit_lines(notes: LineReader, hit: SearchHit) -> Sequence[str]:
 
 
 def _heard(passages: Sequence[SourcedLines], listeners: Audience) -> tuple[SourcedLines, ...]:
-    return tuple(each for each in passages if may_hear(listeners, each.source.audience))
+    return tuple(each for each in passages if may_see(listeners, each.source.audience))

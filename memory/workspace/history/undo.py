@@ -74,7 +74,7 @@ def undo(repository: Repository, commit: str) -> tuple[str, list[str]]:
             conflicts.append(f"{name}, which is a link now")
             continue
         now = repository.note(name)
-        lines = taken_back(lines_of(before or b""), lines_of(after or b""), lines_of(now or b""))
+        lines = reverted(lines_of(before or b""), lines_of(after or b""), lines_of(now or b""))
         if isinstance(lines, Conflict):
             conflicts.append(f"{name}#L{lines.line}")
             continue
@@ -152,7 +152,7 @@ class Conflict:
     line: int
 
 
-def taken_back(before: Sequence[str], after: Sequence[str], now: Sequence[str]) -> list[str] | Conflict:
+def reverted(before: Sequence[str], after: Sequence[str], now: Sequence[str]) -> list[str] | Conflict:
     """`now` without the change from `before` to `after`.
 
     Lines added elsewhere stay, even right beside it. If lines are no longer as the change left them, the
