@@ -172,7 +172,7 @@ def shown_progress(stream: TextIO, environment: Mapping[str, str]) -> Iterator[T
         yield line_teller(stream)
         return
     try:
-        yield lambda progress: screen.status(f"{_bar(progress)}{_told(progress)}")
+        yield lambda progress: screen.status(f"{_bar(progress)}{_progress_text(progress)}")
     finally:
         screen.clear_status()
 
@@ -186,13 +186,13 @@ def line_teller(stream: TextIO) -> Tell:
         if progress.completed == 0 or (progress.stage, part) in shown:
             return
         shown.add((progress.stage, part))
-        stream.write(f"{_told(progress)}\n")
+        stream.write(f"{_progress_text(progress)}\n")
         stream.flush()
 
     return tell
 
 
-def _told(progress: SyncProgress) -> str:
+def _progress_text(progress: SyncProgress) -> str:
     left = "" if progress.eta_seconds is None else f" · {_clock(progress.eta_seconds)} left"
     return (
         f"{_STAGES[progress.stage]} {progress.completed}/{progress.total} "

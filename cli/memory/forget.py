@@ -29,8 +29,6 @@ _LEDGER_ROWS = {"inbound": "messages", "outbound": "answers", "jobs": "jobs", "t
 
 
 class _Plan(Record):
-    """What would be removed."""
-
     target: Target
     cuts: list[NoteCut]
     transcripts: tuple[str, ...]

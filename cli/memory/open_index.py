@@ -79,7 +79,7 @@ def with_engine(
     logging.getLogger("nacre").setLevel(logging.INFO)
     gc.disable()  # saves a twelfth of the import time; the process ends soon
     try:
-        return _until_done(voice, name, _remembered(place, voice, work, local))
+        return _run_reporting_errors(voice, name, _remembered(place, voice, work, local))
     finally:
         gc.enable()
 
@@ -89,7 +89,7 @@ def run_with(
 ) -> int:
     """Shows the notices of the settings and runs `work`, which messages call `name`."""
     invocation.warn(*invocation.config.notices)
-    return _until_done(invocation, name, work(invocation))
+    return _run_reporting_errors(invocation, name, work(invocation))
 
 
 def local_model(context: click.Context, question: str, place: SearchPlace | None) -> Callable[[], Embedder]:
@@ -143,7 +143,7 @@ class _LateLog(logging.Handler):
         root.handle(record)
 
 
-def _until_done(voice: Voice, name: str, work: Coroutine[Any, Any, int]) -> int:
+def _run_reporting_errors(voice: Voice, name: str, work: Coroutine[Any, Any, int]) -> int:
     from nacre.cli.signals import run_until_signal
     from nacre.memory.contracts.errors import MemoryIndexError
 

@@ -38,7 +38,7 @@ SETTLED_NS = 2_000_000_000
 
 _PATHS = (STATE_DIR_VARIABLE, WORKSPACE_VARIABLE)
 _VARIABLES = ("HOME", AGENT_VARIABLE, *_PATHS)
-_COUNT = ("agents", "session", "memory", "plugins", "storage")
+_SECTIONS = ("agents", "session", "memory", "plugins", "storage")
 """The sections that affect a search."""
 _PLACES = ("agent_id", "workspace", "agent_dir", "sessions_file", "index_file")
 _SECRET = frozenset({"remote", "api_key", "base_url"})
@@ -134,7 +134,7 @@ def remember_search(config: Config, settings: MemorySearchSettings, *, began_ns:
     if any(marks is not None and marks[-1] > began_ns - SETTLED_NS for marks in files.values()):
         return
     raw, named = unfilled_settings(file)
-    if any("${" in json.dumps(raw.get(section)) for section in _COUNT):
+    if any("${" in json.dumps(raw.get(section)) for section in _SECTIONS):
         return
     kept = {
         "made_by": __version__,
@@ -149,7 +149,7 @@ def remember_search(config: Config, settings: MemorySearchSettings, *, began_ns:
     with suppress(OSError, SessionError):
         make_folder((config.state_dir / KEPT_FILE).parent)
         text = json.dumps(kept, ensure_ascii=False)
-        replace_file(config.state_dir / KEPT_FILE, text.encode(), sync=_not_awaited)
+        replace_file(config.state_dir / KEPT_FILE, text.encode(), sync=_skip_sync)
 
 
 def _is_plain(config: Config) -> bool:
@@ -202,7 +202,7 @@ def _read(file: Path, folders: AgentFolders) -> Sequence[Path]:
     return (*beside, *keys, *code)
 
 
-def _not_awaited(_file: int) -> None:
+def _skip_sync(_file: int) -> None:
     """A power failure may leave an incomplete file, which is ignored."""
 
 

@@ -45,19 +45,21 @@ def search(context: click.Context, query: str, **options: Any) -> int:
 
     async def work(engine: MemoryEngine, voice: IndexVoice) -> int:
         if is_awaited:
-            _load_what_tells()  # the embedding process is still working
-        return await _told(engine, voice, query, **options)
+            _import_output()  # the embedding process is still working
+        return await _search_and_print(engine, voice, query, **options)
 
     return with_engine(context, "search", work, local, place)
 
 
-def _load_what_tells() -> None:
+def _import_output() -> None:
     import nacre.cli.memory.text
     import nacre.memory.files.note_files
     import nacre.memory.files.sources.sources  # noqa: F401 - loaded ahead
 
 
-async def _told(engine: MemoryEngine, voice: IndexVoice, query: str, *, as_json: bool, **asked: Any) -> int:
+async def _search_and_print(
+    engine: MemoryEngine, voice: IndexVoice, query: str, *, as_json: bool, **asked: Any
+) -> int:
     report = await _searched(engine, voice, query, **asked)
     from nacre.cli.memory.text import search_json, search_lines, search_problems
     from nacre.cli.screen.json_text import print_json

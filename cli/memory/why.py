@@ -103,7 +103,6 @@ def _line_json(
 
 
 async def _messages(config: Config, source: Source, line: str) -> Sequence[SourceMessage]:
-    """The messages that a line was made from; none if the transcript is gone."""
     if not source.session_id:
         return ()
     now = owner_clock(config.settings.agent.user_timezone)

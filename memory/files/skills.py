@@ -159,7 +159,7 @@ def parsed_skill(text: str, *, folder: str, path: str) -> Skill:
         raise SkillBroken("Its front matter has no name.")
     if len(name) > MOST_NAME_CHARS or not _NAME.fullmatch(name):
         raise SkillBroken(
-            f"Its name {name[:80]!r} is none: 1 to {MOST_NAME_CHARS} of a-z, 0-9 and single hyphens inside."
+            f"Its name {name[:80]!r} is not valid: 1 to {MOST_NAME_CHARS} of a-z, 0-9 and single hyphens inside."
         )
     if name != folder:
         raise SkillBroken(f"Its name is {name!r} and its folder is {folder!r}; both must be the same.")
@@ -182,7 +182,7 @@ def _yaml(text: str) -> dict[str, Any]:
         line = f" in line {place.line + 2}" if place is not None else ""
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         raise SkillBroken(
-            f"Its front matter is no YAML{line}: {problem}. Put a text with a colon into quotes."
+            f"Its front matter is not YAML{line}: {problem}. Put a text with a colon into quotes."
         ) from error
     if not isinstance(found, dict):
         raise SkillBroken("Its front matter has no keys such as `name: …`.")

@@ -211,7 +211,7 @@ class JobPass:
                 return JobState(
                     phase="failed",
                     problem=f"The batch job {job.name} was not done after {rules.timeout_seconds / 60:.15g} "
-                    "minutes and was cancelled.",
+                    "minutes and was canceled.",
                 )
             await self._jobs.pause()
             # a poll interval of 0 would never reach the timeout

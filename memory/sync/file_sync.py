@@ -165,7 +165,7 @@ def plan_changes(
     unchanged = 0
     for file in found.notes:
         failure = failed.get(file.name)
-        if failure is not None and _waits(failure, now_seconds) and not _mended(file, failure):
+        if failure is not None and _waits(failure, now_seconds) and not _changed_since(file, failure):
             waiting.append(failure)
         elif failure is None and is_unchanged(file, stored.get(file.name)):
             unchanged += 1
@@ -174,11 +174,11 @@ def plan_changes(
     paths = {file.name for file in found.notes}
     gone = [path for path in stored if path not in paths and found.may_be_deleted(path)]
     gone += [path for path in failed if path not in paths and path not in stored]
-    to_read.sort(key=_asked_first, reverse=True)
+    to_read.sort(key=_priority, reverse=True)
     return Changes(to_read=tuple(to_read), to_remove=tuple(gone), unchanged=unchanged, waiting=tuple(waiting))
 
 
-def _asked_first(file: FoundNote) -> tuple[bool, str]:
+def _priority(file: FoundNote) -> tuple[bool, str]:
     """Sorts descending: MEMORY.md, notes without dates, then daily logs from the newest back.
 
     Vectors are made in the order in which chunks were stored, and a local model takes a while.
@@ -191,7 +191,7 @@ def _waits(failure: FailedFile, now_seconds: float) -> bool:
     return 0 < failure.retry_at_seconds - now_seconds <= LONGEST_RETRY_SECONDS
 
 
-def _mended(file: FoundNote, failure: FailedFile) -> bool:
+def _changed_since(file: FoundNote, failure: FailedFile) -> bool:
     """Whether the file or its permissions have changed since it failed; then it is read at once."""
     return file.marks.changed_ns / 1e9 > failure.retry_at_seconds - _wait_seconds(failure.attempts)
 

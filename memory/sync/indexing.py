@@ -170,7 +170,7 @@ async def _rebuild(
         await hidden.tidy()
         async with rebuild.alone():
             # This brings in what was written since the files were read, also by processes that wait now.
-            await _index_changes(hidden, plan, now_seconds=now_seconds, advance=_untold)
+            await _index_changes(hidden, plan, now_seconds=now_seconds, advance=_ignore_progress)
             await _carry_over(store, hidden, outcome)
             await attach()
             kept = _kept_meta(await store.read(lambda index: index.meta()))
@@ -180,7 +180,7 @@ async def _rebuild(
     except BaseException:
         await rebuild.leave()
         raise
-    later = await _index_changes(store, plan, now_seconds=now_seconds, advance=_untold)
+    later = await _index_changes(store, plan, now_seconds=now_seconds, advance=_ignore_progress)
     outcome.indexed_files += later.indexed_files
     outcome.removed_files += later.removed_files
     outcome.problem = outcome.problem or later.problem
@@ -188,7 +188,7 @@ async def _rebuild(
     return outcome
 
 
-def _untold(_done: int, _total: int) -> None: ...
+def _ignore_progress(_done: int, _total: int) -> None: ...
 
 
 async def _carry_over(live: Store, hidden: Store, outcome: FileOutcome) -> None:

@@ -129,7 +129,6 @@ def _mode(
 
 
 def _fallback(meta: Mapping[str, str], embedder: Embedder | None) -> Fallback | None:
-    """The embedder that was replaced by its fallback, and when it is tried again."""
     fallback, left = fallback_of(embedder), left_embedder(meta, embedder)
     if fallback is None or left is None:
         return fallback
@@ -194,7 +193,7 @@ async def _pending_transcripts(stored: Mapping[str, FileState], plan: IndexPlan)
     try:
         infos = await plan.transcripts.transcripts()
     except OSError as error:
-        log.warning("transcripts cannot be listed, so none is counted as pending: %s", error)
+        log.warning("transcripts cannot be listed, so none counts as pending: %s", error)
         return 0, 0
     due, waiting = due_and_waiting(infos, stored, plan.settings.sync.sessions)
     return due + len(deleted_transcripts(infos, stored)), waiting

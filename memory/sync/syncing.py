@@ -203,14 +203,14 @@ class Syncing:
                 )
             )
             self._files_problem = outcome.problem
-            await self._keep_outcome(run, outcome, now_seconds)
+            await self._store_outcome(run, outcome, now_seconds)
         except MemoryIndexError as error:
             self._files_problem = str(error)
             raise
         self._changes_synced = max(self._changes_synced, changes)
         return outcome
 
-    async def _keep_outcome(self, run: SyncRun, outcome: FileOutcome, now_seconds: float) -> None:
+    async def _store_outcome(self, run: SyncRun, outcome: FileOutcome, now_seconds: float) -> None:
         """Stores when and how the pass ended, unless a search found nothing changed."""
         meta = await _meta(self._store)
         is_known = "last_sync_at_seconds" in meta and meta.get("last_sync_problem") == outcome.problem
@@ -262,7 +262,7 @@ class Syncing:
         await self._store.write(clean_up)
         self._failures = self._failures + 1 if outcome.problem else 0
         if outcome.problem:
-            log.warning("Embedding stopped: %s Words are searched meanwhile.", outcome.problem)
+            log.warning("Embedding stopped: %s Until it works, searches use words only.", outcome.problem)
             self._embed_later(pause_seconds(self._failures))
         elif outcome.held:
             self._embed_later(JOB_PAUSE_SECONDS)

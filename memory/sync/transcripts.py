@@ -74,7 +74,7 @@ async def _text(source: TranscriptSource, name: str) -> TranscriptText | None:
     try:
         return await source.text(name)
     except OSError as error:
-        log.warning("the transcript %s cannot be read and stays as it was indexed: %s", name, error)
+        log.warning("the transcript %s cannot be read and stays indexed as it was: %s", name, error)
         return None
 
 
@@ -110,7 +110,6 @@ def is_due(info: TranscriptInfo, state: FileState | None, settings: SessionSyncS
 
 
 def _growth(info: TranscriptInfo, state: FileState | None) -> tuple[int, int]:
-    """The bytes and lines added since the transcript was indexed."""
     if state is None:
         return info.size_bytes, info.lines
     return info.size_bytes - state.size, info.lines - state.inode

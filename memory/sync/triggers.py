@@ -27,7 +27,7 @@ class IndexTriggers:
         self._start = start
         self._changed = changed
         self._watch: NoteWatch | None = None
-        self._settling: Debounce | None = None
+        self._debounce: Debounce | None = None
         self._growth: TranscriptGrowth | None = None
         self._clock: asyncio.Task[None] | None = None
 
@@ -50,15 +50,15 @@ class IndexTriggers:
             self._clock = asyncio.create_task(self._at_intervals(), name="memory-interval")
         if transcripts_due is not None:
             self._growth = TranscriptGrowth(
-                is_due=transcripts_due, index=lambda: self._begin_pass("session-delta")
+                is_due=transcripts_due, index=lambda: self._start("session-delta")
             )
         if self._settings.watch:
-            self._settling = Debounce(
+            self._debounce = Debounce(
                 debounce_ms=self._settings.watch_debounce_ms,
                 changed=self._changed,
-                settled=lambda: self._begin_pass("watch"),
+                settled=lambda: self._start("watch"),
             )
-            self._watch = await watch(self._settling.note_change)
+            self._watch = await watch(self._debounce.note_change)
 
     def transcripts_changed(self) -> None:
         """Says that a transcript has grown."""
@@ -69,16 +69,13 @@ class IndexTriggers:
         """Stops following."""
         if self._watch is not None:
             await self._watch.close()
-        if self._settling is not None:
-            self._settling.close()
+        if self._debounce is not None:
+            self._debounce.close()
         if self._growth is not None:
             await self._growth.close()
         if self._clock is not None:
             self._clock.cancel()
             await asyncio.gather(self._clock, return_exceptions=True)
-
-    def _begin_pass(self, reason: str) -> None:
-        self._start(reason)
 
     async def _at_intervals(self) -> None:
         while True:
@@ -93,7 +90,9 @@ _LONGEST_WAIT = 4
 class Debounce:
     """Calls `changed()` at each change, and `settled()` after a pause without changes."""
 
-    def __init__(self, *, debounce_ms: int, changed: Callable[[], None], settled: Callable[[], None]) -> None:
+    def __init__(
+        self, *, debounce_ms: int, changed: Callable[[], None], settled: Callable[[], object]
+    ) -> None:
         self._debounce_seconds = debounce_ms / 1000
         self._changed = changed
         self._settled = settled
@@ -133,7 +132,7 @@ class TranscriptGrowth:
     `is_due` checks, and may raise `OSError` or `MemoryIndexError`; `index` is called if one is due.
     """
 
-    def __init__(self, *, is_due: Callable[[], Awaitable[bool]], index: Callable[[], None]) -> None:
+    def __init__(self, *, is_due: Callable[[], Awaitable[bool]], index: Callable[[], object]) -> None:
         self._is_due = is_due
         self._index = index
         self._has_grown = False
@@ -158,7 +157,7 @@ class TranscriptGrowth:
             try:
                 is_due = await self._is_due()
             except (OSError, MemoryIndexError) as error:
-                log.warning("whether transcripts have grown cannot be seen: %s", error)
+                log.warning("cannot check whether transcripts have grown: %s", error)
                 continue
             if is_due:
                 self._index()

@@ -189,8 +189,7 @@ class _Pass:
         identity = stored_identity(await self.store.read(lambda index: index.meta()))
         if identity and key_of(identity) != self.key:
             raise EmbeddingFailed(
-                "The index was made another embedder's meanwhile; "
-                "the next sync decides whose vectors it gets."
+                "The index now belongs to another embedder; the next sync decides whose vectors it gets."
             )
 
     async def keep_scale(self) -> None:

@@ -99,7 +99,9 @@ def extra_paths_of(folder: Path | None, extra_paths: Sequence[str]) -> ExtraPath
             else:
                 outside.append(place)
         elif (parts := posixpath.normpath(text).split("/"))[0] == "..":
-            skipped.append(SkippedPath(path=text, reason="the workspace is no folder; write the whole path"))
+            skipped.append(
+                SkippedPath(path=text, reason="the workspace is not a folder; write the full path")
+            )
         else:
             count = next((at for at, part in enumerate(parts) if _has_magic(part)), len(parts))
             name = "/".join(parts[:count]) or "."
@@ -180,7 +182,7 @@ class ExtraNotes:
     def _place_of(self, path: Path) -> ExtraPath:
         found = next((place for place in self._places if place.covers(path)), None)
         if found is None:
-            raise PathOutsideRoot(f"The path of {path.name!r} is none of the extra paths.")
+            raise PathOutsideRoot(f"The path of {path.name!r} is not one of the extra paths.")
         return found
 
     def _path(self, name: str) -> Path:

@@ -99,7 +99,7 @@ def run_git(
     except BaseException as error:
         _kill(process)
         if isinstance(error, subprocess.TimeoutExpired):
-            raise GitTimedOut(f"git did not end within {seconds:.1f} seconds") from error
+            raise GitTimedOut(f"git took longer than {seconds:.1f} seconds") from error
         raise
     if process.returncode not in good_codes:
         raise GitFailed(f"git failed: {told.decode(errors='replace').strip()}")

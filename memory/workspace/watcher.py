@@ -168,8 +168,8 @@ class FolderWatch:
         return False
 
     def _looks_because(self, reason: str) -> None:
-        self._problem = f"looking every {_LOOK_SECONDS:.0f} s, because {reason}"
-        log.warning("Memory files are looked at, not watched: %s", self._problem)
+        self._problem = f"polling every {_LOOK_SECONDS:.0f} s, because {reason}"
+        log.warning("Memory files are polled, not watched: %s", self._problem)
 
     async def _watch(self, folders: Sequence[_Folder], *, looking: bool) -> None:
         """Watches until the plan changes, or a folder is replaced.
@@ -246,7 +246,6 @@ def _begun(
 
 
 def _observer(*, looking: bool) -> BaseObserver:
-    """An observer that uses the system's watches, or polls."""
     if looking:
         from watchdog.observers.polling import PollingObserver
 

@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 
 
 class _Known(Record):
-    """A file as it was put into the context; `name` is the name under which it exists."""
-
     file: ContextFile
     name: str
     max_chars: int

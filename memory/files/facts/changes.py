@@ -48,7 +48,7 @@ def known(page: Page, identity: str, path: str, *, as_of: datetime | None = None
         history=tuple(history),
         notes=tuple(notes),
         problems=tuple(
-            f"{path}#L{line.at_line + 1} says no fact, and is left as it is: {line.text[:80]!r}. "
+            f"{path}#L{line.at_line + 1} is not a fact and stays as it is: {line.text[:80]!r}. "
             "A fact is a line such as `- city: Porto`."
             for line in page.unread()
         ),
@@ -67,7 +67,7 @@ def take_hand_edits(page: Page, now: datetime) -> None:
     unread = sorted(same_key(line.text.lstrip("-*+~ ")) for line in page.unread() if line.section == "Facts")
     for key, lines in said.items():
         before = last.get(key)
-        changed = _told_apart([line for line in lines if not _says(before, line.value)])
+        changed = _without_repeats([line for line in lines if not _is_known(before, line.value)])
         new.extend(replace(line, tail=_when_by_hand(line, before, now)) for line in changed)
         if changed or len(lines) > 1 or any(line.tail is None for line in lines):
             shown.append(key)
@@ -76,7 +76,7 @@ def take_hand_edits(page: Page, now: datetime) -> None:
             continue
         if not had_facts:
             shown.append(key)
-        elif not _begins_one(key, unread):
+        elif not _is_prefix_of_any(key, unread):
             new.append(_forgotten(before, now, BY_HAND))
     _record(page, new)
     _show(page, shown)
@@ -93,7 +93,7 @@ def set_fact(
     before = _last(page).get(same_key(key))
     if before is not None and before.tail is not None:
         is_old = at is not None and at < before.tail.at
-        if _says(before, value) and not is_old and (there := _fact(before, identity)) is not None:
+        if _is_known(before, value) and not is_old and (there := _fact(before, identity)) is not None:
             return there
         at = at if at is not None else max(now, before.tail.at)
     at = (at or now).replace(microsecond=0)
@@ -160,8 +160,7 @@ def _tail(fact: FactLine) -> Tail:
     return fact.tail
 
 
-def _says(before: FactLine | None, value: JsonValue) -> bool:
-    """Whether this value is already known."""
+def _is_known(before: FactLine | None, value: JsonValue) -> bool:
     return before is not None and not before.is_forgotten and _same(before.value, value)
 
 
@@ -170,12 +169,12 @@ def _same(one: JsonValue, other: JsonValue) -> bool:
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
-def _told_apart(lines: Sequence[FactLine]) -> list[FactLine]:
+def _without_repeats(lines: Sequence[FactLine]) -> list[FactLine]:
     """The lines without those that repeat the value before them."""
     return [line for at, line in enumerate(lines) if not at or not _same(line.value, lines[at - 1].value)]
 
 
-def _begins_one(key: str, texts: Sequence[str]) -> bool:
+def _is_prefix_of_any(key: str, texts: Sequence[str]) -> bool:
     """Whether one of these sorted texts begins with the key."""
     at = bisect_left(texts, key)
     return at < len(texts) and texts[at].startswith(key)

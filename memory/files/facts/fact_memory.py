@@ -192,7 +192,7 @@ class FactMemory:
         try:
             return await self._replaced(self._workspace, name, lambda page: page)
         except (OSError, FileBusy) as error:
-            log.warning("what was changed by hand could not be written down: %s", error)
+            log.warning("hand edits could not be recorded: %s", error)
             return seen
 
     async def _changed(self, name: str, work: Callable[[Page], T]) -> T:
@@ -239,5 +239,7 @@ def _checked_moment(at: datetime | None, now: datetime) -> datetime | None:
         return None
     at = at if at.tzinfo is not None else at.replace(tzinfo=now.tzinfo)
     if at > now:
-        raise FactRefused(f"{at.isoformat(' ', 'seconds')} lies in the future. Say since when it is so.")
+        raise FactRefused(
+            f"{at.isoformat(' ', 'seconds')} is in the future. A fact holds from now or an earlier time on."
+        )
     return at

@@ -80,7 +80,7 @@ def checked_value(value: object) -> JsonValue:
         known: JsonValue = json.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise FactRefused(
-            f"A fact has a value that JSON can say, and {type(value).__name__} is not one: {error}."
+            f"The value of a fact must be JSON, and {type(value).__name__} is not one: {error}."
         ) from error
     if len(text) > MAX_VALUE_CHARS:
         raise FactRefused(

@@ -69,20 +69,20 @@ def without_new_secrets(text: str, before: str = "") -> str:
 
 
 def _strictly(text: str) -> str:
-    text = _SECRETS.sub(lambda found: REDACTED if _is_drawn(found[0]) else found[0], text)
+    text = _SECRETS.sub(lambda found: REDACTED if _is_random(found[0]) else found[0], text)
     return _ASSIGNED.sub(
-        lambda found: f"{found[1]}{REDACTED}" if _is_drawn_password(found[2]) else found[0], text
+        lambda found: f"{found[1]}{REDACTED}" if _is_random_password(found[2]) else found[0], text
     )
 
 
-def _is_drawn(found: str) -> bool:
+def _is_random(found: str) -> bool:
     """Whether a value with the form of a key is random: it has a long run that does not look like a word."""
     if found.startswith(("-----BEGIN", "https://")) or ":" in found:
         return True
     return any(len(run) >= LEAST_RUN and _is_mixed(run) for run in _RUN.findall(found))
 
 
-def _is_drawn_password(value: str) -> bool:
+def _is_random_password(value: str) -> bool:
     is_other = "/" in value or _UUID.fullmatch(value) or len(value) < LEAST_PASSWORD
     return not is_other and bool(re.search(r"\d", value) and re.search(r"[^\W\d_]", value))
 

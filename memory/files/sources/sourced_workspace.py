@@ -102,7 +102,7 @@ class SourcedWorkspace:
     async def append(
         self, name: str, text: str, *, skip_repeats: bool = True, heading: str = "", below: str = ""
     ) -> Appended:
-        text = self._let_in(name, text)
+        text = self._without_secrets(name, text)
         if text.strip():
             source_of = await self._begin()
             found = await self._sources.found(name, text, source_of)
@@ -131,7 +131,7 @@ class SourcedWorkspace:
             if after is None:
                 return None
             texts = (data.decode("utf-8", "surrogateescape") for data in (after, before or b""))
-            return self._let_in(name, *texts).encode("utf-8", "surrogateescape")
+            return self._without_secrets(name, *texts).encode("utf-8", "surrogateescape")
 
         new, source_of = gated(old), await self._begin()
         if new != old:
@@ -178,14 +178,14 @@ class SourcedWorkspace:
             return ""
         return names_of_others((write.source, *known)) or "others"
 
-    def _let_in(self, name: str, text: str, before: str = "") -> str:
+    def _without_secrets(self, name: str, text: str, before: str = "") -> str:
         """The text that may replace `before` in the note `name`, without secrets."""
         mode = self._sources.secrets
         is_free = mode == "off" or (mode == "ask" and self._is_approved)
         left = text if is_free else without_new_secrets(text, before)
         if left != text and mode == "refuse":
             raise SecretRefused(
-                f"This text has a key or a password in it, and memory.secrets lets none into {name}. "
+                f"This text has a key or a password, which memory.secrets does not allow in {name}. "
                 "Write it without."
             )
         return left

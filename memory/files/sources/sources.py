@@ -82,7 +82,7 @@ class Sources:
         of_source: dict[Source, list[str]] = {}
         for key, line in new.items():
             source = source_of(line)
-            source = source if _is_heading(line) else _and_before(source, known, key)
+            source = source if _is_heading(line) else _merged_with_earlier(source, known, key)
             of_source.setdefault(source, []).append(key)
         return tuple(
             StoredSource(path=path, keys=tuple(keys), source=source) for source, keys in of_source.items()
@@ -245,7 +245,7 @@ def _source_of(known: Sequence[_Known], path: str, key: str, *, is_heading: bool
     return others[-1] if others else sources[-1] if sources else None
 
 
-def _and_before(source: Source, known: Sequence[_Known], key: str) -> Source:
+def _merged_with_earlier(source: Source, known: Sequence[_Known], key: str) -> Source:
     """The new source of a line, merged with its earlier one if that was not the owner's word."""
     before = _source_of(known, "", key)
     if before is None or before.is_owners_word:
@@ -394,7 +394,7 @@ async def sources_of_hits(
     return {
         hit.citation: told
         for hit, of_hit in zip(of_notes, found, strict=True)
-        if (told := _heard(passages(of_hit, start_line=hit.start_line), listeners))
+        if (told := _visible_to(passages(of_hit, start_line=hit.start_line), listeners))
     }
 
 
@@ -407,5 +407,5 @@ async def _hit_lines(notes: LineReader, hit: SearchHit) -> Sequence[str]:
     return excerpt.text.split("\n")
 
 
-def _heard(passages: Sequence[SourcedLines], listeners: Audience) -> tuple[SourcedLines, ...]:
+def _visible_to(passages: Sequence[SourcedLines], listeners: Audience) -> tuple[SourcedLines, ...]:
     return tuple(each for each in passages if may_see(listeners, each.source.audience))

@@ -71,7 +71,7 @@ def open_connection(
         connection.pragma("mmap_size", MMAP_BYTES)
         connection.pragma("user_version")
         if not read_only and connection.readonly("main") and os.access(path, os.W_OK):
-            raise IndexDamaged(f"The memory index {path} is damaged (its head is not its own).")
+            raise IndexDamaged(f"The memory index {path} is damaged (its header is not its own).")
     except apsw.Error as error:
         raise _translated(error, path, connection) from error
     return connection

@@ -160,7 +160,6 @@ class VectorReader:
     def _still_there(
         self, connection: Connection, scored: Sequence[tuple[int, int, float]]
     ) -> Iterable[tuple[int, float]]:
-        """The chunk ids and cosines of rows that still exist."""
         if not self._gone:
             return ((chunk_id, cosine) for _, chunk_id, cosine in scored)
         alive = {
@@ -189,7 +188,6 @@ class VectorReader:
         self._data_version = version
 
     def _fits(self, count: int, dimensions: int) -> bool:
-        """Whether this many vectors are held in memory beside their codes."""
         return count * NUMBER_BYTES * dimensions <= self._resident_bytes
 
     def _load(self, connection: Connection, total: int) -> None:
@@ -254,7 +252,6 @@ def _stored_vectors(connection: Connection, dimensions: int, vector_ids: Sequenc
 
 
 def _best_pieces(scored: Iterable[tuple[int, float]], limit: int | None) -> dict[int, float]:
-    """The best score of each chunk, for the first `limit` chunks."""
     best: dict[int, float] = {}
     for chunk_id, cosine in scored:
         if chunk_id not in best:

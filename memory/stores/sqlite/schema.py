@@ -181,7 +181,7 @@ def version_of(connection: Connection) -> int:
     is_newer = version > SCHEMA_VERSION
     if not (is_marked and has_ours and version > 0) or (is_newer and _schema(connection) == _own_schema()):
         where = f"The memory index {connection.filename}"
-        raise IndexDamaged(f"{where} is damaged (its head is not that of an index).")
+        raise IndexDamaged(f"{where} is damaged (its header is not that of an index).")
     return version
 
 

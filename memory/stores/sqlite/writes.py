@@ -70,7 +70,7 @@ class SqliteWriter:
             newer = self._connection.execute(
                 "SELECT 1 FROM files WHERE source = ? AND path = ? AND (read_at_ns, mtime_ns) > (?, ?)"
                 " AND read_at_ns <= ?",
-                (state.source, state.path, state.read_at_ns, state.mtime_ns, _believable(state)),
+                (state.source, state.path, state.read_at_ns, state.mtime_ns, _latest_credible(state)),
             ).get
             if newer:
                 continue
@@ -127,7 +127,13 @@ class SqliteWriter:
             (
                 (
                     *(state.size, state.mtime_ns, state.inode, state.read_at_ns),
-                    *(state.source, state.path, state.content_hash, state.read_at_ns, _believable(state)),
+                    *(
+                        state.source,
+                        state.path,
+                        state.content_hash,
+                        state.read_at_ns,
+                        _latest_credible(state),
+                    ),
                 )
                 for state in states
             ),
@@ -244,7 +250,7 @@ def _remove_chunks(connection: Connection, ids: Sequence[int]) -> None:
     connection.executemany("DELETE FROM chunks WHERE id = ?", each)
 
 
-def _believable(state: FileState) -> int:
+def _latest_credible(state: FileState) -> int:
     """The latest time at which a stored reading of the same file counts as newer than this one."""
     return state.read_at_ns + LONGEST_PASS_NS
 

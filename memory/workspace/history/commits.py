@@ -215,7 +215,6 @@ def _attributed(
 
 
 def _layered(note: _Note, writers: frozenset[Writer], *, is_last: bool) -> bytes | None:
-    """The file with the changes of these writers."""
     if is_last or all(change.writer in writers for change in note.changes):
         return note.file.now
     lines = layer(lines_of(note.file.before or b""), note.changes, writers)

@@ -55,7 +55,7 @@ class HistoryKeeper:
     def notices(self) -> tuple[str, ...]:
         """Why the notes are not committed, as a sentence, until a turn has shown it."""
         problem = self._health.untold() if self._health is not None else ""
-        return (f"What was noted is kept, but is in no git commit yet: {problem}.",) if problem else ()
+        return (f"The notes are saved but not committed to git yet: {problem}.",) if problem else ()
 
     def notes_changed(self) -> None:
         """Says that notes were written."""
@@ -197,7 +197,11 @@ class Health:
         is_copied = copy_history(git_dir, new, until=None)
         git_dir.rename(aside)
         new.rename(git_dir)
-        kept = "the newest whole commit was kept" if is_copied else "no commit was whole, so a new one begins"
+        kept = (
+            "the newest complete commit was kept"
+            if is_copied
+            else "no commit was complete, so a new history begins"
+        )
         return f"moved the damaged history to {aside.name}; {kept}"
 
     def _read(self) -> tuple[str, bool]:

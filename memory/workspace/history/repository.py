@@ -259,7 +259,6 @@ class Repository:
         new.rename(self.git_dir)
 
     def _tree(self, head: str) -> dict[str, str]:
-        """The blob of each file of a commit."""
         listed = self.git("ls-tree", "-r", "-z", head) if head else b""
         return _entries(listed)
 
@@ -307,7 +306,6 @@ class Repository:
         return blobs
 
     def _ignored(self, names: Sequence[str]) -> list[str]:
-        """The names that the workspace's `.gitignore` files exclude."""
         rules = [self._is_rules(name) for name in _gitignores(names)]
         if not names or not any(rules):
             return []
@@ -330,7 +328,7 @@ class Repository:
         except OSError:
             return False
         if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
-            raise GitFailed(f"{name} of the workspace is no regular file")
+            raise GitFailed(f"{name} of the workspace is not a regular file")
         return stat.S_ISREG(mode)
 
 
@@ -355,7 +353,6 @@ def _key(root: Path, state_dir: Path) -> str:
 
 
 def _entries(listed: bytes) -> dict[str, str]:
-    """The blob of each name in the output of `ls-tree -z`."""
     rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
     return {os.fsdecode(name): facts.split()[2].decode() for facts, _tab, name in rows}
 

@@ -33,8 +33,8 @@ class UndoConflict(Exception):
 
     def __init__(self, places: Sequence[str]) -> None:
         super().__init__(
-            f"Nothing was changed: what the commit wrote was changed since, in {', '.join(places)}. "
-            "Edit this by hand."
+            f"Nothing was changed: lines of the commit have changed since, in {', '.join(places)}. "
+            "Edit them by hand."
         )
         self.places = tuple(places)
 
@@ -50,7 +50,7 @@ def last_to_undo(repository: Repository) -> Commit:
     for each in known:
         if (each.session_id or each.tidied) and each.commit not in undone:
             return each
-    raise CommitUnknown("No commit of a session could be undone. `nacre memory log` lists all commits.")
+    raise CommitUnknown("No commit of a session can be undone. `nacre memory log` lists all commits.")
 
 
 def undo(repository: Repository, commit: str) -> tuple[str, list[str]]:
@@ -84,7 +84,7 @@ def undo(repository: Repository, commit: str) -> tuple[str, list[str]]:
         raise UndoConflict(conflicts)
     changed = sorted(name for name, (now, new) in wanted.items() if now != new)
     if not changed:
-        raise CommitUnknown(f"There is nothing left to undo of {commit[:12]}.")
+        raise CommitUnknown(f"Nothing is left to undo of {commit[:12]}.")
     subset = {name: wanted[name] for name in changed}
     return _written(repository, head, commit, subset), changed
 
@@ -108,7 +108,6 @@ def _changes(repository: Repository, commit: str) -> list[tuple[str, bytes | Non
 
 
 def _is_link(root: Path, name: str) -> bool:
-    """Whether a file, or a folder on its path, is a symbolic link."""
     try:
         return contained_path(root, name) != Path(os.path.realpath(root)) / name
     except PathOutsideRoot:
