@@ -159,7 +159,7 @@ def parsed_skill(text: str, *, folder: str, path: str) -> Skill:
         raise SkillBroken("Its front matter has no name.")
     if len(name) > MOST_NAME_CHARS or not _NAME.fullmatch(name):
         raise SkillBroken(
-            f"Its name {name[:80]!r} is not valid: 1 to {MOST_NAME_CHARS} of a-z, 0-9 and single hyphens inside."
+            f"Its name {name[:80]!r} is not 1 to {MOST_NAME_CHARS} of a-z, 0-9 and single hyphens inside."
         )
     if name != folder:
         raise SkillBroken(f"Its name is {name!r} and its folder is {folder!r}; both must be the same.")
