@@ -30,7 +30,7 @@ from nacre.runtime.settings.config import SETTINGS_FILE, Config, load_config
 from nacre.runtime.settings.disk.settings_file import told_of_emptied
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.storage.backend import StorageFailed
-from nacre.runtime.storage.opening import ledger_of
+from nacre.runtime.storage.storage import ledger_of
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 import click
 
 from nacre.cli.screen.screen import Tone, screen_on
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.settings.config import (
     SETTINGS_FILE,
     Config,

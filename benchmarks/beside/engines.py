@@ -19,9 +19,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nacre.extensions.memory_bench.asking import Notes, Told, told_by
-from nacre.extensions.memory_bench.engines import installed_engines
-from nacre.extensions.memory_bench.labelled import labelled_questions
+from nacre.extensions.memory_bench.engines import EngineResult, Notes, installed_engines, run_engine
+from nacre.extensions.memory_bench.questions import labelled_questions
 from nacre.extensions.memory_bench.scoring import Answer, Question
 from nacre.memory.embedders.e5 import E5Embedder
 from nacre.runtime.settings.config import load_config
@@ -54,7 +53,7 @@ def _labelled(folder: Path) -> list[Question]:
     return list(labelled_questions((folder / "queries.jsonl").read_text(encoding="utf-8")))
 
 
-async def _told(engine: str, notes: Notes, questions: Sequence[Question]) -> Told:
+async def _told(engine: str, notes: Notes, questions: Sequence[Question]) -> EngineResult:
     embedder = E5Embedder()
     try:
         with tempfile.TemporaryDirectory() as place:
@@ -63,7 +62,7 @@ async def _told(engine: str, notes: Notes, questions: Sequence[Question]) -> Tol
             engines = installed_engines(config)
             if engine not in engines:
                 raise SystemExit(f"There is no engine {engine!r}. There are {', '.join(engines)}.")
-            return await told_by(
+            return await run_engine(
                 engine,
                 engines[engine],
                 notes,

@@ -101,7 +101,7 @@ def sessions(database: Database, agent: str) -> PostgresSessionStore:
 
 async def _turn(database: Database, agent: str) -> None:
     store = sessions(database, agent)
-    async with store.lane(KEY) as is_ours:
+    async with store.turn_lock(KEY) as is_ours:
         assert is_ours
         record = await store.index.get(KEY) or RECORD
         transcript = await store.transcript(record)

@@ -23,10 +23,8 @@ ROOMS = (
     "bridges",
     "cli",
     "extensions",
-    "locks",
     "memory",
     "prompts",
-    "records",
     "runtime",
     "sessions",
 )
@@ -39,7 +37,7 @@ LIMITS = {
     "depth: plain turn": 20,
     "files that one file imports": 249,
     "members that only forward": 76,
-    "lines: everything": 104_000,
+    "lines: everything": 107_000,
     "lines: core": 86_000,
     "imports from the core into extensions": 0,
 }
@@ -64,7 +62,8 @@ class Source:
 
 def sources() -> list[Source]:
     """Every source file of the package."""
-    return [Source(path) for room in ROOMS for path in sorted(Path(PACKAGE, room).rglob("*.py"))]
+    rooms = [path for room in ROOMS for path in sorted(Path(PACKAGE, room).rglob("*.py"))]
+    return [Source(path) for path in [*sorted(Path(PACKAGE).glob("*.py")), *rooms]]
 
 
 def importers(found: list[Source]) -> dict[str, set[str]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from nacre.bridges.access.rules import Role
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.ledger import LedgerTables

@@ -11,7 +11,7 @@ from typing import Any
 from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.contracts.channel import AccountHome, AccountSettings, Channel, secrets_of
 from nacre.bridges.contracts.errors import ChannelUnusable
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.extensions.installed.discovery import Installed, built_in_extensions, installed_extensions
 from nacre.runtime.settings.sections.channels import AccountRules, ChannelSettings, laid_over

@@ -7,7 +7,7 @@ import ipaddress
 import ssl
 
 from nacre.bridges.contracts.errors import CannotConnect
-from nacre.records.record import Record
+from nacre.record import Record
 
 CONNECT_SECONDS = 30.0
 

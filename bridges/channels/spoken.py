@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.inbound import Inbound, Quoted
 
 

@@ -11,7 +11,7 @@ from nacre.bridges.connections.supervisor import BridgeStatus, Supervisor
 from nacre.bridges.contracts.bridge import Bridge, Place
 from nacre.bridges.delivery.outgoing import MaySend, Outgoing
 from nacre.bridges.delivery.throttle import Sleep
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.ledger import Ledger
 

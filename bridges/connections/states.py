@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from nacre.bridges.connections.supervisor import BridgeState, BridgeStatus
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
 from nacre.runtime.ledger.ledger import LedgerTables
 from nacre.runtime.ledger.records import StoredStatus

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias
 
 from nacre.bridges.contracts.bridge import Bridge, Door
-from nacre.records.record import Record
+from nacre.record import Record
 
 log = logging.getLogger(__name__)
 

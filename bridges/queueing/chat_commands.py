@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from nacre.bridges.queueing.session_queue import QueueRules
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.settings.sections.channels import QUEUE_MODES, DropPolicy, QueueSettings, queue_mode
 
 CHOICES = ("queue", "send", "activation")

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from nacre.bridges.delivery.throttle import Sleep
 from nacre.bridges.queueing.waiting import COLLECTING, next_batch
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.ledger.records import Received
 from nacre.runtime.settings.sections.channels import QueueMode
 

@@ -89,7 +89,7 @@ class ScheduleDesk:
                 return await desk.remove(job_id)
             # In a group nothing counts as the owner's word anyway.
             sources = context.chat.sources if context.chat.policy.is_private else None
-            said_by = await sources.others_behind(text) if sources is not None else ""
+            said_by = await sources.other_authors(text) if sources is not None else ""
             return await desk.add(text, cron, at, said_by, now=self._now, new_id=self._new_id)
 
         return schedule

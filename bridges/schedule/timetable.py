@@ -11,7 +11,7 @@ from datetime import datetime
 
 from nacre.bridges.contracts.errors import BridgeError
 from nacre.bridges.schedule.when import When
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound, Quoted

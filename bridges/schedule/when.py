@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from nacre.bridges.schedule.cron import CronUnreadable, next_run
-from nacre.records.record import Record
+from nacre.record import Record
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _SPAN = re.compile(r"(?:in\s+)?((?:\d+\s*[mhdw]\s*)+)", re.IGNORECASE)

@@ -14,7 +14,7 @@ import click
 
 from nacre.cli.invocation import Invocation, begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
-from nacre.records.record import Record
+from nacre.record import Record
 
 if TYPE_CHECKING:
     from nacre.cli.memory.forget_targets import NoteCut, Target
@@ -118,7 +118,7 @@ def forget(
 async def _forget(invocation: Invocation, options: _Options) -> int:
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)
@@ -160,7 +160,7 @@ async def _report_nothing(
 
 def _report(invocation: Invocation, plan: _Plan, left: list[str]) -> None:
     from nacre.cli.memory.forget_search import OUT_OF_REACH
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     count = sum(len(cut.lines) for cut in plan.cuts)
     invocation.say(f"Removed {count} lines from {len(plan.cuts)} notes, and from the index.")
@@ -227,7 +227,7 @@ async def _remove(
     from nacre.cli.memory.forget_search import remaining_places
     from nacre.cli.memory.forget_targets import forget_in_transcripts, json_matches
     from nacre.memory.files.proposals.note_change import ProposalFailed
-    from nacre.runtime.storage.opening import ledger_of, storage_of
+    from nacre.runtime.storage.storage import ledger_of, storage_of
 
     left: list[str] = []
     for cut in plan.cuts:
@@ -309,7 +309,7 @@ async def _in_ledger(config: Config, target: Target, *, dry_run: bool) -> dict[s
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.ledger.moving import forget_in_ledger
     from nacre.runtime.ledger.records import LedgerUnusable
-    from nacre.runtime.storage.opening import ledger_of, storage_of
+    from nacre.runtime.storage.storage import ledger_of, storage_of
 
     def matches(text: str) -> bool:
         return text_matches(text, target)

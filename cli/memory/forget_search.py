@@ -24,7 +24,7 @@ from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.forgetting import owners_objects, versions_with
 from nacre.memory.workspace.history.repository import HISTORY_FOLDER, Repository
 from nacre.runtime.settings.config import Config
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.stores.rewriting import RewritableStore
 
 OUT_OF_REACH = (

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from nacre.memory.files.proposals.note_change import NoteChange
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.stores.rewriting import RewritableStore, Rewrite
 
 FORGOTTEN = "[forgotten]"
@@ -106,7 +106,7 @@ async def forget_in_transcripts(store: RewritableStore, target: Target) -> list[
     busy: set[str] = set()
     async with AsyncExitStack() as stack:
         for key, record in (await store.index.all()).items():
-            if not await stack.enter_async_context(store.lane(key)):
+            if not await stack.enter_async_context(store.turn_lock(key)):
                 busy.add(record.session_id)
                 problems.append(f"The session {key} is in use. Run the command again when it is not.")
         await store.rewritten(_rewrite(target), but=busy, dry_run=False)

@@ -93,7 +93,7 @@ def _with_history(
     from nacre.memory.workspace.history.commits import commit_changes, known_sources
     from nacre.memory.workspace.history.repository import NO_HISTORY, Repository
     from nacre.memory.workspace.history.undo import CommitUnknown, UndoConflict
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     invocation.warn(*invocation.config.notices)
     workspace = storage_of(invocation.config).workspace()

@@ -160,7 +160,7 @@ async def _remembered(
     from nacre.memory.contracts.index_place import FRESHNESS_WAIT_SECONDS
     from nacre.memory.engine import MemoryEngine
     from nacre.runtime.contracts.clock import brief_clock
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     embedder = local() if place.by_meaning else None
     try:

@@ -12,7 +12,7 @@ import click
 from nacre.cli.invocation import Invocation, begin, day_option, json_option, shared_options
 from nacre.cli.memory.meter import level
 from nacre.cli.screen.json_text import print_json
-from nacre.records.record import Record
+from nacre.record import Record
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.workspace import Workspace
@@ -39,7 +39,7 @@ def _run(invocation: Invocation, command: Coroutine[Any, Any, int]) -> int:
 
 
 def _workspace(invocation: Invocation) -> Workspace:
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     return storage_of(invocation.config).workspace()
 
@@ -320,7 +320,7 @@ async def _tidy_edits(
     model = connected_model(config, config.model_name, now)
     try:
         limits = TidyLimits(
-            window_tokens=model_budget(config.settings.agent, model.context_window_tokens).window_tokens,
+            window_tokens=(await model_budget(config.settings.agent, model)).window_tokens,
             most_chars=config.settings.agent.bootstrap_max_chars,
             count_tokens=token_counter(config.model_name),
         )

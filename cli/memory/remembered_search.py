@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from nacre import __version__
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.settings.config import (
     AGENT_VARIABLE,
     DATABASE_VARIABLE,

@@ -67,7 +67,7 @@ async def _search_and_print(
     sources: LinesOfHits = {}
     if report.hits:
         from nacre.memory.files.sources.sources import Sources, sources_of_hits
-        from nacre.runtime.storage.opening import storage_of
+        from nacre.runtime.storage.storage import storage_of
 
         kept = Sources(storage_of(voice).workspace())
         sources = await sources_of_hits(engine, kept, report.hits)

@@ -14,13 +14,13 @@ from nacre.cli.screen.json_text import print_json
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.memory.files.sources.source import PRIVATE, Source, audience_text, may_see, passages, source_text
 from nacre.memory.files.sources.sources import Sources
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.policy import readers_of
 from nacre.runtime.recall.open_memory import unindexed_notes
 from nacre.runtime.settings.config import Config
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, ToolResultMessage, UserMessage, message_text
 from nacre.sessions.disk.json_text import split_lines

@@ -122,7 +122,7 @@ def _with_people(invocation: Invocation, work: Callable[[People], Awaitable[T]])
     from nacre.bridges.access.people import People
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.ledger.records import LedgerUnusable
-    from nacre.runtime.storage.opening import ledger_of
+    from nacre.runtime.storage.storage import ledger_of
 
     now = owner_clock(invocation.config.settings.agent.user_timezone)
 

@@ -50,6 +50,6 @@ def command(context: click.Context, as_json: bool) -> int:
 
 
 async def _found(config: Config) -> FoundSkills:
-    from nacre.runtime.storage.opening import open_skills
+    from nacre.runtime.storage.storage import open_skills
 
     return await open_skills(config).found()

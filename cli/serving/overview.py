@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nacre.cli.screen.json_text import camel_json
 from nacre.memory.files.sources.secrets import without_secrets
-from nacre.records.record import Record
+from nacre.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,10 +53,11 @@ class Overview(Record):
         rows = [("Nacre", f"{self.version} · agent {self.agent_id}"), ("Model", self._model())]
         if self.budget is not None:
             budget = self.budget
+            assumed = " (assumed)" if self.model and budget.window_source == "fallback" else ""
             rows.append(
                 (
                     "Window",
-                    f"{budget.window_tokens:,} tokens; notes are saved from {budget.flush_at:,}, "
+                    f"{budget.window_tokens:,} tokens{assumed}; notes are saved from {budget.flush_at:,}, "
                     f"history is compacted above {budget.compact_at:,}",
                 )
             )
@@ -92,19 +93,23 @@ class Overview(Record):
 
 
 async def overview_of(config: Config, now: Clock) -> Overview:
-    """Asks no model and changes nothing. Raises `SessionError` where sessions cannot be listed."""
+    """Asks a model's server for the window, and nothing else; changes nothing.
+
+    Raises:
+        SessionError: sessions cannot be listed.
+    """
     from nacre import __version__
     from nacre.cli.screen.session_words import age, session_name
     from nacre.runtime.agent.insight.model_facts import budget_of, model_facts
     from nacre.runtime.agent.insight.usage import spent_today_usd
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     facts, budget, problem = None, None, ""
     try:
         facts = model_facts(config, now)
-        budget = budget_of(config, now)
+        budget = await budget_of(config, now)
     except ConfigError as error:
         problem = str(error)
     store = storage_of(config).sessions(now=now, new_id=random_id)

@@ -114,7 +114,7 @@ def _with_timetable(invocation: Invocation, work: Callable[[Timetable], Awaitabl
     from nacre.bridges.schedule.timetable import Timetable
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.ledger.records import LedgerUnusable
-    from nacre.runtime.storage.opening import ledger_of
+    from nacre.runtime.storage.storage import ledger_of
 
     now = owner_clock(invocation.config.settings.agent.user_timezone)
 

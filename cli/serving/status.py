@@ -46,7 +46,7 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
     from nacre.bridges.schedule.timetable import Timetable
     from nacre.cli.serving.overview import overview_of
     from nacre.runtime.ledger.ledger import told
-    from nacre.runtime.storage.opening import ledger_of
+    from nacre.runtime.storage.storage import ledger_of
 
     config = invocation.config
     overview = await overview_of(config, now)

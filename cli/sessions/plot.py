@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nacre.cli.screen.json_text import print_json
+from nacre.installation import install_command
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 NOTHING_COUNTED = "No answer of this session was counted by its provider, so there is nothing to draw."
 NO_LIBRARY = (
     "A picture needs matplotlib, which cannot be used here ({error}). Install it with "
-    "`pip install 'nacre[plot]'`; without --output the drawing is text."
+    "`{command}`; without --output the drawing is text."
 )
 
 
@@ -31,7 +32,7 @@ async def plotted(
 
     session = await shelf.find(name)
     transcript = await shelf.read(session)
-    budget = budget_of(invocation.config, shelf.now)
+    budget = await budget_of(invocation.config, shelf.now)
     # On a thread, so that a signal is heard meanwhile.
     found = await asyncio.to_thread(timeline, transcript.branch, budget, has_price=has_price)
     if as_json:
@@ -48,7 +49,7 @@ async def plotted(
     try:
         data = picture(found, output.suffix.lower().lstrip("."), title=session.key)
     except ImportError as error:
-        invocation.warn(NO_LIBRARY.format(error=error), tone="error")
+        invocation.warn(NO_LIBRARY.format(error=error, command=install_command("plot")), tone="error")
         return 1
     shelf.write_new(output, data)
     invocation.say(f"Drew session {session.session_id} into {output} ({len(data)} bytes).")

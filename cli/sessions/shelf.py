@@ -9,10 +9,10 @@ from pathlib import Path
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.runtime.contracts.clock import owner_zone, system_clock
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.open_sessions.lanes import Lanes
+from nacre.runtime.open_sessions.session_locks import SessionLocks
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import Config
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.errors import SessionWriteFailed
 from nacre.sessions.disk.durable import write_new
 from nacre.sessions.entries.entries import StoredTranscript
@@ -72,7 +72,7 @@ class SessionShelf:
 
     async def last_words(self, sessions: Sequence[StoredSession]) -> dict[str, str]:
         """What a person said last, by session id; sessions in which nobody spoke are left out."""
-        found = await self._store.last_words(sessions, most=len(sessions))
+        found = await self._store.last_messages(sessions, most=len(sessions))
         return {session.session_id: words for session, words in found}
 
     async def delete(self, session: StoredSession) -> str:
@@ -81,7 +81,7 @@ class SessionShelf:
         Raises:
             SessionInUse: another process is in a turn of it. SessionWriteFailed: the system refused.
         """
-        lanes = Lanes(self._store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
+        lanes = SessionLocks(self._store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
         async with lanes.enter(session.key, on_wait=lambda _: None):
             aside = await self._store.delete(session)
         await self._store.close()
@@ -90,7 +90,7 @@ class SessionShelf:
     async def keep_up(self, *, dry_run: bool) -> UpkeepReport:
         """Keeps the sessions within the owner's limits. Raises `SessionWriteFailed`."""
         limits = self._config.settings.session.maintenance.limits()
-        return await self._store.keep_up(limits, main_key=self.main_key, active_keys=(), dry_run=dry_run)
+        return await self._store.maintain(limits, main_key=self.main_key, active_keys=(), dry_run=dry_run)
 
     async def forget_in_memory(self) -> str:
         """Takes what is no transcript any more out of memory search; a sentence when that failed."""

@@ -39,7 +39,7 @@ def command(context: click.Context, yes: bool, as_json: bool) -> int:
     from nacre.memory.workspace.workspace import ensure_workspace
     from nacre.runtime.contracts.errors import TurnBroken
     from nacre.runtime.settings.disk.agent_folders import keep_private
-    from nacre.runtime.storage.opening import left_in_folder, storage_of
+    from nacre.runtime.storage.storage import left_in_folder, storage_of
 
     invocation = begin(context)
     config = invocation.config

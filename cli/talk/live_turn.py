@@ -11,7 +11,7 @@ from nacre.cli.talk.approval_question import ApprovalQuestion
 from nacre.cli.talk.display.calls import Calls
 from nacre.cli.talk.display.turn_view import TurnView
 from nacre.cli.talk.keyboard.prompt import Prompt
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.events import ReplyReady, Silence, TextStreamed
 from nacre.runtime.contracts.inbound import Inbound

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nacre.cli.screen.screen import Screen
 from nacre.cli.talk.display.event_lines import event_line
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.events import Event, ReplyReady, Silence, TurnFailed
 from nacre.runtime.contracts.inbound import Inbound
 

@@ -1,7 +1,8 @@
-"""What an archive says of itself: its last member, `manifest.json`. Pure.
+"""The manifest of an archive: its last member, `manifest.json`.
 
-Format `nacre-backup`, version 1: `files` with path, kind, size in bytes, SHA-256 and mode of each; `counts`;
-`places` that lay outside of the state folder; `leftOut` with reasons. An archive without it was cut off.
+Format `nacre-backup`, version 1. `files` lists path, kind, size in bytes, SHA-256 and mode of each file;
+`counts` counts them; `places` lists what lay outside the state folder; `leftOut` gives reasons. An archive
+without a manifest was cut off.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 MANIFEST = "manifest.json"
 FORMAT = "nacre-backup"
@@ -20,21 +21,20 @@ VERSION = 1
 STATE = "state"
 """The folder of an archive that holds the state folder."""
 OUTSIDE = "outside"
-"""The folder that holds, below an agent's id, what lay outside of the state folder."""
+"""The folder that holds, under each agent's ID, what lay outside the state folder."""
 
 FILE, LINES, DATABASE, FOLDER, LINK = "file", "lines", "database", "folder", "link"
 """Kinds of entries; `lines` are whole lines of a file that only grows."""
-
-
 _KINDS = (FILE, LINES, DATABASE, FOLDER, LINK)
+"""Kinds of entries; `lines` are the whole lines of a file that only grows."""
 
 
 class ArchiveUnusable(Exception):
-    """An archive that is damaged, cut off, encrypted for others, or no backup; the sentence says which."""
+    """The archive is damaged, truncated, encrypted for others, or not a backup; the message says which."""
 
 
 class Entry(Record):
-    """One thing in an archive, under its path there. `sha256` is empty for folders and links."""
+    """A member of an archive. `sha256` is empty for folders and links."""
 
     path: str
     kind: str
@@ -45,16 +45,21 @@ class Entry(Record):
 
 
 class Place(Record):
-    """What lay outside of the state folder: whose it is, what, where it was, and its path in the archive."""
+    """Something that lay outside the state folder: its agent, what it is, where it was, and its path in the
+    archive.
+    """
 
     agent_id: str
     what: str
     was: str
     path: str
 
+    def to_json(self) -> dict[str, str]:
+        return {"agentId": self.agent_id, "what": self.what, "was": self.was, "path": self.path}
+
 
 class Manifest(Record):
-    """All of it. `left_out` are sentences."""
+    """The manifest of an archive. `left_out` holds sentences."""
 
     made_at: str
     program: str
@@ -64,7 +69,7 @@ class Manifest(Record):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many there are of each kind, and how many bytes in all."""
+        """The number of entries of each kind, and the total number of bytes."""
         kinds = Counter(entry.kind for entry in self.entries)
         return {kind: kinds[kind] for kind in _KINDS} | {
             "bytes": sum(entry.size_bytes for entry in self.entries)
@@ -72,7 +77,6 @@ class Manifest(Record):
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """The manifest as it stands in an archive."""
     return json.dumps(
         {
             "format": FORMAT,
@@ -80,31 +84,28 @@ def manifest_bytes(manifest: Manifest) -> bytes:
             "madeAt": manifest.made_at,
             "program": manifest.program,
             "counts": manifest.counts,
-            "places": [
-                {"agentId": each.agent_id, "what": each.what, "was": each.was, "path": each.path}
-                for each in manifest.places
-            ],
+            "places": [place.to_json() for place in manifest.places],
             "leftOut": list(manifest.left_out),
             "files": [_entry_json(entry) for entry in manifest.entries],
         },
-        ensure_ascii=True,  # a name that is no UTF-8 survives as the escapes of its surrogates
+        ensure_ascii=True,  # a name that is not UTF-8 survives as escaped surrogates
         indent=1,
     ).encode("ascii")
 
 
-def manifest_of(data: bytes) -> Manifest:
-    """The manifest of an archive.
+def parse_manifest(data: bytes) -> Manifest:
+    """Parses a manifest.
 
     Raises:
-        ArchiveUnusable: it is none, or one of a newer program.
+        ArchiveUnusable: `data` is not a manifest, or is one of a newer version.
     """
     try:
         raw = json.loads(data)
         if raw["format"] != FORMAT:
-            raise ArchiveUnusable(f"Its manifest is of the format {raw['format']!r}, and not {FORMAT!r}.")
+            raise ArchiveUnusable(f"Its manifest has the format {raw['format']!r}, not {FORMAT!r}.")
         if raw["version"] > VERSION:
             raise ArchiveUnusable(
-                f"It is a backup of version {raw['version']}, and this program knows {VERSION}. "
+                f"It is a backup of version {raw['version']}, and this program supports version {VERSION}. "
                 "Use the newer program that wrote it."
             )
         return Manifest(
@@ -112,7 +113,12 @@ def manifest_of(data: bytes) -> Manifest:
             program=raw["program"],
             entries=tuple(_entry(each) for each in raw["files"]),
             places=tuple(
-                Place(agent_id=each["agentId"], what=each["what"], was=each["was"], path=inside(each["path"]))
+                Place(
+                    agent_id=each["agentId"],
+                    what=each["what"],
+                    was=each["was"],
+                    path=checked_path(each["path"]),
+                )
                 for each in raw["places"]
             ),
             left_out=tuple(raw["leftOut"]),
@@ -121,24 +127,24 @@ def manifest_of(data: bytes) -> Manifest:
         raise ArchiveUnusable(f"Its manifest cannot be read ({type(error).__name__}: {error}).") from error
 
 
-def compared(said: Sequence[Entry], found: Sequence[Entry]) -> list[str]:
-    """Sentences about what an archive holds otherwise than its manifest says; none where all is as it was."""
+def differences(listed: Sequence[Entry], found: Sequence[Entry]) -> list[str]:
+    """Sentences about the differences between the `listed` entries of a manifest and the entries `found`."""
     by_path = {entry.path: entry for entry in found}
     problems = []
     if len(by_path) != len(found):
-        problems.append("A path stands in it twice.")
-    for entry in said:
-        there = by_path.pop(entry.path, None)
-        if there is None:
+        problems.append("A path occurs twice.")
+    for entry in listed:
+        present = by_path.pop(entry.path, None)
+        if present is None:
             problems.append(f"{entry.path} is missing.")
-        elif (there.kind, there.size_bytes, there.sha256, there.link) != (
+        elif (present.kind, present.size_bytes, present.sha256, present.link) != (
             _stored_kind(entry.kind),
             entry.size_bytes,
             entry.sha256,
             entry.link,
         ):
-            problems.append(f"{entry.path} is not what was put in.")
-    problems += [f"{path} is in no manifest." for path in by_path]
+            problems.append(f"{entry.path} differs from the file that was backed up.")
+    problems += [f"{path} is not in the manifest." for path in by_path]
     return problems
 
 
@@ -147,18 +153,18 @@ def _stored_kind(kind: str) -> str:
 
 
 def _entry_json(entry: Entry) -> dict[str, Any]:
-    told: dict[str, Any] = {"path": entry.path, "kind": entry.kind}
+    value: dict[str, Any] = {"path": entry.path, "kind": entry.kind}
     if entry.kind == LINK:
-        return told | {"link": entry.link}
-    told |= {"mode": f"{entry.mode:04o}"}
-    return told if entry.kind == FOLDER else told | {"size": entry.size_bytes, "sha256": entry.sha256}
+        return value | {"link": entry.link}
+    value |= {"mode": f"{entry.mode:04o}"}
+    return value if entry.kind == FOLDER else value | {"size": entry.size_bytes, "sha256": entry.sha256}
 
 
 def _entry(raw: dict[str, Any]) -> Entry:
     if raw["kind"] not in _KINDS:
-        raise ArchiveUnusable(f"Its manifest names the kind {raw['kind']!r}, which no backup has.")
+        raise ArchiveUnusable(f"Its manifest contains the kind {raw['kind']!r}, which no backup contains.")
     return Entry(
-        path=inside(raw["path"]),
+        path=checked_path(raw["path"]),
         kind=raw["kind"],
         size_bytes=int(raw.get("size", 0)),
         sha256=raw.get("sha256", ""),
@@ -167,13 +173,13 @@ def _entry(raw: dict[str, Any]) -> Entry:
     )
 
 
-def inside(path: str) -> str:
-    """The path, if it leads to one of the two folders of an archive and not out of it again.
+def checked_path(path: str) -> str:
+    """Returns the path if it stays inside one of the two folders of an archive.
 
     Raises:
         ArchiveUnusable: it does not.
     """
     parts = PurePosixPath(path).parts
     if not parts or parts[0] not in (STATE, OUTSIDE) or ".." in parts or "\\" in path or "\0" in path:
-        raise ArchiveUnusable(f"It names the path {path!r}, which no backup has.")
+        raise ArchiveUnusable(f"It contains the path {path!r}, which no backup contains.")
     return path

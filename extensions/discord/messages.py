@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from nacre.extensions.discord.snowflakes import is_snowflake
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.inbound import ChatKind, Inbound, Quoted
 
 CHANNEL = "discord"

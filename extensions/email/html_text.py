@@ -19,7 +19,7 @@ from typing import Any
 import tinycss2
 from tinycss2.color3 import parse_color
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 HIDDEN_TEXT = "[this mail hides text from its readers, which was left out here]"
 _BLOCKS = re.compile(r"address|article|blockquote|dd|div|dl|dt|h[1-6]|hr|li|ol|p|pre|section|table|tr|ul")

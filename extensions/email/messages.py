@@ -15,7 +15,7 @@ from imap_tools import MailMessage
 
 from nacre.extensions.email.senders import Stranger, sender_of
 from nacre.extensions.email.words import words_of
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 
 CHANNEL = "email"

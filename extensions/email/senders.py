@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 MOST_HEADER_CHARS = 20_000
 MOST_FROM_CHARS = 1_000

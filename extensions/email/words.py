@@ -15,7 +15,7 @@ from imap_tools.message import MailAttachment
 from imap_tools.utils import decode_value
 
 from nacre.extensions.email.html_text import HIDDEN_TEXT, html_text
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.inbound import Attachment, Quoted, QuoteKind
 
 MOST_QUOTED_CHARS = 50_000

@@ -1,4 +1,6 @@
-"""The HTTP server that runs beside the channels of `nacre serve`: the page and OpenAI's protocol."""
+"""The HTTP extension: the server that runs beside the channels of `nacre serve`, with the page and OpenAI's
+protocol.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +17,23 @@ if TYPE_CHECKING:
     from nacre.runtime.settings.config import Config
 
 NOT_INSTALLED = (
-    "http.port is set, and the libraries of the server cannot be used here ({error}). "
+    "http.port is set, but the libraries of the server cannot be imported ({error}). "
     "Install them with `pip install 'nacre[serve]'`, or remove http.port."
 )
 
 
 def register(host: ExtensionHost) -> None:
-    """Adds the server. Imports no library yet."""
+    """Registers the server without importing a library."""
     host.service(Service(run=http_server, problem=http_problem))
 
 
 def http_problem(config: Config) -> str:
-    """Why the server cannot start with these settings; empty when it can, or when they want none."""
+    """Why the server cannot start with these settings; empty if it can, or if no port is set."""
     if config.settings.http.port is None:
         return ""
     try:
-        import starlette  # noqa: F401 - told as missing before anything is opened
-        import uvicorn  # noqa: F401 - the same
+        import starlette  # noqa: F401 - reported as missing before anything is opened
+        import uvicorn  # noqa: F401 - see above
     except ImportError as error:
         return NOT_INSTALLED.format(error=error)
     return ""
@@ -39,7 +41,7 @@ def http_problem(config: Config) -> str:
 
 @asynccontextmanager
 async def http_server(serving: Serving) -> AsyncIterator[None]:
-    """Serves HTTP until the end of the block, if the settings want it. Raises `ServiceFailed`."""
+    """Serves HTTP for the duration of the block, if a port is set. Raises `ServiceFailed`."""
     settings = serving.config.settings.http
     if settings.port is None:
         yield
@@ -47,7 +49,7 @@ async def http_server(serving: Serving) -> AsyncIterator[None]:
     if problem := http_problem(serving.config):
         if not serving.has_channels:
             raise ServiceFailed(problem)
-        serving.warn(problem)  # the channels go on
+        serving.warn(problem)  # the channels still run
         yield
         return
     from nacre.extensions.http.server.server import HttpServer, ServerUnusable
@@ -77,7 +79,7 @@ async def http_server(serving: Serving) -> AsyncIterator[None]:
 def _mounts(serving: Serving, tokens: Tokens) -> list[HttpMount]:
     from nacre.extensions.http.openai.mount import openai_mount
     from nacre.extensions.http.page.home import PageHome
-    from nacre.extensions.http.page.page import page_mount
+    from nacre.extensions.http.page.mount import page_mount
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.contracts.ids import random_id
     from nacre.runtime.recall.open_memory import embedder_of
@@ -88,13 +90,15 @@ def _mounts(serving: Serving, tokens: Tokens) -> list[HttpMount]:
     embedders, homes, configs = {}, {}, {}
     settings = StateSettings(serving.environment, config.state_dir)
     for agent in serving.agents:
-        own = settings.config(agent.id)
-        configs[agent.id] = own
-        homes[agent.id] = PageHome(agent, own, now)
-        embedder = embedder_of(own, now) if own.settings.agent.memory_search.enabled else None
+        agent_config = settings.config(agent.id)
+        configs[agent.id] = agent_config
+        homes[agent.id] = PageHome(agent, agent_config, now)
+        embedder = (
+            embedder_of(agent_config, now) if agent_config.settings.agent.memory_search.enabled else None
+        )
         if embedder is not None:
             embedders[agent.id] = embedder
     agents = {agent.id: agent for agent in serving.agents}
-    added = [make(configs, now) for make in serving.http_mounts]
-    page = page_mount(homes, tokens)  # the last: its path is the beginning of all others
-    return [openai_mount(agents, embedders, now=now, new_id=random_id), *added, page]
+    extension_mounts = [make(configs, now) for make in serving.http_mounts]
+    page = page_mount(homes, tokens)  # the last one, because its path is a prefix of all others
+    return [openai_mount(agents, embedders, now=now, new_id=random_id), *extension_mounts, page]

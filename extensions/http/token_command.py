@@ -1,4 +1,4 @@
-"""The command `nacre token`: the tokens with which programs and browsers reach `nacre serve`."""
+"""The command `nacre token`: the tokens with which programs and browsers access `nacre serve`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 @json_option("Print a JSON object.")
 @shared_options
 def command(context: click.Context, as_json: bool) -> int | None:
-    """List, make and revoke the tokens of programs and browsers.
+    """List, create and revoke the tokens of programs and browsers.
 
-    docs/http.md says what they open.
+    docs/http.md describes what they give access to.
     """
     return None if context.invoked_subcommand else _list(context, as_json=as_json)
 
@@ -31,29 +31,31 @@ def command(context: click.Context, as_json: bool) -> int | None:
 @json_option("Print a JSON object.")
 @shared_options
 def list_(context: click.Context, as_json: bool) -> int:
-    """List them, the same as without `list`."""
+    """List the tokens, like `nacre token` without a subcommand."""
     return _list(context, as_json=as_json)
 
 
 @command.command("add")
 @click.argument("name")
-@click.option("--owner", is_flag=True, help="Its holder is you: private memory is shown there.")
+@click.option("--owner", is_flag=True, help="The holder is you: private memory is shown.")
 @json_option("Print a JSON object.")
 @shared_options
 def add(context: click.Context, name: str, owner: bool, as_json: bool) -> int:
-    """Make a token called NAME and print it, this once. It opens the agent that `--agent` names."""
+    """Create a token called NAME for the agent of `--agent`, and print it once."""
     from nacre.runtime.contracts.clock import owner_clock
 
     invocation = begin(context)
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)()
-    with _told():
-        shown = _tokens(invocation).add(name, agent_id=config.agent_id, is_owner=owner, now=now)
+    with _readable_errors():
+        token = _open_tokens(invocation).add(name, agent_id=config.agent_id, is_owner=owner, now=now)
     if as_json:
-        print_json({"name": name, "agent": config.agent_id, "owner": owner, "token": shown})
+        print_json({"name": name, "agent": config.agent_id, "owner": owner, "token": token})
         return 0
     holder = "you, the owner" if owner else "a stranger, who sees no private memory"
-    invocation.say(f"{name!r} opens the agent {config.agent_id!r} for {holder}. It is shown only now:", shown)
+    invocation.say(
+        f"{name!r} gives access to the agent {config.agent_id!r} to {holder}. It is not shown again:", token
+    )
     return 0
 
 
@@ -62,10 +64,10 @@ def add(context: click.Context, name: str, owner: bool, as_json: bool) -> int:
 @json_option("Print a JSON object.")
 @shared_options
 def revoke(context: click.Context, name: str, as_json: bool) -> int:
-    """Take the token called NAME away, at once."""
+    """Revoke the token called NAME immediately."""
     invocation = begin(context)
-    with _told():
-        _tokens(invocation).revoke(name)
+    with _readable_errors():
+        _open_tokens(invocation).revoke(name)
     if as_json:
         return print_json({"revoked": name})
     invocation.say(f"Revoked: {name}.")
@@ -74,8 +76,8 @@ def revoke(context: click.Context, name: str, as_json: bool) -> int:
 
 def _list(context: click.Context, *, as_json: bool) -> int:
     invocation = begin(context)
-    with _told():
-        tokens = _tokens(invocation).list()
+    with _readable_errors():
+        tokens = _open_tokens(invocation).list()
     if as_json:
         rows = [
             {"name": each.name, "agent": each.agent_id, "owner": each.is_owner, "created": each.created_at}
@@ -84,22 +86,21 @@ def _list(context: click.Context, *, as_json: bool) -> int:
         print_json({"tokens": rows})
         return 0
     if not tokens:
-        invocation.say("There is no token. `nacre token add NAME` makes one.")
+        invocation.say("There is no token. Create one with `nacre token add NAME`.")
     for each in tokens:
-        whose = "owner" if each.is_owner else "stranger"
-        invocation.say(f"{each.name}  agent {each.agent_id}, {whose}, made {each.created_at[:10]}")
+        holder = "owner" if each.is_owner else "stranger"
+        invocation.say(f"{each.name}  agent {each.agent_id}, {holder}, made {each.created_at[:10]}")
     return 0
 
 
-def _tokens(invocation: Invocation) -> Tokens:
+def _open_tokens(invocation: Invocation) -> Tokens:
     from nacre.extensions.http.server.tokens import Tokens
 
     return Tokens(invocation.config.state_dir)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What cannot be done with tokens is a sentence and exit code 1."""
+def _readable_errors() -> Iterator[None]:
     from nacre.extensions.http.server.tokens import TokensUnusable
 
     try:

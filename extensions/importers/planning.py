@@ -11,7 +11,7 @@ from nacre.extensions.importers.sources.contents import Kept, Note, Origin
 from nacre.extensions.importers.sources.written import HEAD_LINES, Line
 from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.memory.files.sources.sources import SecretsMode
-from nacre.records.record import Record
+from nacre.record import Record
 
 Outcome: TypeAlias = Literal["imported", "here", "skipped"]
 

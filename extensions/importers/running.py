@@ -34,7 +34,7 @@ from nacre.extensions.importers.writing import KeyPlace, Target
 from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.files.sources.sourced_workspace import SecretRefused
 from nacre.memory.workspace.workspace import TEMPLATES, template_text
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.settings.config import SETTINGS_FILE
 from nacre.runtime.settings.disk.json5_edits import with_value
 from nacre.runtime.settings.disk.secrets import from_keyring, with_environment_file
@@ -214,9 +214,9 @@ class _Run:
         """Writes a transcript, unless somebody talks in the session now."""
         if step.outcome != "imported" or self._wanted.is_dry:
             return step
-        async with self._target.store.lane(key) as is_free:
+        async with self._target.store.turn_lock(key) as is_free:
             if is_free:
-                await self._target.store.bring_in(name, step.data, {})
+                await self._target.store.import_transcript(name, step.data, {})
                 return step
         reason = "somebody talks in it now"
         return SessionStep(outcome="skipped", data=b"", left=step.new + step.here, reason=reason)

@@ -9,7 +9,7 @@ from typing import Any
 
 from nacre.extensions.importers.planning import Outcome
 from nacre.extensions.importers.sources.contents import Setting, Variable
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.disk.json5_edits import with_value
 from nacre.runtime.settings.keys import at, field_of, hidden

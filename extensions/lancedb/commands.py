@@ -1,4 +1,4 @@
-"""The commands `nacre ltm …`: the long-term memory of the LanceDB engine, looked at from outside."""
+"""The commands `nacre ltm …`, which show the memories of the LanceDB engine."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from nacre.runtime.contracts.clock import Clock
 
 
-def on_memories(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
-    """A command that opens the table, does `work(memories, invocation, now, …)`, and closes it."""
+def on_memories(run_command: Callable[..., Awaitable[int]]) -> Callable[..., int]:
+    """Makes a command that opens the table and runs `work(memories, invocation, now, …)`."""
 
-    @wraps(work)
+    @wraps(run_command)
     def run(context: click.Context, **options: Any) -> int:
         from nacre.cli.signals import run_until_signal
         from nacre.memory.contracts.errors import MemoryIndexError
@@ -28,7 +28,7 @@ def on_memories(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
         invocation = begin(context)
         invocation.warn(*invocation.config.notices)
         try:
-            return run_until_signal(_opened(invocation, work, options))
+            return run_until_signal(_run(invocation, run_command, options))
         except MemoryIndexError as error:
             invocation.warn(str(error), tone="error")
             return 1
@@ -42,14 +42,21 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), default=20, show_default=True, help="Most.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Show at most N memories.",
+)
 @json_option()
 @shared_options
 @on_memories
 async def list_memories(
     memories: Memories, invocation: Invocation, now: Clock, limit: int, as_json: bool
 ) -> int:
-    """List memories, the newest first, with their ids."""
+    """List memories and their IDs, the newest first."""
     from nacre.extensions.lancedb.records import memory_json, memory_line
 
     found = await memories.all(memories.scope(None))
@@ -63,7 +70,14 @@ async def list_memories(
 
 @command.command("search")
 @click.argument("query")
-@click.option("--limit", metavar="N", type=click.IntRange(1, 50), default=5, show_default=True, help="Most.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, 50),
+    default=5,
+    show_default=True,
+    help="Show at most N memories.",
+)
 @json_option()
 @shared_options
 @on_memories
@@ -71,12 +85,12 @@ async def search(
     memories: Memories, invocation: Invocation, now: Clock, query: str, limit: int, as_json: bool
 ) -> int:
     """Find the memories that fit QUERY best."""
-    from nacre.extensions.lancedb.memories import LEAST_RECALLED
+    from nacre.extensions.lancedb.memories import MIN_RECALL_SCORE
     from nacre.extensions.lancedb.records import memory_line, to_json
 
-    found = await memories.recall(query, memories.scope(None), limit=limit, least_score=LEAST_RECALLED)
+    found = await memories.recall(query, memories.scope(None), limit=limit, least_score=MIN_RECALL_SCORE)
     if memories.problem:
-        invocation.warn(f"Searched by words alone. {memories.problem}")
+        invocation.warn(f"Searched by words only. {memories.problem}")
     zone = now().tzinfo
     if as_json:
         return print_json([to_json(item, zone) for item in found])
@@ -91,23 +105,25 @@ async def search(
 @shared_options
 @on_memories
 async def stats(memories: Memories, invocation: Invocation, now: Clock, as_json: bool) -> int:
-    """Count memories, by category, by who may hear them, and by how they came in."""
+    """Count memories by category, audience and writer."""
     from nacre.extensions.lancedb.records import counts, moment_of
 
     found = await memories.all(memories.scope(None))
-    waiting = await memories.waiting()
+    count_without_vector = await memories.count_without_vector()
     counted = counts(found)
     days = [moment_of(memory, now().tzinfo).date().isoformat() for memory in found]
     if as_json:
         span = {"oldest": min(days, default=None), "newest": max(days, default=None)}
-        return print_json({"total": len(found), **span, "withoutVector": waiting, **counted})
+        return print_json({"total": len(found), **span, "withoutVector": count_without_vector, **counted})
     invocation.say(_total(len(found)), *([f"from {min(days)} to {max(days)}"] if days else []))
     for name, numbers in counted.items():
         if numbers:
-            told = ", ".join(f"{value} {count}" for value, count in sorted(numbers.items()))
-            invocation.say(f"{name}: {told}")
-    if waiting:
-        invocation.say(f"{waiting} without a vector of the embedder in use; they are found by words.")
+            numbers_text = ", ".join(f"{value} {count}" for value, count in sorted(numbers.items()))
+            invocation.say(f"{name}: {numbers_text}")
+    if count_without_vector:
+        invocation.say(
+            f"{count_without_vector} without a vector of the current embedder; search finds them by words."
+        )
     return 0
 
 
@@ -115,11 +131,10 @@ def _total(count: int) -> str:
     return f"Total memories: {count}"
 
 
-async def _opened(
-    invocation: Invocation, work: Callable[..., Awaitable[int]], options: dict[str, Any]
+async def _run(
+    invocation: Invocation, run_command: Callable[..., Awaitable[int]], options: dict[str, Any]
 ) -> int:
-    from nacre.extensions.lancedb.plugin import open_memories
-    from nacre.extensions.lancedb.settings import ENGINE_ID
+    from nacre.extensions.lancedb.plugin import ENGINE_ID, open_memories
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.extensions.loading import checked_settings
     from nacre.runtime.recall.open_memory import own_memory_home
@@ -136,4 +151,4 @@ async def _opened(
                 f"plugins.slots.memory is {chosen!r}, so the agent neither recalls these memories "
                 f"nor adds to them. Set it to {ENGINE_ID!r} to use them."
             )
-        return await work(memories, invocation, now, **options)
+        return await run_command(memories, invocation, now, **options)

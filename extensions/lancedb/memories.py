@@ -1,4 +1,8 @@
-"""What can be done with memories: stored once, recalled by meaning and words, forgotten, given vectors."""
+"""Storing, recalling and forgetting memories, and ranking what a search by meaning and by words finds.
+
+Decision record 0074 gives the measurements behind the constants of the ranking;
+`benchmarks/beside/memories.py` repeats them.
+"""
 
 from __future__ import annotations
 
@@ -6,50 +10,115 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
-from nacre.extensions.lancedb.columns import asked_words
-from nacre.extensions.lancedb.mixing import POOL, Candidate, cosine_of, mixed
-from nacre.extensions.lancedb.records import Category, Memory, Origin, Recalled, Scope, Vector
-from nacre.extensions.lancedb.table import MemoryTable
-from nacre.extensions.lancedb.worth import same_statement
+from nacre.extensions.lancedb.capture import same_statement
+from nacre.extensions.lancedb.records import Category, FoundByWords, Memory, Origin, Recalled, Scope, Vector
+from nacre.extensions.lancedb.table import MemoryTable, query_words
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, TextRefused
-from nacre.records.record import Record
+from nacre.memory.vectors.cosine_scale import cosine
+from nacre.record import Record
 from nacre.runtime.contracts.ids import NewId
 
-LEAST_RECALLED = 0.2
-"""Least score of what `memory_recall` gives: nearly all that can be found; the model judges the rest."""
-LEAST_UNASKED = 0.35
-"""Least score of what is recalled before a turn: every second one fits."""
-LEAST_FORGOTTEN = 0.45
-"""Least score of what may be meant by "forget …"."""
-SURELY_FORGOTTEN = 0.9
-"""The score from which the one memory that may be meant is forgotten without asking back."""
+POOL = 30
+"""The number of rows to fetch by meaning, and by words."""
+MEANING_WEIGHT = 0.6
+"""The weight of meaning in the ranking; words have the rest."""
+HALF_BM25 = 15.0
+"""The BM25 score at which words alone contribute half."""
+_LEAST_STEM = 4
+_ENDING = 3
+_WORD = re.compile(r"\w+")
+MIN_RECALL_SCORE = 0.2
+"""The lowest score of `memory_recall` results: nearly everything, because the model judges the rest."""
+MIN_UNPROMPTED_SCORE = 0.35
+"""The lowest score for recall before a turn; about every second such memory fits."""
+MIN_FORGET_SCORE = 0.45
+"""The lowest score of a candidate for "forget …"."""
+CERTAIN_FORGET_SCORE = 0.9
+"""The score above which a single candidate is forgotten without asking."""
 MOST_TEXT_CHARS = 4_000
 MOST_QUESTION_CHARS = 2_000
 QUESTION_SECONDS = 3
-"""How long a question waits for its vector: less than a turn waits for what is recalled."""
+"""How long to wait for the vector of a question: less than a turn waits for recall."""
 _FORGET_CANDIDATES = 5
 _ID_BEGINNING = re.compile(r"[0-9a-fA-F][0-9a-fA-F-]{7,35}")
-
 log = logging.getLogger(__name__)
 
 
+class Candidate(NamedTuple):
+    """A row found by meaning or words. `cosine` is on the model's scale from unrelated (0) to related (1)."""
+
+    memory: Memory
+    cosine: float
+    bm25: float
+    words: str
+
+
+def ranked(candidates: Sequence[Candidate], *, terms: Sequence[str]) -> list[Recalled]:
+    """Ranks the rows, the best first. `terms` are the words that identify the question."""
+    best_cosine = max((row.cosine for row in candidates), default=0.0) or 1.0
+    best_bm25 = max((row.bm25 for row in candidates), default=0.0) or 1.0
+
+    def rank(row: Candidate) -> float:
+        return MEANING_WEIGHT * row.cosine / best_cosine + (1 - MEANING_WEIGHT) * row.bm25 / best_bm25
+
+    found = sorted(candidates, key=lambda row: (-rank(row), -row.memory.created_at_ms, row.memory.id))
+    return [Recalled(memory=row.memory, score=score(row, terms=terms)) for row in found]
+
+
+def score(row: Candidate, *, terms: Sequence[str]) -> float:
+    """How well a row fits, 0 to 1: the larger of its cosine and its score by words.
+
+    The score by words is the mean of two parts: the share of the terms that the row contains, which works in
+    a table of three rows, and how rare they are (BM25), which works in a large one.
+    """
+    by_words = 0.5 * _share(terms, row.words) + 0.5 * row.bm25 / (row.bm25 + HALF_BM25) if row.bm25 else 0.0
+    return min(1.0, max(row.cosine, by_words, 0.0))
+
+
+def _share(terms: Sequence[str], words: str) -> float:
+    """The share of the terms that a row contains, ignoring word endings."""
+    if not terms:
+        return 0.0
+    text = words.lower()
+    row_words = set(_WORD.findall(text))
+    stems = {word[:size] for word in row_words for size in range(_LEAST_STEM, len(word) + 1)}
+    return sum(_contains(term.lower(), text, row_words, stems) for term in terms) / len(terms)
+
+
+def _contains(term: str, text: str, row_words: set[str], stems: set[str]) -> bool:
+    if term in row_words:
+        return True
+    if not term.isalpha():
+        return len(term) > 1 and term in text
+    stem = term[: max(_LEAST_STEM, len(term) - _ENDING)]
+    return term.isascii() and len(term) >= _LEAST_STEM and stem in stems
+
+
+def cosine_of(row: FoundByWords, question_vector: Vector) -> float:
+    """The cosine of a row that was found by words; 0 if unknown."""
+    if row.vector is None or len(row.vector) != len(question_vector):
+        return 0.0
+    return cosine(row.vector, question_vector)
+
+
 class Stored(Record):
-    """What became of a text: `memory` is the new row, or with `is_new` false the one that says the same."""
+    """The outcome of storing: the new memory, or with `is_new` false an equal one that exists."""
 
     memory: Memory
     is_new: bool
 
 
 class Forgotten(Record):
-    """What became of a request to forget: the row that is gone, or those that may be meant."""
+    """The outcome of forgetting: the deleted memory, or the candidates."""
 
-    gone: Memory | None = None
+    deleted: Memory | None = None
     candidates: tuple[Recalled, ...] = ()
 
 
 class Memories:
-    """The memories of one agent. Methods raise `TableUnusable`; without an embedder, words find."""
+    """The memories of one agent. Methods raise `TableUnusable`. Without an embedder, words find."""
 
     def __init__(
         self,
@@ -69,11 +138,10 @@ class Memories:
         self.problem = ""
 
     def scope(self, audience: str | None) -> Scope:
-        """This agent's memories for an audience; `None` is every audience."""
+        """This agent's memories for an audience; `None` means every audience."""
         return Scope(agent_id=self._agent_id, audience=audience)
 
     async def close(self) -> None:
-        """Writes what is not written yet."""
         await self._table.close()
 
     async def recall(
@@ -86,8 +154,8 @@ class Memories:
         category: Category | None = None,
     ) -> list[Recalled]:
         """The memories that fit a question, the best first."""
-        question = _written(question)[:MOST_QUESTION_CHARS]
-        words, terms = asked_words(question)
+        question = _cleaned(question)[:MOST_QUESTION_CHARS]
+        words, terms = query_words(question)
         vector = await self._vector_of_question(question)
         rows: dict[str, Candidate] = {}
         if vector is not None:
@@ -97,23 +165,23 @@ class Memories:
             for row in await self._table.by_words(words, self._key, scope, POOL):
                 nearness = self._related(cosine_of(row, vector)) if vector is not None else 0.0
                 rows[row.memory.id] = Candidate(row.memory, nearness, row.bm25, row.words)
-        found = mixed(list(rows.values()), terms=terms)
-        fitting = (item for item in found if item.score >= least_score)
-        return [item for item in fitting if category in (None, item.memory.category)][:limit]
+        found = ranked(list(rows.values()), terms=terms)
+        matching = (item for item in found if item.score >= least_score)
+        return [item for item in matching if category in (None, item.memory.category)][:limit]
 
     def _related(self, cosine: float) -> float:
-        """A cosine on the model's own scale: 0 for unrelated texts, 1 for related ones."""
+        """Rescales a cosine of the model: 0 for unrelated texts, 1 for related ones."""
         unrelated, related = self._embedder.facts.cosines if self._embedder else (0.0, 1.0)
         return (cosine - unrelated) / (related - unrelated)
 
     async def store(
         self, text: str, *, category: Category, importance: float, audience: str, origin: Origin
     ) -> Stored:
-        """Keeps a text, unless a memory of the same audience says it already."""
-        text = _written(text)
+        """Stores a text, unless the same audience has an equal memory."""
+        text = _cleaned(text)
         scope = self.scope(audience)
         vector = await self._vector_of_memory(text)
-        if (same := await self._same(text, vector, scope)) is not None:
+        if (same := await self._equal_memory(text, vector, scope)) is not None:
             return Stored(memory=same, is_new=False)
         memory = Memory(
             id=self._new_id(),
@@ -127,45 +195,45 @@ class Memories:
         await self._table.add(memory, vector, self._key)
         return Stored(memory=memory, is_new=True)
 
-    async def forget_id(self, beginning: str, scope: Scope) -> Forgotten:
-        """Forgets the memory with this id, or with this beginning of one, of at least eight characters."""
-        if not _ID_BEGINNING.fullmatch(beginning):
+    async def forget_id(self, id_prefix: str, scope: Scope) -> Forgotten:
+        """Forgets the memory whose ID starts with `id_prefix`, which has at least eight characters."""
+        if not _ID_BEGINNING.fullmatch(id_prefix):
             return Forgotten()
-        matching = await self._table.all(scope, beginning=beginning.lower())
+        matching = await self._table.all(scope, id_prefix=id_prefix.lower())
         if len(matching) != 1:
             return Forgotten(candidates=tuple(Recalled(memory=memory, score=1.0) for memory in matching))
-        is_gone = await self._table.delete(matching[0].id, scope)
-        return Forgotten(gone=matching[0] if is_gone else None)
+        is_deleted = await self._table.delete(matching[0].id, scope)
+        return Forgotten(deleted=matching[0] if is_deleted else None)
 
     async def forget(self, question: str, scope: Scope) -> Forgotten:
-        """Forgets what a question surely means; otherwise tells what it may mean."""
-        found = await self.recall(question, scope, limit=_FORGET_CANDIDATES, least_score=LEAST_FORGOTTEN)
+        """Forgets the memory that a question clearly identifies; otherwise returns the candidates."""
+        found = await self.recall(question, scope, limit=_FORGET_CANDIDATES, least_score=MIN_FORGET_SCORE)
         exact = [item for item in found if same_statement(item.memory.text, question)]
-        sure = exact or [item for item in found if item.score >= SURELY_FORGOTTEN and len(found) == 1]
-        if len(sure) == 1 and await self._table.delete(sure[0].memory.id, scope):
-            return Forgotten(gone=sure[0].memory)
+        certain = exact or [item for item in found if item.score >= CERTAIN_FORGET_SCORE and len(found) == 1]
+        if len(certain) == 1 and await self._table.delete(certain[0].memory.id, scope):
+            return Forgotten(deleted=certain[0].memory)
         return Forgotten(candidates=tuple(found))
 
-    async def forget_these(self, ids: Collection[str]) -> None:
-        """Deletes memories for good: no earlier version of the table keeps them."""
+    async def delete_permanently(self, ids: Collection[str]) -> None:
+        """Deletes memories permanently: no earlier version of the table retains them."""
         for memory_id in ids:
             await self._table.delete(memory_id, self.scope(None))
-        await self._table.clear(self.scope(None))
+        await self._table.purge(self.scope(None))
 
     async def all(self, scope: Scope) -> list[Memory]:
         """Every memory of a scope, the newest first."""
         return await self._table.all(scope)
 
-    async def waiting(self) -> int:
-        """How many memories have no vector of the embedder in use."""
+    async def count_without_vector(self) -> int:
+        """The number of memories without a vector of the current embedder."""
         return await self._table.count_without_vector(self._key) if self._embedder else 0
 
     async def count(self) -> int:
-        """How many memories there are, for whichever audience."""
+        """The number of memories of the agent, for every audience."""
         return await self._table.count(self.scope(None))
 
     async def make_vectors(self) -> None:
-        """Gives a vector to each memory that has none: after an outage, and after a change of embedder."""
+        """Computes missing vectors, after an outage or a change of embedder."""
         if self._embedder is None:
             return
         async with self._filling:
@@ -180,14 +248,14 @@ class Memories:
 
     @property
     def _key(self) -> str:
-        """Names the vectors: equal keys mean vectors that can be compared."""
+        """Identifies the embedder: vectors with equal keys are comparable."""
         if self._embedder is None:
             return ""
         facts = self._embedder.facts
         return f"{facts.provider}/{facts.model}/{facts.fingerprint}"
 
     async def _vectors_of(self, rows: Sequence[tuple[str, str]]) -> dict[str, Vector]:
-        """Vectors by id; those of texts that the embedder refuses are not among them."""
+        """Vectors by ID, except for texts that the embedder refuses."""
         assert self._embedder is not None
         texts = [text for _, text in rows]
         try:
@@ -225,11 +293,11 @@ class Memories:
 
     def _failed(self, problem: str) -> None:
         if problem != self.problem:
-            log.warning("memories are found by words alone: %s", problem)
+            log.warning("memories are searched by words only: %s", problem)
         self.problem = problem
 
-    async def _same(self, text: str, vector: Vector | None, scope: Scope) -> Memory | None:
-        words, _ = asked_words(text)
+    async def _equal_memory(self, text: str, vector: Vector | None, scope: Scope) -> Memory | None:
+        words, _ = query_words(text)
         found: list[Memory] = []
         if vector is not None:
             found += [near.memory for near in await self._table.near(vector, self._key, scope, POOL)]
@@ -238,6 +306,6 @@ class Memories:
         return next((memory for memory in found if same_statement(memory.text, text)), None)
 
 
-def _written(text: str) -> str:
-    """A text that can be written: lone surrogates and null characters are not."""
+def _cleaned(text: str) -> str:
+    """Replaces lone surrogates and null characters, which cannot be stored."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ").strip()

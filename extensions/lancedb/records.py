@@ -1,4 +1,4 @@
-"""One memory: where it came from, who may hear it, and how the model and people read it. Pure."""
+"""A memory: its origin, its audience, and how a model and people read it."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.function import ToolChat
 
 Vector: TypeAlias = Sequence[float]
 Category: TypeAlias = Literal["preference", "fact", "decision", "entity", "other"]
-"""What a memory is about (seed 003)."""
+"""What a memory is about."""
 Speaker: TypeAlias = Literal["owner", "others", "assistant", "tool", "unknown"]
-"""Whose words they are, or may be; `unknown` are those of another program's table."""
+"""Whose words they are, or may be; `unknown` for rows of another program's table."""
 Writer: TypeAlias = Literal["tool", "capture", "import"]
-"""How they came in: by `memory_store`, by auto-capture, or with a table of another program."""
+"""How a memory was stored: by `memory_store`, by auto-capture, or in a table of another program."""
 
 PRIVATE = "private"
-"""The audience of what the owner alone may hear; any other is the folder of a chat, such as
-`chats/telegram-group-7`, and means the people of that chat."""
+"""The audience of what only the owner may read. Any other audience is the folder of a chat, such as
+`chats/telegram-group-7`, and means the people in that chat.
+"""
 DEFAULT_IMPORTANCE = 0.7
 
 
 class Origin(Record):
-    """Where a memory came from. `entry_id` is the entry of the transcript that says it, or begins to."""
+    """Where a memory came from. `entry_id` is the transcript entry that contains it or its beginning."""
 
     session_key: str
     session_id: str
@@ -36,12 +37,12 @@ class Origin(Record):
 
     @property
     def is_of_others(self) -> bool:
-        """Whether somebody else may have a part in it: people of other chats, a page, a tool, an import."""
+        """Whether the words may be someone else's: people in other chats, a page, a tool, an import."""
         return self.said_by in ("others", "tool", "unknown")
 
 
 class Memory(Record):
-    """One row. `importance` is 0…1, `created_at_ms` milliseconds since the epoch, `id` a UUID."""
+    """One row. `importance` is 0 to 1, `created_at_ms` milliseconds since the epoch, `id` a UUID."""
 
     id: str
     text: str
@@ -53,14 +54,14 @@ class Memory(Record):
 
 
 class Recalled(Record):
-    """A memory that was found, and how well it fits, 0…1."""
+    """A memory that was found, and how well it fits, 0 to 1."""
 
     memory: Memory
     score: float
 
 
 class FoundByWords(NamedTuple):
-    """A row that has some of the words: how well (BM25), all its words, and its vector if it has one."""
+    """A row found by words: its BM25 score, all its words, and its vector if it has one."""
 
     memory: Memory
     bm25: float
@@ -69,7 +70,7 @@ class FoundByWords(NamedTuple):
 
 
 class FoundNear(NamedTuple):
-    """A row whose vector is near, with all its words."""
+    """A row found by its vector, with all its words."""
 
     memory: Memory
     cosine: float
@@ -77,17 +78,17 @@ class FoundNear(NamedTuple):
 
 
 class Scope(Record):
-    """Which rows of a table are meant: those of one agent, and of one audience unless that is `None`."""
+    """Rows of one agent, and of one audience unless it is `None`."""
 
     agent_id: str
     audience: str | None
 
 
 async def origin_in(chat: ToolChat, text: str, written_by: Writer) -> Origin:
-    """Where a text comes from that is stored in a chat: whoever may have said it.
+    """The origin of a text that is stored in a chat.
 
-    It is a person's word if one message of theirs has every word of it. Else others have a part in it as soon
-    as a tool or they were heard in the session.
+    The text is a person's if one of their messages contains all of its words. Otherwise it may be someone
+    else's once a tool or other people have been heard in the session.
     """
     said_by: Speaker = "assistant" if chat.policy.is_private else "others"
     entry_id = ""
@@ -109,19 +110,19 @@ async def origin_in(chat: ToolChat, text: str, written_by: Writer) -> Origin:
 
 
 def audience_of(policy: ChatPolicy) -> str:
-    """Who may hear what is stored in this chat."""
+    """The audience of what is stored in this chat."""
     return PRIVATE if policy.is_private else policy.notes_folder
 
 
 def to_json(item: Recalled, zone: tzinfo | None) -> dict[str, Any]:
-    """A memory that was found, as the model and `--json` get it."""
+    """A found memory, for the model and `--json`."""
     return {**memory_json(item.memory, zone), "score": round(item.score, 4)}
 
 
 def memory_json(memory: Memory, zone: tzinfo | None) -> dict[str, Any]:
-    """A memory with its source: `entry` where it is known, `audience` where others may hear it too."""
+    """A memory with its source: `entry` if known, `audience` if it is not private."""
     origin = memory.origin
-    told: dict[str, Any] = {
+    value: dict[str, Any] = {
         "id": memory.id,
         "text": memory.text,
         "category": memory.category,
@@ -132,12 +133,12 @@ def memory_json(memory: Memory, zone: tzinfo | None) -> dict[str, Any]:
         "session": origin.session_key,
         "channel": origin.channel,
     }
-    told |= {"entry": origin.entry_id} if origin.entry_id else {}
-    return told if memory.audience == PRIVATE else {**told, "audience": memory.audience}
+    value |= {"entry": origin.entry_id} if origin.entry_id else {}
+    return value if memory.audience == PRIVATE else {**value, "audience": memory.audience}
 
 
 def recalled_lines(found: Sequence[Recalled], zone: tzinfo | None) -> str:
-    """What is recalled before a turn: a numbered line each, so that no text can pose as several."""
+    """Memories recalled before a turn, one numbered line each, so that no text can pose as several."""
     return "\n".join(
         f"{number}. [{item.memory.category}] {' '.join(item.memory.text.split())}"
         f" ({moment_of(item.memory, zone).date().isoformat()})"
@@ -146,15 +147,17 @@ def recalled_lines(found: Sequence[Recalled], zone: tzinfo | None) -> str:
 
 
 def memory_line(memory: Memory, zone: tzinfo | None, *, score: float | None = None) -> str:
-    """A memory as one line of a terminal, with its whole id."""
+    """A memory as one line for a terminal, with its full ID."""
     day = moment_of(memory, zone).date().isoformat()
-    worth = "" if score is None else f"{score:.2f}  "
-    whose = "" if memory.audience == PRIVATE else f" · {memory.audience}"
-    return f"{worth}{memory.id}  {day}  [{memory.category}]  {' '.join(memory.text.split())}{whose}"
+    score_text = "" if score is None else f"{score:.2f}  "
+    audience_text = "" if memory.audience == PRIVATE else f" · {memory.audience}"
+    return (
+        f"{score_text}{memory.id}  {day}  [{memory.category}]  {' '.join(memory.text.split())}{audience_text}"
+    )
 
 
 def counts(memories: Sequence[Memory]) -> Mapping[str, Mapping[str, int]]:
-    """How many memories there are of each category, audience and way in."""
+    """The number of memories per category, audience and writer."""
     counted: dict[str, dict[str, int]] = {"category": {}, "audience": {}, "writtenBy": {}}
     for memory in memories:
         for name, value in zip(
@@ -165,7 +168,7 @@ def counts(memories: Sequence[Memory]) -> Mapping[str, Mapping[str, int]]:
 
 
 def moment_of(memory: Memory, zone: tzinfo | None) -> datetime:
-    """When it was stored, in the owner's zone; the first moment that there is for a time that cannot be."""
+    """When a memory was stored, in the owner's zone; the epoch for an impossible time."""
     try:
         return datetime.fromtimestamp(memory.created_at_ms / 1000, zone)
     except (OverflowError, OSError, ValueError):

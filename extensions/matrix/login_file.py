@@ -11,7 +11,7 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 FILE = "login.json"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from nacre.bridges.channels.mentions import addressed
 from nacre.extensions.matrix.rooms import RoomView
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.inbound import Inbound, Quoted
 
 CHANNEL = "matrix"

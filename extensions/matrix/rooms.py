@@ -12,7 +12,7 @@ from typing import Any
 
 from nio import MatrixRoom
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 Json = Mapping[str, Any]
 _CLOSED = ("invite", "knock", "private")

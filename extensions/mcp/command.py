@@ -1,4 +1,4 @@
-"""The command `nacre mcp`: the notes for another program, and the tools of other programs' servers."""
+"""The command `nacre mcp`: shares the notes with other programs, and approves the tools of MCP servers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
-    from nacre.extensions.mcp.client.kept_list import ApprovedTools
-    from nacre.extensions.mcp.client.listed_tool import ListedTool
+    from nacre.extensions.mcp.client.tool_list import ApprovedTools, ListedTool
 
 NOT_INSTALLED = (
-    "`nacre mcp` needs the library mcp, which cannot be used here ({error}). "
+    "`nacre mcp` needs the library mcp, which cannot be imported ({error}). "
     "Install it with `pip install 'nacre[mcp]'`."
 )
 
-_NOBODY_AT_IT = (
-    "Tools are approved by the owner in a terminal, and standard input is none. "
-    "Run nacre mcp approve {server} yourself."
+_NO_TERMINAL = (
+    "Tools can only be approved in a terminal, and standard input is not one. "
+    "Run `nacre mcp approve {server}` yourself."
 )
 
 
@@ -31,15 +30,15 @@ _NOBODY_AT_IT = (
 def command(context: click.Context) -> int | None:
     """Share the notes with another program over MCP, and approve the tools of MCP servers.
 
-    The program starts this command. It can search and read the notes and add to the log of the day. It acts
-    for the owner, whose account it runs in. docs/mcp.md says how to connect editors and coding agents.
+    The other program starts this command. It can search and read the notes and append to today's log, with
+    the rights of the account that runs it. docs/mcp.md describes how to connect editors and coding agents.
     """
     if context.invoked_subcommand:
         return None
     from nacre.cli.signals import run_until_signal
 
     try:
-        import mcp  # noqa: F401 - told as missing before anything is opened
+        import mcp  # noqa: F401 - reported as missing before anything is opened
     except ImportError as error:
         raise click.ClickException(NOT_INSTALLED.format(error=error)) from error
     return run_until_signal(_serve(begin(context)))
@@ -49,9 +48,9 @@ def command(context: click.Context) -> int | None:
 @json_option("Print a JSON list.")
 @shared_options
 def tools(context: click.Context, as_json: bool) -> int:
-    """List the tools of the servers in mcp.servers, and which of them wait for approval.
+    """List the tools of the servers in mcp.servers and whether they are approved.
 
-    A tool that a server added or changed after its first connection is not offered until it is approved.
+    A tool that a server adds or changes after its first connection is withheld until you approve it.
     """
     from nacre.cli.screen.plain import one_line
 
@@ -59,9 +58,9 @@ def tools(context: click.Context, as_json: bool) -> int:
     rows = []
     for server in invocation.config.settings.mcp.servers:
         approved, listed = _tools_of(invocation, server)
-        known = approved.digests()
+        digests = approved.digests()
         for tool in listed:
-            rows.append((server, tool, known is None or known.get(tool.name) == tool.digest))
+            rows.append((server, tool, digests is None or digests.get(tool.name) == tool.digest))
     if as_json:
         return print_json(
             [
@@ -80,7 +79,7 @@ def tools(context: click.Context, as_json: bool) -> int:
         state = "approved" if is_approved else "waits for approval"
         invocation.say(f"{one_line(server)}  {one_line(tool.name)}  {state}: {one_line(tool.description)}")
     if not rows:
-        invocation.say("No tools are known: mcp.servers names no server that has connected yet.")
+        invocation.say("No tools are known: no server of mcp.servers has connected yet.")
     return 0
 
 
@@ -90,38 +89,38 @@ def tools(context: click.Context, as_json: bool) -> int:
 @json_option("Print a JSON object.")
 @shared_options
 def approve(context: click.Context, server: str, tool: tuple[str, ...], as_json: bool) -> int:
-    """Approve the tools of SERVER as they are now, or only those named.
+    """Approve the tools of SERVER as they are now, or only the named TOOLs.
 
-    Read them before: `nacre mcp tools`. Asks for a terminal, so that no program approves in your place.
+    Review them first with `nacre mcp tools`. Requires a terminal, so that no program can approve for you.
     """
     invocation = begin(context)
     if not sys.stdin.isatty():
-        invocation.warn(_NOBODY_AT_IT.format(server=server), tone="error")
+        invocation.warn(_NO_TERMINAL.format(server=server), tone="error")
         return 1
     if server not in invocation.config.settings.mcp.servers:
-        invocation.warn(f"mcp.servers names no server {server!r}.", tone="error")
+        invocation.warn(f"mcp.servers does not contain a server {server!r}.", tone="error")
         return 1
     approved, listed = _tools_of(invocation, server)
     chosen = [each for each in listed if not tool or each.name in tool]
     missing = sorted(set(tool) - {each.name for each in chosen})
     if missing or not chosen:
-        what = f"no tool {missing[0]!r}" if missing else "no tools that are known yet"
-        invocation.warn(f"Nothing was approved: {server} has {what}. See `nacre mcp tools`.", tone="error")
+        problem = f"no tool {missing[0]!r}" if missing else "no known tools"
+        invocation.warn(f"Nothing was approved: {server} has {problem}. See `nacre mcp tools`.", tone="error")
         return 1
     approved.approve(chosen)
     names = [each.name for each in chosen]
     if as_json:
         return print_json({"server": server, "approved": names})
-    invocation.say(f"Approved of {server}: {', '.join(names)}. They are offered from the next turn on.")
+    invocation.say(f"Approved for {server}: {', '.join(names)}. They are available from the next turn on.")
     return 0
 
 
 def _tools_of(invocation: Invocation, server: str) -> tuple[ApprovedTools, tuple[ListedTool, ...]]:
-    from nacre.extensions.mcp.client.kept_list import ApprovedTools, KeptList
+    from nacre.extensions.mcp.client.tool_list import ApprovedTools, StoredToolList
 
     settings = invocation.config.settings.mcp.servers[server]
     folder = invocation.config.state_dir / "mcp"
-    listed = KeptList(folder, server, settings).read()
+    listed = StoredToolList(folder, server, settings).read()
     return ApprovedTools(folder, server, settings), listed.tools if listed else ()
 
 
@@ -136,6 +135,6 @@ async def _serve(invocation: Invocation) -> int:
     invocation.warn(*config.notices)
     async with shared_memory(config, now) as memory:
         if memory.problem:
-            invocation.warn(f"Notes are not searched. {memory.problem}")
+            invocation.warn(f"Search is unavailable. {memory.problem}")
         await serve_stdio(memory_server(memory, version=__version__))
     return 0

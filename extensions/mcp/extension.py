@@ -1,4 +1,4 @@
-"""What the extension adds: the tools of `mcp.servers`, and the notes at `/mcp` of the HTTP server."""
+"""The MCP extension: the tools of `mcp.servers`, and the notes at `/mcp` of the HTTP server."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.extensions.http_mount import HttpMount
 from nacre.runtime.settings.config import Config
-from nacre.runtime.tools.tool_source import ToolSource
+from nacre.runtime.tools.function import ToolSource
 
 
 def register(host: ExtensionHost) -> None:
-    """Adds both. Imports no library yet."""
+    """Registers both without importing a library."""
     host.tool_source(tool_servers)
     host.http_mount(notes_mount)
 
 
 def tool_servers(config: Config, now: Clock) -> ToolSource:
-    """The servers of `mcp.servers`; none is started yet."""
+    """The servers of `mcp.servers`, not started."""
     from nacre.extensions.mcp.client.servers import ToolServers
 
     return ToolServers(
@@ -30,7 +30,7 @@ def tool_servers(config: Config, now: Clock) -> ToolSource:
 
 
 def notes_mount(configs: Mapping[str, Config], now: Clock) -> HttpMount:
-    """The notes of these agents for programs that speak MCP; no index is opened yet."""
+    """The notes of these agents for MCP clients; no index is opened yet."""
     from nacre import __version__
     from nacre.extensions.mcp.server.http_mount import memory_mount
 

@@ -1,4 +1,4 @@
-"""`nacre memory bench`: the same questions to every engine that is installed, and to grep."""
+"""The command `nacre memory bench`: asks every installed memory engine, and grep, the same questions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nacre.cli.invocation import Invocation, begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
-    from nacre.extensions.memory_bench.asking import Notes, Told
+    from nacre.extensions.memory_bench.engines import EngineResult, Notes
     from nacre.extensions.memory_bench.scoring import Question
     from nacre.memory.contracts.workspace import Workspace
 
@@ -27,9 +27,11 @@ GREP = "grep"
     "labelled",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
-    help="Questions with their places, a JSON object a line; the notes lie beside it.",
+    help="Use the labelled questions in FILE, one JSON object a line, and the notes beside it.",
 )
-@click.option("--engine", "engines", metavar="ID", multiple=True, help="Only this one; more than once.")
+@click.option(
+    "--engine", "engines", metavar="ID", multiple=True, help="Run only this engine. May be repeated."
+)
 @click.option(
     "--questions",
     "most",
@@ -37,7 +39,7 @@ GREP = "grep"
     type=click.IntRange(min=4),
     default=80,
     show_default=True,
-    help="Most questions.",
+    help="Ask at most N questions.",
 )
 @json_option()
 @shared_options
@@ -46,70 +48,67 @@ def bench(
 ) -> int:
     """Compare the memory engines on your notes.
 
-    Questions are made from headings, days and exact names of your notes, and some have no answer. Engines
-    work on copies in a temporary folder: neither your notes nor your index is touched.
+    Questions are made from headings, days and exact names in your notes; some have no answer. Engines work on
+    copies in a temporary folder: your notes and your index are not touched.
     """
     from nacre.cli.signals import run_until_signal
-    from nacre.extensions.memory_bench.labelled import SetInvalid
+    from nacre.extensions.memory_bench.questions import SetInvalid
 
     invocation = begin(context)
     invocation.warn(*invocation.config.notices)
     try:
-        return run_until_signal(_benched(invocation, labelled, engines, most, as_json))
+        return run_until_signal(_run_bench(invocation, labelled, engines, most, as_json))
     except SetInvalid as error:
         invocation.warn(f"{labelled} cannot be used. {error}", tone="error")
         return 1
 
 
-async def _benched(
+async def _run_bench(
     invocation: Invocation, labelled: Path | None, engines: Sequence[str], most: int, as_json: bool
 ) -> int:
     from nacre.extensions.memory_bench.engines import installed_engines
 
-    notes, questions = await _asked_of(invocation, labelled, most)
+    notes, questions = await _load(invocation, labelled, most)
     if notes.problem:
         invocation.warn(notes.problem, tone="error")
         return 1
     if not any(question.answers for question in questions):
-        invocation.warn("There is nothing to ask: the notes have no headings, days or names.", tone="error")
+        invocation.warn(
+            "No questions can be made: the notes contain no headings, days or names.", tone="error"
+        )
         return 1
     makes = installed_engines(invocation.config)
     unknown = [name for name in engines if name != GREP and name not in makes]
     if unknown:
         known = ", ".join((*makes, GREP))
-        invocation.warn(f"There is no engine {unknown[0]!r}. There are {known}.", tone="error")
+        invocation.warn(f"There is no engine {unknown[0]!r}. Available engines: {known}.", tone="error")
         return 1
     rows = []
     for name in [each for each in (*makes, GREP) if not engines or each in engines]:
-        told = await _told(invocation, name, notes, questions)
-        rows.append(told)
+        result = await _run(invocation, name, notes, questions)
+        rows.append(result)
         if not as_json:
-            invocation.say(*([_head(questions)] if len(rows) == 1 else []), _row(told))
+            invocation.say(*([_head(questions)] if len(rows) == 1 else []), _row(result))
     return print_json(_json(rows, questions, notes)) if as_json else 0
 
 
-async def _asked_of(
-    invocation: Invocation, labelled: Path | None, most: int
-) -> tuple[Notes, Sequence[Question]]:
-    """The notes, and the questions about them."""
-    from nacre.extensions.memory_bench.labelled import labelled_questions
-    from nacre.extensions.memory_bench.questions import made_questions
+async def _load(invocation: Invocation, labelled: Path | None, most: int) -> tuple[Notes, Sequence[Question]]:
+    from nacre.extensions.memory_bench.questions import labelled_questions, made_questions
     from nacre.runtime.settings.disk.agent_folders import StorageChoice
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     config = invocation.config
     if labelled is None:
         notes = await _notes(storage_of(config).workspace())
         return notes, made_questions(notes.lines, most=most)
-    beside = storage_of(
-        replace(config, folders=replace(config.folders, workspace=labelled.parent, storage=StorageChoice()))
-    ).workspace()
-    text = (await beside.read(labelled.name, max_bytes=64 << 20)).data.decode("utf-8", "replace")
-    return await _notes(beside), list(labelled_questions(text))
+    folders = replace(config.folders, workspace=labelled.parent, storage=StorageChoice())
+    folder_of_set = storage_of(replace(config, folders=folders)).workspace()
+    text = (await folder_of_set.read(labelled.name, max_bytes=64 << 20)).data.decode("utf-8", "replace")
+    return await _notes(folder_of_set), list(labelled_questions(text))
 
 
 async def _notes(workspace: Workspace) -> Notes:
-    from nacre.extensions.memory_bench.asking import Notes
+    from nacre.extensions.memory_bench.engines import Notes
     from nacre.memory.contracts.notes import NoteBytes
     from nacre.memory.files.note_files import NoteFiles
 
@@ -123,11 +122,12 @@ async def _notes(workspace: Workspace) -> Notes:
     return Notes(files=files, lines=lines, problem=problem)
 
 
-async def _told(invocation: Invocation, name: str, notes: Notes, questions: Sequence[Question]) -> Told:
+async def _run(
+    invocation: Invocation, name: str, notes: Notes, questions: Sequence[Question]
+) -> EngineResult:
     from tempfile import TemporaryDirectory
 
-    from nacre.extensions.memory_bench.asking import told_by
-    from nacre.extensions.memory_bench.engines import installed_engines
+    from nacre.extensions.memory_bench.engines import installed_engines, run_engine
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.recall.open_memory import embedder_of
 
@@ -138,7 +138,7 @@ async def _told(invocation: Invocation, name: str, notes: Notes, questions: Sequ
     embedder = embedder_of(config, now)
     try:
         with TemporaryDirectory(prefix="nacre-bench-", ignore_cleanup_errors=True) as folder:
-            return await told_by(
+            return await run_engine(
                 name,
                 installed_engines(config)[name],
                 notes,
@@ -153,19 +153,18 @@ async def _told(invocation: Invocation, name: str, notes: Notes, questions: Sequ
             await embedder.close()
 
 
-def _grep(notes: Notes, questions: Sequence[Question]) -> Told:
-    from nacre.extensions.memory_bench.asking import MOST_FOUND, Told
-    from nacre.extensions.memory_bench.grep import Grep
+def _grep(notes: Notes, questions: Sequence[Question]) -> EngineResult:
+    from nacre.extensions.memory_bench.engines import MOST_FOUND, EngineResult, Grep
     from nacre.extensions.memory_bench.scoring import answered
 
-    begun = time.perf_counter()
+    started = time.perf_counter()
     grep = Grep(notes.lines)
-    index_seconds, answers = time.perf_counter() - begun, []
+    index_seconds, answers = time.perf_counter() - started, []
     for question in questions:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         found = grep.ask(question.text, most=MOST_FOUND)
-        answers.append(answered(question, found, notes.lines, (time.perf_counter() - begun) * 1000))
-    return Told(engine=GREP, answers=tuple(answers), index_seconds=index_seconds)
+        answers.append(answered(question, found, notes.lines, (time.perf_counter() - started) * 1000))
+    return EngineResult(engine=GREP, answers=tuple(answers), index_seconds=index_seconds)
 
 
 def _head(questions: Sequence[Question]) -> str:
@@ -175,25 +174,25 @@ def _head(questions: Sequence[Question]) -> str:
     return f"{asked}\n{'ENGINE':<16}" + "".join(f"{title:>11}" for title in titles)
 
 
-def _row(told: Told) -> str:
+def _row(result: EngineResult) -> str:
     from nacre.extensions.memory_bench.scoring import numbers
 
-    if not told.answers:
-        return f"{told.engine:<16}  left out: {told.problem}"
-    found = numbers(told.answers)
+    if not result.answers:
+        return f"{result.engine:<16}  left out: {result.problem}"
+    found = numbers(result.answers)
     shares = (found["recallAt1"], found["recallAt6"], found["abstention"])
     times = (found["p50Ms"], found["p95Ms"])
     cells = [
         *("–" if share is None else f"{share:.3f}" for share in shares),
         *("–" if each is None else f"{each:.1f}" for each in times),
-        f"{told.index_seconds:.1f}",
-        f"{told.size_bytes / 1_000_000:.1f}",
+        f"{result.index_seconds:.1f}",
+        f"{result.size_bytes / 1_000_000:.1f}",
     ]
-    row = f"{told.engine:<16}" + "".join(f"{cell:>11}" for cell in cells)
-    return f"{row}\n  {told.problem}" if told.problem else row
+    row = f"{result.engine:<16}" + "".join(f"{cell:>11}" for cell in cells)
+    return f"{row}\n  {result.problem}" if result.problem else row
 
 
-def _json(rows: Sequence[Told], questions: Sequence[Question], notes: Notes) -> Mapping[str, Any]:
+def _json(rows: Sequence[EngineResult], questions: Sequence[Question], notes: Notes) -> Mapping[str, Any]:
     from nacre.extensions.memory_bench.scoring import by_kind, numbers
 
     return {
@@ -202,13 +201,13 @@ def _json(rows: Sequence[Told], questions: Sequence[Question], notes: Notes) -> 
         "unanswerable": sum(not question.answers for question in questions),
         "engines": [
             {
-                "engine": told.engine,
-                **numbers(told.answers),
-                "indexSeconds": told.index_seconds,
-                "sizeBytes": told.size_bytes,
-                "problem": told.problem or None,
-                "byKind": by_kind(told.answers),
+                "engine": result.engine,
+                **numbers(result.answers),
+                "indexSeconds": result.index_seconds,
+                "sizeBytes": result.size_bytes,
+                "problem": result.problem or None,
+                "byKind": by_kind(result.answers),
             }
-            for told in rows
+            for result in rows
         ],
     }

@@ -1,7 +1,7 @@
-"""Whether what was found holds the answer, and what that makes of an engine. Pure.
+"""Scores what an engine found: whether it contains the answer, and the numbers of a whole run.
 
-An engine that gives places is measured by lines, one that gives words by words. A place longer than
-`CLIP_CHARS` counts only for its first lines, so that whole files earn nothing.
+An engine that returns line ranges is scored by lines, one that returns text by its words. Only the first
+`CLIP_CHARS` of a range count, so that returning whole files earns nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from datetime import date
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 CLIP_CHARS = 2400
 _COMPARED_CHARS = 80
@@ -19,7 +19,7 @@ _LEAST_CHARS = 8
 
 
 class Place(Record):
-    """Lines of a note, from 1 and inclusive."""
+    """A range of lines of a note, 1-based and inclusive."""
 
     path: str
     start_line: int
@@ -27,7 +27,7 @@ class Place(Record):
 
 
 class Question(Record):
-    """What is asked, and where the answer stands, if there is one. `day` is taken for today."""
+    """A question, and the places that answer it, if any. `day` replaces today."""
 
     text: str
     kind: str
@@ -36,14 +36,14 @@ class Question(Record):
 
 
 class Found(Record):
-    """One thing that an engine gave, the best first: a place, or words alone."""
+    """One result of an engine: text, and its place if the engine knows it."""
 
     text: str
     place: Place | None = None
 
 
 class Answer(Record):
-    """What came of one question: the rank of each of its answers, 0 for one that was not found."""
+    """The outcome of one question: the rank of each of its answers, 0 if it was not found."""
 
     question: Question
     ranks: tuple[int, ...]
@@ -54,19 +54,19 @@ class Answer(Record):
 def answered(
     question: Question, found: Sequence[Found], notes: Mapping[str, Sequence[str]], milliseconds: float
 ) -> Answer:
-    """Looks for each answer in what was found; `notes` has the lines of each note."""
+    """Ranks each answer in what was found; `notes` holds the lines of each note."""
     clipped = [each if each.place is None else _clipped(each, each.place, notes) for each in found]
     ranks = (
-        next((rank for rank, each in enumerate(clipped, start=1) if _holds(each, answer, notes)), 0)
+        next((rank for rank, each in enumerate(clipped, start=1) if _contains(each, answer, notes)), 0)
         for answer in question.answers
     )
     return Answer(question=question, ranks=tuple(ranks), is_empty=not found, milliseconds=milliseconds)
 
 
 def numbers(answers: Sequence[Answer]) -> dict[str, float | None]:
-    """Recall at 1 and 6, the share of questions without an answer that got nothing, and times.
+    """Recall at 1 and 6, the share of unanswerable questions that got no result, and times.
 
-    `None` where nothing was asked.
+    A value is `None` if there was no question for it.
     """
     with_answer = [answer for answer in answers if answer.question.answers]
     without = [answer for answer in answers if not answer.question.answers]
@@ -81,13 +81,13 @@ def numbers(answers: Sequence[Answer]) -> dict[str, float | None]:
 
 
 def by_kind(answers: Sequence[Answer]) -> dict[str, dict[str, float | None]]:
-    """The numbers for each kind of question."""
+    """`numbers` for each kind of question."""
     kinds = sorted({answer.question.kind for answer in answers})
     return {kind: numbers([each for each in answers if each.question.kind == kind]) for kind in kinds}
 
 
 def plain(text: str) -> str:
-    """Words alone, in lower case, with single blanks."""
+    """Words only, lowercase, separated by single spaces."""
     return re.sub(r"\W+", " ", text.lower()).strip()
 
 
@@ -110,16 +110,17 @@ def _clipped(found: Found, place: Place, notes: Mapping[str, Sequence[str]]) -> 
     return Found(text=found.text, place=cut)
 
 
-def _holds(found: Found, answer: Place, notes: Mapping[str, Sequence[str]]) -> bool:
+def _contains(found: Found, answer: Place, notes: Mapping[str, Sequence[str]]) -> bool:
     if found.place is not None:
         return (
             found.place.path == answer.path
             and found.place.start_line <= answer.end_line
             and answer.start_line <= found.place.end_line
         )
-    said = plain(found.text)
+    found_words = plain(found.text)
     lines = map(plain, notes.get(answer.path, ())[answer.start_line - 1 : answer.end_line])
     return any(
-        len(line) >= _LEAST_CHARS and (line[:_COMPARED_CHARS] in said or line[-_COMPARED_CHARS:] in said)
+        len(line) >= _LEAST_CHARS
+        and (line[:_COMPARED_CHARS] in found_words or line[-_COMPARED_CHARS:] in found_words)
         for line in lines
     )

@@ -89,8 +89,7 @@ async def _copied(
     from nacre.extensions.postgres.server.database import shared_database
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.storage.files import kept_places
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import kept_places, storage_of
     from nacre.runtime.tools.approvals.store import copy_approvals
     from nacre.sessions.stores.copying import copy_sessions
 
@@ -121,7 +120,7 @@ async def _copied_ledger(
 ) -> CopiedLedger | None:
     """The channels' ledger, which goes with the default agent; `None` for another one."""
     from nacre.runtime.ledger.moving import copy_ledger
-    from nacre.runtime.storage.opening import ledger_of
+    from nacre.runtime.storage.storage import ledger_of
 
     if not any(agent.is_default and agent.id == in_files.agent_id for agent in in_files.agents):
         return None

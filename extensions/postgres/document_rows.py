@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nacre.extensions.postgres.server.connections import DatabaseError, StatementRefused
 from nacre.memory.contracts.workspace import FileBusy
-from nacre.records.record import Record
+from nacre.record import Record
 
 if TYPE_CHECKING:
     from nacre.extensions.postgres.server.connections import Connection

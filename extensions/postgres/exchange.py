@@ -26,7 +26,7 @@ from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
 from nacre.memory.workspace.folder import change_locked, file_bytes
 from nacre.memory.workspace.git import git_environment
 from nacre.memory.workspace.paths import contained_path, kept_inside, refuse_kept
-from nacre.records.record import Record
+from nacre.record import Record
 
 THEIRS = ".theirs"
 """Behind the name of a file that cannot be merged: the workspace's text, beside the folder's."""

@@ -7,41 +7,89 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from nacre.extensions.postgres import ledger_statements as statements
-from nacre.extensions.postgres.ledger_rows import (
-    LedgerRows,
-    PostgresOutbox,
-    PostgresTables,
-    Run,
-    forget_old,
-    kept_text,
-    put_part,
-    write_along,
-)
 from nacre.extensions.postgres.server.connections import ConnectionLimits, DatabaseError, connected
 from nacre.extensions.postgres.server.database import Database
-from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
-from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.contracts.outbound import Place, place_of
 from nacre.runtime.ledger.moving import COLUMNS, Contents, as_row
-from nacre.runtime.ledger.records import (
-    Along,
-    LedgerUnusable,
-    Received,
-    asker_to_json,
-    chat_of,
-    inbound_from_json,
-    inbound_to_json,
-    is_owner_chat,
-)
+from nacre.runtime.ledger.records import LedgerUnusable
+from nacre.runtime.ledger.sql_ledger import SqlLedger
+from nacre.runtime.ledger.sql_tables import Run
 
 if TYPE_CHECKING:
     from nacre.extensions.postgres.server.connections import Connection
+
+T = TypeVar("T")
+
+
+class PostgresRows:
+    """A member of `LedgerRows`, for one agent; a `fence` keeps out who served before a later program."""
+
+    def __init__(self, database: Database, agent: str, *, fence: int | None = None) -> None:
+        self._database = database
+        self._agent = agent
+        self._fence = fence
+        self._is_closed = False
+
+    async def close(self) -> None:
+        """Takes nothing more. The database stays open for others of the process."""
+        self._is_closed = True
+
+    async def read(self, statement: str, /, **values: object) -> list[Any]:
+        """The rows of one statement. Raises `LedgerUnusable`."""
+        return await self._tried(self._database.read, lambda run: run(statement, **values))
+
+    async def read_all(self, work: Callable[[Run], T]) -> T:
+        """What `work` reads, all of one moment. Raises `LedgerUnusable`."""
+        return await self._tried(self._database.read, work)
+
+    async def run(self, statement: str, /, **values: object) -> list[Any]:
+        """What one statement changes, and the rows that it gives. Raises `LedgerUnusable`."""
+        return await self.write(lambda run: run(statement, **values))
+
+    async def write(self, work: Callable[[Run], T]) -> T:
+        """The result of `work`, whole or not at all; it may be run again from its beginning.
+
+        Raises:
+            LedgerUnusable: the database cannot be used, the ledger is closed, or another program serves.
+        """
+
+        def fenced(run: Run) -> T:
+            if self._fence is not None and not run(statements.IS_HELD, fence=self._fence):
+                raise LedgerUnusable(
+                    f"Another program runs the bridges of {self._agent} by now. This one writes nothing more."
+                )
+            return work(run)
+
+        return await self._tried(self._database.write, fenced)
+
+    async def _tried(self, ask: Any, work: Callable[[Run], T]) -> T:
+        if self._is_closed:
+            raise LedgerUnusable(f"The ledger of {self._agent} is closed.")
+
+        def whole(connection: Connection) -> T:
+            def run(statement: str, /, **values: object) -> list[Any]:
+                kept = {name: _kept(value) for name, value in values.items()}
+                found = connection.execute(statement.encode(), {"agent": self._agent, **kept})
+                return found.fetchall() if found.description is not None else []
+
+            return work(run)
+
+        try:
+            result: T = await ask(whole)
+        except DatabaseError as error:
+            raise LedgerUnusable(str(error)) from error
+        return result
+
+
+def _kept(value: object) -> object:
+    """A value as the database takes it: it has no character zero."""
+    return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
 
 
 LOOK_SECONDS = 5.0
@@ -62,7 +110,7 @@ class Holding:
         self._is_released = False
 
     @classmethod
-    async def taken(cls, rows: LedgerRows, url: str, agent: str) -> Self:
+    async def taken(cls, rows: PostgresRows, url: str, agent: str) -> Self:
         """The lock.
 
         Raises:
@@ -133,19 +181,11 @@ def _locked(url: str, agent: str) -> Connection | None:
     return None
 
 
-class PostgresLedger(PostgresTables):
+class PostgresLedger(SqlLedger):
     """The ledger of an agent. Open it with `open`."""
 
-    notice = ""
-
-    def __init__(
-        self, rows: LedgerRows, *, now: Clock, ledger_id: str, holding: Holding, look_seconds: float
-    ) -> None:
-        super().__init__(rows)
-        self._now = now
-        self._holding: Holding | None = holding
-        self._keeping = asyncio.create_task(holding.keep(look_seconds), name="ledger-lock")
-        self.outbox = PostgresOutbox(rows, ledger_id=ledger_id)
+    _holding: Holding | None = None
+    _keeping: asyncio.Task[None]
 
     @classmethod
     async def open(
@@ -165,7 +205,7 @@ class PostgresLedger(PostgresTables):
         Raises:
             LedgerUnusable: the database cannot be used, or another program has the ledger.
         """
-        rows = LedgerRows(database, agent)
+        rows = PostgresRows(database, agent)
         holding = await Holding.taken(rows, url, agent)
 
         def begin(run: Run) -> tuple[str, int]:
@@ -178,8 +218,11 @@ class PostgresLedger(PostgresTables):
         except BaseException:
             await asyncio.to_thread(holding.release)
             raise
-        fenced = LedgerRows(database, agent, fence=fence)
-        return cls(fenced, now=now, ledger_id=ledger_id, holding=holding, look_seconds=look_seconds)
+        fenced = PostgresRows(database, agent, fence=fence)
+        ledger = cls(fenced, statements, now=now, ledger_id=ledger_id)
+        ledger._holding = holding
+        ledger._keeping = asyncio.create_task(holding.keep(look_seconds), name="ledger-lock")
+        return ledger
 
     async def close(self) -> None:
         """Takes nothing more, and lets another program have it. Safe to repeat."""
@@ -188,121 +231,6 @@ class PostgresLedger(PostgresTables):
         if holding is not None:
             self._keeping.cancel()
             await asyncio.to_thread(holding.release)
-
-    async def receive(
-        self,
-        inbound: Inbound,
-        session_key: str,
-        *,
-        agent_id: str = "",
-        cursor: str = "",
-        along: Along | None = None,
-    ) -> Received | None:
-        """Keeps a message, its bridge's cursor, and `along`; `None` if the message came before."""
-        at_ms, body, asker = epoch_ms(self._now()), inbound_to_json(inbound), asker_to_json(inbound)
-        account = {"channel": inbound.channel, "account": inbound.account}
-
-        def work(run: Run) -> int:
-            if cursor:
-                run(statements.PUT_CURSOR, **account, value=cursor)
-            added = run(
-                statements.RECEIVE,
-                **account,
-                chat_id=inbound.chat_id,
-                message_id=inbound.message_id,
-                session_key=session_key,
-                answered_by=agent_id,
-                at_ms=at_ms,
-                body=body,
-            )
-            if added and is_owner_chat(inbound):
-                run(statements.PUT_OWNER_CHAT, **account, answered_by=agent_id, at_ms=at_ms, inbound=asker)
-            if along is not None:
-                write_along(run, along)
-            return int(added[0][0]) if added else 0
-
-        number = await self._rows.write(work)
-        received = Received(number=number, session_key=session_key, inbound=inbound, agent_id=agent_id)
-        return received.named if number else None
-
-    async def tell(self, asker: Inbound, texts: Sequence[str], *, along: Along | None = None) -> None:
-        """Puts texts into the outbox that no message asked for, with `along`; both or none."""
-
-        def work(run: Run) -> None:
-            for text in texts:
-                put_part(run, place_of(asker), text, answers="", asker=asker_to_json(asker))
-            if along is not None:
-                write_along(run, along)
-
-        await self._rows.write(work)
-
-    async def pass_over(self, inbound: Inbound, cursor: str) -> None:
-        """Keeps the cursor of a message that nobody answers."""
-        if cursor:
-            account = {"channel": inbound.channel, "account": inbound.account}
-            await self._rows.run(statements.PUT_CURSOR, **account, value=cursor)
-
-    async def cursor(self, channel: str, account: str) -> str:
-        """What a bridge last handed in as its cursor; empty before that."""
-        found = await self._rows.read(statements.CURSOR, channel=channel, account=account)
-        return str(found[0][0]) if found else ""
-
-    async def open_messages(self) -> tuple[Received, ...]:
-        """Everything that is not answered, in the order in which it came."""
-        return tuple(
-            Received(
-                number=number,
-                session_key=key,
-                inbound=inbound_from_json(body),
-                turn=turn,
-                was_begun=was_begun,
-                attempts=attempts,
-                agent_id=agent_id,
-                has_joined=has_joined,
-            ).named
-            for number, key, body, turn, was_begun, attempts, agent_id, has_joined in await self._rows.read(
-                statements.OPEN_MESSAGES
-            )
-        )
-
-    async def begin(self, batch: Sequence[Received]) -> None:
-        """Notes that messages are handed to the agent, as one turn."""
-        await self._rows.run(statements.BEGIN, numbers=_numbers(batch), turn=batch[0].number)
-
-    async def join(self, received: Received, turn: int) -> None:
-        """Notes that a message is about to be said into a turn that runs."""
-        await self._rows.run(statements.JOIN, number=received.number, turn=turn)
-
-    async def part(self, apart: Sequence[Received]) -> None:
-        """Notes that messages did not join a turn after all."""
-        await self._rows.run(statements.PART, numbers=_numbers(apart))
-
-    async def drop(self, dropped: Sequence[Received]) -> None:
-        """Notes that messages are not answered."""
-        await self._rows.run(statements.DROP, numbers=_numbers(dropped))
-
-    async def finish(self, batch: Sequence[Received], place: Place, texts: Sequence[str]) -> None:
-        """Notes that a turn is over, and what is to be said of it; both or none."""
-        last, turn = batch[-1].inbound, batch[0].number
-        asker = asker_to_json(last)
-
-        def work(run: Run) -> None:
-            draft, rest = run(statements.DRAFT, turn=turn), list(texts)
-            if draft and rest:
-                first = kept_text(rest.pop(0))
-                run(statements.DRAFT_BECOMES, number=draft[0][0], text=first, asker=asker)
-            elif draft:
-                run(statements.SET_STATE, number=draft[0][0], state="sent")
-            for text in rest:
-                put_part(run, place, text, answers=last.message_id, turn=turn, asker=asker)
-            run(statements.DONE, numbers=_numbers(batch))
-            forget_old(run, chat_of(last))
-
-        await self._rows.write(work)
-
-
-def _numbers(several: Sequence[Received]) -> list[int]:
-    return [received.number for received in several]
 
 
 NUMBERED = ("inbound", "outbound")
@@ -313,7 +241,7 @@ _FLAGS = ("joined", "was_draft")
 class MovableRows:
     """Those of one agent."""
 
-    def __init__(self, rows: LedgerRows) -> None:
+    def __init__(self, rows: PostgresRows) -> None:
         self._rows = rows
 
     async def contents(self) -> Contents:

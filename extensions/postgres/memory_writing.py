@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, LiteralString
 
 from nacre.extensions.postgres.memory_reading import code_text, stored_meta, vector_text
 from nacre.extensions.postgres.memory_words import Moment, Tokens
-from nacre.memory.contracts.embedder import VectorsDiffer
+from nacre.memory.contracts.index_rules import (
+    believable_ns,
+    is_later,
+    kept_chunks,
+    pieces_of_whole_chunks,
+    refuse_other_lengths,
+)
 from nacre.memory.contracts.records import Chunk, FailedFile, Source
 from nacre.memory.contracts.store import FileState, IndexedFile, Piece, Vector
-from nacre.memory.vectors.identity import embedder_key, stored_identity
+from nacre.memory.vectors.identity import is_index_of
 from nacre.memory.vectors.vector_math import is_zero, question, question_code
 
 _EMBEDDER = "SELECT id FROM memory_embedders WHERE agent = %(agent)s AND name = %(name)s"
@@ -79,18 +85,7 @@ def attach_known(
     stored = moment.rows(_KNOWN, embedder_id=_embedder_id(moment, embedder), hashes=sorted(hashes))
     known: dict[bytes, int] = {bytes(text_hash): vector_id for text_hash, vector_id in stored}
     moment.change(_USE, ids=sorted(known.values()), now_seconds=now_seconds)
-    identity = stored_identity(meta)
-    if identity and embedder_key(identity) != embedder:
-        return hashes - known.keys()
-    by_chunk: dict[int, list[Piece]] = defaultdict(list)
-    for piece in pieces:
-        by_chunk[piece.chunk_id].append(piece)
-    whole = [
-        piece
-        for parts in by_chunk.values()
-        if all(part.text_hash in known for part in parts)
-        for piece in parts
-    ]
+    whole = pieces_of_whole_chunks(pieces, known) if is_index_of(meta, embedder) else []
     if whole:
         moment.change(
             _ATTACH,
@@ -111,7 +106,8 @@ def put_vectors(
     embedder_id = _embedder_id(moment, embedder)
     asked = {key: None if vector is None else question(vector) for key, vector in vectors.items()}
     kept = {key: None if vector is None or is_zero(vector) else vector for key, vector in asked.items()}
-    _check_lengths(moment, embedder_id, {len(vector) // 4 for vector in kept.values() if vector is not None})
+    lengths = {len(vector) // 4 for vector in kept.values() if vector is not None}
+    refuse_other_lengths(lengths, stored=moment.value(_LENGTH, embedder_id=embedder_id))
     first = moment.value(_NEXT_VECTOR_IDS, count=len(kept))
     moment.change_each(
         _PUT,
@@ -139,25 +135,10 @@ def evict(moment: Moment, keep_unused: int) -> int:
     return moment.change(_EVICT, keep_unused=keep_unused)
 
 
-def _check_lengths(moment: Moment, embedder_id: int, found: set[int]) -> None:
-    stored: int | None = moment.value(_LENGTH, embedder_id=embedder_id)
-    wanted = stored if stored is not None else min(found, default=0)
-    if other := found - {wanted}:
-        raise VectorsDiffer(
-            f"The embedder gave vectors of {min(other)} numbers, those before had {wanted}: its "
-            "model is not the same any more, and no answer is used. Choose another name or "
-            "memorySearch.outputDimensionality, or delete the index, to have all vectors made again."
-        )
-
-
 def _embedder_id(moment: Moment, name: str) -> int:
     found = moment.value(_EMBEDDER, name=name)
     return int(found if found is not None else moment.value(_ADD_EMBEDDER, name=name))
 
-
-LONGEST_PASS_NS = 600 * 1_000_000_000
-"""What was read later than this after a file that is stored now was read by a clock that has been set back;
-without a bound such a file would not be followed until the clock has caught up."""
 
 _STATE = ("source", "path", "content_hash", "size", "mtime_ns", "inode", "read_at_ns")
 _STATE_OF = attrgetter(*_STATE)
@@ -265,20 +246,25 @@ class PostgresWriter:
             "sources": [file.state.source for file in files],
             "paths": [file.state.path for file in files],
         }
-        read = {row[:2]: row[2:] for row in self._moment.rows(_READ_AT, **names)}
-        files = [file for file in files if not _is_newer(read.get(_key(file)), file.state)]
+        read = {
+            (source, path): (read_at_ns, mtime_ns)
+            for source, path, read_at_ns, mtime_ns in self._moment.rows(_READ_AT, **names)
+        }
+        files = [file for file in files if not is_later(read.get(_key(file)), file.state)]
         self._moment.change_each(_UPSERT_FILE, (_state_values(file.state) for file in files))
-        stored: dict[tuple[Any, ...], list[tuple[Any, ...]]] = defaultdict(list)
-        for source, path, *row in self._moment.rows(_STORED_CHUNKS, **names):
-            stored[source, path].append(tuple(row))
+        stored: dict[tuple[str, str], list[tuple[Hashable, int, int, int, int]]] = defaultdict(list)
+        for source, path, headings, day, digest, *place in self._moment.rows(_STORED_CHUNKS, **names):
+            chunk_id, ordinal, start_line, end_line = place
+            key = (tuple(headings), day, digest)
+            stored[source, path].append((key, chunk_id, ordinal, start_line, end_line))
         added: list[tuple[IndexedFile, int]] = []
         moved: list[dict[str, int]] = []
         gone: list[int] = []
         for file in files:
-            new, placed, left = _kept(file.chunks, stored.get(_key(file), []))
-            added += ((file, at) for at in new)
-            moved += placed
-            gone += left
+            kept = kept_chunks(file.chunks, stored.get(_key(file), ()), _chunk_key)
+            added += ((file, at) for at in kept.new)
+            moved += (_moved_values(*each) for each in kept.moved)
+            gone += kept.gone
         self._moment.change_each(_MOVE_CHUNK, moved)
         self._remove_chunks(gone)
         self._add_chunks(added)
@@ -368,38 +354,13 @@ def _each_once(files: Sequence[IndexedFile]) -> Iterator[list[IndexedFile]]:
         yield [*batch.values()]
 
 
-def _kept(
-    chunks: Sequence[Chunk], stored: Sequence[tuple[Any, ...]]
-) -> tuple[list[int], list[dict[str, int]], list[int]]:
-    """The places of the new chunks, the stored ones with other lines, and the ids of what is gone.
-
-    What finds a chunk depends on its text, its headings and its day, not on its lines: these are moved.
-    `stored` has the last one first.
-    """
-    same: dict[tuple[Any, ...], list[tuple[int, ...]]] = defaultdict(list)
-    for headings, day, digest, *place in stored:
-        same[tuple(headings), day, digest].append(tuple(place))
-    new: list[int] = []
-    moved: list[dict[str, int]] = []
-    for at, chunk in enumerate(chunks):
-        found = same.get((chunk.heading_path, chunk.date, chunk.content_hash))
-        if not found:
-            new.append(at)
-            continue
-        chunk_id, *place = found.pop()
-        if place != [chunk.ordinal, chunk.start_line, chunk.end_line]:
-            values = {"ordinal": chunk.ordinal, "start_line": chunk.start_line, "end_line": chunk.end_line}
-            moved.append({"id": chunk_id, **values})
-    return new, moved, [place[0] for left in same.values() for place in left]
+def _chunk_key(chunk: Chunk) -> Hashable:
+    return chunk.heading_path, chunk.date, chunk.content_hash
 
 
-def _is_newer(stored: tuple[Any, ...] | None, state: FileState) -> bool:
-    """Whether what is stored comes from a later reading, by a clock that can be believed."""
-    return (
-        stored is not None
-        and tuple(stored) > (state.read_at_ns, state.mtime_ns)
-        and bool(stored[0] <= state.read_at_ns + LONGEST_PASS_NS)
-    )
+def _moved_values(chunk_id: int, chunk: Chunk) -> dict[str, int]:
+    lines = {"ordinal": chunk.ordinal, "start_line": chunk.start_line, "end_line": chunk.end_line}
+    return {"id": chunk_id, **lines}
 
 
 def _key(file: IndexedFile) -> tuple[str, str]:
@@ -408,7 +369,7 @@ def _key(file: IndexedFile) -> tuple[str, str]:
 
 def _state_values(state: FileState) -> dict[str, Any]:
     values = dict(zip(_STATE, _STATE_OF(state), strict=True))
-    return {**values, "believable_ns": state.read_at_ns + LONGEST_PASS_NS}
+    return {**values, "believable_ns": believable_ns(state)}
 
 
 def _chunk_values(chunk_id: int, chunk: Chunk) -> dict[str, Any]:

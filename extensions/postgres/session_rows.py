@@ -20,9 +20,8 @@ from nacre.sessions.contracts.errors import (
     SessionTakenOver,
     SessionVersionUnknown,
 )
-from nacre.sessions.contracts.keys import EndedSession
+from nacre.sessions.contracts.keys import EndedSession, ended_from_json, ended_to_json
 from nacre.sessions.contracts.messages import MAX_KEPT_CHARS, is_result_name
-from nacre.sessions.disk.durable import ending_from_json, ending_to_json
 from nacre.sessions.disk.json_text import Line, json_value, split_lines, timestamp_text, to_line
 from nacre.sessions.entries.entries import (
     FORMAT_VERSION,
@@ -133,7 +132,7 @@ class EndingRows:
 
     async def put(self, ended: EndedSession) -> None:
         """Notes one, or its new number of attempts."""
-        body = json.dumps(ending_to_json(ended))
+        body = json.dumps(ended_to_json(ended))
         await self._rows.write(lambda rows: rows.run(statements.PUT_ENDING, body=body, **_place(ended)))
 
     async def remove(self, ended: EndedSession) -> None:
@@ -147,7 +146,7 @@ class EndingRows:
     async def all(self) -> tuple[EndedSession, ...]:
         """Those that are due, the oldest first; one that a newer program wrote is left to it."""
         found = await self._rows.single(lambda rows: rows.run(statements.ENDINGS))
-        return tuple(ended for (body,) in found if (ended := ending_from_json(body.encode())) is not None)
+        return tuple(ended for (body,) in found if (ended := ended_from_json(body.encode())) is not None)
 
 
 def _place(ended: EndedSession) -> dict[str, Any]:
@@ -222,7 +221,7 @@ class LineRows:
         """All lines by key."""
         return await self._rows.single(all_lines)
 
-    async def found_again(self, key: str) -> SessionRecord | None:
+    async def recover(self, key: str) -> SessionRecord | None:
         """The line of a key as it is: lines and transcripts are committed together, so none gets lost."""
         return await self.get(key)
 
@@ -372,9 +371,9 @@ class TranscriptRows:
         """What models are sent of that, brought up to the branch by this call."""
         return self._views.sent(self.tree)
 
-    def kept(self, make: Callable[[], T]) -> T:
+    def cached(self, make: Callable[[], T]) -> T:
         """What `make` made for this object when it was first asked for."""
-        return self._views.kept(make)
+        return self._views.cached(make)
 
     async def refresh(self) -> bool:
         """Reads what others added; whether there was anything. Raises `SessionCorrupt` if it is gone."""

@@ -37,17 +37,18 @@ from nacre.sessions.index.index import is_transcript_name
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.copying import refuse_another
 from nacre.sessions.stores.rewriting import Rewrite
-from nacre.sessions.stores.store import LastWords
+from nacre.sessions.stores.store import LastMessage
 from nacre.sessions.upkeep.maintenance import (
     MaintenanceLimits,
     StoredFile,
     UpkeepReport,
+    aside_name,
+    file_kind,
     files_to_remove,
     lines_to_prune,
+    without_session,
 )
-from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts
-from nacre.sessions.upkeep.transcript_listing import words_at_end
-from nacre.sessions.upkeep.upkeep import aside_name, file_kind, without_session
+from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts, last_message_text
 
 LEASE_SECONDS = 20.0
 """How long others wait for a process that is silent; `GONE_SECONDS` where its connections ended with it."""
@@ -275,7 +276,7 @@ class PostgresSessionStore:
         self._rows = AgentRows(database, agent)
         self.index = LineRows(self._rows)
         """Which session a key names."""
-        self.endings = EndingRows(self._rows)
+        self.ended_sessions = EndingRows(self._rows)
         """What is due for sessions that are over."""
         self._cwd = cwd
         self._now = now
@@ -330,9 +331,9 @@ class PostgresSessionStore:
         """The sessions that keys name, and `with_earlier` those that they named before."""
         return await self._rows.read(lambda rows: self._listed(rows, with_earlier))
 
-    async def last_words(self, sessions: Iterable[StoredSession], *, most: int) -> list[LastWords]:
+    async def last_messages(self, sessions: Iterable[StoredSession], *, most: int) -> list[LastMessage]:
         """What a person said last, from the ends of the transcripts, until `most` of them are found."""
-        found: list[LastWords] = []
+        found: list[LastMessage] = []
         for session in sessions:
             if len(found) >= most:
                 break
@@ -364,7 +365,7 @@ class PostgresSessionStore:
         """The results of a transcript that are kept whole, by their names."""
         return await self._rows.read(partial(results_of, name=name))
 
-    async def bring_in(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
+    async def import_transcript(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
         """Makes rows of another store's transcript. Raises `SessionCorrupt`; see `CopyableStore`."""
         if not is_transcript_name(name):
             raise SessionCorrupt(f"{name!r} is no name of a transcript here; it is not copied.")
@@ -388,7 +389,7 @@ class PostgresSessionStore:
         aside = await self._rows.write(lambda rows: deleted(rows, session, at))
         return f"{self.place}, {aside}" if aside else ""
 
-    async def keep_up(
+    async def maintain(
         self, limits: MaintenanceLimits, *, main_key: str, active_keys: Collection[str], dry_run: bool
     ) -> UpkeepReport:
         """Keeps lines and transcripts within limits, or says what that would take."""
@@ -426,7 +427,7 @@ class PostgresSessionStore:
         """The fence of the lane of a key, as this process last took it; `None` where it does not have it."""
         return self._rows.held.get(key)
 
-    def lane(self, key: str) -> AbstractAsyncContextManager[bool]:
+    def turn_lock(self, key: str) -> AbstractAsyncContextManager[bool]:
         """Whether this caller alone may have a turn of the key until the block ends; never waits."""
         return Lease(self._rows, key, holder=self._new_id(), lease_seconds=self._lease_seconds)
 
@@ -497,4 +498,4 @@ def _last_words(rows: Moment, name: str) -> str:
         return ""
     lines = rows.run(statements.LAST_LINES, transcript=head.id, most=TAIL_LINES)
     read = (line for (data,) in lines for line in split_lines(bytes(data)))
-    return words_at_end([line.value for line in read if line.value is not None])
+    return last_message_text([line.value for line in read if line.value is not None])

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, LiteralString
 
 from nacre.extensions.postgres import ledger_statements as statements
 from nacre.extensions.postgres.server.database import Database, shared_database
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.storage.backend import Says, StorageHome
 
 if TYPE_CHECKING:
-    from nacre.extensions.postgres.ledger_rows import LedgerRows
+    from nacre.extensions.postgres.ledger import PostgresRows
     from nacre.extensions.postgres.server.connections import Connection
     from nacre.memory.contracts.index_place import IndexPlace
     from nacre.memory.contracts.settings import MemorySearchSettings
@@ -37,7 +37,7 @@ def open_storage(home: StorageHome) -> PostgresStorage:
 def register(host: ExtensionHost) -> None:
     """Adds the workers, for a program that leaves turns to them."""
     from nacre.extensions.postgres.workers.worker import figures, handed_over
-    from nacre.runtime.extensions.turn_workers import TurnWorkers
+    from nacre.runtime.extensions.service import TurnWorkers
 
     host.turn_workers(TurnWorkers(hand_over=handed_over, figures=figures))
 
@@ -49,7 +49,7 @@ class PostgresStorage:
         self._home = home
         self._agent = home.folders.agent_id
         self._database = shared_database(home.folders.storage.url)
-        self.other_rows = PostgresRows(self._database, self._agent)
+        self.other_rows = DatabaseRows(self._database, self._agent)
 
     @property
     def how_to_bring(self) -> str:
@@ -103,10 +103,10 @@ class PostgresLedgerPlace(Record):
     url: str = field(repr=False)
 
     @property
-    def _rows(self) -> LedgerRows:
-        from nacre.extensions.postgres.ledger_rows import LedgerRows
+    def _rows(self) -> PostgresRows:
+        from nacre.extensions.postgres.ledger import PostgresRows
 
-        return LedgerRows(shared_database(self.url), self.agent)
+        return PostgresRows(shared_database(self.url), self.agent)
 
     async def open(self, *, now: Clock, new_id: NewId) -> Ledger:
         """The whole ledger, for the program that serves."""
@@ -118,10 +118,10 @@ class PostgresLedgerPlace(Record):
 
     async def open_tables(self, *, now: Clock) -> LedgerTables:
         """What a terminal may look at and change beside that program."""
-        from nacre.extensions.postgres.ledger_rows import PostgresTables
+        from nacre.runtime.ledger.sql_tables import SqlTables
 
         await self._refuse_left_behind(now)
-        return PostgresTables(self._rows)
+        return SqlTables(self._rows, statements)
 
     async def is_there(self) -> bool:
         """Whether a program has ever made one here, or in the state folder."""
@@ -154,7 +154,7 @@ class PostgresLedgerPlace(Record):
             await refuse_left_behind(self.file, copied=copied, now=now, how=how)
 
 
-class PostgresRows:
+class DatabaseRows:
     """A member of `OtherRows`: all that a database has of one agent, whatever table it lies in."""
 
     out_of_reach = (

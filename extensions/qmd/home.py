@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from nacre.memory.contracts.notes import CHATS_FOLDER, is_markdown
 from nacre.memory.contracts.settings import at_home
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.settings.sections.memory import QmdPath
 
 Kind = Literal["notes", "chats", "extra", "sessions"]

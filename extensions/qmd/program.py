@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.records.record import Record
+from nacre.record import Record
 
 MOST_CHARS = 200_000
 """More than this of either stream ends the program: no answer of qmd is as long."""

@@ -12,7 +12,7 @@ from nacre.extensions.qmd.program import Program, program_environment
 from nacre.extensions.qmd.qmd_notes import QmdNotes
 from nacre.extensions.qmd.upkeep import Upkeep
 from nacre.memory.contracts.settings import at_home
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.recall.memory_core import MemoryCore, Notes, memory_tools
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryTool

@@ -29,7 +29,7 @@ from nacre.memory.contracts.workspace import ReadFailed
 from nacre.memory.files.note_files import content_lines
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.workspace.folder import FolderWorkspace
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.settings.sections.memory import QmdLimits
 
 AT_ONCE = 4

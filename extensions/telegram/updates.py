@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from telegram import Message, MessageEntity, Update, User
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.inbound import ChatKind, Inbound, Quoted
 
 CHANNEL = "telegram"

@@ -11,7 +11,7 @@ from slixmpp import Message
 
 from nacre.bridges.channels.mentions import addressed
 from nacre.bridges.channels.spoken import Spoken
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.inbound import Quoted
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -7,7 +7,7 @@ from typing import Protocol, TypeGuard, runtime_checkable
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.records import Fallback
-from nacre.records.record import Record
+from nacre.record import Record
 
 
 class EmbeddingFailed(MemoryIndexError):

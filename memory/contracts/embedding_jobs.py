@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Literal, Protocol
 
 from nacre.memory.contracts.embedder import EmbeddingFailed
-from nacre.records.record import Record
+from nacre.record import Record
 
 
 class JobsUnavailable(EmbeddingFailed):

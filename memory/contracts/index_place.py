@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nacre.memory.contracts.store import Store
-from nacre.records.record import Record
+from nacre.record import Record
 
 FRESHNESS_WAIT_SECONDS = 2.0
 """What a search that a model or a person waits for grants a note that was written a moment ago: they need

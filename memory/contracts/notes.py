@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from nacre.memory.contracts.records import SkippedPath
-from nacre.records.record import Record
+from nacre.record import Record
 
 CHATS_FOLDER = "chats"
 """Notes of chats that are not private: what others said, in a folder for each chat."""

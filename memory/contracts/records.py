@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Literal, NamedTuple, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 Source: TypeAlias = Literal["memory", "sessions"]
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "vector", "none"]

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount, VectorEngine
 from nacre.memory.contracts.words import Atom, MatchQuery, WordFields
-from nacre.records.record import Record
+from nacre.record import Record
 
 Vector: TypeAlias = Sequence[float]
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Protocol
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 
 class TranscriptInfo(Record):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 Field: TypeAlias = Literal["text", "title", "parts"]
 

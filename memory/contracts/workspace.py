@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeAlias
 
 from nacre.memory.contracts.notes import NoteBytes, NoteListing, NoteWatch, WantedNotes
-from nacre.records.record import Record
+from nacre.record import Record
 
 MAX_READ_BYTES = 2 * 1024 * 1024
 """Most of a file that is read at once, unless a reader asks for another bound."""

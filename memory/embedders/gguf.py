@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from nacre.installation import install_command
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
 from nacre.memory.embedders.instructions import instructions_for
 
@@ -184,7 +185,7 @@ def _unit(found: Any, model: str) -> list[float]:
 def _without_library(model: str, why: str) -> str:
     return (
         f"The embedding model {model} needs llama-cpp-python, which is not installed{why}. Install it with: "
-        'pip install "nacre[gguf]" (it is compiled, which needs a C++ compiler and some minutes). Or leave '
+        f"{install_command('gguf')} (it is compiled, which needs a C++ compiler and some minutes). Or leave "
         "memorySearch.local.modelPath out to use the model that comes with Nacre, or set "
         "memorySearch.provider to openai."
     )

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from nacre.installation import install_command
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
 
 if TYPE_CHECKING:
@@ -92,6 +93,6 @@ class SentenceTransformerEmbedder:
 def _without_library(model: str, why: str) -> str:
     return (
         f"The embedding model {model} needs sentence-transformers, which is not installed{why}. Install it "
-        'with: pip install "nacre[sentence-transformers]". Or leave memorySearch.provider out to use the '
+        f"with: {install_command('sentence-transformers')}. Or leave memorySearch.provider out to use the "
         "model that comes with Nacre."
     )

@@ -14,7 +14,7 @@ from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, day_
 from nacre.memory.text.lexical import lexical_fields
 from nacre.memory.text.markdown_blocks import HEADING
 from nacre.memory.workspace.workspace import OLDER_NAMES, TEMPLATES, template_text
-from nacre.records.record import Record
+from nacre.record import Record
 
 Cut: TypeAlias = Callable[[FileState, bytes, ChunkSizes], IndexedFile]
 """Cuts the bytes of a note into chunks."""

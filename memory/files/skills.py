@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nacre.memory.contracts.workspace import FileBytes, Fingerprint, PathOutsideRoot, ReadFailed, Workspace
-from nacre.records.record import Record
+from nacre.record import Record
 
 SKILLS_FOLDER = "skills"
 MOST_SKILLS = 200

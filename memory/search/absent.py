@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.contracts.words import Atom, MatchQuery
 from nacre.memory.text.lexical import whole_atoms, words_of
-from nacre.records.record import Record
+from nacre.record import Record
 
 OTHER_WORDS = 1
 """So many more words may a question have that asks for a name and nothing else: "who said …?"."""

@@ -18,7 +18,7 @@ from nacre.memory.text.chunker import day_in
 from nacre.memory.text.claims import Claim, has_other_value, says_otherwise
 from nacre.memory.text.evidence import Finder, fold
 from nacre.memory.text.markdown_blocks import HEADING, ITEM, outline
-from nacre.records.record import Record
+from nacre.record import Record
 
 LINES = 2
 """So many lines of a hit are looked at: those that have most of the question, and half of it at least."""

@@ -22,7 +22,7 @@ from nacre.memory.text.forms.unknown_words import with_unknown_words
 from nacre.memory.text.lexical import match_query
 from nacre.memory.vectors.cosine_scale import stored_scale
 from nacre.memory.vectors.identity import embedder_change, stored_identity
-from nacre.records.record import Record
+from nacre.record import Record
 
 POOL = 60
 """Candidates from each list, whatever `max_results` is: asking for more must not change who is first."""

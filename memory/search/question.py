@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nacre.memory.contracts.records import SearchHit, SearchMode
 from nacre.memory.contracts.store import Scope
 from nacre.memory.vectors.query_vectors import QueryVectors
-from nacre.records.record import Record
+from nacre.record import Record
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.settings import QuerySettings

@@ -30,7 +30,7 @@ from nacre.memory.search.scoring import (
     fuse,
     seed_scores,
 )
-from nacre.records.record import Record
+from nacre.record import Record
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.settings import HybridSettings, TemporalDecaySettings

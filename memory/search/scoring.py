@@ -19,7 +19,7 @@ from nacre.memory.contracts.store import Scores
 from nacre.memory.text.days.ranges import DayRange, closeness
 from nacre.memory.text.evidence import TextEvidence, best_line_share, rarity, share
 from nacre.memory.vectors.cosine_scale import DEFAULT_SCALE, CosineScale
-from nacre.records.record import Record
+from nacre.record import Record
 
 EXACT_FLOOR = 0.6
 """The least score of a chunk that has an identifier or a quoted phrase of the query, word for word."""

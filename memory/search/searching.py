@@ -23,7 +23,7 @@ from nacre.memory.text.evidence import counted, rarity
 from nacre.memory.text.lexical import quotation
 from nacre.memory.text.snippet import cut_snippet
 from nacre.memory.vectors.pieces import embedding_texts
-from nacre.records.record import Record
+from nacre.record import Record
 
 if TYPE_CHECKING:
     from nacre.memory.search.rerankers.reranking import Reranking

@@ -23,8 +23,10 @@ def index_in_file(
 
 
 def examined_index(index_path: Path) -> IndexFacts | None:
-    """The state of an index in a file, or `None` if there is none. Reads the whole file; call it on a
-    thread."""
+    """The state of an index in a file, or `None` if there is none. Reads the whole file; call it on a thread.
+
+    The file is not opened for writing, and nothing in it is repaired.
+    """
     from nacre.memory.contracts.errors import IndexDamaged, MemoryIndexError
     from nacre.memory.stores.sqlite.opening import examined
     from nacre.memory.stores.sqlite.schema import SCHEMA_VERSION

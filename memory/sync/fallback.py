@@ -14,7 +14,7 @@ from dataclasses import asdict
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, TextRefused, WithFallback
 from nacre.memory.contracts.store import Store
 from nacre.memory.vectors.identity import embedder_key, facts_key, stored_identity
-from nacre.records.record import Record
+from nacre.record import Record
 
 FALLBACK_ROW = "embedder_fallback"
 """The meta row with a `Left`; blank or missing while the named embedder makes the vectors."""

@@ -18,7 +18,7 @@ from nacre.memory.contracts.store import FileState, Store, Writer
 from nacre.memory.contracts.workspace import RACY_NS
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.text.chunker import ChunkSizes
-from nacre.records.record import Record
+from nacre.record import Record
 
 if TYPE_CHECKING:
     from nacre.memory.files.file_reader import Cut, ReadBatch

@@ -25,7 +25,7 @@ from nacre.memory.vectors.identity import (
     text_change,
     wanted_identity,
 )
-from nacre.records.record import Record
+from nacre.record import Record
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder

@@ -17,7 +17,7 @@ from itertools import accumulate
 
 from nacre.memory.contracts.records import Chunk, Source
 from nacre.memory.text.markdown_blocks import SEAM_HEADING, Outline, outline
-from nacre.records.record import Record
+from nacre.record import Record
 
 CHUNKING_VERSION = "4"
 """Part of the index's identity: raise it when the same text would be cut in another way."""

@@ -19,7 +19,7 @@ from nacre.memory.text.forms.endings import beginning
 from nacre.memory.text.forms.letters import DIGITS, normalise
 from nacre.memory.text.forms.numbers import apart, written_together
 from nacre.memory.text.lexical import HEX, term_atom
-from nacre.records.record import Record
+from nacre.record import Record
 
 _SUFFIXES = (
     *("ations", "ation", "ments", "ment", "ness", "ingly", "ings", "ing", "edly", "ies", "ied", "ers"),

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 SEAM_NEVER = 0
 SEAM_LINE = 1

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed
 from nacre.memory.vectors.query_vectors import TIMEOUT_SECONDS
-from nacre.records.record import Record
+from nacre.record import Record
 
 CENTERING = 0.3
 """How much of the usual question is taken off each question."""

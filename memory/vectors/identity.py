@@ -74,3 +74,13 @@ def _differences(stored: Mapping[str, str], wanted: Mapping[str, str], names: tu
         for name in names
         if stored.get(_PREFIX + name) != wanted[_PREFIX + name]
     )
+
+
+def is_index_of(meta: Mapping[str, str], embedder: str) -> bool:
+    """Whether an index with these marks takes vectors of an embedder, by its key: one without vectors does.
+
+    Another process, or a fallback, may have made it another embedder's since somebody looked, and vectors of
+    two embedders must not be mixed.
+    """
+    identity = stored_identity(meta)
+    return not identity or embedder_key(identity) == embedder

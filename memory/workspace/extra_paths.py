@@ -18,7 +18,7 @@ from nacre.memory.contracts.records import SkippedPath
 from nacre.memory.contracts.workspace import PathOutsideRoot, ReadFailed
 from nacre.memory.workspace.folder import Walk, note_bytes
 from nacre.memory.workspace.paths import contained_path
-from nacre.records.record import Record
+from nacre.record import Record
 
 
 class ExtraPath(Record):

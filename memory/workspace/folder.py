@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
-from nacre.locks.kernel_lock import lock_within
+from nacre.locks import lock_within
 from nacre.memory.contracts.notes import (
     IGNORED_FOLDERS,
     MAX_NOTE_BYTES,

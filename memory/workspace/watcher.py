@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from nacre.memory.contracts.notes import IGNORED_FOLDERS, is_markdown
-from nacre.records.record import Record
+from nacre.record import Record
 
 if TYPE_CHECKING:
     from watchdog.events import FileSystemEvent

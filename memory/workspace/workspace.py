@@ -18,7 +18,7 @@ from nacre.memory.contracts.workspace import (
     ReadFailed,
     Workspace,
 )
-from nacre.records.record import Record
+from nacre.record import Record
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.files.sources.sources import Sources
 from nacre.prompts import render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.opening.agent_parts import AgentParts
 from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
 from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome, said
@@ -44,8 +44,8 @@ from nacre.runtime.contracts.events import (
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
 from nacre.runtime.hooks.hooks import arrived, leaving, without_text
-from nacre.runtime.open_sessions.lanes import Route, workspace_access
 from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY
+from nacre.runtime.open_sessions.routing import Route, workspace_access
 from nacre.runtime.tools.approvals.store import Approval
 from nacre.runtime.turn.inbound.inbound_message import (
     HEARTBEAT_FILE,
@@ -71,9 +71,49 @@ INTERRUPTED_COMMAND = (
 
 
 async def run_turn(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit, bounds: TurnBounds) -> None:
-    """One turn, which ends in one way or another: whatever goes wrong is told and not raised."""
+    """Runs one turn and emits how it ended; only a cancellation is raised.
+
+    A message waits for the lane of its session. An answer to a waiting call and `/status` do not wait.
+    """
     try:
-        await _answer(parts, inbound, where, emit, bounds)
+        worded_inbound = await worded(parts, inbound, where)
+        if worded_inbound is None:
+            emit(Silence(session_key=where.key, session_id=""))
+            return
+        inbound = worded_inbound
+        parts.reread_settings()
+        if not inbound.trigger:
+            for sentence in parts.settings_file.to_tell(where.policy):
+                emit(Warned(message=sentence))
+        if not inbound.trigger and await answered_in_chat(parts, inbound.text, where, emit):
+            return
+        if parts.lanes.is_busy(where.key) and _asks_for_status(parts, inbound, where):
+            emit(await _status_meanwhile(parts, inbound, where, emit))
+            return
+        async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
+            session = await parts.turn.sessions.open(where)
+            told = parts.turn.told
+            told.once(
+                "", (*parts.turn.sessions.index.notices, *parts.upkeep.notices, *parts.history.notices), emit
+            )
+            told.once(session.session_id, session.notices, emit)
+            try:
+                hooks, window = parts.turn.hooks, parts.turn.window
+                chat = session.chat(window.workspace.place, window.sources)
+                turn = parts.chosen.applied(Turn(session, parts.turn, without_text(hooks, emit), bounds))
+                left_over = await parts.turn.approvals.of_session(where.key)
+                await settle(turn, left_over, runs=False)
+                message = await arrived(hooks, chat, inbound)
+                turn, reply = await _outcome(parts, message, turn, has_left_over=bool(left_over))
+                if inbound.trigger == "heartbeat":
+                    reply = await heartbeat_ended(turn, inbound, reply)
+                parts.turn.on_said()
+                reply = None if reply is None else await leaving(hooks, chat, reply)
+                emit(turn.ending(reply))
+            finally:
+                parts.history.turn_ended()
+                parts.lifecycle.finish(where.key)
+                parts.upkeep.start_if_due(parts.running.keys)
     except asyncio.CancelledError:
         emit(TurnFailed(error=TurnCancelled("The turn was stopped.")))
         raise
@@ -104,48 +144,6 @@ async def ending_of(task: asyncio.Task[None], heard: Sequence[Event]) -> ReplyRe
             raise
     last = heard[-1] if heard else None
     return last if isinstance(last, ReplyReady | Silence | TurnFailed) else stopped()
-
-
-async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit, bounds: TurnBounds) -> None:
-    """Answers one message in the lane of its session; an answer to a call that waits is heard without it."""
-    worded_inbound = await worded(parts, inbound, where)
-    if worded_inbound is None:
-        emit(Silence(session_key=where.key, session_id=""))
-        return
-    inbound = worded_inbound
-    parts.reread_settings()
-    if not inbound.trigger:
-        for sentence in parts.settings_file.to_tell(where.policy):
-            emit(Warned(message=sentence))
-    if not inbound.trigger and await answered_in_chat(parts, inbound.text, where, emit):
-        return
-    if parts.lanes.is_busy(where.key) and _asks_for_status(parts, inbound, where):
-        emit(await _status_meanwhile(parts, inbound, where, emit))
-        return
-    async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
-        session = await parts.turn.sessions.open(where)
-        told = parts.turn.told
-        told.once(
-            "", (*parts.turn.sessions.index.notices, *parts.upkeep.notices, *parts.history.notices), emit
-        )
-        told.once(session.session_id, session.notices, emit)
-        try:
-            hooks, window = parts.turn.hooks, parts.turn.window
-            chat = session.chat(window.workspace.place, window.sources)
-            turn = parts.chosen.applied(Turn(session, parts.turn, without_text(hooks, emit), bounds))
-            left_over = await parts.turn.approvals.left_over(where.key)
-            await settle(turn, left_over, runs=False)
-            message = await arrived(hooks, chat, inbound)
-            turn, reply = await _outcome(parts, message, turn, has_left_over=bool(left_over))
-            if inbound.trigger == "heartbeat":
-                reply = await heartbeat_ended(turn, inbound, reply)
-            parts.turn.on_said()
-            reply = None if reply is None else await leaving(hooks, chat, reply)
-            emit(turn.ending(reply))
-        finally:
-            parts.history.turn_ended()
-            parts.lifecycle.finish(where.key)
-            parts.upkeep.start_if_due(parts.running.keys)
 
 
 def _asks_for_status(parts: AgentParts, inbound: Inbound, where: Route) -> bool:
@@ -196,7 +194,7 @@ async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn, *, has_left_
         turn.words = inbound.text
     if has_left_over:
         # Listed again: the owner may have answered since. Nothing else can have come, the lane is ours.
-        await settle(turn, await parts.turn.approvals.left_over(turn.session.key), runs=True)
+        await settle(turn, await parts.turn.approvals.of_session(turn.session.key), runs=True)
     return turn, await turn.answer()
 
 
@@ -208,7 +206,7 @@ async def _written_down(parts: AgentParts, inbound: Inbound, turn: Turn) -> Turn
     if inbound.trigger:
         await turn.write_down(inbound.text, inbound.attachments, inbound.inbound_id, quoted=inbound.quoted)
         return turn
-    before, turn = turn, await parts.lifecycle.after_a_due_reset(turn)
+    before, turn = turn, await parts.lifecycle.reset_if_due(turn)
     await turn.write_down(inbound.text, inbound.attachments, inbound.inbound_id, quoted=inbound.quoted)
     if turn is not before:
         await before.save_notes()
@@ -428,7 +426,7 @@ async def _waiting_told(parts: AgentParts, where: Route, emit: Emit) -> ReplyRea
     turn = parts.chosen.applied(
         Turn(session, parts.turn, without_text(hooks, emit), TurnBounds(parts.limits))
     )
-    if not await settle(turn, await parts.turn.approvals.left_over(where.key), runs=True):
+    if not await settle(turn, await parts.turn.approvals.of_session(where.key), runs=True):
         return None
     reply = await turn.answer()
     parts.turn.on_said()

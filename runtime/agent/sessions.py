@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.opening.agent_parts import AgentParts
 from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
@@ -17,7 +17,7 @@ from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import CompactionEnded, Event, FlushEnded, Warned
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Attachment, Reply
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
-from nacre.runtime.open_sessions.lanes import Route
+from nacre.runtime.open_sessions.routing import Route
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
 from nacre.runtime.turn.loop.loop import UsageLimits
 from nacre.runtime.turn.turn import Turn

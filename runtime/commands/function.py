@@ -9,14 +9,14 @@ from dataclasses import field
 from functools import partial
 from typing import Any, TypeAlias, cast, get_args
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.commands.contract.command import Command, CommandRun, CommandUser, Outcome, said
 from nacre.runtime.commands.conversation.session import Session
 from nacre.runtime.commands.held_door import HeldDoor
 from nacre.runtime.contracts.errors import AgentError, TurnBroken
 from nacre.runtime.contracts.inbound import Attachment
 from nacre.runtime.contracts.policy import Audience, ChatPolicy
-from nacre.runtime.tools.own_thread import on_its_own_thread
+from nacre.runtime.tools.toolbox import on_its_own_thread
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.help import HELP, UNKNOWN, elsewhere, nearest_word
 from nacre.runtime.commands.session.chats import ACTIVATION, QUEUE, SEND

@@ -5,8 +5,9 @@
                               ^ flush_at       ^ compact_at
 
 Formulas: the flush and reserve settings are the memory seed's (`contextWindow − reserveTokensFloor
-− softThresholdTokens`); small windows are scaled as spec sessions §8.1 says, because a fixed
-reserve of 20,000 would make a 16,000-token window compact on every turn.
+− softThresholdTokens`). In a small window they are shares of it, because a fixed reserve of 20,000 would
+leave 16,000 tokens no room at all; the shares fall from a half at 24,000 to a quarter, so that Nacre's own
+prompt leaves room to talk in 4,000.
 """
 
 from __future__ import annotations
@@ -15,16 +16,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 
 FALLBACK_WINDOW_TOKENS = 200_000
-SMALLEST_WINDOW_TOKENS = 16_000
+SMALLEST_WINDOW_TOKENS = 4_000
+"""Nacre's own prompt, a message and its answer need as much."""
+SMALL_WINDOW_TOKENS = 24_000
 TIGHT_WINDOW_TOKENS = 32_000
 
-WindowSource: TypeAlias = Literal["settings", "model", "fallback"]
+ANSWER_SHARE = 4
+"""In the smallest windows a quarter is the reserve, and so the room for an answer."""
+SOFT_SHARE = 6
+WindowSource: TypeAlias = Literal["settings", "server", "refusal", "remembered", "model", "fallback"]
 WINDOW_SOURCES: Mapping[WindowSource, str] = {
     "settings": "from settings",
+    "server": "from the server",
+    "refusal": "learned when the server refused more",
+    "remembered": "learned earlier, when the server refused more",
     "model": "from model",
     "fallback": "assumed, since nobody says how large it is",
 }
@@ -80,17 +89,22 @@ class ContextBudget(Record):
     def within(self, window_tokens: int) -> ContextBudget:
         """The same lines in a smaller window, of `SMALLEST_WINDOW_TOKENS` at least.
 
-        Reserve, soft threshold and kept tail are cut to at most half of what they come out of.
+        Reserve, soft threshold and kept tail are cut to at most half of what they come out of. Below
+        `SMALL_WINDOW_TOKENS` the reserve falls to a quarter of the window before history gets less room, and
+        the soft threshold is at most a sixth of the window.
         """
         window_tokens = min(self.window_tokens, max(window_tokens, SMALLEST_WINDOW_TOKENS))
-        reserve_tokens = min(self.reserve_tokens, window_tokens // 2)
-        half_tokens = (window_tokens - reserve_tokens) // 2
+        half_tokens = min(window_tokens // 2, window_tokens - SMALL_WINDOW_TOKENS // 2)
+        reserve_tokens = min(self.reserve_tokens, max(window_tokens // ANSWER_SHARE, half_tokens))
+        history_tokens = window_tokens - reserve_tokens
+        is_small = window_tokens < SMALL_WINDOW_TOKENS
+        soft_tokens = window_tokens // SOFT_SHARE if is_small else history_tokens // 2
         return replace(
             self,
             window_tokens=window_tokens,
             reserve_tokens=reserve_tokens,
-            soft_threshold_tokens=min(self.soft_threshold_tokens, half_tokens),
-            keep_recent_tokens=min(self.keep_recent_tokens, half_tokens),
+            soft_threshold_tokens=min(self.soft_threshold_tokens, soft_tokens),
+            keep_recent_tokens=min(self.keep_recent_tokens, history_tokens // 2),
         )
 
     def decide(
@@ -131,24 +145,30 @@ def resolve_budget(
     keep_recent_tokens: int,
     flush_enabled: bool = True,
     compaction_enabled: bool = True,
+    model_source: WindowSource = "model",
 ) -> ContextBudget:
     """The budget for a model: the owner's window wins over the model's own, else 200,000 tokens.
 
+    `model_source` says who knows the model's own. What a server has or refused is a fact: where that is
+    less than the owner's number, it counts.
     It is cut as `ContextBudget.within` says, so that a small window has room to talk, to flush and to keep.
 
     Raises:
-        ConfigError: the window is under 16,000 tokens.
+        ConfigError: the window is under `SMALLEST_WINDOW_TOKENS`.
     """
-    source: WindowSource = "settings"
-    window_tokens = configured_window_tokens
-    if window_tokens is None:
-        source = "fallback" if model_window_tokens is None else "model"
-        window_tokens = FALLBACK_WINDOW_TOKENS if model_window_tokens is None else model_window_tokens
+    source: WindowSource = "fallback"
+    window_tokens = FALLBACK_WINDOW_TOKENS
+    if model_window_tokens is not None:
+        source, window_tokens = model_source, model_window_tokens
+    is_fact = source in ("server", "refusal")
+    if configured_window_tokens is not None and not (is_fact and window_tokens < configured_window_tokens):
+        source, window_tokens = "settings", configured_window_tokens
     if window_tokens < SMALLEST_WINDOW_TOKENS:
         raise ConfigError(
             f"Context window too small ({window_tokens} tokens, {WINDOW_SOURCES[source]}). "
             f"Minimum is {SMALLEST_WINDOW_TOKENS}. "
-            "Choose a larger model or raise agents.defaults.contextTokens."
+            "Choose a larger model, start its server with a larger context, or raise "
+            "agents.defaults.contextTokens."
         )
     wanted = ContextBudget(
         window_tokens=window_tokens,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.inbound import Reply
 from nacre.sessions.contracts.keys import ResetCause
@@ -118,13 +118,23 @@ class ModelSlow(Record):
     """A model that is being asked has sent nothing for `silent_seconds`; the wait goes on.
 
     `has_begun` tells a model whose answer has begun, and that may be thinking, from one that has not sent a
-    byte. `next_model_name` is who is asked should this one be given up, empty when there is nobody.
+    byte. `is_reading` is an own server that still reads the prompt. `next_model_name` is who is asked should
+    this one be given up, empty when there is nobody.
     """
 
     model_name: str
     silent_seconds: float
     has_begun: bool
     next_model_name: str = ""
+    is_reading: bool = False
+
+
+class PromptRead(Record):
+    """An own server tells how far it has read the prompt, before the first word of the answer."""
+
+    model_name: str
+    read_tokens: int
+    prompt_tokens: int
 
 
 class ModelRetried(Record):
@@ -189,6 +199,7 @@ Event: TypeAlias = (
     | CompactionEnded
     | SessionReset
     | ModelSlow
+    | PromptRead
     | ModelRetried
     | AnswerDiscarded
     | FallbackAnswered

@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Literal, TypeAlias
 from urllib.parse import quote
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.messages import Usage
 
 ChatKind: TypeAlias = Literal["direct", "group", "channel"]

@@ -23,7 +23,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.messages import AssistantMessage, Message
 
 Purpose: TypeAlias = Literal["turn", "flush", "compaction", "slug", "page", "tidy", "background"]
@@ -82,7 +82,15 @@ class TextDelta(Record):
 
 
 class ModelAlive(Record):
-    """Something came of the model that is no text: its answer began, it thinks, or it is still there."""
+    """Something came of the model that is no text: its answer began, it thinks, or it is still there.
+
+    `is_reading` says that the server still reads the prompt. `read_tokens` of `prompt_tokens` are read, where
+    the server tells; 0 of 0 where it does not.
+    """
+
+    is_reading: bool = False
+    read_tokens: int = 0
+    prompt_tokens: int = 0
 
 
 StreamItem: TypeAlias = TextDelta | ModelAlive | AssistantMessage
@@ -112,6 +120,16 @@ def takes_images(model: ChatModel) -> bool:
     """Whether images are shown to a model: not to one whose own `takes_images` says that it takes none."""
     # each turn asks, and `isinstance` with a protocol costs some eighty calls
     return getattr(model, "takes_images", None) is not False
+
+
+async def learn_window(model: ChatModel) -> None:
+    """Has a model that can ask its server how large the window is.
+
+    Never raises: a server that does not answer leaves the window as it was.
+    """
+    learn = getattr(model, "learn_window", None)
+    if learn is not None:
+        await learn()
 
 
 class AnswerRestarted(Record):

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Literal, TypeAlias
 
 from nacre.memory.contracts.notes import CHATS_FOLDER
-from nacre.records.record import Record
+from nacre.record import Record
 
 Audience: TypeAlias = Literal["private", "direct", "group"]
 """`private` is the owner alone, `direct` a chat with somebody else, `group` every other chat."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.extensions.installed.manifest import ExtensionKind
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY, PluginsSettings
 from nacre.runtime.settings.settings import Settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.commands.registry import Commands

@@ -15,14 +15,12 @@ from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.extensions.http_mount import MakeMount
-from nacre.runtime.extensions.service import Service
-from nacre.runtime.extensions.turn_workers import TurnWorkers
+from nacre.runtime.extensions.service import Service, TurnWorkers
 from nacre.runtime.hooks.hooks import Handler, checked_name
 from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config
-from nacre.runtime.tools.function import FunctionTool, tool
-from nacre.runtime.tools.tool_source import ToolSource
+from nacre.runtime.tools.function import FunctionTool, ToolSource, tool
 from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part
 

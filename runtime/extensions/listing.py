@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.extensions.choice import Choice, chosen, named, not_installed
 from nacre.runtime.extensions.installed.discovery import Installed, installed_extensions
 from nacre.runtime.extensions.loading import problem_of

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
@@ -15,7 +15,7 @@ from nacre.runtime.extensions.choice import asks_backend, chosen, named, not_ins
 from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.extensions.installed.discovery import Installed, built_in_extensions, installed_extensions
 from nacre.runtime.extensions.installed.settings_schema import settings_problems
-from nacre.runtime.extensions.turn_workers import TurnWorkers
+from nacre.runtime.extensions.service import TurnWorkers
 from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.disk.agent_folders import FILES, StorageChoice

@@ -1,4 +1,4 @@
-"""What an extension runs beside the channels of `nacre serve`, such as an HTTP server."""
+"""What an extension runs for `nacre serve`: a server beside the channels, or turns in other programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.extensions.http_mount import MakeMount
 from nacre.runtime.settings.config import Config
 
@@ -42,3 +42,17 @@ class Service(Record):
 
     run: Callable[[Serving], AbstractAsyncContextManager[None]]
     problem: Callable[[Config], str]
+
+
+class TurnWorkers(Record):
+    """How a program that serves leaves turns to others. Both calls raise `StorageFailed`.
+
+    `hand_over` opens a `TurnRunner` (`nacre.bridges.answering.runner`), closed at the end of its block.
+    `figures` measures the work of the config's agent, as gauges: `waiting` and `running` are turns,
+    `waiting_seconds` is for how long the oldest that waits has, `oldest_seconds` when the oldest of all was
+    asked for, `workers` those that live, `leases` sessions that are held, `leases_run_out` those whose holder
+    went silent.
+    """
+
+    hand_over: Callable[[Config], AbstractAsyncContextManager[Any]]
+    figures: Callable[[Config], Awaitable[Mapping[str, float]]]

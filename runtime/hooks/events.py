@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, FlushEnded
 from nacre.runtime.contracts.inbound import Inbound, Reply

@@ -11,12 +11,13 @@ import difflib
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
 from nacre.prompts import quoted, render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import MessageRefused, ModelError
 from nacre.runtime.contracts.events import (
     CompactionEnded,
@@ -38,7 +39,7 @@ from nacre.runtime.hooks.events import (
     Deny,
 )
 from nacre.runtime.tools.function import ToolChat
-from nacre.runtime.tools.own_thread import on_its_own_thread
+from nacre.runtime.tools.toolbox import on_its_own_thread
 from nacre.sessions.contracts.messages import AssistantMessage, Usage
 
 log = logging.getLogger(__name__)
@@ -118,22 +119,27 @@ async def guarded(hooks: Hooks, event: told.BeforeTool) -> told.Deny | told.Ask 
     return asks
 
 
+@asynccontextmanager
 async def around_turn(
-    hooks: Hooks,
-    chat: ToolChat,
-    work: Callable[[], Awaitable[Reply | None]],
-    *,
-    model_name: str,
-    usage: Callable[[], Usage | None],
-) -> Reply | None:
-    """What `work` gives, with the handlers of `before_turn` and `after_turn` around it, however it ends."""
-    if not hooks.hears("before_turn", "after_turn"):
-        return await work()
-    await hooks.trigger(told.BeforeTurn(chat=chat, model_name=model_name))
+    hooks: Hooks, chat: ToolChat, *, model_name: str, usage: Callable[[], Usage | None]
+) -> AsyncIterator[Callable[[Reply | None], None]]:
+    """Runs the handlers of `before_turn` and `after_turn` around a block, however the block ends.
+
+    Gives the function with which the block says what its reply is.
+    """
     reply: Reply | None = None
+
+    def replied(said: Reply | None) -> None:
+        nonlocal reply
+        reply = said
+
+    if not hooks.hears("before_turn", "after_turn"):
+        yield replied
+        return
+    await hooks.trigger(told.BeforeTurn(chat=chat, model_name=model_name))
     problem: BaseException | None = None
     try:
-        reply = await work()
+        yield replied
     except BaseException as error:
         problem = error
         raise
@@ -141,7 +147,6 @@ async def around_turn(
         await hooks.trigger(
             told.AfterTurn(chat=chat, model_name=model_name, reply=reply, error=problem, usage=usage())
         )
-    return reply
 
 
 def asking(ask: Ask, hooks: Hooks, chat: ToolChat, *, model_name: str) -> Ask:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.foreign_code import LOAD_SECONDS, ForeignCodeFailed, run_foreign
 from nacre.runtime.hooks.hooks import Hooks
 from nacre.sessions.contracts.errors import SessionError

@@ -11,7 +11,7 @@ from dataclasses import field, replace
 from hashlib import sha256
 from typing import Any, Protocol, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 Row: TypeAlias = tuple[Any, ...]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Quoted
 from nacre.runtime.contracts.outbound import Part, Place
 

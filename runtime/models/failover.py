@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from tenacity import AsyncRetrying, AttemptManager, RetryCallState, stop_after_attempt
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import (
@@ -30,7 +30,7 @@ from nacre.runtime.contracts.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from nacre.runtime.contracts.events import Event, FallbackAnswered, ModelRetried, ModelSlow
+from nacre.runtime.contracts.events import Event, FallbackAnswered, ModelRetried, ModelSlow, PromptRead
 from nacre.runtime.contracts.model import (
     Answering,
     AnswerRestarted,
@@ -40,6 +40,7 @@ from nacre.runtime.contracts.model import (
     ModelRequest,
     StreamItem,
     TextDelta,
+    learn_window,
     overhead_tokens,
 )
 from nacre.runtime.models.waits.cooldown import CooldownFile, asking_order, cooling
@@ -68,11 +69,13 @@ async def watched(
     *,
     model_name: str,
     patience: Patience,
-    on_silence: Callable[[bool], None],
+    on_silence: Callable[[StreamItem | None], None],
+    on_reading: Callable[[ModelAlive], None] = lambda _alive: None,
 ) -> AsyncGenerator[TextDelta | AssistantMessage, None]:
     """A model's answer without its signs of life, watched for silence; `items` are closed behind it.
 
-    `on_silence` is told when `patience` ends, and whether anything had come before.
+    `on_silence` is told when `patience` ends, and of what came last, `None` before anything did.
+    `on_reading` is told how far the prompt is read.
 
     Raises:
         ModelTimedOut: not one byte came within `patience`'s `first_byte_seconds`.
@@ -82,9 +85,11 @@ async def watched(
     try:
         item = await _first(items, model_name, patience.first_byte_seconds)
         while item is not None:
-            watch.heard()
+            watch.heard(item)
             if not isinstance(item, ModelAlive):
                 yield item
+            elif item.prompt_tokens:
+                on_reading(item)
             item = await anext(items, None)
     finally:
         watch.end()
@@ -108,19 +113,19 @@ async def _first(
 class _Watch:
     """One timer for a whole answer: what comes only moves a number, which costs a token nothing."""
 
-    def __init__(self, seconds: float | None, on_silence: Callable[[bool], None]) -> None:
+    def __init__(self, seconds: float | None, on_silence: Callable[[StreamItem | None], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_silence = on_silence
         self._heard_at = self._loop.time()
         self._told_at: float | None = None
-        self._has_begun = False
+        self._last: StreamItem | None = None
         self._timer: asyncio.TimerHandle | None = None
         if seconds is not None:
             self._look_after(seconds, seconds)
 
-    def heard(self) -> None:
+    def heard(self, item: StreamItem) -> None:
         self._heard_at = self._loop.time()
-        self._has_begun = True
+        self._last = item
 
     def end(self) -> None:
         if self._timer is not None:
@@ -134,7 +139,7 @@ class _Watch:
         if left_seconds <= 0:
             if self._told_at != self._heard_at:
                 self._told_at = self._heard_at
-                self._on_silence(self._has_begun)
+                self._on_silence(self._last)
             left_seconds = silent_seconds
         self._look_after(left_seconds, silent_seconds)
 
@@ -157,7 +162,8 @@ async def stream_with_retries(
     max_retries: int = MAX_RETRIES,
     retries_time_outs: bool = True,
     patience: Patience = AS_LONG_AS_IT_TAKES,
-    on_silence: Callable[[bool], None] = lambda _has_begun: None,
+    on_silence: Callable[[StreamItem | None], None] = lambda _last: None,
+    on_reading: Callable[[ModelAlive], None] = lambda _alive: None,
     chance: Callable[[], float] = random.random,
 ) -> AsyncGenerator[Answering, None]:
     """`model.stream(request)`, held to its contract and repeated while it fails in passing.
@@ -165,14 +171,14 @@ async def stream_with_retries(
     The delay is 2 s, doubled each time, plus up to a quarter by `chance` (0…1), or the provider's
     `Retry-After` where it is longer. A time-out is tried again once at most, and not at all without
     `retries_time_outs`: it has cost its time already. `on_retry(attempt, delay_seconds, problem)` is told
-    before each wait, `on_silence(has_begun)` when the model sends nothing for longer than `patience` has.
+    before each wait, `on_silence` and `on_reading` are those of `watched`.
 
     Raises:
         ModelError: the last failure. A provider that asks to wait for more than 60 s fails at once, and
             so does everything that asking again does not mend.
     """
     is_begun = False
-    asked = partial(_watched_answer, model, request, patience, on_silence)
+    asked = partial(_watched_answer, model, request, patience, on_silence, on_reading)
     attempts: AsyncIterator[AttemptManager] | None = None
     while True:
         try:
@@ -265,10 +271,16 @@ async def held_to_contract(
 
 
 def _watched_answer(
-    model: ChatModel, request: ModelRequest, patience: Patience, on_silence: Callable[[bool], None]
+    model: ChatModel,
+    request: ModelRequest,
+    patience: Patience,
+    on_silence: Callable[[StreamItem | None], None],
+    on_reading: Callable[[ModelAlive], None],
 ) -> AsyncGenerator[TextDelta | AssistantMessage, None]:
     items = held_to_contract(model.stream(request), model_name=model.name)
-    return watched(items, model_name=model.name, patience=patience, on_silence=on_silence)
+    return watched(
+        items, model_name=model.name, patience=patience, on_silence=on_silence, on_reading=on_reading
+    )
 
 
 def _out_of_contract(model_name: str, item: object) -> BadModelReply:
@@ -337,6 +349,8 @@ class Candidate(Record):
 class ModelChain:
     """The models of an agent, the first one foremost.
 
+    `budget` is how a model's window is cut when more is known of it than at the start.
+
     Raises:
         ValueError: there is no candidate, or two have the same name.
     """
@@ -350,7 +364,9 @@ class ModelChain:
         sleep: Callable[[float], Awaitable[None]],
         count_tokens: Callable[[str], int],
         patience: Patience = AS_LONG_AS_IT_TAKES,
+        budget: Callable[[ChatModel], ContextBudget] | None = None,
     ) -> None:
+        self._budget = budget
         self._candidates = {candidate.model.name: candidate for candidate in candidates}
         if not candidates or len(self._candidates) != len(candidates):
             raise ValueError(f"models must differ, got {[item.model.name for item in candidates]}")
@@ -364,8 +380,24 @@ class ModelChain:
         self._last_patience = replace(patience, first_byte_seconds=None)
 
     async def current(self) -> Candidate:
-        """The model that the next request goes to."""
-        return (await self._order())[0]
+        """The model that the next request goes to, with its window as far as it is known by now.
+
+        Raises:
+            ConfigError: the window turned out to be too small to work in.
+        """
+        candidate = (await self._order())[0]
+        return await self._learnt(candidate) if hasattr(candidate.model, "learn_window") else candidate
+
+    async def _learnt(self, candidate: Candidate) -> Candidate:
+        await learn_window(candidate.model)
+        budget = self._budget(candidate.model) if self._budget is not None else candidate.budget
+        if budget == candidate.budget:
+            return candidate
+        is_first, candidate = candidate is self.first, replace(candidate, budget=budget)
+        self._candidates[candidate.model.name] = candidate
+        if is_first:
+            self.first = candidate
+        return candidate
 
     def window_tokens_of(self, answer: AssistantMessage) -> int:
         """The window of the model that gave an answer; the first one's for a model that is not here."""
@@ -406,6 +438,7 @@ class ModelChain:
             asked_at_ms = epoch_ms(self._now())
             if failed:
                 name, error = list(failed.items())[-1]
+                candidate = await self._learnt(candidate)
                 await self._refuse_small_window(candidate, request, after=name, error=error)
                 yield AnswerRestarted(problem=str(error))
             try:
@@ -426,13 +459,21 @@ class ModelChain:
     ) -> AsyncGenerator[Answering, None]:
         patience = self._patience if next_name else self._last_patience
 
-        def tell_silence(has_begun: bool) -> None:
+        def tell_silence(last: StreamItem | None) -> None:
             emit(
                 ModelSlow(
                     model_name=model.name,
                     silent_seconds=patience.slow_seconds or 0.0,
-                    has_begun=has_begun,
+                    has_begun=last is not None,
                     next_model_name=next_name,
+                    is_reading=isinstance(last, ModelAlive) and last.is_reading,
+                )
+            )
+
+        def tell_reading(alive: ModelAlive) -> None:
+            emit(
+                PromptRead(
+                    model_name=model.name, read_tokens=alive.read_tokens, prompt_tokens=alive.prompt_tokens
                 )
             )
 
@@ -447,6 +488,7 @@ class ModelChain:
             retries_time_outs=not next_name,
             patience=patience,
             on_silence=tell_silence,
+            on_reading=tell_reading,
         )
 
     async def _failed(self, name: str, error: ModelError, asked_at_ms: int) -> None:

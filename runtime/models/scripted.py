@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import ModelError, ModelUnavailable
 from nacre.runtime.contracts.model import ModelRequest, Purpose, TextDelta
 from nacre.sessions.contracts.messages import AssistantMessage, StopReason, Text, ToolCall, Usage

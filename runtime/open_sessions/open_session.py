@@ -1,7 +1,7 @@
-"""A session while its lane is held.
+"""A session that is open for a turn, and the sessions of an agent that can be opened.
 
-The journal is the truth: what a cycle was flushed, how many compactions there were and what the model saw
-last are read from it. `sessions.json` mirrors these for other programs and for listings.
+The journal is the source of truth: flushed cycles, compaction counts and the model's last view are read from
+it. `sessions.json` mirrors them for listings and other programs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 from nacre.memory.files.sources.proposed_write import WaitsForReview
 from nacre.memory.files.sources.sources import Sources
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
-from nacre.runtime.contracts.events import FlushStatus
+from nacre.runtime.contracts.events import Emit, FlushStatus, Warned
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
-from nacre.runtime.open_sessions.lanes import Route
+from nacre.runtime.open_sessions.routing import Route
 from nacre.runtime.tools.function import ToolChat
-from nacre.runtime.tools.session_sources import SessionSources, Voices
+from nacre.runtime.tools.session_sources import SessionSources, SpeakerLog
 from nacre.sessions.compaction.cut import CompactionPlan
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import EndedSession
@@ -33,7 +33,7 @@ from nacre.sessions.contracts.messages import (
     message_from_json,
     message_text,
 )
-from nacre.sessions.entries.entries import Compaction, Entry, SessionOwner, begun_private
+from nacre.sessions.entries.entries import Compaction, Entry, SessionOwner, started_in_private
 from nacre.sessions.index.record import (
     Origin,
     SessionRecord,
@@ -43,17 +43,17 @@ from nacre.sessions.index.record import (
     with_model_override,
     with_origin,
 )
-from nacre.sessions.stores.store import SessionLines, SessionStore, Transcript
+from nacre.sessions.stores.store import SessionRecords, SessionStore, Transcript
 from nacre.sessions.view.sent_view import PrunedView, model_messages
-from nacre.sessions.view.transcript import Follower, TranscriptItem, newest_turns
+from nacre.sessions.view.transcript import BranchFollower, TranscriptItem, newest_turns
 
 
 class OpenSession:
-    """One session of an agent, open for one turn. Made by `SessionOpener`.
+    """One session of an agent, open for one turn. Created by `SessionOpener`.
 
-    `route` is where its message came from, and `policy` what it may show: less than the route's policy
-    where others have spoken in it, or where the settings grant less `access`. `view` is what a model is sent,
-    `flushes` what is known of its flushes, `line` its line in the index.
+    `route` is where its message came from. `policy` is what the session may show: less than the route's
+    policy if others have spoken in it or if the settings grant less `access`. `view` is what a model is sent,
+    `flushes` are its flush records, and `line` is its record in the index.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class OpenSession:
         journal: Transcript,
         record: SessionRecord,
         *,
-        index: SessionLines,
+        index: SessionRecords,
         now: Clock,
         history_turns: int | None = None,
         is_read_by_others: bool = False,
@@ -85,21 +85,19 @@ class OpenSession:
 
     @property
     def key(self) -> str:
-        """The session key."""
         return self.route.key
 
     @property
     def session_id(self) -> str:
-        """The id that names the transcript's file."""
         return self.line.record.session_id
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences for the owner about what was lost, repaired or set aside of the transcript."""
+        """Sentences for the owner about what was lost, repaired or set aside in the transcript."""
         return (*self._notices, *self.journal.notices)
 
     def chat(self, place: str, sources: Sources) -> ToolChat:
-        """What tools and hooks are told of this chat; `place` is where the notes are, `sources` theirs."""
+        """The chat as tools and hooks see it; `place` is where the notes are, and `sources` are theirs."""
         if self._chat is None:
             self._chat = ToolChat(
                 session_key=self.key,
@@ -113,12 +111,12 @@ class OpenSession:
         return self._chat
 
     def sources(self, sources: Sources) -> SessionSources:
-        """What gives the lines that are written in this session their sources."""
+        """Attributes the lines that this session writes to whoever said them."""
         origin = self.route.origin
         named = origin.chat_name.strip() or ("" if self.policy.is_private else origin.reply_to)
         return SessionSources(
             sources=sources,
-            voices=self._voices,
+            speakers=self._speakers,
             policy=self.policy,
             session_key=self.key,
             session_id=self.session_id,
@@ -129,45 +127,42 @@ class OpenSession:
         )
 
     def take_waiting(self) -> tuple[WaitsForReview, ...]:
-        """The writes that began to wait for the owner since this was last asked."""
+        """The writes that began to wait for the owner's approval since the last call."""
         waiting, self._waiting[:] = tuple(self._waiting), ()
         return waiting
 
-    def _voices(self) -> Voices:
-        voices = self.journal.kept(Voices)
-        voices.follow(self.journal.tree.entries)
-        return voices
+    def _speakers(self) -> SpeakerLog:
+        speakers = self.journal.cached(SpeakerLog)
+        speakers.follow(self.journal.tree.entries)
+        return speakers
 
     @property
     def branch(self) -> Sequence[Entry]:
-        """The entries from the root to the newest one."""
         return self.journal.branch()
 
     @property
     def compaction_count(self) -> int:
-        """How many compactions this session has had; also the number of its present cycle."""
+        """The number of compactions of this session, which is also the number of its current cycle."""
         return self.journal.tree.compaction_count
 
     @property
     def has_messages(self) -> bool:
-        """Whether anybody has said anything yet."""
         return any(isinstance(entry.body, Message) for entry in self.branch)
 
     def now_ms(self) -> int:
-        """The present moment in milliseconds since the epoch."""
         return epoch_ms(self._now())
 
     async def say(self, message: UserMessage) -> None:
-        """Puts what a person said on disk."""
+        """Stores a user's message."""
         await self.journal.append(message)
         await self.line.said()
 
     async def write(self, message: Message) -> None:
-        """Puts a message on disk."""
+        """Stores a message of the model or a tool."""
         await self.journal.append(message)
 
     async def compact(self, summary: str, plan: CompactionPlan, *, tokens_after: int) -> None:
-        """Replaces, in the model's view, everything before the plan's first kept entry by a summary."""
+        """Replaces everything before the plan's first kept entry with a summary in the model's view."""
         await self.journal.append(
             Compaction(
                 summary=summary,
@@ -182,13 +177,14 @@ class OpenSession:
 log = logging.getLogger(__name__)
 
 SAID_EVERY_MS = 3_600_000
-"""How far behind the time of the last words may be while they are answered; the transcript tells it."""
+"""The most that the time of the last message may lag behind while it is answered."""
 
 
 class IndexLine:
-    """The line of one session under its key; a line that meanwhile names another session stays as it is."""
+    """One session's record in the index. If its key refers to another session by now, the record is
+    unchanged."""
 
-    def __init__(self, key: str, record: SessionRecord, *, index: SessionLines, now: Clock) -> None:
+    def __init__(self, key: str, record: SessionRecord, *, index: SessionRecords, now: Clock) -> None:
         self._key = key
         self._index = index
         self._now = now
@@ -196,39 +192,39 @@ class IndexLine:
         self.record = record
 
     async def said(self) -> None:
-        """Notes that a person said something now.
+        """Records that a person said something now.
 
-        Together with what is noted next, or by `settle`; at once where the line would seem long unused.
+        It is written with the next change or by `settle`, or at once if the record would look long unused.
         """
         self._said_at_ms = at_ms = epoch_ms(self._now())
-        told_ms = self.record.last_interaction_at_ms or 0
-        if not self.record.system_sent or not 0 <= at_ms - told_ms < SAID_EVERY_MS:
+        indexed_ms = self.record.last_interaction_at_ms or 0
+        if not self.record.system_sent or not 0 <= at_ms - indexed_ms < SAID_EVERY_MS:
             await self.settle()
 
     async def settle(self) -> None:
-        """Notes what waits to be noted, for a turn that ends without an answer."""
+        """Writes pending changes, for a turn that ends without an answer."""
         if self._said_at_ms is not None:
             await self._mirror()
 
-    async def settle_if_it_can(self) -> None:
-        """The same, where a refusal is logged: why there is no answer matters more."""
+    async def try_settle(self) -> None:
+        """Like `settle`, but logs a failure, because the reason for the missing answer matters more."""
         try:
             await self.settle()
         except SessionError as error:
-            log.warning("the line of %s is behind its transcript: %s", self._key, error)
+            log.warning("the index record of %s is older than its transcript: %s", self._key, error)
 
     async def flushed(self, *, cycle: int) -> None:
-        """Notes an attempt to flush in this cycle."""
+        """Records an attempt to flush in this cycle."""
         at_ms = epoch_ms(self._now())
         await self._mirror(memory_flush_at_ms=at_ms, memory_flush_compaction_count=cycle)
 
     async def compacted(self, *, count: int, tokens_after: int) -> None:
-        """Notes a compaction, the `count`th; the old total would speak of a context that is gone."""
+        """Records a compaction, the `count`th, and replaces the outdated token total."""
         total = {"total_tokens": tokens_after or None, "total_tokens_fresh": tokens_after > 0}
         await self._mirror(**unknown_usage() | total, compaction_count=count)
 
     async def answered(self, answer: AssistantMessage, *, window_tokens: int, compactions: int) -> None:
-        """Mirrors the last call of a turn: its model, that model's window, and its usage."""
+        """Records the last call of a turn: its model, context window and usage."""
         usage = answer.usage
         await self._mirror(
             **usage_fields(usage) if usage is not None and usage.context_tokens else {},
@@ -240,7 +236,7 @@ class IndexLine:
         )
 
     async def choose_model(self, name: str) -> None:
-        """Notes which model this chat's owner wants; empty is the settings' own."""
+        """Records the owner's model choice for this chat; an empty name means the default."""
         at_ms = epoch_ms(self._now())
 
         def chosen(record: SessionRecord | None) -> SessionRecord | None:
@@ -248,15 +244,15 @@ class IndexLine:
                 return record
             return with_model_override(replace(record, updated_at_ms=at_ms), name)
 
-        there = await self._index.update(self._key, chosen)
-        self.record = self._ours(there) or with_model_override(self.record, name)
+        current = await self._index.update(self._key, chosen)
+        self.record = self._ours(current) or with_model_override(self.record, name)
 
     async def aborted(self) -> None:
-        """Notes that the last turn was broken off."""
+        """Records that the last turn was aborted."""
         await self._mirror(aborted_last_run=True)
 
     async def _mirror(self, **fields: Any) -> None:
-        """Changes fields that the transcript tells as well, and notes when a person spoke."""
+        """Changes fields that the transcript records too, and the time of the last message."""
         if self._said_at_ms is not None:
             fields |= {"last_interaction_at_ms": self._said_at_ms, "system_sent": True}
         at_ms = epoch_ms(self._now())
@@ -266,20 +262,20 @@ class IndexLine:
                 return record
             return replace(record, updated_at_ms=at_ms, **fields)
 
-        there = await self._index.mirror(self._key, mirrored)
-        self.record = self._ours(there) or replace(self.record, **fields)
+        current = await self._index.mirror(self._key, mirrored)
+        self.record = self._ours(current) or replace(self.record, **fields)
         self._said_at_ms = None
 
     def _ours(self, record: SessionRecord | None) -> SessionRecord | None:
-        """A record of the key if it is this session's."""
+        """The record if it still belongs to this session."""
         return record if record is not None and record.session_id == self.record.session_id else None
 
 
 class SessionOpener:
-    """Opens the sessions of one agent, for whoever holds their lane.
+    """Opens the sessions of one agent. The caller holds the session's lock.
 
-    `history_turns` says how many turns of a route's session a model is sent; `None` is all. `access` says
-    what a session of this key may do with the workspace.
+    `history_turns` returns the number of a session's turns that a model is sent; `None` means all. `access`
+    returns what a session may do with the workspace.
     """
 
     def __init__(
@@ -300,13 +296,13 @@ class SessionOpener:
         self._access = access
 
     async def open(self, route: Route, *, fresh: bool = False) -> OpenSession:
-        """The session of a route, or a new one; `fresh` begins a new one under the same key.
+        """Opens the session of a route, or creates one; `fresh` starts a new session under the same key.
 
-        The index learns of a new session before its file exists, so a file is never without a key.
+        A new session is added to the index before its file exists, so a file always has a key.
 
-        A session is the owner's alone from its first turn on, or never. One in which others have spoken
-        shows the owner no private memory, because they read its answers; and whoever comes with a
-        private session's key and is not the owner gets a fresh session instead of its transcript.
+        A session is private to its owner from its first turn on, or never. A session in which others have
+        spoken shows the owner no private memory, because they read its answers. Anybody else who arrives with
+        a private session's key gets a new session instead of its transcript.
 
         Raises:
             SessionError: the index or the transcript cannot be read or written.
@@ -315,11 +311,11 @@ class SessionOpener:
         notices: tuple[str, ...] = ()
         if record.system_sent and not journal.tree.entries:
             notices = (
-                f"The transcript {journal.name} of this session is gone, so it begins anew; "
-                "of what was said before, only the notes are left.",
+                f"The transcript {journal.name} of this session is missing, so the session starts again. "
+                "Only the notes of the earlier conversation are left.",
             )
         policy = route.policy
-        in_private = begun_private(journal.tree)
+        in_private = started_in_private(journal.tree)
         if in_private and not policy.is_private:
             record, journal = await self._journal(route, fresh=True)
             in_private = None
@@ -339,7 +335,7 @@ class SessionOpener:
         )
 
     async def open_ended(self, ended: EndedSession) -> OpenSession | None:
-        """A session that has ended, with the policy that it had; `None` when its transcript is gone.
+        """Opens an ended session with the policy that it had; `None` if its transcript is missing.
 
         Raises:
             SessionError: the transcript cannot be read.
@@ -350,7 +346,7 @@ class SessionOpener:
         if not await self.store.has_transcript(record):
             return None
         journal = await self.journals.open(record)
-        private = begun_private(journal.tree) is True
+        private = started_in_private(journal.tree) is True
         chat_kind = "direct" if private else "group"
         policy = ChatPolicy(chat_kind=chat_kind, is_owner=private, session_key_is_private=private)
         origin = Origin(chat_kind=chat_kind, channel=ended.channel)
@@ -363,14 +359,14 @@ class SessionOpener:
         return record, await self.journals.open(record)
 
     async def _record(self, route: Route, *, fresh: bool) -> SessionRecord:
-        """The key's line in the index, a new one where there is none or a fresh session is wanted."""
-        there = await self.index.get(route.key)
-        if there is None or not await self.store.has_transcript(there):
-            there = await self.index.found_again(route.key)
-        if not fresh and there is not None and there is with_origin(there, route.origin):
-            return there
+        """The key's record in the index; a new one if there is none or `fresh` is set."""
+        current = await self.index.get(route.key)
+        if current is None or not await self.store.has_transcript(current):
+            current = await self.index.recover(route.key)
+        if not fresh and current is not None and current is with_origin(current, route.origin):
+            return current
 
-        def begun(record: SessionRecord | None) -> SessionRecord:
+        def started(record: SessionRecord | None) -> SessionRecord:
             at_ms = epoch_ms(self._now())
             if record is None:
                 record = SessionRecord(
@@ -383,67 +379,67 @@ class SessionOpener:
                 record = next_session(record, session_id=self._new_id(), at_ms=at_ms)
             return with_origin(record, route.origin)
 
-        record = await self.index.update(route.key, begun)
+        record = await self.index.update(route.key, started)
         if record is None:
-            raise RuntimeError(f"the index gave no record for {route.key!r} although one was written")
+            raise RuntimeError(f"the index returned no record for {route.key!r} although one was written")
         return record
 
 
-MOST_KEPT_BYTES = 64_000_000
-"""So many bytes of transcripts are kept, those used last, and always the one in use. In memory a transcript
-takes nearly twice its JSON lines."""
+MAX_CACHED_BYTES = 64_000_000
+"""The size of transcripts that stay in memory, most recently used first; the one in use always stays. In
+memory, a transcript takes nearly twice the size of its JSON lines."""
 LEAST_BYTES = 8_000
-"""What a transcript takes that says nothing yet; each counts for so much more than its lines."""
+"""The size of an empty transcript in memory, which is added to the size of its lines."""
 
 
 class Journals:
-    """Opens transcripts of a store for the holder of their session's lane."""
+    """Opens transcripts and caches the most recently used ones. The caller holds the session's lock."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
-        self._kept: dict[str, Transcript] = {}
-        self._counted: dict[str, int] = {}
-        self._kept_bytes = 0
+        self._cached: dict[str, Transcript] = {}
+        self._sizes: dict[str, int] = {}
+        self._cached_bytes = 0
 
     async def open(self, record: SessionRecord) -> Transcript:
-        """The transcript of a line's session, with what other processes appended to it since.
+        """The transcript of a session, including what other processes have appended.
 
         Raises:
-            SessionError: it cannot be read or begun, or the line names something that cannot be it.
+            SessionError: it cannot be read or created, or the record's transcript name is invalid.
         """
         name = self._store.transcript_name(record)
-        journal = await self._caught_up(self._kept.get(name)) or await self._store.transcript(record)
+        journal = await self._refreshed(self._cached.get(name)) or await self._store.transcript(record)
         self._keep(name, journal)
-        while len(self._kept) > 1 and self._kept_bytes > MOST_KEPT_BYTES:
-            self._forget(next(iter(self._kept)))
+        while len(self._cached) > 1 and self._cached_bytes > MAX_CACHED_BYTES:
+            self._forget(next(iter(self._cached)))
         return journal
 
     def _keep(self, name: str, journal: Transcript) -> None:
-        """Counts it as it is now, as the one that was used last."""
+        """Makes it the most recently used one, with its current size."""
         self._forget(name)
-        self._kept[name] = journal
-        self._counted[name] = journal.size_bytes + LEAST_BYTES
-        self._kept_bytes += self._counted[name]
+        self._cached[name] = journal
+        self._sizes[name] = journal.size_bytes + LEAST_BYTES
+        self._cached_bytes += self._sizes[name]
 
     def _forget(self, name: str) -> None:
-        self._kept.pop(name, None)
-        self._kept_bytes -= self._counted.pop(name, 0)
+        self._cached.pop(name, None)
+        self._cached_bytes -= self._sizes.pop(name, 0)
 
-    async def _caught_up(self, journal: Transcript | None) -> Transcript | None:
+    async def _refreshed(self, journal: Transcript | None) -> Transcript | None:
         if journal is None:
             return None
         try:
             await journal.refresh()
         except SessionError:
-            # Gone or broken since: opening it anew says what is the matter.
+            # Missing or damaged by now: opening it again reports the problem.
             return None
         return journal
 
 
 class ModelView:
-    """The view of one journal. `history_turns` is how many turns are sent; `None`, zero and less are all.
+    """What a model is sent of one journal: the last `history_turns` turns; all for `None` or less than one.
 
-    All of them cost what is new since the last look, a limited number what they are.
+    With all turns, a call costs only what is new.
     """
 
     def __init__(self, journal: Transcript, *, history_turns: int | None) -> None:
@@ -452,23 +448,23 @@ class ModelView:
         self._pruned = PrunedView()
 
     def unpruned(self) -> Sequence[TranscriptItem]:
-        """What the branch says: its newest turns, or all of it."""
+        """The items of the branch, or of its newest turns, before pruning."""
         return newest_turns(self._journal.transcript(), self.history_turns, is_compacted=self._is_compacted)
 
     def transcript(self) -> Sequence[TranscriptItem]:
-        """What a model is sent of that."""
+        """The items as a model is sent them."""
         if self.history_turns is None:
             return self._journal.sent().items()
         return self._pruned.of(self.unpruned(), self._journal.branch())
 
     def messages(self) -> tuple[Message, ...]:
-        """The messages of that, in the order in which the model reads them."""
+        """Their messages in the order in which the model reads them."""
         if self.history_turns is None:
             return self._journal.sent().messages()
         return model_messages(self.transcript(), is_compacted=self._is_compacted)
 
     def messages_without(self, entry_ids: Collection[str]) -> tuple[Message, ...]:
-        """The same without the messages of these entries."""
+        """The same, without the messages of these entries."""
         items = [item for item in self.transcript() if item.entry_id not in entry_ids]
         return model_messages(items, is_compacted=self._is_compacted)
 
@@ -482,7 +478,7 @@ FLUSH_MESSAGE_ENTRY = "nacre.flush_message"
 
 
 class UnfinishedFlush(Record):
-    """The messages of a flush turn that has no record; `later_entry_ids` are what was said behind it."""
+    """The messages of a flush turn without a record; `later_entry_ids` are the entries after it."""
 
     messages: tuple[Message, ...]
     later_entry_ids: frozenset[str]
@@ -497,14 +493,14 @@ class FlushRecords:
 
     @property
     def last(self) -> Entry | None:
-        """The newest attempt to flush, whatever came of it."""
+        """The newest attempt to flush, whatever its result."""
         return self._facts().last
 
     @property
     def is_spent(self) -> bool:
-        """Whether this cycle has had its flush, or nothing was said since the last one.
+        """Whether this cycle has been flushed, or nothing was said since the last flush.
 
-        A compaction begins a new cycle, but what it kept was flushed with what it took away.
+        A compaction starts a new cycle, but the messages that it kept were flushed with those it removed.
         """
         facts = self._facts()
         return facts.is_cycle_flushed or not facts.has_unflushed_messages
@@ -515,13 +511,13 @@ class FlushRecords:
         return self._facts().has_unflushed_messages
 
     def unflushed_messages(self) -> list[Message]:
-        """What people and the assistant said after the latest flush, in order."""
+        """The messages of people and the assistant after the latest flush, in order."""
         bodies = [entry.body for entry in self._facts().unflushed]
         return [body for body in bodies if isinstance(body, UserMessage | AssistantMessage)]
 
     @property
     def unflushed_range(self) -> tuple[str, ...]:
-        """The ids of the first and the last entry that was said after the latest flush."""
+        """The ids of the first and the last entry after the latest flush."""
         unflushed = self._facts().unflushed
         return tuple(dict.fromkeys(entry.id for entry in (*unflushed[:1], *unflushed[-1:])))
 
@@ -537,7 +533,7 @@ class FlushRecords:
         return False
 
     def unflushed_turns(self, *, most: int) -> int:
-        """How many messages of people stand after the latest flush, at most `most`."""
+        """The number of user messages after the latest flush, at most `most`."""
         turns = 0
         for entry in reversed(self._facts().unflushed):
             if turns >= most:
@@ -547,9 +543,9 @@ class FlushRecords:
 
     @property
     def unfinished(self) -> UnfinishedFlush | None:
-        """The flush that wrote, or was about to write, when it was cut off by a kill or a stop."""
+        """A flush that had written, or was about to write, when it was interrupted."""
         facts = self._facts()
-        messages = [message for data in facts.begun if (message := message_from_json(data)) is not None]
+        messages = [message for data in facts.started if (message := message_from_json(data)) is not None]
         kept = [message for message in messages if not _is_broken(message)]
         if not any(isinstance(message, AssistantMessage) and message.tool_calls for message in kept):
             return None
@@ -558,19 +554,19 @@ class FlushRecords:
 
     @property
     def unflushed_bytes(self) -> int:
-        """How much text stands in the messages since the latest flush, as UTF-8; images do not count."""
+        """The size of the messages' text after the latest flush, in UTF-8 and without images."""
         return self._facts().unflushed_bytes
 
     async def keep_message(self, message: Message) -> None:
-        """Keeps a message of a flush turn for the record; the model does not see it again."""
+        """Stores a message of a flush turn, which the model does not see again."""
         await self._journal.append_custom(FLUSH_MESSAGE_ENTRY, message.to_json())
 
     async def record(
         self, status: FlushStatus, *, path: str, problem: str, is_forced: bool, is_resumed: bool = False
     ) -> None:
-        """Records an attempt, on success and on failure; a forced one is not the cycle's.
+        """Records a successful or failed attempt. A forced one does not count for the cycle.
 
-        One that `is_resumed` has seen what was said before it was cut off, and nothing behind that.
+        A resumed one (`is_resumed`) covers only what was said before it was interrupted.
         """
         cycle = self._journal.tree.compaction_count
         data: dict[str, object] = {"cycle": cycle, "status": status, "path": path, "problem": problem}
@@ -582,38 +578,37 @@ class FlushRecords:
         await self._line.flushed(cycle=cycle)
 
     def _facts(self) -> FlushFacts:
-        facts = self._journal.kept(FlushFacts)
+        facts = self._journal.cached(FlushFacts)
         facts.follow(self._journal.branch())
         return facts
 
 
 class FlushFacts:
-    """The same of one branch after the other of a session's tree; a step costs what is new of it.
+    """The flush state of the current branch, updated incrementally.
 
-    `unflushed` are the messages after the latest flush. `begun` are those of a flush that is not recorded
-    yet, and `covered` is how many of `unflushed` stand before it.
+    `unflushed` are the messages after the latest flush. `started` are the messages of a flush without a
+    record, and `covered` is the number of `unflushed` messages before it.
     """
 
     def __init__(self) -> None:
-        self._follower = Follower()
-        self._begin()
+        self._follower = BranchFollower()
+        self._reset()
 
     def follow(self, branch: Sequence[Entry]) -> None:
-        """Takes what is new of a branch."""
+        """Reads the new entries of a branch."""
         fresh = self._follower.fresh(branch)
         if fresh is None:
-            self._begin()
+            self._reset()
         for entry in branch if fresh is None else fresh:
             self._take(entry)
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self.last: Entry | None = None
         self.is_cycle_flushed = False
         self._cover(None)
 
     @property
     def has_unflushed_messages(self) -> bool:
-        """Whether anything was said after the latest flush."""
         return bool(self.unflushed)
 
     def _take(self, entry: Entry) -> None:
@@ -623,21 +618,21 @@ class FlushFacts:
         elif isinstance(entry.body, Compaction):
             self.is_cycle_flushed = False
         elif (data := entry.custom_data(FLUSH_MESSAGE_ENTRY)) is not None:
-            if not self.begun:
+            if not self.started:
                 self.covered = len(self.unflushed)
-            self.begun.append(data)
+            self.started.append(data)
         elif (record := entry.custom_data(FLUSH_ENTRY)) is not None:
             self.last = entry
             self.is_cycle_flushed = self.is_cycle_flushed or record.get("forced") is not True
-            # A fork may begin with the record alone; then all that stands before it was seen.
-            self._cover(self.covered if record.get("resumed") is True and self.begun else None)
+            # A fork may begin with the record alone; then everything before it was covered.
+            self._cover(self.covered if record.get("resumed") is True and self.started else None)
 
     def _cover(self, count: int | None) -> None:
-        """Takes the first `count` unflushed messages, or all of them, for seen by a flush."""
+        """Marks the first `count` unflushed messages, or all of them, as covered by a flush."""
         self.unflushed: list[Entry] = [] if count is None else self.unflushed[count:]
         bodies = (entry.body for entry in self.unflushed)
         self.unflushed_bytes = sum(_size_bytes(body) for body in bodies if isinstance(body, Message))
-        self.begun: list[Mapping[str, Any]] = []
+        self.started: list[Mapping[str, Any]] = []
         self.covered = 0
 
 
@@ -654,3 +649,18 @@ def _size_bytes(message: Message) -> int:
 
 def _is_broken(message: Message) -> bool:
     return isinstance(message, AssistantMessage) and message.stop_reason in ("error", "aborted")
+
+
+class NoticeLog:
+    """The notices that an agent has already given, per session."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str]] = set()
+
+    def once(self, session_id: str, notices: Sequence[str], emit: Emit) -> None:
+        """Warns of each notice that this session has not been given; an empty id means the whole agent."""
+        for notice in notices:
+            if (session_id, notice) not in self._told:
+                self._told.add((session_id, notice))
+                log.warning("%s", notice)
+                emit(Warned(message=notice))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nacre.memory.contracts.records import Excerpt, SearchReport
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.recall.memory_core import MemoryCore, Notes
 from nacre.runtime.recall.memory_plugin import MemoryPlugin

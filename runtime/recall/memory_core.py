@@ -19,7 +19,7 @@ from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryT
 from nacre.runtime.recall.memory_slot import NO_MEMORY
 from nacre.runtime.recall.models.open_embedder import Lend
 from nacre.runtime.recall.open_memory import embedder_of, open_engine, unindexed_notes
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.runtime.tools.function import ToolChat
 
 if TYPE_CHECKING:

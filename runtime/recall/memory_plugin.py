@@ -27,7 +27,7 @@ from typing import Any, Protocol, TypeAlias
 
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.settings import at_home
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.tools.function import FunctionTool, ToolChat

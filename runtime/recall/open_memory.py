@@ -19,7 +19,7 @@ from nacre.runtime.recall.models.open_reranker import reranker_for
 from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.sections.models import ProviderSettings, with_profile_keys
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -220,7 +220,7 @@ def open_transcripts(config: Config, now: Clock) -> TranscriptSource:
     # past conversations are opt-in; a search in the notes alone does not wait for these imports
     from nacre.runtime.contracts.ids import random_id
     from nacre.runtime.recall.transcripts.transcript_source import SessionTranscripts
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     return SessionTranscripts(
         storage_of(config).sessions(now=now, new_id=random_id),

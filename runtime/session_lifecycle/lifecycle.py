@@ -1,8 +1,8 @@
-"""How sessions end: when it is time, and what is still done for one that is over.
+"""Maintenance of an agent's sessions, and how sessions end.
 
-An ending has one path, whatever its cause: it is written down (`sessions.endings`), the key gets a
-fresh session, notes are saved, the reply goes out, and then the hooks run. What a crash leaves undone
-is done by the next start.
+All sessions end in the same way: the ended session is stored (`store.ended_sessions`), the key gets a new
+session, notes are saved, the reply is sent, and then the hooks run. What a crash leaves unfinished is
+finished by the next start.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.events import Emit, SessionReset, Warned
 from nacre.runtime.hooks.events import SessionEnded
-from nacre.runtime.open_sessions.lanes import Lanes
 from nacre.runtime.open_sessions.open_session import OpenSession
+from nacre.runtime.open_sessions.session_locks import SessionLocks
 from nacre.runtime.settings.sections.session import SessionSettings
 from nacre.runtime.turn.turn import Turn
 from nacre.runtime.turn.turn_parts import TurnParts
@@ -37,7 +37,7 @@ from nacre.sessions.contracts.keys import (
 )
 from nacre.sessions.contracts.messages import Message
 from nacre.sessions.disk.json_text import timestamp_ms
-from nacre.sessions.stores.store import Endings, SessionStore
+from nacre.sessions.stores.store import EndedSessions, SessionStore
 from nacre.sessions.upkeep.maintenance import UpkeepReport
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ _SHOWN_NAMES = 3
 
 
 class Upkeep:
-    """The upkeep of one agent's sessions. `notices` are sentences for the owner."""
+    """Runs the maintenance of one agent's sessions. `notices` are sentences for the owner."""
 
     def __init__(self, store: SessionStore, settings: SessionSettings, *, now: Clock) -> None:
         self._store = store
@@ -59,14 +59,14 @@ class Upkeep:
         self.notices: tuple[str, ...] = ()
 
     async def begin(self) -> None:
-        """The first time, before any turn: whoever comes back after a month finds the index as it will be."""
+        """Runs before the first turn, so that an owner who returns after a month sees the pruned index."""
         self.start_if_due(())
         await self.close()
 
     def start_if_due(self, active_keys: Collection[str]) -> None:
-        """Begins in the background when the last time was an hour ago.
+        """Starts in the background if the last run was an hour ago.
 
-        `active_keys` are those with a turn, looked at again when lines leave: a view that stays true.
+        `active_keys` is a live view of the keys with a turn; it is read again when records are pruned.
         """
         at_ms = epoch_ms(self._now())
         if at_ms < self._due_ms or (self._task is not None and not self._task.done()):
@@ -82,37 +82,37 @@ class Upkeep:
         maintenance = self._settings.maintenance
         dry_run = maintenance.mode == "warn"
         try:
-            report = await self._store.keep_up(
+            report = await self._store.maintain(
                 maintenance.limits(),
                 main_key=self._settings.main_key,
                 active_keys=active_keys,
                 dry_run=dry_run,
             )
         except (SessionError, OSError) as error:
-            log.warning("sessions could not be kept within their limits: %s", error)
+            log.warning("could not run the maintenance of sessions: %s", error)
             return
         if report.is_empty:
             return
-        told = upkeep_text(report, dry_run=dry_run)
-        log.info("%s", told)
-        # That a line left the index changes nothing that the owner can see; a file that is gone does.
+        text = upkeep_text(report, dry_run=dry_run)
+        log.info("%s", text)
+        # The owner does not notice a pruned record, but does notice a removed file.
         if dry_run or report.removed:
-            self.notices = (told,)
+            self.notices = (text,)
 
 
 def upkeep_text(report: UpkeepReport, *, dry_run: bool) -> str:
-    """What was done, or would be done, in a sentence for each kind."""
+    """What was done, or would be done, with one sentence for each kind."""
     left, were = ("would leave", "would be") if dry_run else ("left", "were")
     sentences = [
-        f"Lines that {left} the index because nobody used them: {_some(report.pruned_keys)}. "
-        "What was said stays in `nacre sessions list --all`.",
-        f"Transcripts of programs that {were} moved aside: {_some(report.moved_aside)}.",
-        f"Files that {were} removed, as session.maintenance asks: {_some(report.removed)} "
+        f"Unused sessions that {left} the index: {_some(report.pruned_keys)}. "
+        "`nacre sessions list --all` still lists them.",
+        f"Transcripts of programs that {were} set aside: {_some(report.moved_aside)}.",
+        f"Files that {were} removed because of session.maintenance: {_some(report.removed)} "
         f"({report.removed_bytes} bytes).",
     ]
-    there_is = (report.pruned_keys, report.moved_aside, report.removed)
-    told = [sentence for sentence, names in zip(sentences, there_is, strict=True) if names]
-    return " ".join(told) or "The sessions are within their limits."
+    lists = (report.pruned_keys, report.moved_aside, report.removed)
+    needed = [sentence for sentence, names in zip(sentences, lists, strict=True) if names]
+    return " ".join(needed) or "The sessions are within their limits."
 
 
 def _some(names: Sequence[str]) -> str:
@@ -121,37 +121,37 @@ def _some(names: Sequence[str]) -> str:
 
 
 MAX_ATTEMPTS = 3
-"""How many starts try to finish an ending whose hooks fail."""
+"""The number of starts that try to finish an ended session whose hooks fail."""
 CLOSE_SECONDS = 30.0
-"""Longest that closing waits for hooks; what is not done then is left to the next start."""
-ENDINGS_LANE = "endings"
+"""The longest time that closing waits for hooks; the rest is left to the next start."""
+ENDED_SESSIONS_KEY = "endings"
 
 _LATEST_MS = 8_000_000_000_000
-"""A time stamp behind the year 2223 is a damaged one."""
+"""Timestamps after the year 2223 are damaged."""
 
 
 class Lifecycle:
-    """The endings of one agent's sessions."""
+    """Ends one agent's sessions."""
 
-    def __init__(self, parts: TurnParts, *, lanes: Lanes, endings: Endings) -> None:
+    def __init__(self, parts: TurnParts, *, lanes: SessionLocks, ended_sessions: EndedSessions) -> None:
         self._parts = parts
         self._lanes = lanes
-        self._endings = endings
+        self._ended_sessions = ended_sessions
         self._due: dict[str, list[EndedSession]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def reset_due(self, session: OpenSession) -> ResetCause | None:
-        """Why the session is over before this message, or `None` while it goes on."""
+        """Why the session ends before this message, or `None` if it continues."""
         policy = self._policy(session)
         return None if policy is None else due_reset(policy, **_times(session), now=self._parts.now())
 
     def next_reset(self, session: OpenSession) -> NextReset | None:
-        """When the session will be over if nothing is said until then."""
+        """When the session will end if nobody says anything until then."""
         policy = self._policy(session)
         return None if policy is None else next_reset(policy, **_times(session), now=self._parts.now())
 
-    async def after_a_due_reset(self, turn: Turn) -> Turn:
-        """The turn of a fresh session when the time of the present one has come; else the turn itself.
+    async def reset_if_due(self, turn: Turn) -> Turn:
+        """Returns a turn in a new session if a reset of the current one is due, otherwise the turn itself.
 
         Raises:
             SessionError: the session ended, and the next one could not be opened.
@@ -166,14 +166,14 @@ class Lifecycle:
             record = await self._parts.sessions.index.get(session.key)
             if record is not None and record.session_id != session.session_id:
                 raise
-            turn.emit(Warned(message=f"The session could not be ended and goes on: {error}"))
+            turn.emit(Warned(message=f"The session could not be ended and continues: {error}"))
             return turn
 
     async def begin_next(self, session: OpenSession, reason: EndReason, emit: Emit) -> OpenSession:
-        """Ends a session and gives the fresh one of its key; `finish` does the rest.
+        """Ends a session and returns the key's new one; `finish` does the rest.
 
         Raises:
-            SessionError: the disk refused; the session goes on.
+            SessionError: the disk refused; the session continues.
         """
         ended = EndedSession(
             key=session.key,
@@ -183,11 +183,11 @@ class Lifecycle:
             ended_at_ms=session.now_ms(),
             channel=session.route.origin.channel,
         )
-        await self._endings.put(ended)
-        # Before the key changes hands: should that be broken off, `finish` looks whether it did.
+        await self._ended_sessions.put(ended)
+        # Before the key gets its new session: if that is interrupted, `finish` checks whether it did.
         self._due.setdefault(session.key, []).append(ended)
         fresh = await self._parts.sessions.open(session.route, fresh=True)
-        log.info("session %s of %s is over (%s)", ended.session_id, ended.key, reason)
+        log.info("session %s of %s ended (%s)", ended.session_id, ended.key, reason)
         if reason in ("daily", "idle"):
             emit(
                 SessionReset(
@@ -197,17 +197,17 @@ class Lifecycle:
         return fresh
 
     def finish(self, session_key: str) -> None:
-        """Finishes, in the background, what a turn of this key ended; called while it holds the lane."""
+        """Finishes in the background what a turn of this key ended. The caller holds the session's lock."""
         due = self._due.pop(session_key, [])
         if due:
             self._start(self._finish_all(due))
 
-    def finish_left_over(self) -> None:
-        """Finishes, in the background, what an earlier run was killed in; called once, at the start."""
-        self._start(self._finish_left_over())
+    def finish_pending(self) -> None:
+        """Finishes in the background what a killed process left unfinished. Called once, at the start."""
+        self._start(self._finish_pending())
 
     async def close(self) -> None:
-        """Waits for what is being finished, `CLOSE_SECONDS` at most. No turn may run any more."""
+        """Waits up to `CLOSE_SECONDS` for unfinished hooks. No turn may be running."""
         if not self._tasks:
             return
         _, late = await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
@@ -226,53 +226,53 @@ class Lifecycle:
         )
         return None if kind is None else settings.reset_policy(kind, session.route.origin.channel)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _finish_all(self, due: Sequence[EndedSession]) -> None:
         for ended in due:
             try:
-                async with self._lanes.enter(ENDINGS_LANE, on_wait=log.info):
-                    if await self._is_over(ended) and await self._endings.has(ended):
+                async with self._lanes.enter(ENDED_SESSIONS_KEY, on_wait=log.info):
+                    if await self._is_over(ended) and await self._ended_sessions.has(ended):
                         await self._finish(ended)
             except (AgentError, SessionError, OSError) as error:
-                log.warning("the ending of session %s is left to the next start: %s", ended.session_id, error)
+                log.warning("the next start finishes the ended session %s: %s", ended.session_id, error)
             except Exception:
-                # A bug must neither vanish in a task nor keep the others from being finished.
-                log.exception("the ending of session %s is left to the next start", ended.session_id)
+                # A bug must neither disappear in a task nor keep the others from being finished.
+                log.exception("the next start finishes the ended session %s", ended.session_id)
 
-    async def _finish_left_over(self) -> None:
+    async def _finish_pending(self) -> None:
         try:
-            left = await self._endings.all()
+            pending = await self._ended_sessions.all()
         except SessionError as error:
-            log.warning("what earlier sessions left to do cannot be read: %s", error)
+            log.warning("cannot read the ended sessions: %s", error)
             return
-        for ended in left:
+        for ended in pending:
             try:
-                # Whoever is in a turn of the session may be just about to end it.
+                # A running turn of the session may be about to end it.
                 async with self._lanes.enter(ended.key, on_wait=log.info, wait_seconds=0.0):
                     over = await self._is_over(ended)
             except (AgentError, SessionError, OSError) as error:
-                log.info("the ending of session %s waits: %s", ended.session_id, error)
+                log.info("the ended session %s is not finished yet: %s", ended.session_id, error)
                 continue
             if over:
                 await self._finish_all([ended])
 
     async def _is_over(self, ended: EndedSession) -> bool:
-        """Whether a session that was to end did: a failure may have come first, or the owner went back."""
+        """Whether a session that was to end did. An error may have come first, or the owner resumed it."""
         record = await self._parts.sessions.index.get(ended.key)
         if record is None or record.session_id != ended.session_id:
             return True
-        await self._endings.remove(ended)
+        await self._ended_sessions.remove(ended)
         return False
 
     async def _finish(self, ended: EndedSession) -> None:
         session = await self._parts.sessions.open_ended(ended)
         if session is None:
-            log.warning("the transcript %s is gone, so its session ends without notes", ended.transcript)
-            await self._endings.remove(ended)
+            log.warning("the transcript %s is missing, so its session ends without notes", ended.transcript)
+            await self._ended_sessions.remove(ended)
             return
         await Turn(session, self._parts, emit=lambda _event: None).save_notes()
         problems = await self._parts.hooks.trigger(
@@ -289,28 +289,28 @@ class Lifecycle:
         )
         tried = replace(ended, attempts=ended.attempts + 1)
         if problems and tried.attempts < MAX_ATTEMPTS:
-            await self._endings.put(tried)
+            await self._ended_sessions.put(tried)
         else:
-            await self._endings.remove(ended)
+            await self._ended_sessions.remove(ended)
 
 
 def started_at(session: OpenSession) -> datetime:
-    """When the session began, as the index or else its transcript's header says."""
+    """When the session started, according to the index or otherwise its transcript's header."""
     return _moment(
         session.line.record.session_started_at_ms or timestamp_ms(session.journal.header.timestamp)
     )
 
 
 def last_said_at(session: OpenSession) -> datetime:
-    """When anybody last said something; a session without a word counts from its beginning.
+    """When anybody last said something; for a session without a message, when it started.
 
-    The transcript is asked, not only the index: flushes, settings and listings touch the index too, and
-    an answer that took an hour must not count as an hour of silence.
+    The transcript is read too, because flushes, settings and listings also change the index, and because an
+    answer that took an hour is not an hour of silence.
     """
     newest = next((entry for entry in reversed(session.branch) if isinstance(entry.body, Message)), None)
     said_ms = timestamp_ms(newest.timestamp) if newest is not None else 0
-    told_ms = session.line.record.last_interaction_at_ms or 0
-    return max(_moment(said_ms), _moment(told_ms), started_at(session))
+    indexed_ms = session.line.record.last_interaction_at_ms or 0
+    return max(_moment(said_ms), _moment(indexed_ms), started_at(session))
 
 
 def _times(session: OpenSession) -> dict[str, datetime]:

@@ -1,7 +1,8 @@
-"""The session-memory hook: a session that is over leaves its last words as a note of its own.
+"""The session-memory hook: saves the last messages of an ended session as a note.
 
-Only of private sessions: what others said in a group does not go among the owner's notes. The note is
-written once for each ending, also when a crash makes the hook run twice, and no file is overwritten.
+Only private sessions are saved, because words of others in a group do not belong in the owner's notes. The
+note is written once for each ended session, even if a crash makes the hook run twice, and no file is
+overwritten.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from nacre.memory.files.sources.secrets import without_secrets
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import workspace_gone
 from nacre.prompts import quoted, render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.inbound import was_command
@@ -33,7 +34,7 @@ from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.models.failover import held_to_contract
 from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
-from nacre.runtime.tools.session_sources import SessionSources, Voices
+from nacre.runtime.tools.session_sources import SessionSources, SpeakerLog
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     ToolResultMessage,
@@ -49,31 +50,31 @@ log = logging.getLogger(__name__)
 
 SLUG_SECONDS = 15.0
 SLUG_CHARS = 2_000
-"""How much of the conversation the model reads to name it."""
+"""The number of characters of the conversation that the model reads to name it."""
 SLUG_TOKENS = 1_000
-"""Room for the thinking of models that think before they name."""
+"""Includes room for the reasoning of models that think before they answer."""
 
 MOST_NAMES = 100
-"""How many notes of one day may have one name."""
+"""The most notes of one day with the same name."""
 
 _NOTE_BYTES = 1 << 20
 _NOTE_NAME = re.compile(r"\d{4}-\d{2}-\d{2}-.+\.md")
 
 
 class _NameTaken(Exception):
-    """There is a file of this name already."""
+    """A file with this name exists already."""
 
 
 async def _written(workspace: Workspace, path: str, data: bytes) -> bool:
-    """Makes the file, or has it wait for the owner; `False` when a file, folder or link is there already."""
+    """Creates the file, or proposes it to the owner; `False` if a file, folder or link exists already."""
 
-    def made(old: bytes | None) -> bytes:
+    def created(old: bytes | None) -> bytes:
         if old is not None:
             raise _NameTaken
         return data
 
     try:
-        await workspace.change(path, made)
+        await workspace.change(path, created)
     except (_NameTaken, IsADirectoryError, PathOutsideRoot):
         return False
     except WaitsForReview as waiting:
@@ -82,11 +83,11 @@ async def _written(workspace: Workspace, path: str, data: bytes) -> bool:
 
 
 class SessionMemory(Record):
-    """A handler for `session_end`. `messages` is how many of them a note keeps.
+    """A handler for `session_end`. A note keeps the last `messages` messages.
 
-    `model` names the conversation, for `slug_seconds` at most; `on_notes` gets the path of the note.
-    `sources` are those of the workspace's lines. `may_write` says whether a session of this key may leave
-    one.
+    `model` names the conversation within `slug_seconds`. `on_notes` is called with the path of the note.
+    `sources` are those of the workspace's lines. `may_write` says whether a session of this key may write a
+    note.
     """
 
     workspace: Workspace
@@ -98,11 +99,11 @@ class SessionMemory(Record):
     slug_seconds: float = SLUG_SECONDS
 
     async def __call__(self, event: SessionEnded) -> None:
-        """Writes the note, unless there is nothing to keep.
+        """Writes the note, unless there is nothing to save.
 
         Raises:
-            OSError: the workspace is gone or the disk refused; nothing was written.
-            PathOutsideRoot: the folder of notes leads out of the workspace.
+            OSError: the workspace is missing or the disk refused; nothing was written.
+            PathOutsideRoot: the folder of notes is outside the workspace.
             FileBusy: another process holds the file.
         """
         quotes = last_quotes(event.entries, self.messages) if event.is_private else ()
@@ -113,26 +114,26 @@ class SessionMemory(Record):
             raise FileNotFoundError(workspace_gone(self.workspace))
         moment = last_moment(quotes, otherwise=event.ended_at)
         if not self.workspace.may_change(note_start(moment)):
-            raise PermissionError(errno.EACCES, "may not be written", note_start(moment))
+            raise PermissionError(errno.EACCES, "is not writable", note_start(moment))
         for note in await self._notes_since(quotes[0], event.ended_at):
             if note_mark(event) in note:
                 return
-            quotes = not_in(note, quotes, key=event.session_key, zone=event.ended_at.tzinfo)
+            quotes = new_quotes(note, quotes, key=event.session_key, zone=event.ended_at.tzinfo)
         if not any(quote.speaker == "User" for quote in quotes):
-            log.info("session %s said nothing that no note has", event.session_id)
+            log.info("the notes already contain everything in session %s", event.session_id)
             return
         slug = await self._slug(conversation_text(quotes), event)
         data = note_text(event, quotes, moment=moment).encode("utf-8", "replace")
         names = [note_name(moment, slug, number=number) for number in range(1, MOST_NAMES + 1)]
-        workspace = self._sourced(event)
+        workspace = self._attributed_workspace(event)
         for name in names:
             if await _written(workspace, name, data):
                 self.on_notes(name)
                 return
-        raise FileExistsError(f"{names[0]} and {MOST_NAMES - 1} further names for the note are taken")
+        raise FileExistsError(f"{names[0]} and {MOST_NAMES - 1} other names for the note are in use")
 
     async def _notes_since(self, first: Quote, ended_at: datetime) -> list[str]:
-        """The notes of the days since something was said: what was said then may stand in them already."""
+        """The notes since the day of `first`, which may contain it already."""
         folder, _, day = note_start(last_moment([first], otherwise=ended_at)).rpartition("/")
         try:
             entries = await self.workspace.list_folder(folder)
@@ -141,20 +142,20 @@ class SessionMemory(Record):
         names = [entry.name for entry in entries if _NOTE_NAME.fullmatch(entry.name) and not entry.is_folder]
         notes: list[str] = []
         for name in names:
-            # What cannot be read, such as a link that leads out of the workspace, is no note of ours.
+            # An unreadable file, such as a link out of the workspace, is not a note of this hook.
             with suppress(OSError, PathOutsideRoot):
                 if name >= day:
                     found = await self.workspace.read(f"{folder}/{name}", max_bytes=_NOTE_BYTES)
                     notes.append(found.data.decode("utf-8", "replace"))
         return notes
 
-    def _sourced(self, event: SessionEnded) -> Workspace:
-        """The workspace, where each line of the note gets its source: whoever said it in this session."""
-        voices = Voices()
-        voices.follow(event.entries)
+    def _attributed_workspace(self, event: SessionEnded) -> Workspace:
+        """A workspace that records who said each line of the note in this session."""
+        speakers = SpeakerLog()
+        speakers.follow(event.entries)
         said = SessionSources(
             sources=self.sources or Sources(self.workspace),
-            voices=lambda: voices,
+            speakers=lambda: speakers,
             policy=ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True),
             session_key=event.session_key,
             session_id=event.session_id,
@@ -164,7 +165,7 @@ class SessionMemory(Record):
         return said.workspace(self.workspace, "hook", words_of=without_speaker)
 
     async def _slug(self, conversation: str, event: SessionEnded) -> str:
-        """A name by the model, or `""` when it gives none in time."""
+        """A name from the model, or `""` if it gives none in time."""
         request = ModelRequest(
             system=SystemPrompt(stable=render("session/slug_system")),
             messages=(
@@ -182,13 +183,13 @@ class SessionMemory(Record):
                     if isinstance(item, AssistantMessage):
                         return slug_of(message_text(item))
         except (ModelError, TimeoutError) as error:
-            log.info("session %s is named by its time: %s", event.session_id, error or "no name in time")
+            log.info("session %s is named after its time: %s", event.session_id, error or "no name in time")
         return ""
 
 
 LEFT_OUT = "[…]"
 MIN_CHARS = 12
-"""Shorter sentences, such as "All right.", are alike by chance; half of that in scripts of many signs."""
+"""Shorter sentences, such as "All right.", match by chance; half of this in scripts with many characters."""
 
 _WORD = re.compile(r"[^\W_]+")
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。\uff01\uff1f])")
@@ -198,25 +199,25 @@ _QUOTE_LINE = re.compile(r"\s{0,3}>")
 _SEVERAL = re.compile(rf"{re.escape(LEFT_OUT)}(?:\s+{re.escape(LEFT_OUT)})+")
 
 
-class Recalled:
-    """What a conversation was shown of the notes, and what it wrote into them."""
+class KnownNotes:
+    """The text of notes that a conversation was shown or wrote."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         lines = (line for text in _shown(entries) for line in text.splitlines())
         self._words = "\n".join(f" {_words(line)} " for line in lines)
 
-    def left_out_of(self, answer: str) -> str:
-        """The answer without the sentences, quotations and quoted passages that stand in the notes.
+    def remove_from(self, answer: str) -> str:
+        """Removes from an answer the sentences, quotations and quoted passages that the notes contain.
 
-        Where notes are cited stays, so that they can be found from there.
+        Citations of notes stay, so that the notes can be found from there.
         """
         if not self._words:
             return answer
-        told = [shorter for line in answer.splitlines() if (shorter := self._line(line)) is not None]
-        return "\n".join(told).strip()
+        lines = [shorter for line in answer.splitlines() if (shorter := self._line(line)) is not None]
+        return "\n".join(lines).strip()
 
     def _line(self, line: str) -> str | None:
-        """A line without what is known; `None` when nothing is left of it."""
+        """A line without what the notes contain; `None` if nothing is left."""
         if not line.strip():
             return line
         if _QUOTE_LINE.match(line):
@@ -248,7 +249,7 @@ def _shown(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def _passages(result: str) -> Iterator[str]:
-    """The words of notes in the JSON of a memory tool; of JSON that was cut, all of it."""
+    """The text of notes in a memory tool's JSON; all of it if the JSON was cut."""
     try:
         found = json.loads(result)
         yield str(found.get("text", ""))
@@ -262,10 +263,10 @@ def _words(text: str) -> str:
 
 
 MAX_MESSAGE_CHARS = 2_000
-"""A longer message keeps its beginning: the transcript has the rest."""
+"""A longer message keeps its beginning; the transcript has the rest."""
 MAX_SLUG_CHARS = 30
 MAX_SLUG_WORDS = 4
-"""A model that answers with more was not naming anything."""
+"""A longer answer of the model is not a name."""
 
 _SECONDS = "%Y-%m-%d %H:%M:%S"
 _TIME = f"{_SECONDS} %Z"
@@ -276,7 +277,7 @@ _SPEAKER = re.compile(r">\s*(?:User|Assistant): ")
 
 
 class Quote(Record):
-    """One thing that was said: by whom, what, and when."""
+    """One message: its speaker, text and time."""
 
     speaker: str
     text: str
@@ -284,24 +285,23 @@ class Quote(Record):
 
 
 def last_quotes(entries: Sequence[Entry], count: int) -> tuple[Quote, ...]:
-    """The last `count` things that were said on a branch; commands, tools and silence are none.
+    """The last `count` messages on a branch, without commands, tools and silent answers.
 
-    What an answer only repeats of the notes is left out of it.
-
-    Nothing when no person said anything: an assistant alone is no conversation.
+    What an answer only repeats from the notes is left out. The result is empty if no person spoke, because an
+    assistant alone is not a conversation.
     """
-    recalled = Recalled(entries)
+    recalled = KnownNotes(entries)
     newest_first = filter(None, (_quote(entry, recalled) for entry in reversed(entries)))
     quotes = list(islice(newest_first, count))
-    # Behind the last ones no more is read than it takes to find a person.
-    has_person = any(quote.speaker == "User" for quote in chain(quotes, newest_first))
-    return tuple(reversed(quotes)) if has_person else ()
+    # After the last messages, reads only until a person is found.
+    has_user = any(quote.speaker == "User" for quote in chain(quotes, newest_first))
+    return tuple(reversed(quotes)) if has_user else ()
 
 
-def not_in(note: str, quotes: Sequence[Quote], *, key: str, zone: tzinfo | None) -> tuple[Quote, ...]:
-    """The quotes that do not stand in an earlier note of a session of this key; all for any other text.
+def new_quotes(note: str, quotes: Sequence[Quote], *, key: str, zone: tzinfo | None) -> tuple[Quote, ...]:
+    """The quotes that are not in an earlier note of a session with this key; all of them for any other text.
 
-    The same words said after the last moment that the note tells are other words.
+    The same words after the note's last message count as new.
     """
     head = _NOTE_HEAD.match(note)
     if head is None or head["key"] != key:
@@ -317,17 +317,18 @@ def not_in(note: str, quotes: Sequence[Quote], *, key: str, zone: tzinfo | None)
 
 
 def conversation_text(quotes: Sequence[Quote]) -> str:
-    """The quotes, a paragraph each, as a model reads them."""
+    """The quotes as a model reads them, one paragraph each."""
     return "\n\n".join(f"{quote.speaker}: {quote.text}" for quote in quotes)
 
 
 def last_moment(quotes: Sequence[Quote], *, otherwise: datetime) -> datetime:
-    """When the last thing was said, in the zone of `otherwise`, which stands in where that is not known."""
+    """When the last message was sent, in the time zone of `otherwise`, which is returned if that is
+    unknown."""
     return stored_moment(quotes[-1].at_ms if quotes else 0, otherwise.tzinfo) or otherwise
 
 
 def slug_of(answer: str) -> str:
-    """What a model answered as a part of a file name: `a-z`, `0-9` and `-`; empty when it gave no name."""
+    """A model's answer as a part of a file name: `a-z`, `0-9` and `-`; empty if it is not a name."""
     lines = [line.strip() for line in answer.splitlines() if line.strip()]
     if len(lines) != 1 or is_silent(answer):
         return ""
@@ -340,27 +341,27 @@ def slug_of(answer: str) -> str:
 
 
 def note_start(moment: datetime) -> str:
-    """How the paths of all notes of a day begin."""
+    """The beginning of the paths of a day's notes."""
     return f"memory/{moment:%Y-%m-%d}-"
 
 
 def note_name(moment: datetime, slug: str, *, number: int = 1) -> str:
-    """The note's path in the workspace; a `number` above 1 tells notes of one name apart.
+    """The note's path in the workspace; a `number` above 1 distinguishes notes with the same name.
 
-    Without a slug the time of day names it.
+    Without a slug, the note is named after the time of day.
     """
     tail = "" if number == 1 else f"-{number}"
     return f"{note_start(moment)}{slug or moment.strftime('%H%M')}{tail}.md"
 
 
 def note_mark(event: SessionEnded) -> str:
-    """The lines by which the note of one ending is known again."""
+    """The lines that identify the note of one ended session."""
     ended = f"{event.ended_at.strftime(_TIME)} ({event.reason})"
     return f"- **Session ID**: {event.session_id}\n- **Ended**: {ended}"
 
 
 def note_text(event: SessionEnded, quotes: Sequence[Quote], *, moment: datetime) -> str:
-    """The note as Markdown; `moment` is when the last thing was said."""
+    """The note as Markdown; `moment` is when the last message was sent."""
     counted = "The last words" if len(quotes) == 1 else f"The last {len(quotes)} messages"
     return "\n".join(
         [
@@ -381,7 +382,7 @@ def note_text(event: SessionEnded, quotes: Sequence[Quote], *, moment: datetime)
 
 
 def without_speaker(line: str) -> str:
-    """What is said on a line of a note, without who says it."""
+    """A line of a note without its speaker."""
     return _SPEAKER.sub("", line, count=1)
 
 
@@ -389,12 +390,12 @@ def _block(quote: Quote) -> str:
     return quoted(f"{quote.speaker}: {quote.text}")
 
 
-def _quote(entry: Entry, recalled: Recalled) -> Quote | None:
+def _quote(entry: Entry, recalled: KnownNotes) -> Quote | None:
     if not isinstance(entry.body, UserMessage | AssistantMessage):
         return None
     text = message_text(entry.body)
     speaker = "User" if isinstance(entry.body, UserMessage) else "Assistant"
-    text = recalled.left_out_of(without_token(text)) if speaker == "Assistant" else text
+    text = recalled.remove_from(without_token(text)) if speaker == "Assistant" else text
     text = without_secrets(text).strip()
     if not text or (speaker == "User" and was_command(text)):
         return None

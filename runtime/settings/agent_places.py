@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError, ModelError
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, StateSettings

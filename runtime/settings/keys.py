@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeAlias, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.sections.section import SettingsSection, key_names, nearest_key, written_name
 

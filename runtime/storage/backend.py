@@ -1,6 +1,6 @@
 """What keeps everything of an agent: `StorageBackend` opens its five stores together. A public contract.
 
-Files with SQLite are the member that Nacre always has (`files.py`). Another one is an extension whose
+Files with SQLite are the member that Nacre always has (`storage.py`). Another one is an extension whose
 manifest says `"kind": "storage"`, and whose entry point has `open_storage(home)`: `storage.driver` names it.
 """
 
@@ -114,4 +114,4 @@ class StorageBackend(Protocol):
 
 
 OpenStorage: TypeAlias = Callable[[StorageHome], StorageBackend]
-"""What the entry point of a backend is or has as `open_storage`. Raises `StorageFailed` and `ConfigError`."""
+"""The entry point of a backend, or its member `open_storage`. Whatever it raises becomes a `ConfigError`."""

@@ -1,4 +1,5 @@
-"""Tools: what one is, and how calls become results. No tool's failure ever ends a turn."""
+"""Tools, how their calls become results, and how results are cut to size. A tool's failure never ends a
+turn."""
 
 from __future__ import annotations
 
@@ -7,14 +8,16 @@ import logging
 import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import replace
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ToolSpec
@@ -33,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 RESULT_PREFIX = "result:"
-"""How `read` is told that a path names a whole result of this session, and no file of the workspace."""
+"""The prefix by which `read` recognizes a full result of this session."""
 
 MAX_RESULT_CHARS = 16_000
 WINDOW_SHARE = 0.3
@@ -41,7 +44,7 @@ STEP_SHARE = 0.5
 CHARS_PER_TOKEN = 4
 MIN_RESULT_CHARS = 2_000
 LAST_RESORT_CHARS = 400
-"""What is kept of each further result once a step has used up its share."""
+"""The size of each further result after a step has used its share."""
 
 MAX_PAGE_CHARS = 14_000
 MAX_TAIL_CHARS = 4_000
@@ -55,9 +58,9 @@ _IMPORTANT_TAIL = re.compile(
 
 
 class ResultLimits(Record):
-    """Most of one result, and of all results of one step: the answers to the calls of one message.
+    """The limits of one result, and of all results of one step (the answers to one message's calls).
 
-    `page_chars` is what `read` shows at once, so little that a page is not cut again.
+    `page_chars` is the size of a page of `read`, so small that a page is not cut again.
     """
 
     result_chars: int
@@ -67,13 +70,13 @@ class ResultLimits(Record):
 
 
 def result_limits(budget: ContextBudget) -> ResultLimits:
-    """The limits in a window."""
+    """The limits for a context window."""
     result_tokens = int(budget.window_tokens * WINDOW_SHARE)
     return ResultLimits(
         result_chars=min(MAX_RESULT_CHARS, result_tokens * CHARS_PER_TOKEN),
         result_tokens=result_tokens,
         step_tokens=int(budget.compact_at * STEP_SHARE),
-        # a token is seldom less than a character, also in Chinese
+        # Even in Chinese, a token is seldom less than a character.
         page_chars=max(MIN_RESULT_CHARS, min(MAX_PAGE_CHARS, result_tokens * 3 // 4)),
     )
 
@@ -97,18 +100,19 @@ class ToolResults:
         self._tokens_left = limits.step_tokens
 
     def begin_step(self, calls: int) -> None:
-        """The results of so many calls are next."""
+        """Starts a step with this number of calls."""
         self._calls_left = calls
         self._tokens_left = self._limits.step_tokens
 
     async def fitted(self, message: ToolResultMessage) -> ToolResultMessage:
-        """The message as it is to be stored; the same one when it fits. Images stay: they had a limit before.
+        """Cuts a message to size for storage; the same object if it fits. Images stay, because they were
+        limited before.
 
-        A whole result that cannot be kept costs no turn: its note says that the rest is gone.
+        If the full result cannot be stored, the turn continues, and the note says that the rest is lost.
         """
         self._calls_left = max(0, self._calls_left - 1)
         text = message_text(message)
-        # each result still to come is left its least part
+        # Reserves the minimum for each result still to come.
         reserved_tokens = self._calls_left * MIN_RESULT_CHARS // CHARS_PER_TOKEN
         room_tokens = min(self._limits.result_tokens, self._tokens_left - reserved_tokens)
         limit_chars, tokens = await asyncio.to_thread(
@@ -117,7 +121,7 @@ class ToolResults:
         self._tokens_left -= tokens
         if limit_chars >= len(text):
             return message
-        name, problem = await self._kept(text)
+        name, problem = await self._stored(text)
         log.info(
             "a result of %s was cut: %d of %d characters, %d tokens left in this step",
             message.tool_name,
@@ -135,12 +139,12 @@ class ToolResults:
             details={**(message.details or {}), "wholeChars": len(text), "whole": path or None},
         )
 
-    async def _kept(self, text: str) -> tuple[str, str]:
+    async def _stored(self, text: str) -> tuple[str, str]:
         name = self._new_id()
         try:
             await self._whole.keep(name, text)
         except (SessionError, ValueError) as error:
-            log.warning("a whole tool result could not be kept: %s", error)
+            log.warning("could not store a full tool result: %s", error)
             return "", "The rest could not be kept on disk"
         return name, ""
 
@@ -148,9 +152,9 @@ class ToolResults:
 def fitting_chars(
     text: str, limit_chars: int, room_tokens: int, count_tokens: Callable[[str], int]
 ) -> tuple[int, int]:
-    """How many characters of a text may stay, and about how many tokens these take.
+    """The number of characters of a text that may stay, and about how many tokens they take.
 
-    At least `MIN_RESULT_CHARS` while there is room at all, and `LAST_RESORT_CHARS` when there is none.
+    It is at least `MIN_RESULT_CHARS` while there is any room, and `LAST_RESORT_CHARS` if there is none.
     """
     least_chars = MIN_RESULT_CHARS if room_tokens > 0 else LAST_RESORT_CHARS
     if len(text) <= least_chars:
@@ -164,9 +168,9 @@ def fitting_chars(
 
 
 def cut(text: str, limit_chars: int, *, path: str, problem: str = "") -> str:
-    """The beginning of a text, its end where that tells how it went, and a note of what is between.
+    """The beginning of a text, its end if that shows the outcome, and a note about the rest.
 
-    `path` is where `read` finds the whole; without one `problem` says why there is none.
+    `path` is where `read` finds the full text; if there is none, `problem` says why.
     """
     tail_chars = 0
     if _IMPORTANT_TAIL.search(text[-MIN_RESULT_CHARS:]) and limit_chars >= MIN_RESULT_CHARS:
@@ -184,12 +188,12 @@ def cut(text: str, limit_chars: int, *, path: str, problem: str = "") -> str:
 
 
 def left_out_note(text: str, head_chars: int, tail_chars: int, *, path: str, problem: str = "") -> str:
-    """How much of a text is left out between its beginning and its end, and how to read on; see `cut`."""
+    """A note about how much was left out between the beginning and the end, and how to read on; see `cut`."""
     left_out = f"{len(text) - head_chars - tail_chars} of {len(text)} characters left out here"
-    return f"[... {left_out}. {_how_to_go_on(text[:head_chars], path, problem, len(text))} ...]"
+    return f"[... {left_out}. {_how_to_read_on(text[:head_chars], path, problem, len(text))} ...]"
 
 
-def _how_to_go_on(head: str, path: str, problem: str, text_chars: int) -> str:
+def _how_to_read_on(head: str, path: str, problem: str, text_chars: int) -> str:
     if not path:
         return f"{problem}; ask for less at once to see more."
     line = head.count("\n") + 1
@@ -200,23 +204,23 @@ def _how_to_go_on(head: str, path: str, problem: str, text_chars: int) -> str:
 
 
 MOST_IMAGES = 4
-"""So many images of one result are shown: each costs as much as a page of text, in every later request."""
+"""The most images shown per result: each costs as much as a page of text in every later request."""
 
 
 class ToolFailed(Exception):
-    """A tool could not do what it was asked; the text is a sentence for the model."""
+    """A tool could not do what it was asked; the message is a sentence for the model."""
 
 
 class ToolArguments(BaseModel):
-    """Base of every tool's arguments: unknown names are refused, so that a typo is not ignored."""
+    """The base class of tool arguments. Unknown names are rejected, so that a typo is not ignored."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
 
 class ToolOutput(Record):
-    """A tool's answer: `text` for the model, `summary` one short line for a person watching.
+    """A tool's result: `text` for the model, `summary` as one short line for a person watching.
 
-    `images` are shown behind the text to a model that takes them; else the text says that they are not.
+    `images` follow the text if the model accepts images; otherwise the text says that they are not shown.
     """
 
     text: str
@@ -225,10 +229,10 @@ class ToolOutput(Record):
 
 
 class CallScope(Record):
-    """One call while it runs. `cancelled` is set when nobody waits for its result any more.
+    """A running call. `cancelled` is set when nobody waits for its result any more.
 
-    `progress` takes one short line for a person who watches; both may be used from any thread. `is_approved`:
-    the owner was shown this call, and let it run.
+    `progress` takes one short line for a person watching. Both are thread-safe. `is_approved` means that the
+    owner saw this call and approved it.
     """
 
     call_id: str
@@ -238,12 +242,11 @@ class CallScope(Record):
 
 
 class Tool(Record):
-    """A tool in one chat: its name, what the model reads about it, its arguments, and the work.
+    """A tool in one chat: its name, its description for the model, its arguments and its function.
 
-    `run` gets a validated instance of `arguments` and raises `ToolFailed` with a sentence when it
-    cannot do the work. `timeout_seconds` is how long a call may take, `None` as long as the toolbox allows.
-    `needs_approval` says whether the owner approves a call first; a function says it of the
-    arguments, and why if it gives a text.
+    `run` receives a validated instance of `arguments` and raises `ToolFailed` with a sentence if it fails.
+    `timeout_seconds` limits a call; `None` means the toolbox's limit. `needs_approval` says whether the owner
+    approves a call first; a function decides by the arguments and may return the reason.
     """
 
     name: str
@@ -254,36 +257,35 @@ class Tool(Record):
     needs_approval: bool | Callable[[Any], bool | str] = False
 
     def spec(self) -> ToolSpec:
-        """The tool as the model sees it."""
         return ToolSpec(name=self.name, description=self.description, parameters=_schema(self.arguments))
 
 
 class ToolOutcome(Record):
-    """One finished call: the message for the transcript and the line for a person."""
+    """A finished call: the message for the transcript and a line for a person."""
 
     message: ToolResultMessage
     summary: str
 
 
 class ToolGuard(Protocol):
-    """What stands before and behind each call of a toolbox."""
+    """A check before and after each call of a toolbox."""
 
     async def before(self, call: ToolCall, tool: Tool, arguments: BaseModel, /) -> bool:
-        """Returns when the call may run, and whether the owner approved it; its arguments fit.
+        """Returns once the call may run, and whether the owner approved it. Its arguments are valid.
 
         Raises:
-            ToolFailed: it is not run; the text tells the model why.
+            ToolFailed: the call must not run; the message tells the model why.
         """
 
     async def after(self, call: ToolCall, outcome: ToolOutcome, /) -> None:
-        """Hears how a call ended, also one that was not run."""
+        """Receives the outcome of a call, including one that was not run."""
 
 
 class Toolbox:
-    """A fixed set of tools with unique names; a call that takes longer than `timeout_seconds` is stopped.
+    """A fixed set of tools with unique names. A call that takes longer than `timeout_seconds` is stopped.
 
-    `guard` is asked before each call and told behind it. `image_problem` says why an image is not shown to
-    the model, empty where it is.
+    `guard` runs before and after each call. `image_problem` returns why an image is not shown to the model,
+    or an empty string.
     """
 
     def __init__(
@@ -297,23 +299,23 @@ class Toolbox:
     ) -> None:
         self._tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
-            raise ValueError(f"tool names must differ, got {[tool.name for tool in tools]}")
+            raise ValueError(f"tool names must be unique, got {[tool.name for tool in tools]}")
         self._now_ms = now_ms
         self._timeout_seconds = timeout_seconds
         self._guard = guard
         self._image_problem = image_problem
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools as the model sees them, in the order they were given."""
+        """The tools as the model sees them, in their given order."""
         return tuple(tool.spec() for tool in self._tools.values())
 
     async def run(
         self, call: ToolCall, *, progress: Callable[[str], None] = lambda _text: None
     ) -> ToolOutcome:
-        """Runs one call. Anything that goes wrong becomes an error result; only cancelling gets out.
+        """Runs one call. Every failure becomes an error result; only a cancellation is raised.
 
-        `progress` is called on the event loop's thread, with each line that the tool tells until it has
-        ended or was stopped.
+        `progress` is called on the event loop's thread with each progress line, until the call has ended or
+        was stopped.
         """
         scope = _scope(call.id, progress)
         images: tuple[Image, ...] = ()
@@ -327,7 +329,7 @@ class Toolbox:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
-            # A broken tool must not end the turn, nor the program; the trace goes to the log.
+            # A broken tool must end neither the turn nor the program; the traceback is logged.
             log.exception("tool %s failed", call.name)
             text = f"The tool {call.name!r} failed: {type(error).__name__}: {error}"
             summary, is_error = _first_line(text), True
@@ -390,31 +392,32 @@ class Toolbox:
 
 
 def _scope(call_id: str, progress: Callable[[str], None]) -> CallScope:
-    """A call that tells its lines on this event loop's thread, in their order, and none after its end."""
+    """A call whose progress lines arrive on this event loop's thread, in order and not after its end."""
     loop, here, cancelled = asyncio.get_running_loop(), threading.get_ident(), threading.Event()
 
-    def tell(line: str) -> None:
+    def send(line: str) -> None:
         if not cancelled.is_set():
             progress(line)
 
-    def told(text: str) -> None:
+    def report(text: str) -> None:
         line = " ".join(text.split())
         if threading.get_ident() == here:
-            tell(line)
+            send(line)
             return
-        with suppress(RuntimeError):  # the event loop is closed: nobody watches any more
-            loop.call_soon_threadsafe(tell, line)
+        with suppress(RuntimeError):  # the event loop is closed
+            loop.call_soon_threadsafe(send, line)
 
-    return CallScope(call_id=call_id, progress=told, cancelled=cancelled)
+    return CallScope(call_id=call_id, progress=report, cancelled=cancelled)
 
 
 @cache
 def _schema(arguments: type[ToolArguments]) -> Mapping[str, Any]:
-    """The JSON schema of a class of arguments; made once, because it takes longer than the rest of a turn."""
+    """The JSON schema of an arguments class, cached because building it takes longer than the rest of a
+    turn."""
     schema = arguments.model_json_schema(by_alias=True)
     schema.pop("title", None)
     for prop in schema.get("properties", {}).values():
-        if isinstance(prop, dict):  # a foreign schema may say `true` of one
+        if isinstance(prop, dict):  # a foreign schema may have `true` here
             prop.pop("title", None)
     return schema
 
@@ -429,3 +432,28 @@ def _argument_problems(tool_name: str, error: ValidationError) -> str:
 
 def _first_line(text: str) -> str:
     return text.strip().split("\n", 1)[0][:120]
+
+
+R = TypeVar("R")
+
+
+async def on_its_own_thread(function: Callable[[], R]) -> R:
+    """Runs a function on its own thread and returns its result.
+
+    A function that hangs blocks no other thread, and does not keep the program from ending.
+    """
+    done: Future[R] = Future()
+    done.set_running_or_notify_cancel()
+    context = copy_context()
+
+    def run() -> None:
+        try:
+            done.set_result(context.run(function))
+        except StopIteration as error:
+            # A future rejects this exception, so its caller would wait forever.
+            done.set_exception(RuntimeError(f"it raised StopIteration({error})"))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is waited for
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="tool", daemon=True).start()
+    return await asyncio.wrap_future(done)

@@ -18,7 +18,7 @@ from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.sources.proposed_write import WaitsForReview
 from nacre.memory.files.sources.sources import line_key
 from nacre.memory.workspace.workspace import workspace_gone
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.events import ApprovalAsked, Emit, Warned
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, takes_images
@@ -30,8 +30,8 @@ from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.settings.sections.hooks import ToolRule
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.approvals.store import Approval
-from nacre.runtime.tools.file_tools.files import file_tools
-from nacre.runtime.tools.function import FunctionTool, ToolChat, audience
+from nacre.runtime.tools.file_tools import file_tools
+from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.session_sources import NOTE_TOOLS, SessionSources
 from nacre.runtime.tools.toolbox import Tool, Toolbox, ToolFailed, ToolOutcome, ToolResults, result_limits
 from nacre.runtime.turn.inbound.inbound_message import shown_image_problem
@@ -43,6 +43,7 @@ from nacre.runtime.turn.prompt_parts.system_prompt import (
     changing_part,
     joined,
     recalled_notes,
+    startup_limits,
     sub_agent_part,
 )
 from nacre.runtime.turn.turn_parts import TurnParts
@@ -261,6 +262,11 @@ def _approval(
     )
 
 
+FULL_TOOLS_TOKENS = 6_000
+"""In a smaller window the descriptions of all tools would leave no room for a conversation."""
+SMALL_WINDOW_TOOLS = ("read", "append", "memory_search")
+
+
 class _Made(Record):
     """What a system prompt would be made of now, in a cycle between two compactions."""
 
@@ -388,7 +394,7 @@ class TurnContext:
         made = await self._now()
         logs: dict[str, str] = {}
         if session.policy.loads_daily_logs:
-            logs |= await parts.prompts.logs(parts.now())
+            logs |= await parts.prompts.logs(parts.now(), self._asked.budget)
             logs |= await parts.prompts.other_logs(sorted(self._prompt.told_paths - set(logs)))
         await self._prompt.bring_up_to_date(
             made.stable,
@@ -426,6 +432,7 @@ class TurnContext:
                 chat.policy,
                 tools=self._tool_specs,
                 memory=parts.memory.instructions(chat),
+                budget=self._asked.budget,
                 sections=await parts.prompt_parts.stable(chat, cycle=cycle, tell=tell),
             )
             tail = self._made.tail if self._made is not None else await self._tail()
@@ -478,7 +485,8 @@ class TurnContext:
             read_skill=parts.prompts.skills.read,
             page_chars=self._limits.page_chars,
         )
-        return self._distinct(offered_tools((*tools, *parts.memory.tools(chat)), own, chat, rules))
+        offered = offered_tools((*tools, *parts.memory.tools(chat)), own, chat, rules)
+        return self._fitting(self._distinct(offered))
 
     def _of_sources(self, taken: Sequence[str]) -> list[FunctionTool[..., Any]]:
         found: list[FunctionTool[..., Any]] = []
@@ -496,6 +504,17 @@ class TurnContext:
             if kept.setdefault(tool.name, tool) is not tool:
                 self._tell((f"There are two tools named {tool.name!r}; the second one is left out.",))
         return tuple(kept.values())
+
+    def _fitting(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        """The tools without those of Nacre's for which the window is too small."""
+        window_tokens = self._asked.budget.window_tokens
+        if window_tokens >= FULL_TOOLS_TOKENS:
+            return tools
+        left_out = [tool.name for tool in tools if tool.name in NOTE_TOOLS.difference(SMALL_WINDOW_TOOLS)]
+        if left_out:
+            notice = f"The window has only {window_tokens} tokens, so some tools are left out:"
+            self._tell((f"{notice} {', '.join(left_out)}.",))
+        return tuple(tool for tool in tools if tool.name not in left_out)
 
     def _tell(self, notices: Sequence[str]) -> None:
         self._parts.told.once(self._session.session_id, notices, self._emit)
@@ -524,7 +543,7 @@ def _is_offered(tool: FunctionTool[..., Any], policy: ChatPolicy, rules: Mapping
 def _in_chats(name: str, policy: ChatPolicy, rules: Mapping[str, ToolRule]) -> bool | None:
     """What the tool's rule says of such a chat; `None` where there is none."""
     rule = rules.get(name)
-    return None if rule is None or rule.chats is None else audience(policy) in rule.chats
+    return None if rule is None or rule.chats is None else policy.audience in rule.chats
 
 
 def _confirmed(tool: Tool, rules: Mapping[str, ToolRule]) -> Tool:
@@ -552,7 +571,7 @@ async def recalled(session: OpenSession, parts: TurnParts, emit: Emit, *, again:
             parts.workspace,
             parts.window.sources,
             now=parts.now(),
-            limits=agent.startup_context,
+            limits=startup_limits(agent.startup_context, parts.models.first.budget),
             log_chars=agent.daily_log_max_chars,
         )
     except OSError as error:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -325,22 +326,19 @@ class Turn:
             TurnTimedOut: the answer took too long; the same holds.
             UsageLimitReached, TurnCancelled: the turn ended before its answer; the same holds.
         """
-        heard, window = self.parts.hooks, self.parts.window
-        chat = self.session.chat(window.workspace.place, window.sources)
-        return await around_turn(
-            heard, chat, self._answer, model_name=self.parts.model.name, usage=lambda: self.usage
-        )
-
-    async def _answer(self) -> Reply | None:
-        session, agent = self.session, self.parts.settings.agent
-        if self.parts.sub_agent is None:
-            for source in self.parts.tool_sources:
-                await source.ready(session.policy)
-        context = await self.context()
-        self._deadline = asyncio.timeout(agent.timeout_seconds)
-        try:
-            with self.bounds.joining.open():
-                async with self._deadline:
+        session, parts = self.session, self.parts
+        agent, window = parts.settings.agent, parts.window
+        chat = session.chat(window.workspace.place, window.sources)
+        async with around_turn(
+            parts.hooks, chat, model_name=parts.model.name, usage=lambda: self.usage
+        ) as replied:
+            if parts.sub_agent is None:
+                for source in parts.tool_sources:
+                    await source.ready(session.policy)
+            context = await self.context()
+            self._deadline = asyncio.timeout(agent.timeout_seconds)
+            try:
+                async with self._limits():
                     answer = await run_loop(
                         self,
                         ask=self._ask(),
@@ -349,15 +347,35 @@ class Turn:
                         max_steps=agent.max_steps,
                         bounds=self.bounds,
                     )
+                window_tokens = parts.models.window_tokens_of(answer)
+                await session.line.answered(
+                    answer, window_tokens=window_tokens, compactions=session.compaction_count
+                )
+            finally:
+                await session.line.try_settle()
+            reply = self.reply(answer, self._said)
+            if parts.sub_agent is None and not self.trigger:
+                parts.memory.capture(context.chat, self.words, reply.text if reply else "")
+            replied(reply)
+        return reply
+
+    @asynccontextmanager
+    async def _limits(self) -> AsyncIterator[None]:
+        """Holds the turn to its time, lets messages join it, and words what ends it before its answer."""
+        line = self.session.line
+        try:
+            with self.bounds.joining.open():
+                async with self._deadline:
+                    yield
         except (asyncio.CancelledError, TurnCancelled, UsageLimitReached):
-            await session.line.aborted()
+            await line.aborted()
             raise
         except TimeoutError as error:
             if not self._deadline.expired():
                 raise
-            await session.line.aborted()
+            await line.aborted()
             raise TurnTimedOut(
-                f"The turn was stopped after {agent.timeout_seconds:.15g} seconds. "
+                f"The turn was stopped after {self.parts.settings.agent.timeout_seconds:.15g} seconds. "
                 "What was said and done until then is kept: ask to go on, "
                 "ask for less at once, or raise agents.defaults.timeoutSeconds."
             ) from error
@@ -367,17 +385,6 @@ class Turn:
                 "the workspace; /new begins a fresh session.",
                 detail=overflow.detail,
             ) from overflow
-        else:
-            window_tokens = self.parts.models.window_tokens_of(answer)
-            await session.line.answered(
-                answer, window_tokens=window_tokens, compactions=session.compaction_count
-            )
-        finally:
-            await self.session.line.settle_if_it_can()
-        reply = self.reply(answer, self._said)
-        if self.parts.sub_agent is None and not self.trigger:
-            self.parts.memory.capture(context.chat, self.words, reply.text if reply else "")
-        return reply
 
     async def save_notes(self) -> None:
         """The flush before the session is left, if anything was said in it since the last one."""
@@ -410,13 +417,13 @@ class Turn:
     async def make_room(self, overflow: ContextOverflow) -> bool:
         """Shortens what is too large, or flushes and compacts once a turn; a second overflow is the caller's.
 
-        A window that nobody knows is taken for no larger than what it refused: the size assumed for it
-        would keep too much, and be refused again.
+        An overflow may have told how large the window is. One that nobody knows is taken for no larger than
+        what it refused: the size assumed for it would keep too much, and be refused again.
         """
         if self._has_overflowed:
             return False
         log.warning("the window of %s overflowed: %s", self.session.key, overflow)
-        window = await self.window()
+        window = await self._window_in((await self.parts.models.current()).budget)
         if overflow.window_tokens is not None:
             window = await self._window_in(self.parts.models.budget_of(overflow.window_tokens))
         elif window.budget.window_source == "fallback":

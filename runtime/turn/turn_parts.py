@@ -7,19 +7,18 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
 from nacre.memory.contracts.workspace import Workspace
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.models.failover import ModelChain
-from nacre.runtime.open_sessions.lanes import Told
-from nacre.runtime.open_sessions.open_session import OpenSession, SessionOpener
+from nacre.runtime.open_sessions.open_session import NoticeLog, OpenSession, SessionOpener
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.approvals.approvals import Approvals
-from nacre.runtime.tools.tool_source import ToolSource
+from nacre.runtime.tools.function import ToolSource
 from nacre.runtime.tools.toolbox import CallScope
 from nacre.runtime.turn.inbound.inbound_message import VoiceNotes
 from nacre.runtime.turn.loop.loop import TurnBounds
@@ -70,7 +69,7 @@ class TurnParts(Record):
         return self.window.workspace
 
     @property
-    def told(self) -> Told:
+    def told(self) -> NoticeLog:
         """What the owner was told already."""
         return self.window.told
 

@@ -1,7 +1,7 @@
-"""Where to cut a session's history for a compaction, and what the summary must cover. Pure.
+"""Chooses where to cut a session's history for a compaction, and what the summary must cover.
 
-Every message since the previous compaction's first kept entry is either handed out to be summarised
-or kept; recalled notes are neither, since they are in files already.
+Every message since the previous compaction's first kept entry is either summarized or kept. Recalled notes
+are neither, because they are stored in files already.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.compaction.facts import SummaryFacts, facts_of, without_facts
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -40,9 +40,9 @@ from nacre.sessions.view.transcript import (
 class CompactionPlan(Record):
     """A compaction that is possible.
 
-    `to_summarise` goes into the history's summary, together with `previous_summary`. When the cut
-    falls inside a turn, `turn_prefix` is that turn's part before the cut.
-    `kept_tokens` estimates what stays verbatim. `facts` go below the summary, whoever writes it.
+    `to_summarise` goes into the history's summary, together with `previous_summary`. When the cut falls
+    inside a turn, `turn_prefix` is that turn's part before the cut. `kept_tokens` is the estimated size of
+    the messages that stay verbatim. `facts` go below the summary, no matter who writes it.
     """
 
     first_kept_entry_id: str
@@ -54,7 +54,7 @@ class CompactionPlan(Record):
     facts: SummaryFacts = field(default_factory=SummaryFacts)
 
     def details(self) -> dict[str, list[str]]:
-        """What to store with the compaction entry, so that the next plan knows these files."""
+        """The file lists to store with the compaction entry; the next plan reads them."""
         return {"readFiles": list(self.facts.read_files), "modifiedFiles": list(self.facts.modified_files)}
 
 
@@ -65,7 +65,7 @@ class NothingToCompact(Record):
 
 
 class _Unit(Record):
-    """A message of the window that may be compacted; `place` is its entry's index on the branch."""
+    """A message of the window that may be compacted; `index` is its entry's index on the branch."""
 
     place: int
     message: Message
@@ -87,9 +87,9 @@ def plan_compaction(
 ) -> CompactionPlan | NothingToCompact:
     """Plans a compaction that keeps about `keep_recent_tokens` of the branch's end verbatim.
 
-    The cut never parts a call from its result. The newest user message always stays: it is kept, or,
-    when its own turn has to be cut, `build_transcript` shows it before the kept part. A cut in
-    front of an unanswered user message also keeps the exchange before it if that is small enough.
+    The cut never separates a call from its result. The newest user message always stays: it is kept, or, when
+    its own turn has to be cut, `build_transcript` shows it before the kept part. A cut directly before an
+    unanswered user message also keeps the preceding exchange if that is small enough.
     """
     start = _start(branch)
     previous = last_compaction(branch)
@@ -119,18 +119,20 @@ def plan_compaction(
 
 
 def transcript_tokens(branch: Sequence[Entry], count_tokens: Callable[[str], int]) -> int:
-    """An estimate for every message as the model would see it; no usage is asked."""
+    """Estimates the tokens of all messages as the model would see them, without using reported usage."""
     return estimate_tokens(PrunedView().of(build_transcript(branch), branch), count_tokens)
 
 
 def with_compaction(branch: Sequence[Entry], plan: CompactionPlan, summary: str) -> tuple[Entry, ...]:
-    """The branch as it would be with the compaction at its end.
+    """Returns the branch as it would be with the compaction at its end.
 
     Raises:
-        ValueError: the plan is for another branch.
+        ValueError: the plan belongs to another branch.
     """
     if all(entry.id != plan.first_kept_entry_id for entry in branch):
-        raise ValueError(f"No entry of this branch is {plan.first_kept_entry_id!r}, which was to be kept.")
+        raise ValueError(
+            f"No entry of this branch is {plan.first_kept_entry_id!r}, the plan's first kept one. Plan again."
+        )
     compaction = Compaction(
         summary=summary,
         first_kept_entry_id=plan.first_kept_entry_id,
@@ -143,15 +145,15 @@ def with_compaction(branch: Sequence[Entry], plan: CompactionPlan, summary: str)
 def _why_nothing_is_old(units: Sequence[_Unit], keep_recent_tokens: int) -> str:
     size = sum(unit.tokens for unit in units)
     if size >= keep_recent_tokens and sum(unit.is_said for unit in units) <= 1:
-        return "Nothing to compact: the latest turn is all there is to summarise."
+        return "Nothing to compact: the latest turn is all there is to summarize."
     return (
         f"Nothing to compact: the history since the last compaction has about {size} tokens, "
-        f"and the newest {keep_recent_tokens}, in whole messages, are kept as they are."
+        f"and the newest {keep_recent_tokens} tokens, in whole messages, stay as they are."
     )
 
 
 def _start(branch: Sequence[Entry]) -> int:
-    """The first entry that no summary covers yet."""
+    """The index of the first entry that no summary covers yet."""
     at = last_compaction_place(branch)
     previous = last_compaction(branch)
     if at is None or previous is None:
@@ -166,7 +168,7 @@ def _units(branch: Sequence[Entry], start: int, count_tokens: Callable[[str], in
     for place in range(start, len(branch)):
         item = entry_item(branch[place])
         if item is not None:
-            # A summary reads of a shortened message what the model read; a pruned result it reads whole.
+            # Summaries read a shortened message as the model saw it, but a pruned result in full.
             how = projections.get(item.entry_id)
             message = projected(item.message, how) if isinstance(how, Shortened) else item.message
             units.append(
@@ -182,7 +184,8 @@ def _units(branch: Sequence[Entry], start: int, count_tokens: Callable[[str], in
 
 
 def _valid_cuts(units: Sequence[_Unit]) -> list[int]:
-    """Units that a kept part may begin with: no result, no recalled notes, no call left open before."""
+    """Indexes at which the kept part may begin: not a result, not a recalled note, and no open call before
+    it."""
     last_result: dict[int, int] = {}
     for result, caller in paired_results([unit.message for unit in units]).items():
         last_result[caller] = max(result, last_result.get(caller, result))
@@ -197,7 +200,7 @@ def _valid_cuts(units: Sequence[_Unit]) -> list[int]:
 
 
 def _base_cut(units: Sequence[_Unit], keep_recent_tokens: int) -> int | None:
-    """The first valid cut within the newest `keep_recent_tokens`, else the last one before them."""
+    """The first valid cut within the newest `keep_recent_tokens`, otherwise the last one before them."""
     cuts = _valid_cuts(units)
     kept_tokens = 0
     for index in range(len(units) - 1, -1, -1):
@@ -210,11 +213,11 @@ def _base_cut(units: Sequence[_Unit], keep_recent_tokens: int) -> int | None:
 
 
 def _refined_cut(units: Sequence[_Unit], cut: int, keep_recent_tokens: int) -> int:
-    """The cut moved back where that spares a request or an answer at little cost."""
+    """Moves the cut back where that keeps a request or an answer at little cost."""
     cuts = set(_valid_cuts(units))
     opening = _turn_start(units, cut)
     if opening in cuts and len(_old(units[opening:cut])) == 1:
-        # Only a request would be summarised, which stays in view anyway or is cheap to keep.
+        # Only a request would be summarized, and it stays visible anyway or is cheap to keep.
         stays = not any(unit.is_said for unit in units[cut:])
         is_cheap = units[opening].tokens * 4 <= keep_recent_tokens and _old(units[:opening])
         cut = opening if stays or is_cheap else cut
@@ -222,7 +225,7 @@ def _refined_cut(units: Sequence[_Unit], cut: int, keep_recent_tokens: int) -> i
     is_answered = any(isinstance(unit.message, AssistantMessage) for unit in units[cut:])
     if cut != newest or is_answered:
         return cut
-    # What was just said most likely refers to the answer before it.
+    # The newest user message most likely refers to the answer before it.
     asked = _turn_start(units, cut - 1) if cut else cut
     answered = (
         index for index in range(cut - 1, asked, -1) if isinstance(units[index].message, AssistantMessage)
@@ -235,7 +238,7 @@ def _refined_cut(units: Sequence[_Unit], cut: int, keep_recent_tokens: int) -> i
 
 
 def _turn_start(units: Sequence[_Unit], cut: int) -> int:
-    """The unit that opened the turn in which `cut` lies; the window's first when none did."""
+    """The unit that opened the turn containing `cut`, or the window's first unit."""
     return next((index for index in range(cut, -1, -1) if units[index].starts_turn), 0)
 
 
@@ -244,7 +247,7 @@ def _old(units: Sequence[_Unit]) -> tuple[Message, ...]:
 
 
 def _open_asks(entries: Sequence[Entry]) -> list[str]:
-    """What the user said there and got no whole answer to, because it failed or was broken off."""
+    """User messages whose answer failed or was aborted."""
     asks: list[str] = []
     waiting: list[str] = []
     for entry in entries:
@@ -258,7 +261,7 @@ def _open_asks(entries: Sequence[Entry]) -> list[str]:
 
 
 def _first_kept_place(branch: Sequence[Entry], start: int, place: int) -> int:
-    """Settings and records directly before the first kept message are kept with it."""
+    """Extends the kept part back over the settings and records directly before its first message."""
     while place > start:
         entry = branch[place - 1]
         if not isinstance(entry.body, CustomRecord | RawBody) or entry_item(entry) is not None:

@@ -1,7 +1,8 @@
-"""What code adds below a model's summary, so that no model can forget it. Pure.
+"""Facts that code appends to a model's summary, so that no model can omit them.
 
-Requests that nobody answered, exact identifiers, failed tool calls and touched files are read off the
-messages themselves. Identifiers and files go on over compactions; the rest speaks of one part only.
+Unanswered requests, exact identifiers, failed tool calls and touched files are read from the messages.
+Identifiers and files carry over from one compaction to the next; the other facts cover one summarized part
+only.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Message,
@@ -28,7 +29,7 @@ MAX_ASK_CHARS = 300
 MOST_IDENTIFIERS = 24
 MOST_FAILURES = 8
 MAX_FAILURE_CHARS = 240
-"""The two bounds on failures are OpenClaw's."""
+"""`MOST_FAILURES` and `MAX_FAILURE_CHARS` are OpenClaw's limits."""
 
 FILE_LIST_LIMIT = 40
 
@@ -43,7 +44,7 @@ _LISTED_IDENTIFIERS = re.compile(rf"{re.escape(IDENTIFIERS_HEADING)}\n((?:- [^\n
 
 
 class SummaryFacts(Record):
-    """What is known of a summarised part without asking a model; each list in order of appearance."""
+    """Facts of a summarized part, found without a model; each list is in order of appearance."""
 
     open_asks: tuple[str, ...] = ()
     identifiers: tuple[str, ...] = ()
@@ -55,10 +56,9 @@ class SummaryFacts(Record):
 def facts_of(
     previous: Compaction | None, messages: Sequence[Message], *, open_asks: Sequence[str] = ()
 ) -> SummaryFacts:
-    """The facts of the messages that a compaction takes out of view.
+    """Collects the facts of the messages that a compaction removes from view.
 
-    The files and identifiers of the `previous` compaction are taken over; of all identifiers the
-    newest 24 count.
+    Files and identifiers of the `previous` compaction carry over. Only the newest 24 identifiers are kept.
     """
     read, modified = file_operations(previous, messages)
     return SummaryFacts(
@@ -71,7 +71,7 @@ def facts_of(
 
 
 def with_facts(summary: str, facts: SummaryFacts) -> str:
-    """The summary with the facts below it; what its own words hold already is not said twice."""
+    """Appends the facts to a summary, leaving out what the summary already says."""
     summary = without_facts(summary)
     squeezed = " ".join(summary.split())
     blocks = [
@@ -86,15 +86,16 @@ def with_facts(summary: str, facts: SummaryFacts) -> str:
 
 
 def without_facts(summary: str) -> str:
-    """A summary without what the next compaction writes anew; asks stay, until a model settles them."""
+    """Removes the parts that the next compaction writes again. Unanswered requests stay until a model settles
+    them."""
     return _RENEWED.sub("\n", _FILE_LIST.sub("", summary).rstrip()).strip()
 
 
 def file_operations(previous: Compaction | None, messages: Sequence[Message]) -> tuple[set[str], set[str]]:
-    """The files that were read and those that were changed: of the previous compaction, and of `messages`.
+    """The files read and the files changed, by the previous compaction and by `messages`.
 
-    The previous ones come from its details, unless an extension wrote these, and from the lists at
-    the end of its summary.
+    The previous ones come from the compaction's details, unless an extension wrote those, and from the lists
+    at the end of its summary.
     """
     read, modified = set[str](), set[str]()
     if previous is not None:
@@ -112,7 +113,6 @@ def file_operations(previous: Compaction | None, messages: Sequence[Message]) ->
 
 
 def _file_lists(read: Sequence[str], modified: Sequence[str]) -> str:
-    """The lists as they stand at the end of a summary, at most 40 files each; empty without files."""
     blocks = ""
     for tag, paths in (("read-files", read), ("modified-files", modified)):
         if paths:
@@ -162,26 +162,25 @@ def _tool_failures(messages: Sequence[Message]) -> tuple[str, ...]:
 
 
 def _codes(result: ToolResultMessage) -> str:
-    """Status and exit code as the tool reported them, in brackets."""
+    """The status and exit code that the tool reported, in parentheses."""
     details = result.details or {}
     told = [f"{key}={details[key]}" for key in ("status", "exitCode") if details.get(key) is not None]
     return f" ({_line(' '.join(told), 60)})" if told else ""
 
 
 def _holds(text: str, name: str) -> bool:
-    """Whether the name stands in the text as a whole, not as the beginning of another."""
+    """Whether the text contains the name as a whole, not as the beginning of another name."""
     return bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text))
 
 
 def _line(text: str, max_chars: int) -> str:
-    """The text on one line, cut with a sign where it is longer."""
     squeezed = " ".join(text.split())
     return squeezed if len(squeezed) <= max_chars else f"{squeezed[: max_chars - 1]}…"
 
 
 MAX_IDENTIFIER_CHARS = 200
 MAX_READ_CHARS = 20_000
-"""Of a longer text only its beginning and its end are read: nobody typed it."""
+"""Only the beginning and the end of a longer text are read, because nobody typed it."""
 
 _PATTERNS = re.compile(
     r"https?://[^\s<>\"'`)\]}“”‘’«»]+"
@@ -197,15 +196,15 @@ _PATTERNS = re.compile(
     re.ASCII,
 )
 _SIGNS = re.compile(r"/|\.\w|#\d|[A-Z0-9]-\d|:\d\d|[0-9a-f]{7}", re.ASCII)
-"""One of these stands in every name, so that most texts are passed over at once."""
+"""Every identifier contains one of these, so most texts are skipped at once."""
 _HASH = re.compile(r"(?<![\w-])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,64}(?![\w-])", re.ASCII)
-"""Words of hexadecimal signs with at least one letter and one digit, so that no word or number is one."""
+"""Hexadecimal words with at least one letter and one digit, which excludes words and numbers."""
 
 
 def identifiers(newest_first: Iterable[str], *, most: int) -> list[str]:
-    """The `most` exact names that were mentioned last, each once, the last one at the end.
+    """The last `most` identifiers mentioned, without duplicates, in order of mention.
 
-    Texts are read only until there are so many.
+    Reads texts only until it has found enough.
 
     >>> identifiers(["See https://example.org/a, commit 9fceb02 in src/app.py (#41)."], most=9)
     ['https://example.org/a', '9fceb02', 'src/app.py', '#41']
@@ -220,7 +219,6 @@ def identifiers(newest_first: Iterable[str], *, most: int) -> list[str]:
 
 
 def _names(text: str) -> list[str]:
-    """The names in a text in their order."""
     if not _SIGNS.search(text):
         return []
     spans = [match.span() for match in _PATTERNS.finditer(text)]
@@ -230,12 +228,12 @@ def _names(text: str) -> list[str]:
 
 
 def has_identifier(text: str) -> bool:
-    """Whether there is such a name in a text."""
+    """Whether a text contains an identifier."""
     return bool(_names(_ends(text)))
 
 
 def _name(found: str) -> str:
-    """What was found without the marks behind it; empty for what is no name."""
+    """The match without trailing punctuation; empty if it is not an identifier."""
     name = found.rstrip(".,;:!?")
     return name if 1 < len(name) <= MAX_IDENTIFIER_CHARS else ""
 

@@ -1,4 +1,4 @@
-"""What can go wrong with stored sessions. `docs/errors.md` draws the tree and says who reacts to what."""
+"""Errors of stored sessions. `docs/errors.md` shows the tree and who reacts to each error."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 class SessionError(Exception):
-    """Any failure that this room reports."""
+    """Base class of all errors that `nacre.sessions` raises."""
 
 
 class SessionCorrupt(SessionError):
-    """A session file cannot be used as it stands, and nothing was changed."""
+    """A session file cannot be used in its current state; nothing was changed."""
 
 
 class SessionVersionUnknown(SessionError):
@@ -18,11 +18,11 @@ class SessionVersionUnknown(SessionError):
 
 
 class SessionKeyInvalid(SessionError):
-    """A text cannot be a session key, or part of one."""
+    """A text cannot be a session key or part of one."""
 
 
 class SessionNotFound(SessionError):
-    """No session is named like that, or more than one is, or its transcript is gone."""
+    """No session matches a name, several do, or the session's transcript is missing."""
 
 
 class SessionWriteFailed(SessionError):
@@ -34,8 +34,8 @@ class SessionWriteFailed(SessionError):
 
 
 class SessionStoreRefused(SessionError):
-    """A database that keeps the sessions cannot be reached, or refused; nothing of that was written."""
+    """The session database cannot be reached or refused a request; nothing was written."""
 
 
 class SessionTakenOver(SessionError):
-    """Another process went on with a session, because this one was silent for too long."""
+    """Another process took over a session because this one was silent for too long."""

@@ -1,22 +1,23 @@
-"""Session keys: which conversation a message belongs to. Pure text; reads and stores nothing.
+"""Session keys, ended sessions and reset rules.
 
-The scheme is OpenClaw's. A part that comes from outside (a chat, a sender, a thread) is written so
-that it can never be taken for a piece of the scheme itself: `:` and `%` are escaped, and so are the
-scheme's own words when they stand alone. Ids are exact: `alice`, `Alice` and ` alice` are three. Keys
-are lower case, so what is not is escaped too.
+The key scheme is OpenClaw's. External parts (a chat, a sender, a thread) are escaped so that they never look
+like part of the scheme: `:` and `%` are escaped, and so are the scheme's own words when they stand alone. Ids
+are exact: `alice`, `Alice` and ` alice` are three different ids. Keys are lower case, so uppercase characters
+are escaped too.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime, time, timedelta
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.errors import SessionKeyInvalid
 
 KeyKind: TypeAlias = Literal[
@@ -27,15 +28,15 @@ SessionScope: TypeAlias = Literal["per-sender", "global"]
 
 GLOBAL_KEY = "global"
 SYNTHETIC_KINDS: tuple[KeyKind, ...] = ("subagent", "cron", "hook")
-"""Sessions that a program began, in which no person speaks."""
+"""Sessions that a program started and in which no person speaks."""
 
 MAX_KEY_CHARS = 800
 MAX_PART_CHARS = 128
-"""A longer part keeps its first 64 characters and a digest of the whole."""
+"""A longer part keeps its first 64 characters, followed by a digest of the whole."""
 
 _UNPREFIXED = (GLOBAL_KEY, "unknown")
 RECOVERED = "recovered:"
-"""Begins the key of a transcript that was found and that says of no key that it is its."""
+"""The prefix of the key of a transcript that was found without a key of its own."""
 _DIRECT_WORDS = ("dm", "direct")
 _GROUP_WORDS = ("group", "channel")
 _THREAD_WORDS = ("thread", "topic")
@@ -43,12 +44,12 @@ _RESERVED = {*_DIRECT_WORDS, *_GROUP_WORDS, *_THREAD_WORDS, *SYNTHETIC_KINDS, "m
 
 
 class SessionRoute(Record):
-    """What decides a session key: where a message came from, and the owner's settings.
+    """The values that determine a session key: where a message came from, and the owner's settings.
 
-    `identity_links` maps one person's canonical name to their ids as `channel:id`. A bare id counts
-    for the owner alone: on another channel anybody may be able to choose it. Any `chat_kind` but
-    `direct` is a group. `ids_fold_case` says that on this channel `Anna` and ` anna` are one id, as in
-    e-mail and IRC; else ids are compared byte by byte.
+    `identity_links` maps a person's canonical name to their ids, written as `channel:id`. A bare id applies
+    to the owner only, because on another channel anybody may be able to choose it. Any `chat_kind` except
+    `direct` is a group. `ids_fold_case` means that `Anna` and ` anna` are the same id on this channel, as in
+    email and IRC; otherwise ids are compared byte by byte.
     """
 
     agent_id: str
@@ -67,23 +68,23 @@ class SessionRoute(Record):
 
 
 def normalise_agent_id(text: str) -> str:
-    """An agent id of at most 64 of `a-z 0-9 _ -` that begins with a letter or digit; empty gives `main`."""
+    """An agent id of at most 64 characters from `a-z 0-9 _ -` that begins with a letter or digit; `main` if
+    empty."""
     lowered = re.sub(r"[^a-z0-9_-]+", "-", text.strip().lower())
     return lowered.strip("-").lstrip("_-")[:64].rstrip("-") or "main"
 
 
 def route_key(route: SessionRoute) -> str:
-    """The key of the session that a message belongs to.
+    """Returns the key of the session that a message belongs to.
 
-    The owner's direct chats share the main session unless `dm_scope` parts them. A direct chat with
-    anybody else has a key of its own, by channel and peer unless `identity_links` name the person, so
-    that a stranger never lands in the owner's transcript. Groups and channels have one key each; a
-    thread adds a suffix. With the scope `global` all that the owner says, in any chat, is one session;
-    what others say is not part of it.
+    The owner's direct chats share the main session unless `dm_scope` separates them. A direct chat with
+    anybody else has its own key, by channel and peer unless `identity_links` names the person, so a stranger
+    never reaches the owner's transcript. Groups and channels have one key each; a thread adds a suffix. With
+    the scope `global`, everything the owner says in any chat is one session, which excludes what others say.
 
     Raises:
-        SessionKeyInvalid: `main_key`, `dm_scope` or `scope` is not usable, or a direct chat that is not
-            the owner's names no sender: all such people would share one session.
+        SessionKeyInvalid: `main_key`, `dm_scope` or `scope` is invalid, or a direct chat that is not the
+            owner's has no sender, so that all such people would share one session.
     """
     if route.scope not in ("per-sender", "global"):
         raise SessionKeyInvalid(f"session.scope is {route.scope!r}. Use per-sender or global.")
@@ -95,13 +96,13 @@ def route_key(route: SessionRoute) -> str:
 
 
 def canonical_key(text: str, *, agent_id: str, main_key: str = "main") -> str:
-    """One spelling for every name of a session: lower case, with its agent.
+    """Returns the one spelling of a session's name: lower case, with its agent.
 
-    `main`, the main key and both with an agent in front are one session. `global`, `unknown` and
-    `recovered:…` stand without an agent.
+    `main`, the main key, and both of these with an agent prefix name the same session. `global`, `unknown`
+    and `recovered:…` have no agent prefix.
 
     Raises:
-        SessionKeyInvalid: `text` is empty, too long, has control characters, or names no session.
+        SessionKeyInvalid: `text` is empty, too long, contains control characters, or names no session.
     """
     key = unicodedata.normalize("NFC", text.strip().lower())
     if not key:
@@ -111,7 +112,7 @@ def canonical_key(text: str, *, agent_id: str, main_key: str = "main") -> str:
             f"The session key has {len(key)} characters; at most {MAX_KEY_CHARS} are allowed. Shorten it."
         )
     if not key.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in key):
-        raise SessionKeyInvalid(f"The session key {key!r} has control characters. Remove them.")
+        raise SessionKeyInvalid(f"The session key {key!r} contains control characters. Remove them.")
     if key in _UNPREFIXED or key.startswith(RECOVERED):
         return key
     main = _main_key(main_key)
@@ -128,19 +129,19 @@ def canonical_key(text: str, *, agent_id: str, main_key: str = "main") -> str:
 
 
 def key_agent(key: str) -> str:
-    """The agent that a canonical key names; empty where a key stands without one."""
+    """The agent that a canonical key names, or an empty string if the key has no agent."""
     head, _, rest = key.partition(":")
     return rest.partition(":")[0] if head == "agent" else ""
 
 
 def key_kind(key: str, *, main_key: str = "main") -> KeyKind:
-    """What sort of conversation a canonical key names; what cannot be told is `other`, never `main`."""
+    """The kind of conversation that a canonical key names; an unrecognized key is `other`, never `main`."""
     if key == GLOBAL_KEY:
         return "global"
     rest = _rest(key)
     parts = rest.split(":")
     for kind in SYNTHETIC_KINDS:
-        # First, because the rest is the program's own and may hold any word of the scheme.
+        # Checked first, because the rest is the program's own and may contain any word of the scheme.
         if len(parts) > 1 and parts[0] == kind and parts[1]:
             return kind
     if _thread_parent(rest) is not None:
@@ -151,9 +152,9 @@ def key_kind(key: str, *, main_key: str = "main") -> KeyKind:
 
 
 def is_private_key(key: str, *, main_key: str = "main") -> bool:
-    """Whether a key names a conversation of two: the main session, a direct chat, or a thread of these.
+    """Whether a key names a conversation of two: the main session, a direct chat, or a thread of either.
 
-    It does not say that the other one is the owner. Whatever cannot be told is not private.
+    It does not say that the other participant is the owner. An unrecognized key is not private.
     """
     kind = key_kind(key, main_key=main_key)
     if kind != "thread":
@@ -168,7 +169,7 @@ def _is_direct(route: SessionRoute) -> bool:
 
 
 def _names_group(place: str) -> bool:
-    """Whether an id says itself that it is a group's, as WhatsApp's and some bridges' do."""
+    """Whether an id identifies itself as a group's, as the ids of WhatsApp and some bridges do."""
     lowered = place.strip().lower()
     return lowered.endswith("@g.us") or any(f":{word}:" in lowered for word in _GROUP_WORDS)
 
@@ -185,8 +186,8 @@ def _direct_rest(route: SessionRoute) -> str:
         return main
     if not has_sender:
         raise SessionKeyInvalid(
-            f"A direct message on channel {route.channel!r} that is not the owner's names no sender, so "
-            "everybody without an id would share one session. Have the bridge set sender_id."
+            f"A direct message on channel {route.channel!r} that is not the owner's has no sender, so "
+            "everybody without an id would share one session. Set sender_id in the bridge."
         )
     channel = _part(_name(route.channel))
     peer, is_linked = _peer(route)
@@ -199,26 +200,26 @@ def _direct_rest(route: SessionRoute) -> str:
 
 def _group_rest(route: SessionRoute) -> str:
     word = "channel" if route.chat_kind == "channel" else "group"
-    # The sender's id where it is the group's; a person's id would give each member a group of their own.
+    # Uses the sender's id only if it is the group's; a person's id would give each member a separate group.
     sender = route.sender_id if _names_group(route.sender_id) else ""
     chat = route.chat_id if route.chat_id.strip() else sender
     return f"{_part(_name(route.channel))}:{word}:{_id(route, chat)}"
 
 
 def _peer(route: SessionRoute) -> tuple[str, bool]:
-    """The other one of a direct chat, and whether the owner's settings name them."""
+    """The key part of the other participant, and whether the owner's settings name them."""
     for name, linked in route.identity_links.items():
         if name.strip() and any(_names(item.strip(), route) for item in linked):
             return _part(folded_id(name)), True
     peer = _id(route, route.sender_id)
-    # A stranger may be able to choose an id; it must not read like somebody's canonical name.
+    # A stranger may be able to choose an id; it must not look like somebody's canonical name.
     if peer in {_part(folded_id(name)) for name in route.identity_links}:
         return f"%{ord(peer[0]):02x}{peer[1:]}", False
     return peer, False
 
 
 def _names(link: str, route: SessionRoute) -> bool:
-    """Whether an item of `identityLinks`, `channel:id` or for the owner a bare id, is this sender."""
+    """Whether an item of `identityLinks` (`channel:id`, or a bare id for the owner) is this sender."""
     channel = f"{_name(route.channel)}:"
     ids = [link] if route.is_owner else []
     if link.lower().startswith(channel):
@@ -227,24 +228,23 @@ def _names(link: str, route: SessionRoute) -> bool:
 
 
 def _id(route: SessionRoute, text: str) -> str:
-    """An id of the channel as a piece of a key."""
     return _part(folded_id(text) if route.ids_fold_case else text)
 
 
 def _name(text: str) -> str:
-    """The name of a channel or an account, without its case; a blank at its end is part of it."""
+    """The name of a channel or an account without its case; a trailing space is part of the name."""
     return unicodedata.normalize("NFC", text.lower())
 
 
 def folded_id(text: str) -> str:
-    """How a channel that folds case reads an id."""
+    """An id as a case-insensitive channel reads it."""
     return unicodedata.normalize("NFC", text.strip().lower())
 
 
 def _part(text: str) -> str:
-    """One piece of a key from outside text: escaped, bounded; empty gives `unknown`.
+    """Escapes and bounds one external part of a key; an empty text gives `unknown`.
 
-    Different texts give different pieces, and `canonical_key` leaves each piece as it is.
+    Different texts give different parts, and `canonical_key` leaves each part unchanged.
     """
     exact = text or "unknown"
     escaped = "".join(char if _is_plain(char) else _escaped(char) for char in exact)
@@ -259,7 +259,7 @@ def _part(text: str) -> str:
 
 
 def _is_plain(char: str) -> bool:
-    """Whether a character stands in a key as itself: printable, lower case, and no mark of the scheme."""
+    """Whether a character appears in a key as itself: printable, lower case and not part of the scheme."""
     return char.isprintable() and not char.isspace() and char.lower() == char and char not in ":%"
 
 
@@ -305,16 +305,16 @@ def _peer_kind(parts: Sequence[str]) -> KeyKind:
 
 
 EndReason: TypeAlias = Literal["new", "reset", "daily", "idle"]
-"""`new` and `reset` are the owner's commands, `daily` and `idle` the settings."""
+"""`new` and `reset` are the owner's commands; `daily` and `idle` are settings."""
 
 END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
 
 
 class EndedSession(Record):
-    """A session that is over.
+    """A session that has ended.
 
-    `transcript` is the name under which its store keeps what was said, `channel` where the message came
-    from that ended it. `attempts` counts how often its hooks have failed.
+    `transcript` is its name in the store. `channel` is the channel of the message that ended the session.
+    `attempts` counts how often its hooks have failed.
     """
 
     key: str
@@ -326,21 +326,56 @@ class EndedSession(Record):
     attempts: int = 0
 
 
+_ENDED_KEYS: Mapping[str, tuple[str, type]] = {
+    "key": ("key", str),
+    "session_id": ("sessionId", str),
+    "transcript": ("transcript", str),
+    "reason": ("reason", str),
+    "ended_at_ms": ("endedAt", int),
+    "channel": ("channel", str),
+    "attempts": ("attempts", int),
+}
+"""Each field's name and type in the file, in the order in which they are written."""
+
+
+def ended_to_json(ended: EndedSession) -> dict[str, Any]:
+    """The stored form of an ended session."""
+    return {
+        "version": 1,
+        **{stored: getattr(ended, name) for name, (stored, _) in _ENDED_KEYS.items()},
+    }
+
+
+def ended_from_json(data: bytes) -> EndedSession | None:
+    """Reads a stored ended session; `None` if the bytes are not one or have another version."""
+    try:
+        raw = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(raw, dict) or raw.get("version") != 1:
+        return None
+    if not all(type(raw.get(stored)) is kind for stored, kind in _ENDED_KEYS.values()):
+        return None
+    if raw["reason"] not in END_REASONS or not raw["sessionId"] or "/" in raw["transcript"]:
+        return None
+    return EndedSession(**{name: raw[stored] for name, (stored, _) in _ENDED_KEYS.items()})
+
+
 ResetMode: TypeAlias = Literal["daily", "idle", "none"]
 ResetCause: TypeAlias = Literal["daily", "idle"]
 SessionType: TypeAlias = Literal["direct", "group", "thread"]
 
 DEFAULT_AT_HOUR = 4
 DEFAULT_IDLE_MINUTES = 60
-"""How long `idle` waits where nobody says how long."""
+"""Idle time of the mode `idle` when no setting specifies one."""
 PAUSE_MINUTES = 30
-"""A shorter silence is a pause in a conversation, which the daily reset does not cut in two."""
+"""A shorter silence is a pause in a conversation, which the daily reset does not interrupt."""
 
 _PROGRAMS = ("cron", "hook", "subagent")
 
 
 class ResetRule(Record):
-    """What the owner said about resets in one place; `None` is not said there."""
+    """The owner's reset settings in one place; `None` means not set."""
 
     mode: ResetMode | None = None
     at_hour: int | None = None
@@ -348,23 +383,23 @@ class ResetRule(Record):
 
 
 class ResetPolicy(Record):
-    """What holds for one session: whichever comes first. `None` is never."""
+    """The reset rules of one session; whichever comes first applies. `None` means never."""
 
     at_hour: int | None
     idle_minutes: int | None
 
 
 class NextReset(Record):
-    """When a session will be over if nobody says anything until then, and by which rule."""
+    """When a session will end if nobody says anything until then, and by which rule."""
 
     at: datetime
     cause: ResetCause
 
 
 def session_type(key_kind: str, *, is_direct: bool, has_thread: bool) -> SessionType | None:
-    """The sort of session that resets are set for; `None` for a program's, which is never reset.
+    """The session type that reset settings refer to, or `None` for a program's session, which is never reset.
 
-    `key_kind` is a word of `sessions.keys.key_kind`. A thread of a group is a thread.
+    `key_kind` is a result of `sessions.keys.key_kind`. A thread of a group is a thread.
     """
     if key_kind in _PROGRAMS:
         return None
@@ -382,11 +417,11 @@ def reset_policy(
     by_channel: Mapping[str, ResetRule] | None = None,
     idle_minutes: int | None = None,
 ) -> ResetPolicy:
-    """The rule for a session of this kind on this channel.
+    """Returns the reset rules for a session of this kind on this channel.
 
-    A rule of the channel stands alone. Else the kind's rule goes before `base`, field by field.
-    `idle_minutes` is the older setting: alone it means idle resets and no daily one. With nothing said
-    the session is reset daily at 04:00.
+    A rule of the channel applies alone. Otherwise the kind's rule takes precedence over `base`, field by
+    field. `idle_minutes` is the older setting: alone, it means idle resets and no daily reset. Without any
+    setting, the session is reset daily at 04:00.
     """
     of_channel = (by_channel or {}).get(channel.strip().lower())
     own = ResetRule() if of_channel else (by_type or {}).get(kind, ResetRule())
@@ -406,10 +441,10 @@ def reset_policy(
 def due_reset(
     policy: ResetPolicy, *, started_at: datetime, last_said_at: datetime, now: datetime
 ) -> ResetCause | None:
-    """Why a session is over at `now`, or `None` while it goes on; of two reasons the earlier one.
+    """Why a session has ended at `now`, or `None` if it continues; of two reasons, the earlier one.
 
-    Three aware moments; `now` carries the owner's zone. `last_said_at` is the newest message's, of a
-    person or of the assistant.
+    All three datetimes are aware, and `now` carries the owner's time zone. `last_said_at` is the time of the
+    newest message from a person or the assistant.
     """
     if _is_still_talking(policy, last_said_at, now):
         return None
@@ -420,21 +455,21 @@ def due_reset(
 def next_reset(
     policy: ResetPolicy, *, started_at: datetime, last_said_at: datetime, now: datetime
 ) -> NextReset | None:
-    """When the session will be over if it stays silent, in the zone of `now`; in the past if it is over."""
+    """When the session will end if it stays silent, in the zone of `now`; in the past if it has ended."""
     ends = []
     if policy.at_hour is not None:
         boundary = next_boundary(started_at.astimezone(now.tzinfo), policy.at_hour)
         pause_ends = _later(last_said_at, PAUSE_MINUTES, now)
         ends.append(NextReset(at=max(boundary, pause_ends, key=_utc), cause="daily"))
     if policy.idle_minutes is not None:
-        # An instant later than the minutes allow, so that exactly so long is not too long.
+        # One millisecond longer than the minutes allow, so that exactly that long is not too long.
         idle_ends = _later(last_said_at, policy.idle_minutes, now) + timedelta(milliseconds=1)
         ends.append(NextReset(at=idle_ends, cause="idle"))
     return min(ends, key=lambda end: _utc(end.at), default=None)
 
 
 def _is_still_talking(policy: ResetPolicy, last_said_at: datetime, now: datetime) -> bool:
-    """Whether the last words are too new for either reason, whatever the clock of the owner's zone says."""
+    """Whether the last message is too recent for either reason, whatever the owner's clock says."""
     least_minutes = PAUSE_MINUTES
     if policy.idle_minutes is not None:
         least_minutes = min(PAUSE_MINUTES, policy.idle_minutes)
@@ -442,16 +477,16 @@ def _is_still_talking(policy: ResetPolicy, last_said_at: datetime, now: datetime
 
 
 def next_boundary(now: datetime, at_hour: int) -> datetime:
-    """The first moment after `now` at which a clock in its zone comes to `at_hour`.
+    """The first moment after `now` at which a clock in its time zone reaches `at_hour`.
 
-    An hour that the zone skips that day (summer time begins) is the moment of the jump; of an hour
-    that comes twice the first counts.
+    If the zone skips that hour (daylight saving time begins), the result is the moment of the jump. If the
+    hour occurs twice, the first occurrence counts.
     """
     return min((moment for moment in _boundaries(now, at_hour) if _utc(moment) > _utc(now)), key=_utc)
 
 
 def _boundaries(now: datetime, at_hour: int) -> list[datetime]:
-    # Some days are missing from some zones, and a clock can be set back across midnight.
+    # Some days are missing in some zones, and a clock can be set back across midnight.
     days = [now.date() + timedelta(days=offset) for offset in range(-3, 4)]
     moments = [datetime.combine(day, time(at_hour), tzinfo=now.tzinfo) for day in days]
     return [moment.astimezone(UTC).astimezone(now.tzinfo) for moment in moments]
@@ -465,7 +500,7 @@ def _later(moment: datetime, minutes: int, now: datetime) -> datetime:
 
 
 def _utc(moment: datetime) -> datetime:
-    # Two moments of one zone compare by their wall clocks, which is wrong in the hour that comes twice.
+    # Two datetimes in one zone compare by wall clock, which is wrong in the hour that occurs twice.
     return moment.astimezone(UTC)
 
 

@@ -1,8 +1,8 @@
-"""The words of a conversation, in the shapes of pi's session format v3.
+"""Messages of a conversation in the shapes of pi's session format v3.
 
-Values only: nothing here reads a file or knows a provider. JSON keys and roles follow
-`user` / `assistant` / `toolResult` messages as pi writes them, so that other tools can read
-a transcript: `to_json` gives a block or message as pi stores it. Times are milliseconds since the epoch.
+JSON keys and roles match the `user`, `assistant` and `toolResult` messages that pi writes, so that other
+tools can read a transcript. `to_json` returns a block or message as pi stores it. Times are milliseconds
+since the epoch.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 _MOST = 2**53
-"""Numbers above are no counts: JSON's do not reach further."""
+"""Larger numbers are not token counts: JSON integers are exact only up to here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """Tokens of one model call as the provider counted them; `input_tokens` excludes cached ones."""
+    """Token counts of one model call as the provider reported them; `input_tokens` excludes cached tokens."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -29,11 +29,11 @@ class Usage:
 
     @property
     def context_tokens(self) -> int:
-        """Tokens that the window held when the call ended: prompt, cached or not, and answer."""
+        """Tokens in the context window when the call ended: the prompt, cached or not, and the answer."""
         return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        """Both calls together. A sum says what was paid for, not how full the window is."""
+        """The sum of both calls. A sum says what was paid for, not how full the window is."""
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
@@ -43,7 +43,6 @@ class Usage:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The `usage` object as pi stores it."""
         return {
             "input": self.input_tokens,
             "output": self.output_tokens,
@@ -55,12 +54,12 @@ class Usage:
 
 
 def usage_from_json(raw: object) -> Usage | None:
-    """Reads a usage object under pi's, Anthropic's or OpenAI's key names; `None` when nothing counts.
+    """Reads a usage object with pi's, Anthropic's or OpenAI's key names; `None` if all counts are zero.
 
-    OpenAI's `prompt_tokens` include the cached ones, which `prompt_tokens_details` tells; they are
-    taken out. An object that knows only a total counts it as input.
+    OpenAI's `prompt_tokens` include the cached tokens listed in `prompt_tokens_details`; these are
+    subtracted. If the object has only a total, the total counts as input.
     """
-    # A type that is asked for by name is many times cheaper, and a transcript has thousands of these.
+    # Checking the exact type first is many times faster, and a transcript has thousands of these.
     if type(raw) is not dict and not isinstance(raw, Mapping):
         return None
     input_tokens = _first_number(raw, "input", "inputTokens", "input_tokens")
@@ -88,7 +87,7 @@ def usage_from_json(raw: object) -> Usage | None:
 
 
 def whole_number(value: object) -> int:
-    """A number from a foreign file as a whole number of at least zero; zero for anything else."""
+    """Converts a number from a foreign file to an integer of at least zero; anything else gives zero."""
     if type(value) is int and 0 <= value <= _MOST:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
@@ -114,7 +113,7 @@ def _first_number(raw: Mapping[str, Any], *keys: str) -> int:
 
 
 ATTACHMENT = "attachment"
-"""`Text.said_by` of a file that a user sent."""
+"""The value of `Text.said_by` for a file that a user sent."""
 
 StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
 STOP_REASONS: tuple[StopReason, ...] = ("stop", "length", "toolUse", "error", "aborted")
@@ -125,21 +124,22 @@ class Text:
     """A run of text.
 
     `said_by` names the author of words in a user's message that the user did not write: `ATTACHMENT` for a
-    file that they sent, else whom a forward or quote names. It is empty for the user's own words.
+    file that they sent, otherwise the person whom a forward or quote names. It is empty for the user's own
+    words.
     """
 
     text: str
     said_by: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The block as pi stores it, with `saidBy` beside it where the words are not the user's own."""
+        """The block as pi stores it, plus `saidBy` if the words are not the user's own."""
         block = {"type": "text", "text": self.text}
         return {**block, "saidBy": self.said_by} if self.said_by else block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Thinking:
-    """A model's reasoning, kept for the record and never sent to another provider."""
+    """A model's reasoning, which is stored but never sent to another provider."""
 
     thinking: str
     signature: str | None = None
@@ -151,7 +151,7 @@ class Thinking:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Image:
-    """An image, base64 in `data`."""
+    """An image; `data` is base64."""
 
     data: str
     mime_type: str
@@ -162,10 +162,10 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCall:
-    """One call that the model asks for.
+    """One tool call that the model requests.
 
-    `invalid_arguments` holds the provider's text when it was not a JSON object; `arguments` is
-    empty then, and the tool runner answers with an error result instead of running the tool.
+    `invalid_arguments` holds the provider's text if that was not a JSON object. `arguments` is then empty,
+    and the tool runner answers with an error result instead of running the tool.
     """
 
     id: str
@@ -174,7 +174,7 @@ class ToolCall:
     invalid_arguments: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The block as pi stores it, with `invalidArguments` beside it where there are any."""
+        """The block as pi stores it, plus `invalidArguments` if there are any."""
         block = {"type": "toolCall", "id": self.id, "name": self.name, "arguments": dict(self.arguments)}
         if self.invalid_arguments is not None:
             block["invalidArguments"] = self.invalid_arguments
@@ -183,10 +183,10 @@ class ToolCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True, weakref_slot=True)
 class UserMessage:
-    """What a person, or the runtime in a person's place, said.
+    """A message from a person, or from the runtime on a person's behalf.
 
-    `inbound_id` names the message in the chat that it came from, `sender` who sent it there; they are empty
-    where there was no such name, and in the owner's private chat.
+    `inbound_id` is the message's id in the chat that it came from, and `sender` is the id of its sender
+    there. Both are empty if the chat has no such id and in the owner's private chat.
     """
 
     content: tuple[Text | Image, ...]
@@ -196,18 +196,18 @@ class UserMessage:
 
     @property
     def foreign_speakers(self) -> tuple[str, ...]:
-        """The authors of the words in this message that the sender did not write; `Text.said_by` of each."""
+        """The authors (`Text.said_by`) of the words in this message that the sender did not write."""
         named = (block.said_by for block in self.content if isinstance(block, Text) and block.said_by)
         return tuple(dict.fromkeys(named))
 
     @property
     def own_text(self) -> str:
-        """The sender's own words, without what was quoted, forwarded or attached."""
+        """The sender's own words, without quoted, forwarded or attached text."""
         own = (block.text for block in self.content if isinstance(block, Text) and not block.said_by)
         return "\n".join(own)
 
     def to_json(self) -> dict[str, Any]:
-        """The message as pi stores it, with `inboundId` and `sender` beside it where it has them."""
+        """The message as pi stores it, plus `inboundId` and `sender` if it has them."""
         message: dict[str, Any] = {
             "role": "user",
             "content": [block.to_json() for block in self.content],
@@ -222,7 +222,7 @@ class UserMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True, weakref_slot=True)
 class AssistantMessage:
-    """What a model answered: text, thinking and tool calls in the order they came."""
+    """A model's answer: text, thinking and tool calls in the order in which they arrived."""
 
     content: tuple[Text | Thinking | ToolCall, ...]
     api: str
@@ -235,7 +235,7 @@ class AssistantMessage:
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls in the order the model made them."""
+        """The tool calls in the order in which the model made them."""
         return tuple(block for block in self.content if isinstance(block, ToolCall))
 
     def to_json(self) -> dict[str, Any]:
@@ -257,7 +257,7 @@ class AssistantMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True, weakref_slot=True)
 class ToolResultMessage:
-    """What one tool call gave back."""
+    """The result of one tool call."""
 
     tool_call_id: str
     tool_name: str
@@ -284,22 +284,21 @@ Message: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage
 
 
 def message_text(message: Message) -> str:
-    """The message's plain text: its text blocks joined by line feeds, without thinking and tool calls."""
+    """The message's text blocks joined by line feeds, without thinking and tool calls."""
     texts = [block.text for block in message.content if isinstance(block, Text)]
     return "\n".join(texts)
 
 
 def user_message(text: str, *, timestamp_ms: int) -> UserMessage:
-    """A user message of one text block."""
+    """Returns a user message with one text block."""
     return UserMessage(content=(Text(text=text),), timestamp_ms=timestamp_ms)
 
 
 def paired_results(messages: Sequence[Message]) -> dict[int, int]:
-    """For each tool result that answers a call, its index and the index of the calling message.
+    """Maps the index of each tool result that answers a call to the index of the calling message.
 
-    Left out are results without a call before them, and every second answer to one call. Some providers
-    use the same call id again in a later turn, so a result belongs to the nearest message before it that
-    made the call, not simply to its id.
+    Results without a preceding call and second answers to a call are left out. Some providers reuse a call id
+    in a later turn, so a result belongs to the nearest preceding message that made the call.
     """
     callers: dict[str, int] = {}
     pairs: dict[int, int] = {}
@@ -312,13 +311,13 @@ def paired_results(messages: Sequence[Message]) -> dict[int, int]:
 
 
 def message_from_json(raw: Mapping[str, Any]) -> Message | None:
-    """Reads one stored message; `None` for roles that are not ours (they stay in the file unread).
+    """Reads one stored message. Returns `None` for an unknown role; such a message stays in the file.
 
-    Tolerant where old or foreign writers differ: string content, snake_case usage keys, unknown
-    blocks (skipped), missing numbers (zero).
+    Accepts what old or foreign writers produce: string content, snake_case usage keys, unknown blocks
+    (skipped) and missing numbers (zero).
 
     Raises:
-        ValueError: `raw` is one of our roles but its shape cannot be read.
+        ValueError: the role is known but the message's shape cannot be read.
     """
     role = raw.get("role")
     timestamp_ms = whole_number(raw.get("timestamp"))
@@ -417,10 +416,10 @@ _CLOSING_TAGS = re.compile(r"</(?=\s*(?:conversation|previous-summary)\b)", re.I
 
 
 def serialise_for_summary(messages: Sequence[Message], *, tool_result_chars: int = 2000) -> str:
-    """The conversation as labelled paragraphs: `[User]:`, `[Assistant]:`, `[Tool result]:` and so on.
+    """Formats a conversation as labeled paragraphs: `[User]:`, `[Assistant]:`, `[Tool result]:` and so on.
 
-    Tool results are cut at `tool_result_chars` characters with a note; what people and models said
-    never is. The tags around the text in a prompt cannot be closed from within.
+    Tool results are cut at `tool_result_chars` characters with a note. Words of people and models are never
+    cut. The text cannot close the tags that surround it in a prompt.
     """
     paragraphs = [paragraph for message in messages for paragraph in _paragraphs(message, tool_result_chars)]
     return _CLOSING_TAGS.sub("&lt;/", "\n\n".join(paragraphs))
@@ -451,7 +450,7 @@ def _answer(message: AssistantMessage) -> list[str]:
 
 
 def call_text(call: ToolCall) -> str:
-    """A call as `name(argument=json, …)`."""
+    """Formats a call as `name(argument=json, …)`."""
     if call.invalid_arguments is not None:
         return f"{call.name}({call.invalid_arguments})"
     arguments = (
@@ -462,24 +461,24 @@ def call_text(call: ToolCall) -> str:
 
 
 MAX_KEPT_CHARS = 5_000_000
-"""Of a longer result only so much is kept: a store is not filled by one command."""
+"""Longer results are cut, so that one command cannot fill the store."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
 class WholeResults(Protocol):
-    """The whole results of one session. They are never changed and go where their transcript goes."""
+    """The full tool results of one session. They never change, and they move with their transcript."""
 
     async def keep(self, name: str, text: str) -> None:
-        """Stores a result under a new name, `MAX_KEPT_CHARS` of it at most; it outlives the process then.
+        """Stores a result on disk under a new name, cut at `MAX_KEPT_CHARS`.
 
         Raises:
-            SessionWriteFailed: the store refused; nothing is left behind.
-            ValueError: that is no name.
+            SessionWriteFailed: the store refused; nothing was written.
+            ValueError: `name` is not a valid result name.
         """
 
     async def read(self, name: str) -> str | None:
-        """A stored result, or `None` when there is none of that name.
+        """Returns a stored result, or `None` if there is none with that name.
 
         Raises:
             SessionError: it cannot be read.
@@ -487,5 +486,5 @@ class WholeResults(Protocol):
 
 
 def is_result_name(name: str) -> bool:
-    """Whether a result may have this name: letters, digits, `-` and `_`."""
+    """Whether a text is a valid result name: letters, digits, `-` and `_`."""
     return _NAME.fullmatch(name) is not None

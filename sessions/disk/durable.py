@@ -1,133 +1,33 @@
-"""The file system as sessions need it: what is reported as written survives a crash right after.
-
-Edge: private files, whole replacements, copies set aside.
-Never follows a symbolic link to a file.
-"""
+"""Durable file operations: what is reported as written survives a crash. Never follows a symbolic link."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 
-from nacre.locks.kernel_lock import FILE_MODE
+from nacre.locks import FILE_MODE
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionWriteFailed
-from nacre.sessions.contracts.keys import END_REASONS, EndedSession
-
-
-class EndingFolder:
-    """The endings of one agent that are not finished. Several processes may share the folder."""
-
-    def __init__(self, directory: Path, *, now: Callable[[], datetime]) -> None:
-        self._directory = directory
-        self._now = now
-        self._worker = OrderedWorker()
-
-    async def put(self, ended: EndedSession) -> None:
-        """Writes an ending down, or its new number of attempts; on disk, or raises `SessionWriteFailed`."""
-        await self._worker.run(lambda: self._put(ended))
-
-    async def remove(self, ended: EndedSession) -> None:
-        """Strikes an ending off; it may be gone already. Raises `SessionWriteFailed` as `put` does."""
-        await self._worker.run(lambda: self._remove(self._directory / file_name(ended)))
-
-    async def has(self, ended: EndedSession) -> bool:
-        """Whether an ending is still due: another process may have finished it."""
-        return await self._worker.run((self._directory / file_name(ended)).is_file)
-
-    async def all(self) -> tuple[EndedSession, ...]:
-        """The endings that are due, the oldest first. A file that cannot be read is set aside.
-
-        Raises:
-            SessionError: the system refused.
-        """
-        return await self._worker.run(self._all)
-
-    def _put(self, ended: EndedSession) -> None:
-        make_folder(self._directory)
-        replace_file(self._directory / file_name(ended), json.dumps(ending_to_json(ended), indent=2).encode())
-
-    def _remove(self, path: Path) -> None:
-        with reported("remove", path):
-            path.unlink(missing_ok=True)
-
-    def _all(self) -> tuple[EndedSession, ...]:
-        if not self._directory.is_dir():
-            return ()
-        with reported("list", self._directory):
-            paths = sorted(path for path in self._directory.iterdir() if path.suffix == ".json")
-        return tuple(ended for path in paths if (ended := self._read(path)) is not None)
-
-    def _read(self, path: Path) -> EndedSession | None:
-        found = read_plain(path)
-        if found is None:
-            return None
-        ended = ending_from_json(found[0])
-        if ended is None:
-            aside = set_aside(path, found[0], now=self._now)
-            self._remove(path)
-            log.warning("%s tells no session's ending and was set aside as %s", path.name, aside.name)
-        return ended
-
-
-def file_name(ended: EndedSession) -> str:
-    """The name of an ending's file: the same for the same ending, another for each."""
-    safe = re.sub(r"[^\w-]", "_", ended.session_id)[:100]
-    return f"{ended.ended_at_ms:013d}-{safe}.json"
-
-
-_STORED: Mapping[str, tuple[str, type]] = {
-    "key": ("key", str),
-    "session_id": ("sessionId", str),
-    "transcript": ("transcript", str),
-    "reason": ("reason", str),
-    "ended_at_ms": ("endedAt", int),
-    "channel": ("channel", str),
-    "attempts": ("attempts", int),
-}
-"""Each field's name and kind in the file, in its order."""
-
-
-def ending_to_json(ended: EndedSession) -> dict[str, Any]:
-    """An ending as it is stored."""
-    return {"version": 1, **{stored: getattr(ended, name) for name, (stored, _) in _STORED.items()}}
-
-
-def ending_from_json(data: bytes) -> EndedSession | None:
-    """A stored ending; `None` when the bytes are none, or another version's."""
-    try:
-        raw = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(raw, dict) or raw.get("version") != 1:
-        return None
-    if not all(type(raw.get(stored)) is kind for stored, kind in _STORED.values()):
-        return None
-    if raw["reason"] not in END_REASONS or not raw["sessionId"] or "/" in raw["transcript"]:
-        return None
-    return EndedSession(**{name: raw[stored] for name, (stored, _) in _STORED.items()})
-
 
 READ_BLOCK_BYTES = 1 << 18
 
 Sync: TypeAlias = Callable[[int], None]
-"""Waits until the disk has what a descriptor's file or folder holds: `os.fsync`, unless somebody watches."""
+"""Flushes a descriptor's file or folder to disk. It is `os.fsync` except where tests observe it."""
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 def open_plain(path: Path, flags: int) -> int:
-    """A descriptor of an existing plain file.
+    """Opens an existing regular file and returns its descriptor.
 
     Raises:
         FileNotFoundError: there is none.
@@ -137,8 +37,8 @@ def open_plain(path: Path, flags: int) -> int:
     try:
         kind = os.lstat(path).st_mode
         if not stat.S_ISREG(kind):
-            what = "a symbolic link" if stat.S_ISLNK(kind) else "not a plain file"
-            raise SessionCorrupt(f"{path} is {what}, so it was not opened. Put the file itself there.")
+            what = "a symbolic link" if stat.S_ISLNK(kind) else "not a regular file"
+            raise SessionCorrupt(f"{path} is {what}, so it was not opened. Replace it with the file itself.")
         descriptor = os.open(path, flags | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
         raise
@@ -148,12 +48,14 @@ def open_plain(path: Path, flags: int) -> int:
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise SessionCorrupt(f"{path} was exchanged for what is no plain file, so it was not read.")
+        raise SessionCorrupt(
+            f"{path} was replaced by something that is not a regular file, so it was not read."
+        )
     return descriptor
 
 
 def read_plain(path: Path) -> tuple[bytes, os.stat_result] | None:
-    """A plain file's bytes and facts; `None` when there is no such file."""
+    """A regular file's bytes and `stat` result, or `None` if there is no such file."""
     try:
         descriptor = open_plain(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -164,13 +66,7 @@ def read_plain(path: Path) -> tuple[bytes, os.stat_result] | None:
 
 @contextmanager
 def reading(path: Path, *, start_bytes: int = 0) -> Iterator[BinaryIO]:
-    """An existing plain file, open for reading from `start_bytes` on.
-
-    Raises:
-        FileNotFoundError: there is none.
-        SessionCorrupt: it is a symbolic link, a folder or a device.
-        SessionWriteFailed: the system refused.
-    """
+    """Opens an existing regular file for reading at `start_bytes`. Raises like `open_plain`."""
     descriptor = open_plain(path, os.O_RDONLY)
     with reported("read", path), os.fdopen(descriptor, "rb", buffering=READ_BLOCK_BYTES) as file:
         file.seek(start_bytes)
@@ -178,7 +74,7 @@ def reading(path: Path, *, start_bytes: int = 0) -> Iterator[BinaryIO]:
 
 
 def read_tail(path: Path, most_bytes: int) -> bytes:
-    """The last lines of a plain file, whole ones, `most_bytes` at most. Raises as `open_plain`."""
+    """The last whole lines of a regular file, at most `most_bytes` of them. Raises like `open_plain`."""
     with reading(path) as file:
         size_bytes = file.seek(0, os.SEEK_END)
         file.seek(max(0, size_bytes - most_bytes))
@@ -187,7 +83,7 @@ def read_tail(path: Path, most_bytes: int) -> bytes:
 
 
 def write_all(descriptor: int, data: bytes, *, sync: Sync = os.fsync) -> None:
-    """Writes all of `data` and waits until the disk has it."""
+    """Writes all of `data` and flushes it to disk."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -195,11 +91,11 @@ def write_all(descriptor: int, data: bytes, *, sync: Sync = os.fsync) -> None:
 
 
 def append_all(path: Path, data: bytes, *, at_bytes: int, sync: Sync = os.fsync) -> os.stat_result:
-    """Appends to a plain file of `at_bytes`; the file's facts afterwards. Makes the file if there is none.
+    """Appends to a regular file of `at_bytes` bytes, or creates it. Returns its `stat` result afterwards.
 
     Raises:
         SessionCorrupt: it is a symbolic link, a folder or a device.
-        SessionWriteFailed: the system refused; the file is as it was.
+        SessionWriteFailed: the system refused; the file is unchanged.
     """
     try:
         descriptor = open_plain(path, os.O_RDWR | os.O_APPEND)
@@ -220,7 +116,7 @@ def append_all(path: Path, data: bytes, *, at_bytes: int, sync: Sync = os.fsync)
 
 
 def replace_file(path: Path, data: bytes, *, backup: Path | None = None, sync: Sync = os.fsync) -> None:
-    """Puts `data` in the place of a file, whole or not at all; `backup` then names what was there."""
+    """Replaces a file's content atomically. `backup` then names the previous content."""
     with reported("write", path), unfinished_file(path, data, sync=sync) as temporary:
         if backup is not None:
             keep_as(backup, path, sync=sync)
@@ -230,7 +126,8 @@ def replace_file(path: Path, data: bytes, *, backup: Path | None = None, sync: S
 
 @contextmanager
 def unfinished_file(path: Path, data: bytes, *, sync: Sync = os.fsync) -> Iterator[Path]:
-    """A file beside `path` with `data`, on disk, to be renamed to `path`; gone afterwards if it was not."""
+    """Writes `data` to a temporary file beside `path`, to be renamed to `path`; deleted on exit if it was
+    not."""
     temporary = _unfinished(path)
     try:
         _write_new(temporary, data, os.O_CREAT | os.O_TRUNC, sync)
@@ -241,7 +138,7 @@ def unfinished_file(path: Path, data: bytes, *, sync: Sync = os.fsync) -> Iterat
 
 
 def copy_plain(path: Path, copy: Path) -> None:
-    """Copies a plain file, a block at a time, to where nothing is yet. Raises as `open_plain`."""
+    """Copies a regular file block by block to a path that does not exist yet. Raises like `open_plain`."""
     with reading(path) as source, reported("copy", path):
         descriptor = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, FILE_MODE)
         with os.fdopen(descriptor, "wb") as target:
@@ -250,19 +147,19 @@ def copy_plain(path: Path, copy: Path) -> None:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Writes a file that must not be there yet.
+    """Writes a file that must not exist yet.
 
     Raises:
-        SessionWriteFailed: it is there, or the system refused.
+        SessionWriteFailed: it exists, or the system refused.
     """
     with reported("write", path):
         _write_new(path, data, os.O_CREAT | os.O_EXCL, os.fsync)
 
 
 def remove_unfinished(path: Path, *others: Path) -> None:
-    """Removes what `replace_file` calls left that were killed; for the holder of the file's lock.
+    """Removes the temporary files of killed `replace_file` calls. The caller holds the file's lock.
 
-    `others` are files beside it that the same lock protects.
+    `others` are files in the same folder that the same lock protects.
     """
     names = "|".join(re.escape(file.name) for file in (path, *others))
     with reported("tidy the folder of", path):
@@ -283,7 +180,8 @@ def set_aside(
     mark: str = "corrupt",
     sync: Sync = os.fsync,
 ) -> Path:
-    """Stores `data`, which was found in `path`, as `<name>.<mark>-<timestamp>` beside it."""
+    """Stores `data`, which was found in `path`, as `<name>.<mark>-<timestamp>` beside it and returns that
+    path."""
     stamp = now().astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
     with reported("set aside what could not be read of", path):
         for attempt in range(1, 1000):
@@ -294,11 +192,11 @@ def set_aside(
                 continue
             sync_folder(path.parent, sync=sync)
             return aside
-        raise FileExistsError(f"a thousand files are named {aside.name} already")
+        raise FileExistsError(f"a thousand files are already named {aside.name}")
 
 
 def sync_folder(path: Path, *, sync: Sync = os.fsync) -> None:
-    """Waits until the disk has the folder's names; systems that cannot open a folder are left alone."""
+    """Flushes a folder's entries to disk. Does nothing on systems that cannot open a folder."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except PermissionError:
@@ -310,16 +208,17 @@ def sync_folder(path: Path, *, sync: Sync = os.fsync) -> None:
 
 
 def keep_as(backup: Path, path: Path, *, sync: Sync = os.fsync) -> None:
-    """A second name for the bytes of `path`, which are on disk already; a copy where there are no such names.
+    """Links `backup` to the bytes of `path`, which are on disk already, or copies them where links are
+    missing.
 
-    Only once the new bytes are written: both names stand for one file until it is replaced.
+    Call it only after the new bytes are written: both names refer to one file until `path` is replaced.
     """
     temporary = _unfinished(backup)
     try:
         temporary.unlink(missing_ok=True)
         os.link(path, temporary, follow_symlinks=False)
         temporary.replace(backup)
-        # Renaming does nothing where both are names of one file, as after a kill right behind this.
+        # A rename does nothing if both names refer to one file, as after a kill right after this line.
         temporary.unlink(missing_ok=True)
     except FileNotFoundError:
         return
@@ -341,9 +240,9 @@ FOLDER_MODE = 0o700
 
 
 class reported:  # noqa: N801 - called like a function
-    """Turns the system's errors into `SessionWriteFailed` with a sentence.
+    """Context manager that turns an `OSError` into `SessionWriteFailed` with a sentence.
 
-    A class, because a turn enters it eight times, and a generator costs three times as much.
+    It is a class because a turn enters it eight times, and a generator takes three times as long.
     """
 
     def __init__(self, verb: str, path: Path | str) -> None:
@@ -351,20 +250,20 @@ class reported:  # noqa: N801 - called like a function
         self._path = path
 
     def __enter__(self) -> None:
-        """Watches from here on."""
+        """Begins the guarded block."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, OSError):
             reason = error.strerror or str(error)
             raise SessionWriteFailed(
-                f"Could not {self._verb} {self._path}: {reason}. What was on disk before still is; "
-                "check the disk's space and the folder's permissions, then try again.",
+                f"Could not {self._verb} {self._path}: {reason}. Existing data on disk is unchanged. "
+                "Check the free disk space and the folder's permissions, then try again.",
                 path=Path(self._path),
             ) from error
 
 
 def make_folder(path: Path) -> None:
-    """Creates a folder, and those above it, for its owner only; an existing one is left as it is."""
+    """Creates a folder and its missing parents for the owner only; leaves an existing folder unchanged."""
     if path.is_dir():
         return
     with reported("create the folder", path):
@@ -379,10 +278,10 @@ T = TypeVar("T")
 
 
 class OrderedWorker:
-    """Runs blocking work on a thread in the order of the calls.
+    """Runs blocking calls on a thread in the order in which they were made.
 
-    Work that has been asked for is always finished: cancelling the caller waits for it first, so that
-    an object and its file never disagree. A second cancellation stops the waiting, not the work.
+    A call that was started always finishes: a canceled caller waits for it first, so that an object and its
+    file never disagree. A second cancellation ends the wait but not the call.
     """
 
     def __init__(self) -> None:
@@ -390,37 +289,37 @@ class OrderedWorker:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that was asked for is done."""
+        """Whether all calls are done."""
         return self._last is None or self._last.done()
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """The result of `work`, or its exception."""
+    async def run(self, call: Callable[[], T]) -> T:
+        """Runs `call` on a thread and returns its result or raises its exception."""
         before = self._last
         mine: asyncio.Future[T]
         if before is None or before.done():
-            mine = _on_a_thread(work)
+            mine = _on_a_thread(call)
         else:
-            mine = asyncio.ensure_future(_behind(before, work))
+            mine = asyncio.ensure_future(_after(before, call))
         self._last = mine
-        return await to_its_end(mine)
+        return await wait_until_done(mine)
 
 
-async def to_its_end(work: asyncio.Future[T]) -> T:
-    """The result of work that others may wait for too. A caller that is cancelled waits for its end first."""
+async def wait_until_done(call: asyncio.Future[T]) -> T:
+    """Waits for a shared future. A canceled caller first waits until the future is done."""
     try:
-        return await asyncio.shield(work)
+        return await asyncio.shield(call)
     except asyncio.CancelledError:
         with suppress(asyncio.CancelledError):
-            await asyncio.wait({work})
-        if work.done() and not work.cancelled() and work.exception():
-            log.warning("work of a cancelled call failed: %s", work.exception())
+            await asyncio.wait({call})
+        if call.done() and not call.cancelled() and call.exception():
+            log.warning("a canceled call failed: %s", call.exception())
         raise
 
 
-def _on_a_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    return asyncio.get_running_loop().run_in_executor(None, copy_context().run, work)
+def _on_a_thread(call: Callable[[], T]) -> asyncio.Future[T]:
+    return asyncio.get_running_loop().run_in_executor(None, copy_context().run, call)
 
 
-async def _behind(before: asyncio.Future[Any], work: Callable[[], T]) -> T:
+async def _after(before: asyncio.Future[Any], call: Callable[[], T]) -> T:
     await asyncio.wait({before})
-    return await _on_a_thread(work)
+    return await _on_a_thread(call)

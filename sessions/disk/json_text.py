@@ -1,8 +1,8 @@
-"""JSON as bytes, read and written by msgspec, and by the standard library where msgspec refuses. Pure.
+"""JSON as bytes, and the lines and timestamps of transcripts.
 
-msgspec reads the same values four times as fast, but not everything that the standard library does: halves
-of characters as `\\ud800`, NaN, numbers beyond the range of a double. What has such a value is read and
-written by `json`, so that no file becomes unreadable for being odd.
+msgspec reads the same values four times as fast as the standard library, but rejects some: lone surrogates
+such as `\\ud800`, NaN, and numbers beyond the range of a double. `json` handles those, so that no file
+becomes unreadable for an odd value.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, BinaryIO, NamedTuple
 
 
 def json_value(data: bytes) -> Any:
-    """The value of a JSON text in UTF-8.
+    """Parses a JSON text in UTF-8.
 
     Raises:
-        ValueError: it is none.
-        RecursionError: it is nested too deeply to be read.
+        ValueError: it is not valid JSON.
+        RecursionError: it is nested too deeply.
     """
     try:
         return _decoder()(data)
@@ -30,19 +30,17 @@ def json_value(data: bytes) -> Any:
 
 
 def compact_json(value: object) -> bytes:
-    """A value as JSON in UTF-8 without blanks.
+    """Serializes a value as JSON in UTF-8 without whitespace.
 
     Raises:
-        TypeError, ValueError, RecursionError: JSON or UTF-8 has no such value, or msgspec does not know it.
+        TypeError, ValueError, RecursionError: JSON, UTF-8 or msgspec cannot represent the value.
     """
     return _encoder()(value)
 
 
 def indented_json(value: object) -> bytes:
-    """A value as JSON with two blanks for each level, as `json.dumps(…, indent=2)` writes it, in UTF-8.
-
-    A half of a character is written as its `\\u` escape.
-    """
+    """Serializes a value as `json.dumps(…, indent=2)` does, in UTF-8. A lone surrogate becomes a `\\u`
+    escape."""
     import msgspec
 
     try:
@@ -69,8 +67,8 @@ def _decoder() -> Callable[[bytes], Any]:
 class Line(NamedTuple):
     """One line that is not blank.
 
-    `start` and `end` are offsets in bytes, `end` behind the line feed if there is one (`is_ended`).
-    `value` is the object that the line holds, `None` when it holds no object with a `type`.
+    `start` and `end` are offsets in bytes; `end` includes the line feed if there is one (`is_ended`). `value`
+    is the line's JSON object, or `None` if the line has no object with a `type`.
     """
 
     start: int
@@ -81,9 +79,9 @@ class Line(NamedTuple):
 
 
 def read_lines(file: BinaryIO, *, offset_bytes: int = 0) -> Iterator[Line]:
-    """The lines of an open file from where it stands, which is `offset_bytes`; blank ones are left out.
+    """Yields the non-blank lines of an open file from its current position, which is `offset_bytes`.
 
-    One line at a time is in memory, so a file may be of any size.
+    Only one line at a time is in memory, so a file may have any size.
     """
     start = offset_bytes
     for data in file:
@@ -101,12 +99,12 @@ def read_lines(file: BinaryIO, *, offset_bytes: int = 0) -> Iterator[Line]:
 
 
 def split_lines(data: bytes, *, offset_bytes: int = 0) -> list[Line]:
-    """The lines of `data`, which begins at `offset_bytes` of its file; blank lines are left out."""
+    """The non-blank lines of `data`, which begins at `offset_bytes` of its file."""
     return list(read_lines(BytesIO(data), offset_bytes=offset_bytes))
 
 
 def to_line(raw: Mapping[str, Any]) -> bytes:
-    """One JSONL line, line feed included; what JSON cannot hold is written as text or null."""
+    """One JSONL line with its line feed. Values that JSON cannot represent become text or null."""
     with suppress(TypeError, ValueError, RecursionError):
         return compact_json(raw) + b"\n"
     try:
@@ -116,17 +114,17 @@ def to_line(raw: Mapping[str, Any]) -> bytes:
     try:
         return text.encode() + b"\n"
     except UnicodeEncodeError:
-        # A lone surrogate has no UTF-8; its \u escape is plain ASCII.
+        # A lone surrogate has no UTF-8 encoding; its \u escape is plain ASCII.
         return json.dumps(json.loads(text), separators=(",", ":")).encode() + b"\n"
 
 
 def timestamp_text(moment: datetime) -> str:
-    """A moment as pi writes it: ISO 8601 in UTC with milliseconds and `Z`."""
+    """Formats a datetime as pi does: ISO 8601 in UTC with milliseconds and `Z`."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def timestamp_ms(text: str) -> int:
-    """Milliseconds since the epoch of an entry's timestamp; zero when it cannot be read."""
+    """Milliseconds since the epoch of an entry's timestamp, or zero if it cannot be read."""
     try:
         moment = datetime.fromisoformat(text)
         return max(0, int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
@@ -149,7 +147,7 @@ def _plain(value: object) -> object:
 
 
 def _tamed(value: Any) -> Any:
-    """A copy with text for keys, null for numbers that JSON lacks, and text for foreign objects."""
+    """A copy with string keys, null for numbers that JSON lacks, and text for foreign objects."""
     if isinstance(value, Mapping):
         return {str(key): _tamed(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

@@ -1,4 +1,4 @@
-"""The lock of a file across processes, waited for or not. Edge."""
+"""Locks across processes: of one file, and of one session while a turn runs."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from nacre.locks.kernel_lock import lock_within, try_lock
+from nacre.locks import lock_within, try_lock
 from nacre.sessions.disk.durable import make_folder, reported
 
 LOCK_TIMEOUT_SECONDS = 30.0
 
 
 class locked:  # noqa: N801 - called like a function
-    """Holds the lock `<path>.lock` across processes; the kernel frees it when its holder dies.
+    """Context manager that holds the lock `<path>.lock` across processes. The kernel frees it when its holder
+    dies.
 
-    Creates the folder when it is missing.
+    Creates the folder if it is missing.
 
     Raises:
-        SessionWriteFailed: the lock could not be had within `LOCK_TIMEOUT_SECONDS`.
+        SessionWriteFailed: the lock was not free within `LOCK_TIMEOUT_SECONDS`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,7 +37,7 @@ class locked:  # noqa: N801 - called like a function
 
 @contextmanager
 def locked_if_free(path: Path) -> Iterator[bool]:
-    """`locked` that waits for nobody and makes no folder: whether the lock is held.
+    """Like `locked`, but does not wait and creates no folder. Yields whether the lock is held.
 
     Raises:
         SessionWriteFailed: the system refused.
@@ -64,26 +65,22 @@ def _waited_for(lock: str) -> Callable[[], None]:
     return release
 
 
-class LaneFiles:
-    """The lanes of one agent, in a folder that several processes may share.
+class TurnLockFiles:
+    """The turn locks of one agent's sessions, in a folder that several processes may share.
 
-    A killed process leaves none behind: the kernel watches the locks.
+    The kernel frees the locks of a killed process.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def lane(self, key: str) -> LaneFile:
-        """Whether this caller alone may have a turn of the key until the block ends; never waits.
-
-        Raises:
-            SessionWriteFailed: the system refused.
-        """
-        return LaneFile(self._directory, f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.lane")
+    def turn_lock(self, key: str) -> TurnLockFile:
+        """The turn lock of a session key. Entering it never waits."""
+        return TurnLockFile(self._directory, f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.lane")
 
 
-class LaneFile:
-    """The lane of one key, for an `async with`."""
+class TurnLockFile:
+    """The turn lock of one session, for `async with`."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory = directory
@@ -91,7 +88,11 @@ class LaneFile:
         self._release: Callable[[], None] | None = None
 
     async def __aenter__(self) -> bool:
-        """Whether it is this caller's."""
+        """Returns whether this caller now holds the lock.
+
+        Raises:
+            SessionWriteFailed: the system refused.
+        """
         with reported("lock", self._path):
             try:
                 self._release = try_lock(self._path)
@@ -101,6 +102,5 @@ class LaneFile:
         return self._release is not None
 
     async def __aexit__(self, *_ended: object) -> None:
-        """Leaves it to others."""
         if self._release is not None:
             self._release()

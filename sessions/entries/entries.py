@@ -1,7 +1,7 @@
-"""One line of a transcript file, in pi's session format v3: its header and its entries, read and written.
+"""A transcript in pi's session format v3: its header, its entries, and the tree that they form.
 
-A contract: bytes on disk. Reading loses nothing: whatever is not understood is a `RawBody` with its
-JSON as it was. Files are only ever appended to, so keys that are unknown here stay in the file.
+Reading loses nothing: an entry that is not understood becomes a `RawBody` with its original JSON. Files are
+only appended to, so unknown keys stay in the file.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ FORMAT_VERSION = 3
 
 KNOWN_TYPES = ("message", "compaction", "custom", "custom_message", "branch_summary", "label")
 FOREIGN_ROLES = ("custom", "bashExecution", "branchSummary", "compactionSummary")
-"""Roles of pi's own that a `message` entry may carry; they are read as `RawBody`."""
+"""pi's own roles that a `message` entry may have; they are read as `RawBody`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionHeader:
-    """The first line: which session this is. `timestamp` is ISO 8601, `cwd` where it was begun."""
+    """The first line of a transcript. `timestamp` is ISO 8601; `cwd` is the folder in which the session
+    started."""
 
     id: str
     timestamp: str
@@ -43,9 +44,9 @@ class SessionHeader:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compaction:
-    """A summary that stands, in the model's view, for everything before `first_kept_entry_id`.
+    """A summary that replaces everything before `first_kept_entry_id` in the model's view.
 
-    `from_hook` says that an extension of another program wrote it, so `details` may mean anything.
+    `from_hook` means that another program's extension wrote it, so `details` may have any content.
     """
 
     summary: str
@@ -57,7 +58,7 @@ class Compaction:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CustomRecord:
-    """A program's own record; never in the model's view."""
+    """A program's own record, which the model never sees."""
 
     custom_type: str
     data: Any = None
@@ -65,7 +66,7 @@ class CustomRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CustomMessage:
-    """Text that a program put into the conversation; the model sees it as a user message."""
+    """Text that a program added to the conversation; the model sees it as a user message."""
 
     custom_type: str
     content: str
@@ -75,9 +76,9 @@ class CustomMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BranchSummary:
-    """What happened behind `from_id` on a branch that was left there; `root` is the very beginning.
+    """A summary of an abandoned branch after `from_id`; `root` means from the beginning.
 
-    `from_hook` as in `Compaction`.
+    `from_hook` has the same meaning as in `Compaction`.
     """
 
     from_id: str
@@ -88,7 +89,7 @@ class BranchSummary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Label:
-    """A name that a person gave to the entry `target_id`; without a `label` it takes the name away."""
+    """A name that a person gave to the entry `target_id`; without a `label`, it removes the name."""
 
     target_id: str
     label: str | None = None
@@ -96,19 +97,19 @@ class Label:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RawBody:
-    """An entry of any other type, as it stands in the file: settings, names, unknown things."""
+    """An entry of any other type, as stored: settings, names, unknown entries."""
 
     raw: Mapping[str, Any]
 
 
 KnownBody: TypeAlias = Message | Compaction | CustomRecord | CustomMessage | BranchSummary | Label
 Body: TypeAlias = KnownBody | RawBody
-"""What an entry says. A message of the conversation is its entry's body itself."""
+"""The content of an entry. A conversation message is itself the body of its entry."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """One line behind the header: its place in the session's tree, when it was written, what it says."""
+    """One line after the header, with its position in the session's tree."""
 
     id: str
     parent_id: str | None
@@ -116,9 +117,9 @@ class Entry:
     body: Body
 
     def custom_data(self, custom_type: str) -> Mapping[str, Any] | None:
-        """What a program's own record of this type holds, nothing if that is no object.
+        """The data of a program's own record of this type; empty if the data is not an object.
 
-        `None` when the entry is something else.
+        Returns `None` for any other entry.
         """
         if not isinstance(self.body, CustomRecord) or self.body.custom_type != custom_type:
             return None
@@ -126,7 +127,7 @@ class Entry:
 
 
 def header_from_json(raw: Mapping[str, Any]) -> SessionHeader | None:
-    """Reads a header; `None` when `raw` is none. A missing version is version 1."""
+    """Reads a header; `None` if `raw` is not one. A missing version means version 1."""
     version = raw.get("version", 1)
     if raw.get("type") != "session" or not isinstance(raw.get("id"), str) or not raw["id"]:
         return None
@@ -143,7 +144,6 @@ def header_from_json(raw: Mapping[str, Any]) -> SessionHeader | None:
 
 
 def header_to_json(header: SessionHeader) -> dict[str, Any]:
-    """The header as pi stores it."""
     raw: dict[str, Any] = {
         "type": "session",
         "version": header.version,
@@ -155,7 +155,7 @@ def header_to_json(header: SessionHeader) -> dict[str, Any]:
 
 
 def entry_from_json(raw: Mapping[str, Any]) -> Entry:
-    """Reads one entry; one of an unknown type or with an unreadable shape has a `RawBody`.
+    """Reads one entry. An unknown type or an unreadable shape gives a `RawBody`.
 
     Expects a string `id`; `parentId` may be missing.
     """
@@ -166,7 +166,7 @@ def entry_from_json(raw: Mapping[str, Any]) -> Entry:
 
 
 def placed_entry(raw: Mapping[str, Any], *, entry_id: str, parent_id: str | None) -> Entry:
-    """Reads one entry like `entry_from_json`, with the id and parent that its place in the file gives it."""
+    """Reads one entry like `entry_from_json`, but with the given id and parent."""
     try:
         body = _known_body(raw) or RawBody(raw=raw)
     except ValueError:
@@ -175,7 +175,6 @@ def placed_entry(raw: Mapping[str, Any], *, entry_id: str, parent_id: str | None
 
 
 def entry_to_json(entry: Entry) -> dict[str, Any]:
-    """The entry as pi stores it."""
     if isinstance(entry.body, RawBody):
         return {**entry.body.raw, "id": entry.id, "parentId": entry.parent_id}
     kind, fields = _own_fields(entry.body)
@@ -188,8 +187,8 @@ def entry_to_json(entry: Entry) -> dict[str, Any]:
     }
 
 
-def is_misshapen(entry: Entry) -> bool:
-    """Whether an entry of a known type could not be read as such, so that the model does not see it."""
+def is_malformed(entry: Entry) -> bool:
+    """Whether an entry of a known type could not be read, so that the model does not see it."""
     if not isinstance(entry.body, RawBody) or entry.body.raw.get("type") not in KNOWN_TYPES:
         return False
     message = entry.body.raw.get("message")
@@ -197,7 +196,7 @@ def is_misshapen(entry: Entry) -> bool:
 
 
 def blocks_text(content: object) -> str:
-    """The text of a content that is a string or a list of blocks.
+    """The text of content that is a string or a list of blocks.
 
     Raises:
         ValueError: it is neither.
@@ -212,7 +211,7 @@ def blocks_text(content: object) -> str:
 
 
 def _known_body(raw: Mapping[str, Any]) -> KnownBody | None:
-    """The body of one of `KNOWN_TYPES`; `None` and `ValueError` are of another type or shape."""
+    """The body of one of `KNOWN_TYPES`. `None` and `ValueError` mean another type or shape."""
     kind, message = raw.get("type"), raw.get("message")
     if kind == "message":
         return message_from_json(message) if isinstance(message, dict) else None
@@ -252,7 +251,7 @@ def _known_body(raw: Mapping[str, Any]) -> KnownBody | None:
 
 
 def _own_fields(body: KnownBody) -> tuple[str, dict[str, Any]]:
-    """The type of an entry with this body, and the keys that the type has; `None` is left out."""
+    """The entry type of this body and the type's own keys; keys with `None` are not stored."""
     match body:
         case UserMessage() | AssistantMessage() | ToolResultMessage():
             return "message", {"message": body.to_json()}
@@ -285,15 +284,15 @@ def _own_fields(body: KnownBody) -> tuple[str, dict[str, Any]]:
 
 
 REWIND_TYPE = "nacre.rewind"
-"""The custom entry with which a branch begins whose past was not summed up; its data tells `leftAt`."""
+"""The type of the custom entry that begins a branch without a summary; its data has `leftAt`."""
 
 
 def check_addable(body: KnownBody, tree: EntryTree) -> None:
-    """Whether an entry fits behind the newest one.
+    """Checks that an entry can follow the newest one.
 
     Raises:
-        ValueError: a compaction's summary is blank, or the entry that it keeps first is not on the branch; or
-            there is no entry that a label could name.
+        ValueError: a compaction's summary is blank or its first kept entry is not on the branch, or a label's
+            target does not exist.
     """
     if isinstance(body, Compaction):
         _check_compaction(body, tree.branch())
@@ -302,10 +301,11 @@ def check_addable(body: KnownBody, tree: EntryTree) -> None:
 
 
 def rewind_body(tree: EntryTree, leaf_id: str | None, summary: str) -> BranchSummary | CustomRecord:
-    """With what a branch begins that goes back to `leaf_id`, or to the beginning.
+    """The body of the first entry of a branch that returns to `leaf_id`, or to the beginning if that is
+    `None`.
 
     Raises:
-        ValueError: there is no entry of that id.
+        ValueError: no entry has that id.
     """
     tree.branch(leaf_id)
     left = {"leftAt": tree.leaf_id}
@@ -318,23 +318,23 @@ def _check_compaction(compaction: Compaction, branch: Sequence[Entry]) -> None:
     is_kept = any(entry.id == compaction.first_kept_entry_id for entry in reversed(branch))
     if not compaction.summary.strip() or not is_kept:
         raise ValueError(
-            f"A compaction needs a summary, which had {len(compaction.summary.strip())} characters, and a "
-            f"kept entry of the branch, which was {compaction.first_kept_entry_id!r}; "
-            "the history was left as it is."
+            f"A compaction needs a summary (it has {len(compaction.summary.strip())} characters) and a "
+            f"first kept entry on the branch (it is {compaction.first_kept_entry_id!r}). "
+            "The history is unchanged."
         )
 
 
 class EntryRun(Sequence[Entry]):
-    """The first `length` entries of a list that only ever grows at its end.
+    """The first `length` entries of a list that only grows at its end.
 
-    Taking one costs the same however long the list is, and it stays what it was while the list grows.
-    Equal to any sequence of equal entries.
+    Creating one takes constant time, and it does not change while the list grows. It equals any sequence of
+    equal entries.
     """
 
-    __slots__ = ("_grown", "_length")
+    __slots__ = ("_entries", "_length")
 
     def __init__(self, grown: list[Entry], length: int) -> None:
-        self._grown = grown
+        self._entries = grown
         self._length = length
 
     def __len__(self) -> int:
@@ -346,37 +346,38 @@ class EntryRun(Sequence[Entry]):
     def __getitem__(self, place: slice) -> tuple[Entry, ...]: ...
     def __getitem__(self, place: int | slice) -> Entry | tuple[Entry, ...]:
         if isinstance(place, slice):
-            return tuple(map(self._grown.__getitem__, range(*place.indices(self._length))))
+            return tuple(map(self._entries.__getitem__, range(*place.indices(self._length))))
         if not -self._length <= place < self._length:
-            raise IndexError(f"there are {self._length} entries, so none at {place}")
-        return self._grown[place if place >= 0 else self._length + place]
+            raise IndexError(f"index {place} is out of range for {self._length} entries")
+        return self._entries[place if place >= 0 else self._length + place]
 
     def __iter__(self) -> Iterator[Entry]:
-        return islice(self._grown, self._length)
+        return islice(self._entries, self._length)
 
     def __reversed__(self) -> Iterator[Entry]:
-        return map(self._grown.__getitem__, range(self._length - 1, -1, -1))
+        return map(self._entries.__getitem__, range(self._length - 1, -1, -1))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
             return NotImplemented
         return len(other) == self._length and all(map(eq, self, other))
 
-    __hash__ = None  # type: ignore[assignment]  # what compares by content is no key
+    __hash__ = None  # type: ignore[assignment]  # it compares by content
 
     def __repr__(self) -> str:
         return f"EntryRun({[entry.id for entry in self]})"
 
 
 class EntryTree:
-    """Takes entries in file order. The newest one is the leaf, whose child the next one will be.
+    """The tree of a session's entries, added in file order. The newest entry is the leaf and the next one's
+    parent.
 
-    Adding an entry and looking at the branch cost the same however many entries there are, as long as
-    the entry goes on where the one before it ended; only another branch is walked once.
+    Adding an entry and reading the branch take constant time as long as each entry continues the previous
+    one; switching to another branch walks that branch once.
     """
 
     def __init__(self) -> None:
-        self._grown: list[Entry] = []
+        self._entries: list[Entry] = []
         self._by_id: dict[str, Entry] = {}
         self._labels: dict[str, str] = {}
         self._customs: dict[str, list[Entry]] = {}
@@ -387,42 +388,40 @@ class EntryTree:
         return entry_id in self._by_id
 
     def __len__(self) -> int:
-        return len(self._grown)
+        return len(self._entries)
 
     @property
     def entries(self) -> EntryRun:
-        """All entries in file order."""
-        return EntryRun(self._grown, len(self._grown))
+        return EntryRun(self._entries, len(self._entries))
 
     @property
     def leaf_id(self) -> str | None:
-        """The id of the newest entry."""
-        return self._grown[-1].id if self._grown else None
+        return self._entries[-1].id if self._entries else None
 
     @property
     def compaction_count(self) -> int:
-        """How many compactions the branch has."""
+        """The number of compactions on the branch."""
         self._walk()
         return self._compactions
 
     def customs(self, custom_type: str) -> EntryRun:
-        """The custom entries of one type in file order, on all branches."""
+        """The custom entries of one type on all branches, in file order."""
         found = self._customs.get(custom_type, [])
         return EntryRun(found, len(found))
 
     def label(self, entry_id: str) -> str | None:
-        """The name that was last given to an entry, if it was not taken away again."""
+        """An entry's current name, or `None`."""
         return self._labels.get(entry_id)
 
     def labelled(self, label: str) -> str | None:
-        """The id of the entry that carries a name; of several the one that got it last."""
+        """The id of the entry with a name; of several, the one named last."""
         return next((entry_id for entry_id, name in reversed(self._labels.items()) if name == label), None)
 
     def add(self, entry: Entry) -> None:
-        """Takes the newest entry. Its id is new and its parent was added before, or is `None`."""
+        """Adds the newest entry. Its id is new, and its parent was added before or is `None`."""
         if self._path and self._path[-1].id == entry.parent_id:
             self._lengthen(entry)
-        self._grown.append(entry)
+        self._entries.append(entry)
         self._by_id[entry.id] = entry
         match entry.body:
             case CustomRecord(custom_type=custom_type):
@@ -433,10 +432,10 @@ class EntryTree:
                     self._labels[target_id] = label
 
     def branch(self, leaf_id: str | None = None) -> EntryRun:
-        """The entries from the root to an entry, the leaf unless given.
+        """The entries from the root to `leaf_id`, or to the newest entry.
 
         Raises:
-            ValueError: there is no entry of that id.
+            ValueError: no entry has that id.
         """
         if leaf_id is None or leaf_id == self.leaf_id:
             self._walk()
@@ -445,12 +444,12 @@ class EntryTree:
         return EntryRun(path, len(path))
 
     def _walk(self) -> None:
-        """Walks the branch if its end is not the leaf any more."""
-        if not self._grown or (self._path and self._path[-1] is self._grown[-1]):
+        """Walks the branch if it no longer ends at the leaf."""
+        if not self._entries or (self._path and self._path[-1] is self._entries[-1]):
             return
-        # A new list: runs of the old one must stay what they were.
+        # A new list, because existing runs of the old one must not change.
         self._path, self._compactions = [], 0
-        for entry in self._chain(self._grown[-1].id):
+        for entry in self._chain(self._entries[-1].id):
             self._lengthen(entry)
 
     def _lengthen(self, entry: Entry) -> None:
@@ -462,7 +461,7 @@ class EntryTree:
         while entry_id is not None:
             entry = self._by_id.get(entry_id)
             if entry is None:
-                raise ValueError(f"The transcript has no entry {entry_id!r}; nothing was changed.")
+                raise ValueError(f"The transcript has no entry {entry_id!r}. Nothing was changed.")
             path.append(entry)
             entry_id = entry.parent_id
         path.reverse()
@@ -471,7 +470,7 @@ class EntryTree:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTranscript:
-    """A transcript as it was when it was read: all entries, and the present branch."""
+    """A transcript at the time it was read: all entries, and the current branch."""
 
     header: SessionHeader
     entries: tuple[Entry, ...]
@@ -483,21 +482,21 @@ SESSION_TYPE = "nacre.session"
 
 @dataclass(frozen=True, kw_only=True)
 class SessionOwner:
-    """What a transcript says of its session; `None` is what it does not say in a readable way."""
+    """What a transcript says about its session; `None` where it says nothing readable."""
 
     key: str | None
     chat_kind: str | None
     is_private: bool | None
 
     def to_record(self) -> CustomRecord:
-        """The body of the entry that tells it."""
+        """The body of the entry that stores this."""
         data = {"key": self.key, "chatKind": self.chat_kind, "private": self.is_private}
         known = {name: value for name, value in data.items() if value is not None}
         return CustomRecord(custom_type=SESSION_TYPE, data=known)
 
 
 def session_owner(entry: Entry) -> SessionOwner | None:
-    """What an entry tells of its session's owner; `None` when it is an entry of another kind."""
+    """The session owner stored in an entry; `None` for an entry of another kind."""
     data = entry.custom_data(SESSION_TYPE)
     if data is None:
         return None
@@ -509,23 +508,23 @@ def session_owner(entry: Entry) -> SessionOwner | None:
     )
 
 
-def begun_private(tree: EntryTree) -> bool | None:
-    """Whether a session was begun by its owner in private; `None` when it does not say."""
+def started_in_private(tree: EntryTree) -> bool | None:
+    """Whether the owner started the session in private; `None` if the session does not say."""
     owners = map(session_owner, tree.customs(SESSION_TYPE))
-    told = (owner.is_private for owner in owners if owner is not None)
-    return next((is_private for is_private in told if is_private is not None), None)
+    stored = (owner.is_private for owner in owners if owner is not None)
+    return next((is_private for is_private in stored if is_private is not None), None)
 
 
 def branch_copy(
     lines: Iterable[Line], tree: EntryTree, *, source_id: str, leaf_id: str | None, header: SessionHeader
 ) -> Iterator[dict[str, Any]]:
-    """The header, then the branch to `leaf_id`, as it stands in `lines`, then its names.
+    """Yields the header, the branch to `leaf_id` as stored in `lines`, and then its labels.
 
-    `tree` is what was read of the same lines, whose session is `source_id`. Without a leaf only the
-    header is left.
+    `tree` was read from the same lines, whose session is `source_id`. Without a leaf, only the header is
+    yielded.
 
     Raises:
-        ValueError: there is no entry of that id.
+        ValueError: no entry has that id.
     """
     yield header_to_json(header)
     if leaf_id is None:
@@ -559,7 +558,7 @@ def branch_copy(
 
 
 class EntryLinker:
-    """Reads entries one after the other into `tree`. What was mended stands in `notices`."""
+    """Reads entries one by one into `tree`. `notices` says what was repaired."""
 
     def __init__(self, session_id: str) -> None:
         self.tree = EntryTree()
@@ -569,21 +568,21 @@ class EntryLinker:
         self._gap = False
 
     def skip_unreadable(self) -> None:
-        """Notes that a line was lost here, so that the next entry may miss its parent without a notice."""
+        """Notes a lost line, so that a missing parent of the next entry causes no notice."""
         self._gap = True
 
     def read(self, raw: Mapping[str, Any], *, offset_bytes: int) -> Entry:
-        """The entry of one line, linked to those before it."""
+        """Reads one line's entry and links it to the entries before it."""
         stored = raw.get("id")
         parent_id = self._parent(raw)
         entry_id = stored if isinstance(stored, str) and stored else self._derived_id(offset_bytes)
         if entry_id in self.tree:
-            self.notices.append(f"Two entries have the id {entry_id!r}; the later one was given another.")
+            self.notices.append(f"Two entries have the id {entry_id!r}; the later one was given a new id.")
             entry_id = self._derived_id(offset_bytes)
         entry = placed_entry(self._renamed(raw), entry_id=entry_id, parent_id=parent_id)
-        if is_misshapen(entry):
+        if is_malformed(entry):
             self.notices.append(
-                f"The entry {entry_id!r} of type {raw.get('type')!r} cannot be read, so no model sees it."
+                f"The entry {entry_id!r} of type {raw.get('type')!r} cannot be read, so models do not see it."
             )
         self.add(entry)
         if isinstance(stored, str) and stored != entry_id:
@@ -591,12 +590,11 @@ class EntryLinker:
         return entry
 
     def add(self, entry: Entry) -> None:
-        """Takes an entry that is sound already as the newest one."""
         self.tree.add(entry)
         self._gap = False
 
     def unused_id(self, new_id: Callable[[], str]) -> str:
-        """An id of eight hex digits that no entry has; after a hundred collisions a longer one."""
+        """A new id of eight hexadecimal digits; a longer one after a hundred collisions."""
         for _ in range(100):
             candidate = _digest(new_id(), digest_bytes=4)
             if candidate not in self.tree:
@@ -612,17 +610,17 @@ class EntryLinker:
         known = self._known(stored) if isinstance(stored, str) else None
         if known is None and not self._gap:
             self.notices.append(
-                f"The entry {raw.get('id')!r} names the parent {stored!r}, which does not stand before it, "
+                f"The entry {raw.get('id')!r} has the parent {stored!r}, which does not precede it, "
                 "so it was linked to the entry before it."
             )
         return known or self.tree.leaf_id
 
     def _known(self, stored_id: str) -> str | None:
-        """The entry that a stored id means: of several with one id the latest."""
+        """The entry that a stored id refers to; of several with that id, the latest."""
         return self._aliases.get(stored_id) or (stored_id if stored_id in self.tree else None)
 
     def _renamed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A compaction and a label speak of entries by their stored ids."""
+        """A compaction and a label refer to entries by their stored ids."""
         if not self._aliases:
             return raw
         for name in ("firstKeptEntryId", "targetId"):
@@ -636,7 +634,7 @@ class EntryLinker:
 
 
 def derived_id(session_id: str, offset_bytes: int, *, taken: Container[str]) -> str:
-    """The id of an entry whose line has none: the same at each reading, a longer one if it is `taken`."""
+    """The id of an entry that has none stored: the same at each reading, and longer if it is `taken`."""
     place = f"{session_id}:{offset_bytes}"
     short = _digest(place, digest_bytes=4)
     return short if short not in taken else _digest(place, digest_bytes=16)
@@ -644,3 +642,45 @@ def derived_id(session_id: str, offset_bytes: int, *, taken: Container[str]) -> 
 
 def _digest(text: str, *, digest_bytes: int) -> str:
     return hashlib.blake2s(text.encode("utf-8", "surrogatepass"), digest_size=digest_bytes).hexdigest()
+
+
+def migrated(lines: Iterable[Line], header: SessionHeader) -> Iterator[dict[str, Any]]:
+    """Yields the readable lines of an old transcript in version 3, header first.
+
+    Ids are derived from each line's position in the old file, so that migrating twice gives the same ids.
+    Unknown keys are kept; further header lines are left out.
+    """
+    ids: list[str | None] = []
+    taken: set[str] = set()
+    newest: str | None = None
+    for line in lines:
+        if line.value is None:
+            continue
+        if line.value["type"] == "session":
+            if None not in ids:
+                yield {**line.value, "version": FORMAT_VERSION}
+            # Version 1 counts header lines too.
+            ids.append(None)
+            continue
+        raw = _renamed(line.value)
+        if header.version >= 2:
+            yield raw
+            continue
+        entry_id = raw.get("id")
+        if not isinstance(entry_id, str) or not entry_id:
+            entry_id = derived_id(header.id, line.start, taken=taken)
+        raw |= {"id": entry_id, "parentId": raw.get("parentId", newest)}
+        index = raw.pop("firstKeptEntryIndex", None)
+        if isinstance(index, int) and not isinstance(index, bool) and 0 <= index < len(ids):
+            raw.setdefault("firstKeptEntryId", ids[index])
+        ids.append(entry_id)
+        taken.add(entry_id)
+        newest = entry_id
+        yield raw
+
+
+def _renamed(raw: Mapping[str, Any]) -> dict[str, Any]:
+    message = raw.get("message")
+    if isinstance(message, Mapping) and message.get("role") == "hookMessage":
+        return {**raw, "message": {**message, "role": "custom"}}
+    return dict(raw)

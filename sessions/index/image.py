@@ -1,4 +1,4 @@
-"""`sessions.json` and its log as bytes: parsing, fingerprints, replacing the file."""
+"""The content of `sessions.json` and its change log in memory, and the files that hold them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.disk.durable import (
     Sync,
     keep_as,
@@ -29,11 +29,11 @@ from nacre.sessions.index.record import (
 )
 
 
-class Image(Mapping[str, SessionRecord]):
-    """The lines of an index; as a mapping, those that are records, each read when it is asked for.
+class IndexImage(Mapping[str, SessionRecord]):
+    """The lines of an index. As a mapping, it contains the lines that are records, each parsed on access.
 
-    `base` and `log` are the two files as they were when they were looked at, `None` for none. A line that
-    changes becomes another object, so that what was taken from here stays what it was.
+    `base` and `log` are the fingerprints of the two files when they were read, or `None` if missing. A line
+    that changes is replaced by a new object, so that objects taken from here never change.
     """
 
     def __init__(self, lines: dict[str, Any], *, base: Fingerprint | None) -> None:
@@ -41,38 +41,38 @@ class Image(Mapping[str, SessionRecord]):
         self.base = base
         self.log: Fingerprint | None = None
         self.log_bytes = 0
-        """How far the changes have been read, up to the end of a line."""
+        """How far the change log has been read, up to the end of a line."""
         self.edits: list[bytes] = []
-        """Their lines, one an edit, without line feeds."""
+        """The lines of the change log, one per edit, without line feeds."""
         self.has_base = True
-        """Whether the changes go on from a `sessions.json`; the very first ones do not."""
+        """Whether the change log continues a `sessions.json`; the very first log does not."""
         self.is_base_read = True
-        """Whether `sessions.json` could be read, or there is none because there are only changes yet."""
+        """Whether `sessions.json` was readable, or is missing because only a change log exists so far."""
         self.broken_lines = 0
-        """How many lines of the changes could not be read."""
+        """The number of unreadable lines in the change log."""
         self.newer_version: int | None = None
-        """The version of the changes when a newer program wrote them."""
+        """The version of the change log if a newer program wrote it."""
         self._records: dict[str, tuple[object, SessionRecord | None]] = {}
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it could be read."""
+        """Whether everything was readable."""
         return self.is_base_read and not self.broken_lines and self.newer_version is None
 
     @property
     def is_torn(self) -> bool:
-        """Whether something stands behind the last whole line of the changes."""
+        """Whether the change log ends with an incomplete line."""
         return self.log is not None and self.log[2] > self.log_bytes
 
     def read_on(self, data: bytes) -> None:
-        """Takes what stands behind `log_bytes` in the file of changes; a line without its end is left."""
+        """Applies the change log's bytes after `log_bytes`, except for an incomplete last line."""
         whole = data[: data.rfind(b"\n") + 1]
         for line in split_lines(whole):
             self._take(line.data, line.value)
         self.log_bytes += len(whole)
 
     def apply(self, patches: list[Patch], line: bytes, after: Mapping[str, SessionRecord | None]) -> None:
-        """Takes an edit that has been put on disk as `line`; `after` are the records that it made."""
+        """Applies an edit that was written as `line`; `after` are the resulting records."""
         for patch in patches:
             apply_patch(self.lines, patch)
             record = after[patch.key]
@@ -82,7 +82,7 @@ class Image(Mapping[str, SessionRecord]):
         self.log_bytes += len(line)
 
     def copy_of_lines(self) -> dict[str, Any]:
-        """The lines as they are now, in a dictionary that does not change with them."""
+        """A copy of the lines that later edits do not change."""
         return dict(self.lines)
 
     def __getitem__(self, key: str) -> SessionRecord:
@@ -126,17 +126,17 @@ class IndexPaths(Record):
 
     @cached_property
     def backup(self) -> Path:
-        """The index before it was last written."""
+        """The index before its last rewrite."""
         return self._beside(".bak")
 
     @cached_property
     def log(self) -> Path:
-        """What changed since."""
+        """The changes since the last rewrite."""
         return self._beside(".changes")
 
     @cached_property
     def log_backup(self) -> Path:
-        """What changed between the two."""
+        """The changes between the backup and the last rewrite."""
         return self._beside(".changes.bak")
 
     def _beside(self, suffix: str) -> Path:
@@ -144,7 +144,7 @@ class IndexPaths(Record):
 
 
 def fingerprint(path: Path) -> Fingerprint | None:
-    """What tells a file from what it was before; `None` when there is none."""
+    """A file's fingerprint, or `None` if there is no such file."""
     try:
         return facts_fingerprint(os.lstat(path))
     except FileNotFoundError:
@@ -152,31 +152,37 @@ def fingerprint(path: Path) -> Fingerprint | None:
 
 
 def facts_fingerprint(facts: os.stat_result) -> Fingerprint:
-    """The same of a file that was looked at."""
     return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
 def log_bytes_of(edits: Iterable[bytes]) -> bytes:
-    """A file of changes with these edits, which goes on from a `sessions.json`."""
+    """The content of a change log with these edits that continues a `sessions.json`."""
     return b"\n".join((header_line(has_base=True).rstrip(b"\n"), *edits, b""))
 
 
 def put_in_place(
-    paths: IndexPaths, unfinished: Path, image: Image, *, contained: int, sync: Sync, earlier: bytes | None
+    paths: IndexPaths,
+    unfinished: Path,
+    image: IndexImage,
+    *,
+    contained: int,
+    sync: Sync,
+    earlier: bytes | None,
 ) -> None:
-    """Makes `unfinished` the index, with the first so many edits of the image in it; the image is told.
+    """Makes `unfinished` the index, which contains the image's first `contained` edits, and updates the
+    image.
 
-    For the holder of the index's lock. `earlier` are the changes that belong to the backup from now on;
-    without it they are the present ones, and the backup is the present index.
+    The caller holds the index's lock. `earlier` is the change log that belongs to the backup from now on.
+    Without it, the backup becomes the current index with the current change log.
 
     Raises:
-        SessionWriteFailed: the system refused; everything that was known still is.
+        SessionWriteFailed: the system refused; no data was lost.
         FileNotFoundError: the unfinished file is gone.
     """
     later = image.edits[contained:]
     fresh = log_bytes_of(later)
     with unfinished_file(paths.log, fresh, sync=sync) as log:
-        _tell_apart(unfinished)
+        _set_unique_mtime(unfinished)
         if earlier is None:
             keep_as(paths.backup, paths.base, sync=sync)
         unfinished.replace(paths.base)
@@ -193,18 +199,18 @@ def put_in_place(
     image.is_base_read, image.broken_lines = True, 0
 
 
-def _tell_apart(file: Path) -> None:
-    """Gives a file a time that no writing to it can give it again.
+def _set_unique_mtime(file: Path) -> None:
+    """Gives a file a modification time that no later write can give it again.
 
-    The system's time stands still for some milliseconds; who wrote into the file in these, as much as
-    was there, would not be noticed.
+    The file system's clock stands still for some milliseconds. A write of the same size within them would go
+    unnoticed.
     """
     facts = file.stat()
     os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns - 1))
 
 
 def parsed_index(data: bytes) -> dict[str, Any] | None:
-    """The object of an index file, JSON or JSON5; `None` when it holds none."""
+    """Parses an index file, JSON or JSON5; `None` if it does not contain an object."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
         value = json_value(data)
@@ -214,7 +220,6 @@ def parsed_index(data: bytes) -> dict[str, Any] | None:
 
 
 def index_bytes(lines: Mapping[str, Any]) -> bytes:
-    """An index file that holds these lines."""
     return indented_json(lines) + b"\n"
 
 
@@ -228,4 +233,4 @@ def _json5(data: bytes) -> object:
 
 
 Fingerprint: TypeAlias = tuple[int, int, int, int]
-"""By which a file is known again: device, inode, size, time of its last change."""
+"""Identifies a version of a file: device, inode, size and modification time in nanoseconds."""

@@ -1,7 +1,7 @@
-"""`sessions.json`: which session a key names now. A contract.
+"""`sessions.json`: which session a key currently refers to.
 
-The transcripts are the truth. An index that cannot be read is set aside, taken from its last backup
-and completed from the transcripts' first lines; it is never taken for an empty one.
+The transcripts are the source of truth. An unreadable index is set aside, restored from its last backup and
+completed from the first lines of the transcripts. It is never treated as empty.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionError
-from nacre.sessions.disk.durable import OrderedWorker, Sync, to_its_end
+from nacre.sessions.disk.durable import OrderedWorker, Sync, wait_until_done
 from nacre.sessions.index.index_files import Change, IndexFiles
 from nacre.sessions.index.record import SessionRecord as SessionRecord
 
@@ -24,18 +24,18 @@ log = logging.getLogger(__name__)
 
 INDEX_NAME = "sessions.json"
 CHECKPOINT_EVERY = timedelta(minutes=1)
-"""How far `sessions.json` may lag behind while sessions are talked in."""
+"""How far `sessions.json` may lag behind its change log while sessions are in use."""
 
 
 class SessionIndex:
     """The sessions of one agent. Several processes may share the folder.
 
-    An edit is a line appended to `sessions.json.changes`, under a lock across processes, so that no change
-    of another writer is lost. `sessions.json` itself is written beside the edits: every minute in which
-    there are any, and by `close`. What another program writes into it counts from the next look on, and
-    where both changed the same, that program is right.
+    An edit appends one line to `sessions.json.changes` under a lock across processes, so that no change of
+    another writer is lost. `sessions.json` itself is rewritten every minute in which there are edits, and by
+    `close`. Changes that another program makes in it take effect at the next read, and take precedence over
+    conflicting edits here.
 
-    A look at an unchanged index reads no file.
+    Reading an unchanged index reads no file.
     """
 
     def __init__(
@@ -49,36 +49,36 @@ class SessionIndex:
         self.directory = directory
         """The folder of the index and the transcripts."""
         self.path = directory / name
-        """The index file."""
         self._now = now
         self._files = IndexFiles(self.path, now=now, sync=sync)
         self._worker = OrderedWorker()
-        self._waiting: _JoinedEdits | None = None
+        self._pending_edits: _JoinedEdits | None = None
         self._checkpoint: asyncio.Task[None] | None = None
         self._due_at: datetime | None = None
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences about what was set aside or rebuilt since this object was made."""
+        """Sentences about what was set aside or rebuilt since this object was created."""
         return self._files.notices
 
     async def get(self, key: str) -> SessionRecord | None:
-        """The record of a key. Raises `SessionError` when the index cannot be read."""
-        seen = self._files.glance(key)
+        """The record of a key. Raises `SessionError` if the index cannot be read."""
+        seen = self._files.peek(key)
         if seen is not None:
             return seen[0]
         return await asyncio.to_thread(self._files.read, lambda image: image.get(key))
 
     async def all(self) -> dict[str, SessionRecord]:
-        """All records by key; lines that are no records are left out, and left in the file."""
+        """All records by key. Lines that are not records are left out, but stay in the file."""
         return await asyncio.to_thread(self._files.read, dict)
 
-    async def found_again(self, key: str) -> SessionRecord | None:
-        """The record of a key whose line is none or leads to no transcript, from the backup or transcripts.
+    async def recover(self, key: str) -> SessionRecord | None:
+        """Recovers the record of a key whose line is invalid or has no transcript, from the backup or
+        transcripts.
 
-        The file with the strange line is set aside, and `notices` says what it was and what took its place.
-        Without anything better the record is what it was; a line that is no record is removed then. A key
-        without a line stays without.
+        The file with the invalid line is set aside, and `notices` describes the line and its replacement. If
+        nothing better is found, a record stays unchanged, and a line that is not a record is removed. A key
+        without a line stays without one.
 
         Raises:
             SessionWriteFailed: the system refused.
@@ -90,25 +90,25 @@ class SessionIndex:
             except SessionCorrupt:
                 return False
 
-        seen = self._files.glance(key)
+        seen = self._files.peek(key)
         if seen is not None and not seen[1]:
             return None
-        return await self._worker.run(lambda: self._files.found_again(key, has_transcript))
+        return await self._worker.run(lambda: self._files.recover(key, has_transcript))
 
     async def update(
         self, key: str, change: Callable[[SessionRecord | None], SessionRecord | None]
     ) -> SessionRecord | None:
-        """Replaces a key's record by what `change` makes of it; returns the new one.
+        """Replaces a key's record with the result of `change` and returns it.
 
-        `change` gets the record that is on disk now, or `None`; returning `None` removes the key and
-        leaves the transcript. It is run on a thread, under the lock, and must be quick. Nothing is
-        written when it changes nothing; what it raises is passed on and nothing is written either.
-        When the call returns, the change is there for every process and outlives this one. A change of
-        what no transcript tells, such as which session the key names, the disk has as well; the rest
-        (`MIRRORED` in `record.py`) follows within seconds, or with the next change that the disk waits for.
+        `change` receives the record now on disk, or `None`. If it returns `None`, the key is removed; the
+        transcript stays. It runs on a thread under the lock and must be quick. If it changes nothing or
+        raises, nothing is written, and its exception is passed on. On return, the change is visible to every
+        process and outlives this one. A change that no transcript records, such as which session the key
+        refers to, has also been flushed to disk. Other changes (`MIRRORED` in `record.py`) reach the disk
+        within seconds, or with the next flushed change.
 
         Raises:
-            SessionWriteFailed: the system refused; the index is as it was.
+            SessionWriteFailed: the system refused; the index is unchanged.
         """
 
         def one(records: Mapping[str, SessionRecord]) -> Mapping[str, SessionRecord | None]:
@@ -119,63 +119,62 @@ class SessionIndex:
     async def mirror(
         self, key: str, change: Callable[[SessionRecord], SessionRecord]
     ) -> SessionRecord | None:
-        """`update` of a line that there is, by what its transcript tells as well.
+        """Like `update`, for an existing line and values that the transcript also records.
 
-        Where nobody else writes, it is done at once and on no thread: it costs less than handing it to one.
-        `change` may be called more than once.
+        If nobody else is writing, it runs immediately and not on a thread, which costs less than the
+        handover. `change` may be called more than once.
 
         Raises:
-            SessionWriteFailed: the system refused; the index is as it was.
+            SessionWriteFailed: the system refused; the index is unchanged.
         """
 
         def one(records: Mapping[str, SessionRecord]) -> Mapping[str, SessionRecord | None]:
             record = records.get(key)
             return {key: None if record is None else change(record)}
 
-        after = self._files.edit_at_once(one) if self._worker.is_idle else None
+        after = self._files.try_edit(one) if self._worker.is_idle else None
         if after is None:
             return (await self.edit(one))[key]
         self._checkpoint_if_due()
         return after[key]
 
     async def edit(self, change: Change) -> Mapping[str, SessionRecord | None]:
-        """Replaces several records at once; returns what `change` returned.
+        """Replaces several records at once and returns what `change` returned.
 
-        `change` gets all records that are on disk now and returns those that shall be others, `None`
-        for a key that shall go. Everything that `update` promises holds here as well. Edits that wait for
-        another one are written together, so that many sessions that begin at once wait for the disk once.
+        `change` receives all records now on disk and returns those to replace, with `None` for a key to
+        remove. The guarantees of `update` apply. Edits that wait for another edit are written together, so
+        that many sessions that start at once wait for the disk once.
 
         Raises:
-            SessionWriteFailed: the system refused; the index is as it was.
+            SessionWriteFailed: the system refused; the index is unchanged.
         """
         edit = _Edit(change)
-        if self._waiting is None or not self._waiting.takes(edit):
-            joined = self._waiting = _JoinedEdits(edit)
+        if self._pending_edits is None or not self._pending_edits.add(edit):
+            joined = self._pending_edits = _JoinedEdits(edit)
             joined.written = asyncio.ensure_future(self._worker.run(lambda: joined.write(self._files)))
-        await to_its_end(self._waiting.written)
+        await wait_until_done(self._pending_edits.written)
         self._checkpoint_if_due()
         if edit.error is not None:
             raise edit.error
         return edit.after
 
     async def close(self) -> None:
-        """Brings `sessions.json` up to the last change. The index may be used again afterwards.
+        """Brings `sessions.json` up to date. The index may be used again afterwards.
 
-        If the system refuses, that is logged: nothing is lost, the changes stand beside it.
+        A failure is logged only: nothing is lost, because the changes are in the change log.
         """
         if self._checkpoint is not None:
             await asyncio.wait({self._checkpoint})
         await self._write_index()
 
     def transcript_path(self, record: SessionRecord) -> Path:
-        """Where a record's transcript lies. Raises as `transcript_name`."""
+        """The path of a record's transcript. Raises like `transcript_name`."""
         return self.directory / self.transcript_name(record)
 
     def transcript_name(self, record: SessionRecord) -> str:
-        """What a record's transcript is called, which lies always directly in this folder.
+        """The file name of a record's transcript, which is always directly in this folder.
 
-        A record brought along from elsewhere may name a file of another folder; the file of the same
-        name here stands in for it.
+        A record from elsewhere may name a file in another folder; a file of the same name here replaces it.
 
         Raises:
             SessionCorrupt: the record names a file that is not here.
@@ -190,7 +189,7 @@ class SessionIndex:
             if is_transcript_name(path.name) and is_here:
                 return path.name
         raise SessionCorrupt(
-            f"The session {record.session_id!r} names the transcript {name!r}, which is not a .jsonl file in "
+            f"The session {record.session_id!r} has the transcript {name!r}, which is not a .jsonl file in "
             f"{self.directory}. Move the file there or remove the session from {self.path.name}."
         )
 
@@ -215,7 +214,7 @@ class SessionIndex:
 
 
 class _Edit:
-    """One change, and what came of it."""
+    """One change and its result."""
 
     def __init__(self, change: Change) -> None:
         self.change = change
@@ -224,42 +223,43 @@ class _Edit:
 
 
 class _JoinedEdits:
-    """Edits that are written at once, each as if it came behind the one before it."""
+    """Edits that are written together, each applied after the previous one."""
 
     written: asyncio.Future[None]
 
     def __init__(self, first: _Edit) -> None:
         self._edits = [first]
-        self._is_begun = False
+        self._is_started = False
         self._lock = threading.Lock()
 
-    def takes(self, edit: _Edit) -> bool:
-        """Whether it is written with these, which have not been begun."""
+    def add(self, edit: _Edit) -> bool:
+        """Adds the edit unless writing has started; whether it was added."""
         with self._lock:
-            if not self._is_begun:
+            if not self._is_started:
                 self._edits.append(edit)
-            return not self._is_begun
+            return not self._is_started
 
     def write(self, files: IndexFiles) -> None:
-        """Puts them on disk. Raises as `IndexFiles.edit`; what one's change raises is its own `error`."""
+        """Writes the edits. Raises like `IndexFiles.edit`; an exception of a change becomes its edit's
+        `error`."""
         with self._lock:
-            self._is_begun = True
+            self._is_started = True
         files.edit(self._change)
 
     def _change(self, records: Mapping[str, SessionRecord]) -> Mapping[str, SessionRecord | None]:
-        ahead = _Ahead(records)
+        pending = _PendingRecords(records)
         for edit in self._edits:
             try:
-                edit.after = edit.change(ahead if ahead.changed else records)
-            except Exception as error:  # noqa: BLE001 - passed on to whoever asked for this change
+                edit.after = edit.change(pending if pending.changed else records)
+            except Exception as error:  # noqa: BLE001 - raised to the caller of `edit`
                 edit.error = error
             else:
-                ahead.changed.update(edit.after)
-        return ahead.changed
+                pending.changed.update(edit.after)
+        return pending.changed
 
 
-class _Ahead(Mapping[str, SessionRecord]):
-    """Records as they will be once `changed` is written."""
+class _PendingRecords(Mapping[str, SessionRecord]):
+    """The records as they will be once `changed` is written."""
 
     def __init__(self, records: Mapping[str, SessionRecord]) -> None:
         self.changed: dict[str, SessionRecord | None] = {}
@@ -282,5 +282,5 @@ class _Ahead(Mapping[str, SessionRecord]):
 
 
 def is_transcript_name(name: str) -> bool:
-    """Whether a name leads nowhere but to a transcript in the folder where it is looked for."""
+    """Whether a name is a plain transcript file name, without any folder."""
     return re.fullmatch(r"[\w%@+=,.~ -]{1,250}\.jsonl", name) is not None and not name.startswith(".")

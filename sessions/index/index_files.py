@@ -1,7 +1,7 @@
-"""The files of an index and what was read of them, kept in step. Blocking; `index.py` runs it on threads.
+"""Reads and writes the files of an index. Blocking; `index.py` runs it on threads.
 
-Edge: the only code that writes `sessions.json` and `sessions.json.changes`. An edit is one line
-appended to the changes; `checkpoint` brings `sessions.json` up to them. What was read is kept (`reader.py`).
+Only this module writes `sessions.json` and `sessions.json.changes`. An edit appends one line to the change
+log; `checkpoint` brings `sessions.json` up to date.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nacre.sessions.disk.durable import (
 )
 from nacre.sessions.disk.locks import locked, locked_if_free
 from nacre.sessions.index.image import (
-    Image,
+    IndexImage,
     IndexPaths,
     facts_fingerprint,
     fingerprint,
@@ -53,11 +53,11 @@ FoundFile: TypeAlias = tuple[bytes, os.stat_result]
 Change: TypeAlias = Callable[[Mapping[str, SessionRecord]], Mapping[str, SessionRecord | None]]
 
 LEAST_LOG_BYTES = 256_000
-"""From this length on, and from that of `sessions.json`, changes are put into it at once."""
+"""A change log longer than this, and longer than `sessions.json`, is merged into it immediately."""
 
 
 class IndexFiles:
-    """One index; safe to call from any thread. `notices` tells what was set aside or rebuilt."""
+    """The files of one index; thread-safe. `notices` says what was set aside or rebuilt."""
 
     def __init__(self, path: Path, *, now: Callable[[], datetime], sync: Sync) -> None:
         self.paths = IndexPaths(base=path)
@@ -66,82 +66,82 @@ class IndexFiles:
         self._sync = sync
         self._is_swept = False
         self._reader = IndexReader(self.paths)
-        # Taken in this order. The first is held while waiting for other processes and for the disk, the
-        # second only while the image and the files are compared.
-        self._editing = threading.Lock()
-        self._looking = threading.RLock()
+        # The locks are taken in this order. The first is held while waiting for other processes and for the
+        # disk, the second only while the image and the files are compared.
+        self._edit_lock = threading.Lock()
+        self._image_lock = threading.RLock()
 
     @property
     def is_log_long(self) -> bool:
-        """Whether there are more changes than `sessions.json` should go without."""
+        """Whether the change log is long enough to rewrite `sessions.json` now."""
         image = self._reader.image
         if image is None or image.base is None:
             return False
         return image.log_bytes > max(LEAST_LOG_BYTES, image.base[2])
 
-    def glance(self, key: str) -> tuple[SessionRecord | None, bool] | None:
-        """A key's record, and whether it has a line, if nothing on disk changed since the last look.
+    def peek(self, key: str) -> tuple[SessionRecord | None, bool] | None:
+        """A key's record, and whether the key has a line, if nothing on disk changed since the last read.
 
-        Never waits for anything; `None` says that somebody has to look (`read`).
+        Never waits. `None` means that the caller has to `read`.
         """
-        if not self._looking.acquire(blocking=False):
+        if not self._image_lock.acquire(blocking=False):
             return None
         try:
             image = self._reader.present
             return None if image is None else (image.get(key), key in image.lines)
         finally:
-            self._looking.release()
+            self._image_lock.release()
 
-    def read(self, take: Callable[[Image], T]) -> T:
-        """What `take` takes of the index as it is on disk now; no lock unless something must be repaired."""
-        with self._looking:
+    def read(self, take: Callable[[IndexImage], T]) -> T:
+        """Applies `take` to the index as it is on disk now. Locks only if something must be repaired."""
+        with self._image_lock:
             image = self._reader.follow()
             if image.is_whole:
                 return take(image)
         if not self.paths.base.parent.exists():
-            return take(Image({}, base=None))
-        with self._editing, locked(self.paths.base):
-            return take(self._sound())
+            return take(IndexImage({}, base=None))
+        with self._edit_lock, locked(self.paths.base):
+            return take(self._intact())
 
     def edit(self, change: Change) -> Mapping[str, SessionRecord | None]:
-        """Does what `SessionIndex.edit` promises."""
-        with self._editing, locked(self.paths.base):
+        """Implements `SessionIndex.edit`."""
+        with self._edit_lock, locked(self.paths.base):
             if not self._is_swept:
-                # Under the lock: what writers left that were killed.
+                # Under the lock: removes what killed writers left.
                 remove_unfinished(self.paths.base, self.paths.log)
                 self._is_swept = True
-            image = self._sound()
+            image = self._intact()
             after = change(image)
             patches = _patches(image, after)
             if patches:
                 self._append(image, patches, after)
             return after
 
-    def edit_at_once(self, change: Change) -> Mapping[str, SessionRecord | None] | None:
-        """`edit` that waits for nothing: neither for another writer nor for the disk.
+    def try_edit(self, change: Change) -> Mapping[str, SessionRecord | None] | None:
+        """Like `edit`, but waits neither for another writer nor for the disk.
 
-        `None` says that it would have had to, and nothing was written; `change` may have been called.
+        `None` means that it would have had to wait and wrote nothing; `change` may have been called.
 
         Raises:
-            SessionWriteFailed: the system refused; the index is as it was.
+            SessionWriteFailed: the system refused; the index is unchanged.
         """
-        if not self._is_swept or not self._editing.acquire(blocking=False):
+        if not self._is_swept or not self._edit_lock.acquire(blocking=False):
             return None
         try:
-            if not self._looking.acquire(blocking=False):
+            if not self._image_lock.acquire(blocking=False):
                 return None
             try:
                 with locked_if_free(self.paths.base) as is_ours:
                     return self._edit_present(change) if is_ours else None
             finally:
-                self._looking.release()
+                self._image_lock.release()
         finally:
-            self._editing.release()
+            self._edit_lock.release()
 
-    def found_again(self, key: str, has_transcript: Callable[[SessionRecord], bool]) -> SessionRecord | None:
-        """Does what `SessionIndex.found_again` promises."""
-        with self._editing, locked(self.paths.base):
-            image = self._sound()
+    def recover(self, key: str, has_transcript: Callable[[SessionRecord], bool]) -> SessionRecord | None:
+        """Implements `SessionIndex.recover`."""
+        with self._edit_lock, locked(self.paths.base):
+            image = self._intact()
             raw, present = image.lines.get(key), image.get(key)
             if key not in image.lines or (present is not None and has_transcript(present)):
                 return present
@@ -152,25 +152,25 @@ class IndexFiles:
                 return present
             found = read_plain(self.paths.base)
             aside = set_aside(self.paths.base, found[0] if found else b"", now=self._now, sync=self._sync)
-            self.notices += (_told_of_line(self.paths.base.name, key, raw, better, aside.name),)
+            self.notices += (_recovery_notice(self.paths.base.name, key, raw, better, aside.name),)
             image.lines.pop(key)
             if better is not None:
                 image.lines[key] = record_to_json(better)
-            self._write_anew(image)
+            self._rewrite(image)
             return better
 
     def checkpoint(self) -> None:
-        """Brings `sessions.json` up to the changes. Most of the work is done while others may edit.
+        """Brings `sessions.json` up to date. Others may edit during most of the work.
 
         Raises:
-            SessionWriteFailed: the system refused; everything that was known still is.
+            SessionWriteFailed: the system refused; no data was lost.
         """
         paths = self.paths
         log_facts = fingerprint(paths.log)
         if log_facts is None or log_facts[2] <= len(header_line(has_base=True)):
             return
-        with self._editing, locked(paths.base):
-            image = self._sound()
+        with self._edit_lock, locked(paths.base):
+            image = self._intact()
             lines, contained = image.copy_of_lines(), len(image.edits)
             base, log = image.base, image.log
         if not contained or log is None:
@@ -178,42 +178,41 @@ class IndexFiles:
         with (
             reported("write", paths.base),
             unfinished_file(paths.base, index_bytes(lines), sync=self._sync) as unfinished,
-            self._editing,
+            self._edit_lock,
             locked(paths.base),
         ):
-            image = self._sound()
+            image = self._intact()
             is_same = image.base == base and image.log is not None and image.log[:2] == log[:2]
             if is_same and unfinished.exists():
                 self._put_in_place(unfinished, image, contained=contained)
 
     def _edit_present(self, change: Change) -> Mapping[str, SessionRecord | None] | None:
-        """Under all locks: the edit, if the index is as it was read and the disk need not be waited for."""
+        """Edits under all locks if the index is as it was read and needs no flush to disk."""
         image = self._reader.present
         if image is None or image.base is None or image.log is None or image.is_torn:
             return None
         after = change(image)
         patches = _patches(image, after)
-        if not all(patch.is_told_elsewhere for patch in patches):
+        if not all(patch.is_mirrored for patch in patches):
             return None
         if patches:
             self._append(image, patches, after)
         return after
 
-    def _append(self, image: Image, patches: list[Patch], after: Mapping[str, SessionRecord | None]) -> None:
-        """Puts an edit on disk, which makes the records `after`.
-
-        Waits for the disk if the edit tells what nothing else does.
-        """
+    def _append(
+        self, image: IndexImage, patches: list[Patch], after: Mapping[str, SessionRecord | None]
+    ) -> None:
+        """Writes an edit whose result is the records `after`; flushes it unless transcripts record it too."""
         paths, is_first = self.paths, image.log is None
         line = edit_line(patches)
         header = header_line(has_base=image.base is not None) if is_first else b""
-        must_last = is_first or not all(patch.is_told_elsewhere for patch in patches)
+        must_last = is_first or not all(patch.is_mirrored for patch in patches)
         try:
             facts = append_all(
                 paths.log,
                 header + line,
                 at_bytes=image.log_bytes,
-                sync=self._sync if must_last else _leave_to_the_system,
+                sync=self._sync if must_last else _no_sync,
             )
         except Exception:
             self._reader.image = None
@@ -223,69 +222,69 @@ class IndexFiles:
         if is_first:
             with reported("write", paths.log):
                 sync_folder(paths.log.parent, sync=self._sync)
-        with self._looking:
+        with self._image_lock:
             at_bytes = facts.st_size - len(line)
             if image.log_bytes + len(header) == at_bytes:
                 image.log_bytes = at_bytes
                 image.apply(patches, line, after)
                 image.log = facts_fingerprint(facts)
         if image.base is None:
-            self._write_anew(image)
+            self._rewrite(image)
 
-    def _sound(self) -> Image:
-        """Under the lock: the index on disk, repaired and written anew when some of it cannot be read."""
-        with self._looking:
+    def _intact(self) -> IndexImage:
+        """Under the lock: reads the index, and repairs and rewrites it if parts are unreadable."""
+        with self._image_lock:
             image = self._reader.follow()
             return image if image.is_whole and not image.is_torn else self._repaired(image)
 
-    def _repaired(self, image: Image) -> Image:
-        """Under both locks: sets aside what cannot be read, and writes the index anew from all that can."""
+    def _repaired(self, image: IndexImage) -> IndexImage:
+        """Under both locks: sets aside what is unreadable, and rewrites the index from the rest."""
         paths = self.paths
         log = read_plain(paths.log)
         if log is not None and (image.broken_lines or image.is_torn):
             aside = set_aside(paths.log, log[0], now=self._now, sync=self._sync)
             self.notices += (
-                f"Of {paths.log.name} not every line could be read; a copy was set aside as {aside.name}, "
+                f"Not every line of {paths.log.name} could be read. A copy was set aside as {aside.name}, "
                 f"and the {len(image.edits)} changes that could be read were kept.",
             )
         if image.is_base_read:
-            self._write_anew(image)
+            self._rewrite(image)
             return image
         return self._restored(read_plain(paths.base), log)
 
-    def _restored(self, found: FoundFile | None, log: FoundFile | None) -> Image:
-        """Writes the index that `recovery.py` makes of what is left; an empty one where nothing is."""
+    def _restored(self, found: FoundFile | None, log: FoundFile | None) -> IndexImage:
+        """Writes the index restored from what is left, or returns an empty one if nothing is left."""
         base = self.paths.base
         left = restored(self.paths, log[0] if log is not None else b"")
         if left is None and found is None:
-            return Image({}, base=None)
+            return IndexImage({}, base=None)
         lines, edits, source = left or ({}, [], "the transcripts")
         aside = set_aside(base, found[0], now=self._now, sync=self._sync) if found is not None else None
         problem = f"could not be read and was set aside as {aside.name}" if aside else "was missing"
         were = "1 session was" if len(lines) == 1 else f"{len(lines)} sessions were"
         self.notices += (f"{base.name} {problem}; {were} restored from {source}.",)
-        image = Image(lines, base=None)
-        self._write_anew(image, earlier=log_bytes_of(edits))
+        image = IndexImage(lines, base=None)
+        self._rewrite(image, earlier=log_bytes_of(edits))
         return image
 
-    def _write_anew(self, image: Image, *, earlier: bytes | None = None) -> None:
+    def _rewrite(self, image: IndexImage, *, earlier: bytes | None = None) -> None:
         base = self.paths.base
         data = index_bytes(image.lines)
         with reported("write", base), unfinished_file(base, data, sync=self._sync) as unfinished:
             self._put_in_place(unfinished, image, contained=len(image.edits), earlier=earlier)
 
     def _put_in_place(
-        self, unfinished: Path, image: Image, *, contained: int, earlier: bytes | None = None
+        self, unfinished: Path, image: IndexImage, *, contained: int, earlier: bytes | None = None
     ) -> None:
-        with self._looking:
-            # Should it fail half-way, everything is read anew.
+        with self._image_lock:
+            # If this fails halfway, everything is read again.
             self._reader.image = None
             put_in_place(self.paths, unfinished, image, contained=contained, earlier=earlier, sync=self._sync)
             self._reader.wrote(image)
 
 
-def _patches(image: Image, after: Mapping[str, SessionRecord | None]) -> list[Patch]:
-    """What makes the records of an index those of `after`."""
+def _patches(image: IndexImage, after: Mapping[str, SessionRecord | None]) -> list[Patch]:
+    """The patches that turn the records of an index into `after`."""
     return [
         patch_of(key, image.lines, record_to_json(record) if record is not None else None)
         for key, record in after.items()
@@ -293,40 +292,36 @@ def _patches(image: Image, after: Mapping[str, SessionRecord | None]) -> list[Pa
     ]
 
 
-def _told_of_line(name: str, key: str, raw: object, better: SessionRecord | None, aside: str) -> str:
-    told = repr(raw.get("sessionId") if isinstance(raw, dict) else raw)[:80]
-    problem = f"For {key} {name} had {told}, which names no transcript; the file was set aside as {aside}."
+def _recovery_notice(name: str, key: str, raw: object, better: SessionRecord | None, aside: str) -> str:
+    stored = repr(raw.get("sessionId") if isinstance(raw, dict) else raw)[:80]
+    problem = f"{name} had {stored} for {key}, which has no transcript. The file was set aside as {aside}."
     if better is None:
-        return (
-            f"{problem} Neither its backup nor a transcript names another, so the conversation begins anew."
-        )
-    return (
-        f"{problem} The conversation goes on in {better.session_id}, as its backup or the transcripts tell."
-    )
+        return f"{problem} No other session of it was found, so the conversation starts again."
+    return f"{problem} The conversation continues in {better.session_id}, from its backup or the transcripts."
 
 
-def _leave_to_the_system(_descriptor: int) -> None:
-    """Of what a transcript tells as well, a crash of the whole machine may take the last seconds."""
+def _no_sync(_descriptor: int) -> None:
+    """A power failure may lose the last seconds of changes that a transcript records too."""
 
 
 SETTLED_AFTER_SECONDS = 0.05
-"""A file that another program wrote is read a second time so much later: until then its time may not have
-moved on, should it be written again."""
+"""A file that another program wrote is read a second time after this time, because a second write within
+it may leave the modification time unchanged."""
 _LOADS = 10
 
 
 class IndexReader:
-    """The two files of an index, and their `image` as it was last read; `None` until then."""
+    """The two files of an index and their `image` as last read, `None` before that."""
 
     def __init__(self, paths: IndexPaths) -> None:
-        self.image: Image | None = None
+        self.image: IndexImage | None = None
         self._paths = paths
         self._digest = b""
         self._unsettled_since: float | None = None
 
     @property
-    def present(self) -> Image | None:
-        """The image if both files are what they were, which two looks tell; `None` if they must be read."""
+    def present(self) -> IndexImage | None:
+        """The image if both files are unchanged and settled; `None` if they must be read."""
         image = self.image
         if image is None or self._unsettled_since is not None:
             return None
@@ -336,16 +331,16 @@ class IndexReader:
             return None
         return image if found == (image.base, image.log) else None
 
-    def wrote(self, image: Image) -> None:
-        """Takes the image that the files have just been written from."""
+    def wrote(self, image: IndexImage) -> None:
+        """Stores the image from which the files have just been written."""
         self.image, self._unsettled_since = image, None
 
-    def follow(self) -> Image:
-        """What both files say now, read as far as they changed; kept if all of it could be read.
+    def follow(self) -> IndexImage:
+        """Reads what changed in both files and returns the image, which is cached if it is whole.
 
         Raises:
-            SessionVersionUnknown: a newer program wrote the changes.
-            SessionCorrupt: one of the two is no plain file.
+            SessionVersionUnknown: a newer program wrote the change log.
+            SessionCorrupt: one of the files is not a regular file.
             SessionWriteFailed: the system refused.
         """
         if self.image is not None and self._goes_on(self.image):
@@ -354,7 +349,7 @@ class IndexReader:
         self.image = image if image.is_whole else None
         return image
 
-    def _goes_on(self, image: Image) -> bool:
+    def _goes_on(self, image: IndexImage) -> bool:
         paths = self._paths
         with reported("read", paths.base):
             if fingerprint(paths.base) != image.base or not self._is_settled():
@@ -371,7 +366,8 @@ class IndexReader:
         return image.is_whole and fingerprint(paths.base) == image.base
 
     def _is_settled(self) -> bool:
-        """Whether what was read of `sessions.json` is what is there although its time tells too little."""
+        """Whether `sessions.json` still has the content that was read, even if its time cannot show a
+        change."""
         if self._unsettled_since is None:
             return True
         looked_at = time.monotonic()
@@ -382,11 +378,11 @@ class IndexReader:
             self._unsettled_since = None
         return True
 
-    def _loaded(self) -> Image:
+    def _loaded(self) -> IndexImage:
         for _ in range(_LOADS):
             found = read_plain(self._paths.base)
             lines = parsed_index(found[0]) if found is not None else None
-            image = Image(lines or {}, base=facts_fingerprint(found[1]) if found is not None else None)
+            image = IndexImage(lines or {}, base=facts_fingerprint(found[1]) if found is not None else None)
             log = read_plain(self._paths.log)
             if log is not None:
                 image.log = facts_fingerprint(log[1])
@@ -394,13 +390,13 @@ class IndexReader:
             if image.newer_version is not None:
                 raise SessionVersionUnknown(
                     f"{self._paths.log} has format version {image.newer_version}, which this program does "
-                    "not know. Use a newer Nacre for this folder. It was left as it is."
+                    "not know. Use a newer Nacre for this folder. The file is unchanged."
                 )
             has_none_yet = found is None and bool(image.edits) and not image.has_base
             image.is_base_read = lines is not None or has_none_yet
             self._digest = _digest(found[0]) if found is not None else b""
             self._unsettled_since = time.monotonic() if found is not None else None
-            # Who wrote the index anew in between has put changes into it that are not read here.
+            # A program that rewrote the index in the meantime merged changes into it that were not read.
             if fingerprint(self._paths.base) == image.base:
                 return image
         image.is_base_read = False

@@ -1,6 +1,6 @@
-"""One session's line in `sessions.json`, under OpenClaw's names. A contract: bytes on disk. Pure.
+"""One session's line in `sessions.json` under OpenClaw's names, and the patches that change it.
 
-Keys that are unknown here, or whose values cannot be read, are kept as they are.
+Unknown keys and unreadable values are kept unchanged.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, fields, replace
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.messages import Usage
 from nacre.sessions.disk.json_text import to_line
 
@@ -21,33 +21,32 @@ _OTHERS_OF_CHAT = frozenset(
         *("queueMode", "queueDebounceMs", "queueCap", "queueDrop"),
     }
 )
-"""Keys of other programs that belong to the conversation, and not to one session of it."""
+"""Other programs' keys that belong to the conversation rather than to one session of it."""
 
 _OVERRIDES = (
     ("modelOverrideSource", ("providerOverride", "modelOverride", "modelOverrideSource")),
     ("authProfileOverrideSource", ("authProfileOverride", "authProfileOverrideSource")),
 )
-"""Where a choice says who made it, and what belongs to it: one made by `auto` ends with its session."""
+"""The key that says who made a choice, and the choice's keys. A choice made by `auto` ends with its
+session."""
 
 
 def _stored(name: str, kind: type, *, of_chat: bool = False, mirrored: bool = False) -> Any:
-    """A field under its name in the file; one `of_chat` goes on with the key's next session.
-
-    What is `mirrored` the transcript tells as well.
-    """
+    """A field with its name in the file. `of_chat` carries over to the key's next session; `mirrored`
+    means that the transcript records the value too."""
     return field(
         default=None, metadata={"name": name, "kind": kind, "of_chat": of_chat, "mirrored": mirrored}
     )
 
 
 class SessionRecord(Record):
-    """What the index knows of a session; `None` is unknown. Times are milliseconds since the epoch.
+    """What the index knows about a session; `None` is unknown. Times are milliseconds since the epoch.
 
-    `total_tokens` is how full the window was after the last call; it counts only while
-    `total_tokens_fresh`. `context_tokens` is the model's window. `previous_session_ids` are the
-    sessions that this key named before, newest last. `origin` is where the latest message came from,
-    `delivery_context` and `last_…` where a reply goes (`changes.py`). `extra` holds other programs' keys.
-    What is marked `for others` is kept up for programs that read this file; Nacre itself asks the transcript.
+    `total_tokens` is the size of the context after the last call; it is valid only while `total_tokens_fresh`
+    is true. `context_tokens` is the model's context window. `previous_session_ids` are the earlier sessions
+    of this key, newest last. `origin` is where the latest message came from; `delivery_context` and `last_…`
+    are where a reply goes. `extra` has other programs' keys. Fields marked `for others` are maintained for
+    programs that read this file; Nacre reads the transcript instead.
     """
 
     session_id: str
@@ -86,7 +85,7 @@ class SessionRecord(Record):
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def of_chat(self) -> dict[str, Any]:
-        """The fields that belong to the conversation and not to this session of it, `extra` among them."""
+        """The fields that belong to the conversation rather than to this session of it, including `extra`."""
         own = {name: stored for name, stored in _STORED.items() if stored["of_chat"]}
         kept = _OTHERS_OF_CHAT.union(stored["name"] for stored in own.values())
         for source, chosen in _OVERRIDES:
@@ -99,23 +98,23 @@ class SessionRecord(Record):
 _STORED: Mapping[str, Mapping[str, Any]] = {
     each.name: each.metadata for each in fields(SessionRecord) if each.metadata
 }
-"""The fields that are stored as they are, in the order of the file."""
+"""The fields that are stored unchanged, in the order of the file."""
 
 _STORED_NAMES = tuple((name, stored["name"]) for name, stored in _STORED.items())
 
 MIRRORED = frozenset({"updatedAt", *(each["name"] for each in _STORED.values() if each["mirrored"])})
-"""Fields of a line, as the file names them, that could be read from the session's transcript again."""
+"""A line's keys whose values the session's transcript records too."""
 
 _FORMER_NAMES: Mapping[str, str] = {
     "provider": "channel",
     "lastProvider": "lastChannel",
     "room": "groupChannel",
 }
-"""Names that older OpenClaw versions wrote; the newer one wins where both stand."""
+"""Key names of older OpenClaw versions; the newer name wins if both are present."""
 
 
 def record_to_json(record: SessionRecord) -> dict[str, Any]:
-    """The record as OpenClaw stores it; unknown values are left out."""
+    """The record as OpenClaw stores it, without unknown values."""
     raw: dict[str, Any] = {
         **record.extra,
         "sessionId": record.session_id,
@@ -134,7 +133,7 @@ def record_to_json(record: SessionRecord) -> dict[str, Any]:
 def record_from_json(raw: object) -> SessionRecord | None:
     """Reads a record; `None` without a session id. Values of the wrong type go to `extra`.
 
-    Former names are read, and written back under the names of today.
+    Old key names are read and written back under their current names.
     """
     if not isinstance(raw, Mapping):
         return None
@@ -167,7 +166,7 @@ def _under_present_names(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _value(value: object, kind: type) -> Any:
-    """`value` if it is of the kind; whole floats, which JavaScript writers produce, count as numbers."""
+    """The value if it has the type. Whole floats, which JavaScript programs write, count as integers."""
     if kind is int and isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) and kind is not bool:
@@ -178,20 +177,20 @@ def _value(value: object, kind: type) -> Any:
 CHANGES_VERSION = 1
 
 _SESSION = "sessionId"
-_NOTHING = object()
+_MISSING = object()
 
 
 class Patch(Record):
-    """What one edit changes in one key's line; `odd` is what stood there when it was no object."""
+    """The change of one key's line by an edit; `odd` is the previous line if it was not an object."""
 
     key: str
     was: Mapping[str, Any] | None
     now: Mapping[str, Any] | None
-    odd: object = _NOTHING
+    odd: object = _MISSING
 
     @property
-    def is_told_elsewhere(self) -> bool:
-        """Whether all of it could be read from the session's transcript again."""
+    def is_mirrored(self) -> bool:
+        """Whether the session's transcript records all changed values too."""
         if self.was is None or self.now is None:
             return False
         was, now = self.was, self.now
@@ -199,10 +198,10 @@ class Patch(Record):
 
 
 def patch_of(key: str, lines: Mapping[str, Any], after: Mapping[str, Any] | None) -> Patch:
-    """The change of a key's line among `lines` to `after`; `None` takes the line away."""
+    """The change of a key's line in `lines` to `after`; `None` removes the line."""
     before = lines.get(key)
     if not isinstance(before, dict):
-        return Patch(key=key, was=None, now=after, odd=before if key in lines else _NOTHING)
+        return Patch(key=key, was=None, now=after, odd=before if key in lines else _MISSING)
     if after is None:
         return Patch(key=key, was=_session(before), now=None)
     return Patch(
@@ -213,8 +212,9 @@ def patch_of(key: str, lines: Mapping[str, Any], after: Mapping[str, Any] | None
 
 
 def apply_patch(lines: dict[str, Any], patch: Patch) -> None:
-    """Makes a change where it still fits, as told above. A line that changes is another object then."""
-    key, line = patch.key, lines.get(patch.key, _NOTHING)
+    """Applies a change to the fields that still have their old values. A changed line becomes a new
+    object."""
+    key, line = patch.key, lines.get(patch.key, _MISSING)
     if patch.was is None or not isinstance(line, dict):
         if patch.was is None and not isinstance(line, dict) and line == patch.odd:
             _put(lines, key, patch.now)
@@ -223,17 +223,16 @@ def apply_patch(lines: dict[str, Any], patch: Patch) -> None:
 
 
 def edit_line(patches: Iterable[Patch]) -> bytes:
-    """The line of an edit, line feed included."""
     return to_line({"type": "edit", "changes": [_to_json(patch) for patch in patches]})
 
 
 def header_line(*, has_base: bool) -> bytes:
-    """The first line of a file of changes; `has_base` if they go on from a `sessions.json`."""
+    """The first line of a change log; `has_base` means that it continues a `sessions.json`."""
     return to_line({"type": "header", "version": CHANGES_VERSION, "base": has_base})
 
 
 def patches_of(raw: Mapping[str, Any]) -> list[Patch] | None:
-    """The changes of an edit's line; `None` when it is none."""
+    """The changes in an edit's line; `None` if it is not an edit."""
     changes = raw.get("changes")
     if raw.get("type") != "edit" or not isinstance(changes, list):
         return None
@@ -261,7 +260,7 @@ def _merged(line: Mapping[str, Any], was: Mapping[str, Any], now: Mapping[str, A
 
 
 def _differing(line: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a line that the other one lacks or has another value of."""
+    """The fields of `line` that `other` lacks or has with another value."""
     return {name: value for name, value in line.items() if name not in other or other[name] != value}
 
 
@@ -271,7 +270,7 @@ def _session(line: Mapping[str, Any]) -> dict[str, Any]:
 
 def _to_json(patch: Patch) -> dict[str, Any]:
     raw = {"key": patch.key, "was": patch.was, "now": patch.now}
-    return raw if patch.odd is _NOTHING else {**raw, "odd": patch.odd}
+    return raw if patch.odd is _MISSING else {**raw, "odd": patch.odd}
 
 
 def _from_json(raw: object) -> Patch | None:
@@ -280,18 +279,17 @@ def _from_json(raw: object) -> Patch | None:
     was, now = raw.get("was"), raw.get("now")
     if not isinstance(was, dict | None) or not isinstance(now, dict | None):
         return None
-    return Patch(key=raw["key"], was=was, now=now, odd=raw.get("odd", _NOTHING))
+    return Patch(key=raw["key"], was=was, now=now, odd=raw.get("odd", _MISSING))
 
 
 MOST_PREVIOUS = 100
-"""How many former sessions a line names, so that it does not grow for ever; older transcripts say
-themselves to which key they belong."""
+"""The most previous sessions in a line, which bounds its size. Older transcripts still record their key."""
 
 _PROVIDER, _MODEL, _SOURCE = "providerOverride", "modelOverride", "modelOverrideSource"
 
 
 class Origin(Record):
-    """One message's place; empty texts are unknown. `chat_name` is what people call the chat."""
+    """Where one message came from; empty strings are unknown. `chat_name` is the chat's display name."""
 
     chat_kind: str
     channel: str
@@ -303,37 +301,37 @@ class Origin(Record):
 
     @property
     def reply_to(self) -> str:
-        """Whom a reply is addressed to: the chat, else the sender, else nobody (a terminal)."""
+        """The recipient of a reply: the chat, otherwise the sender, otherwise nobody (a terminal)."""
         return self.chat_id.strip() or self.sender_id.strip()
 
 
 def with_origin(record: SessionRecord, origin: Origin) -> SessionRecord:
-    """The record after a message from `origin`, texts trimmed, the channel in lower case.
+    """Returns the record after a message from `origin`, with strings stripped and the channel in lower case.
 
-    A place to which nothing can be sent later, such as a terminal, does not displace one to which it can.
-    The same object where that changes nothing, as in most messages.
+    An origin that cannot receive messages, such as a terminal, does not replace one that can. Returns the
+    same object if nothing changes, as for most messages.
     """
     kind, channel, chat_id = origin.chat_kind, origin.channel.strip().lower(), origin.chat_id.strip()
     sender, name = origin.sender_id.strip(), origin.chat_name.strip()
     to, account, thread = origin.reply_to, origin.account.strip(), origin.thread_id.strip()
     address = {"to": to, "accountId": account, "threadId": thread}
     latest = {"label": name, "provider": channel, "chatType": kind, **address, "from": sender}
-    told: dict[str, Any] = {"origin": _known(latest), "chat_type": record.chat_type or kind}
+    changed: dict[str, Any] = {"origin": _known(latest), "chat_type": record.chat_type or kind}
     if kind != "direct":
-        told["channel"] = channel or record.channel
-        told["group_id"] = chat_id or record.group_id
-        told["display_name"] = name or record.display_name
+        changed["channel"] = channel or record.channel
+        changed["group_id"] = chat_id or record.group_id
+        changed["display_name"] = name or record.display_name
     if to or not record.last_to:
-        told["delivery_context"] = _known({"channel": channel, **address})
-        told["last_channel"] = channel or None
-        told["last_to"] = to or None
-        told["last_account_id"] = account or None
-        told["last_thread_id"] = thread or None
-    return record if told.items() <= vars(record).items() else replace(record, **told)
+        changed["delivery_context"] = _known({"channel": channel, **address})
+        changed["last_channel"] = channel or None
+        changed["last_to"] = to or None
+        changed["last_account_id"] = account or None
+        changed["last_thread_id"] = thread or None
+    return record if changed.items() <= vars(record).items() else replace(record, **changed)
 
 
 def usage_fields(usage: Usage) -> dict[str, Any]:
-    """The fields with what the last call counted; what was cached stands apart from what was new."""
+    """The fields for the token counts of the last call, with cached tokens separate from new ones."""
     return {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -345,12 +343,12 @@ def usage_fields(usage: Usage) -> dict[str, Any]:
 
 
 def unknown_usage() -> dict[str, Any]:
-    """The same fields once what the last call counted speaks of another context."""
+    """The same fields after the last call's counts became outdated."""
     return {**dict.fromkeys(usage_fields(Usage())), "total_tokens_fresh": False}
 
 
 def model_override(record: SessionRecord) -> str:
-    """`provider/model`, or the model alone where no provider stands with it; empty without a choice."""
+    """The chosen model as `provider/model` or `model`; empty if there is no choice."""
     provider, model = record.extra.get(_PROVIDER), record.extra.get(_MODEL)
     if not isinstance(model, str) or not model.strip():
         return ""
@@ -358,9 +356,9 @@ def model_override(record: SessionRecord) -> str:
 
 
 def with_model_override(record: SessionRecord, name: str) -> SessionRecord:
-    """The record with the owner's choice; an empty name takes it back.
+    """The record with the owner's model choice; an empty name removes it.
 
-    The profile of keys that went with the earlier model goes too.
+    The key profile of the previous choice is removed too.
     """
     gone = (_PROVIDER, _MODEL, _SOURCE, "authProfileOverride", "authProfileOverrideSource")
     extra = {key: value for key, value in record.extra.items() if key not in gone}
@@ -371,17 +369,17 @@ def with_model_override(record: SessionRecord, name: str) -> SessionRecord:
 
 
 def next_session(record: SessionRecord, *, session_id: str, at_ms: int) -> SessionRecord:
-    """The line of a fresh session of the same key; the old one becomes the newest of its previous ones."""
+    """The line of a new session of the same key; the old session becomes its newest previous one."""
     fresh = _carried(record, session_id=session_id, at_ms=at_ms)
     previous = (*record.previous_session_ids, record.session_id)
-    return replace(fresh, compaction_count=0, previous_session_ids=_each_once(previous, but=session_id))
+    return replace(fresh, compaction_count=0, previous_session_ids=_distinct(previous, but=session_id))
 
 
 def resumed_session(record: SessionRecord, earlier: SessionRecord, *, at_ms: int) -> SessionRecord:
-    """The line of a key that goes on with an `earlier` session, whose id and file it takes.
+    """The line of a key that continues an `earlier` session, whose id and file it takes.
 
-    The session counts as begun now, so that no daily or idle reset ends it before a word is said. Its
-    tokens and compactions are unknown here until its next turn, which reads them from the transcript.
+    The session's start is set to now, so that no daily or idle reset ends it before the next message. Its
+    tokens and compactions are unknown until its next turn, which reads them from the transcript.
     """
     if record.session_id == earlier.session_id:
         return record
@@ -392,7 +390,7 @@ def resumed_session(record: SessionRecord, earlier: SessionRecord, *, at_ms: int
         session_file=earlier.session_file,
         last_interaction_at_ms=at_ms,
         system_sent=True,
-        previous_session_ids=_each_once(previous, but=earlier.session_id),
+        previous_session_ids=_distinct(previous, but=earlier.session_id),
     )
 
 
@@ -402,8 +400,8 @@ def _carried(record: SessionRecord, *, session_id: str, at_ms: int) -> SessionRe
     )
 
 
-def _each_once(ids: tuple[str, ...], *, but: str) -> tuple[str, ...]:
-    """The ids in order, the newest `MOST_PREVIOUS` of them."""
+def _distinct(ids: tuple[str, ...], *, but: str) -> tuple[str, ...]:
+    """The distinct ids in order, at most the newest `MOST_PREVIOUS`."""
     return tuple(dict.fromkeys(name for name in ids if name != but))[-MOST_PREVIOUS:]
 
 

@@ -1,4 +1,4 @@
-"""Rebuilds an index from its backup, its changes and the first lines of transcripts. Edge: writes nothing."""
+"""Rebuilds an index from its backup, its change log and the first lines of transcripts. Writes nothing."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import RECOVERED
 from nacre.sessions.disk.durable import open_plain, read_plain, reported
 from nacre.sessions.disk.json_text import split_lines, timestamp_ms
 from nacre.sessions.entries.entries import entry_from_json, header_from_json, session_owner
-from nacre.sessions.index.image import Image, IndexPaths, parsed_index
+from nacre.sessions.index.image import IndexImage, IndexPaths, parsed_index
 from nacre.sessions.index.record import SessionRecord, record_from_json, record_to_json
 
 HEAD_BYTES = 65_536
 
 
 class ScannedSession(Record):
-    """A session as its transcript tells it; `key` is `recovered:<id>` when the transcript has none."""
+    """A session as described by its transcript; `key` is `recovered:<id>` if the transcript has none."""
 
     key: str
     record: SessionRecord
 
 
 def restored(paths: IndexPaths, log: bytes) -> tuple[dict[str, Any], list[bytes], str] | None:
-    """The lines of an index that cannot be read, the changes that were made since its backup, and a source.
+    """Restores an unreadable index: its lines, the edits since its backup, and a description of the source.
 
-    `log` is what its file of changes holds. `None` when there is nothing to take it from.
+    `log` is the content of its change log. Returns `None` if there is nothing to restore from.
     """
     backup, log_backup = read_plain(paths.backup), read_plain(paths.log_backup)
     old = parsed_index(backup[0]) if backup is not None else None
-    known = Image(old or {}, base=None)
+    known = IndexImage(old or {}, base=None)
     known.read_on(log_backup[0] if log_backup is not None else b"")
     known.read_on(log)
     is_known = old is not None or bool(known.edits)
@@ -44,9 +44,9 @@ def restored(paths: IndexPaths, log: bytes) -> tuple[dict[str, Any], list[bytes]
 
 
 def better_record(paths: IndexPaths, key: str, present: SessionRecord | None) -> SessionRecord | None:
-    """The record that the backup and the transcripts have for a key, in place of one that leads nowhere.
+    """The record that the backup and the transcripts have for a key whose record has no transcript.
 
-    `None` when they have none, or only a session that the key has left or whose transcript somebody removed.
+    `None` if they have none, or only a session that the key has left or whose transcript was removed.
     """
     log = read_plain(paths.log)
     left = restored(paths, log[0] if log is not None else b"")
@@ -58,16 +58,15 @@ def better_record(paths: IndexPaths, key: str, present: SessionRecord | None) ->
 
 
 def scanned_records(directory: Path) -> list[ScannedSession]:
-    """What the transcripts of a folder tell, the oldest session first; unreadable ones are left out."""
+    """The sessions of a folder's readable transcripts, oldest first."""
     found = [scanned for path in _transcripts(directory) if (scanned := _scanned(path)) is not None]
     return sorted(found, key=lambda item: (item.record.session_started_at_ms or 0, item.record.updated_at_ms))
 
 
 def with_scanned(backup: Mapping[str, Any], scanned: list[ScannedSession]) -> dict[str, Any]:
-    """The backup's records, with sessions that are newer or missing there taken from the transcripts.
+    """The backup's records, completed with newer or missing sessions from the transcripts.
 
-    Of several transcripts with one key the newest is the key's session; the others are its
-    previous ones.
+    Of several transcripts with one key, the newest is the key's session; the others are its previous ones.
     """
     raw = dict(backup)
     started_ms = {item.record.session_id: item.record.session_started_at_ms or 0 for item in scanned}
@@ -110,8 +109,8 @@ def _scanned(path: Path) -> ScannedSession | None:
     header = header_from_json(values[0]) if values else None
     if header is None:
         return None
-    told = (session_owner(entry_from_json(value)) for value in values[1:])
-    owner = next((owner for owner in told if owner is not None and owner.key), None)
+    owners = (session_owner(entry_from_json(value)) for value in values[1:])
+    owner = next((owner for owner in owners if owner is not None and owner.key), None)
     record = SessionRecord(
         session_id=header.id,
         updated_at_ms=written_ms,
@@ -125,7 +124,7 @@ def _scanned(path: Path) -> ScannedSession | None:
 
 
 def _name(value: Mapping[str, Any]) -> str:
-    """What an entry calls the session, as pi's `session_info` does; empty for none."""
+    """The name that an entry gives to the session (pi's `session_info`), or an empty string."""
     name = value.get("name") if value.get("type") == "session_info" else ""
     return name.strip() if isinstance(name, str) else ""
 

@@ -1,7 +1,7 @@
-"""A session's transcript file, `<sessionId>.jsonl`: opened, read and appended to, from asyncio.
+"""A session's transcript file, `<sessionId>.jsonl`, and its full tool results.
 
-Edge. What an append returns is on disk. Entries are never changed or removed; see `journal_file.py`
-for what happens to a file that a crash or another program damaged.
+An append is on disk when it returns. Entries are never changed or removed. What a crash or another program
+damaged is set aside and repaired on reading.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from nacre.sessions.entries.entries import (
     entry_to_json,
     header_from_json,
     header_to_json,
+    migrated,
     rewind_body,
 )
-from nacre.sessions.entries.migration import migrated
 from nacre.sessions.view.sent_view import BranchViews, SentView
 from nacre.sessions.view.transcript import TranscriptItem
 
@@ -65,8 +65,8 @@ T = TypeVar("T")
 class Journal:
     """One transcript. Several journals, in one process or many, may share a file.
 
-    Appends of one journal happen in the order of the calls. Cancelling one waits until it is done.
-    Every append raises `SessionWriteFailed` when the disk refuses; file and object are unchanged then.
+    Appends happen in the order of the calls. Canceling one waits until it is done. An append raises
+    `SessionWriteFailed` if the disk refuses; file and object are then unchanged.
     """
 
     def __init__(self, file: JournalFile) -> None:
@@ -85,14 +85,14 @@ class Journal:
         new_id: Callable[[], str],
         sync: Sync = os.fsync,
     ) -> Journal:
-        """Reads a transcript, or begins one with a header when there is none.
+        """Reads a transcript, or creates one with a header if there is none.
 
-        A torn end is set aside and cut off, a file without a header is set aside and its entries taken
-        over; `notices` says so. `session_id` and `cwd` serve only for a header that is written now.
+        An incomplete end is set aside and cut off. A file without a header is set aside and its entries are
+        kept. `notices` says so. `session_id` and `cwd` are used only for a new header.
 
         Raises:
             SessionVersionUnknown: a newer program wrote the file.
-            SessionCorrupt: `path` is a symbolic link or no plain file.
+            SessionCorrupt: `path` is a symbolic link or not a regular file.
             SessionWriteFailed: the system refused to read, lock or write.
         """
         header = SessionHeader(id=session_id, timestamp=timestamp_text(now()), cwd=str(cwd))
@@ -100,7 +100,7 @@ class Journal:
 
         def load() -> None:
             journal._file.load()
-            # The first look at a long session takes a while, in which other sessions want their turns.
+            # The first view of a long session takes a while, so it is built on the thread too.
             journal.transcript()
             journal.sent()
 
@@ -109,37 +109,36 @@ class Journal:
 
     @property
     def path(self) -> Path:
-        """Where the transcript lies."""
         return self._file.path
 
     @property
     def name(self) -> str:
-        """What its folder, the index and endings call it."""
+        """The file name, which the index and ended sessions refer to."""
         return self.path.name
 
     @property
     def place(self) -> str:
-        """Where it lies, for people."""
+        """Where the transcript is stored, for people."""
         return str(self.path)
 
     @property
     def results(self) -> ResultFiles:
-        """Its tool results that are kept whole."""
+        """The full tool results of the session."""
         return ResultFiles(self.path)
 
     @property
     def header(self) -> SessionHeader:
-        """The file's first line."""
         return self._file.header
 
     @property
     def size_bytes(self) -> int:
-        """How long the file was when it was last looked at."""
+        """The size of the file when it was last read."""
         return self._file.size_bytes
 
     @property
     def tree(self) -> EntryTree:
-        """All entries on every branch, with their names; another object once the file was read anew."""
+        """The entries of all branches with their labels; a new object after the file was read from the
+        start."""
         return self._file.tree
 
     @property
@@ -148,9 +147,7 @@ class Journal:
         return self._file.notices
 
     def branch(self, leaf_id: str | None = None) -> Sequence[Entry]:
-        """The entries from the root to the newest one, or to `leaf_id`, as they are now.
-
-        The next entry becomes the newest one's child.
+        """The entries from the root to the newest one, or to `leaf_id`.
 
         Raises:
             ValueError: no entry has that id.
@@ -158,62 +155,61 @@ class Journal:
         return self.tree.branch(leaf_id)
 
     def transcript(self) -> tuple[TranscriptItem, ...]:
-        """What a model is to see of the branch; the same object as long as that did not change.
-
-        See `transcript_view.py` for what it holds. Call it from one thread at a time.
-        """
+        """What a model sees of the branch; the same object until that changes. Call it from one thread at
+        a time."""
         return self._views.transcript(self.tree)
 
     def sent(self) -> SentView:
-        """What models are sent of that; brought up to the branch by this call, in one thread at a time."""
+        """What models are sent, brought up to date by this call. Call it from one thread at a time."""
         return self._views.sent(self.tree)
 
-    def kept(self, make: Callable[[], T]) -> T:
-        """What `make` made for this journal when it was first asked for; kept as long as the journal is.
+    def cached(self, make: Callable[[], T]) -> T:
+        """Returns the result of the first call of `make`, cached for the lifetime of the journal.
 
-        For what somebody follows of the entries, and would make anew from all of them otherwise.
+        It is for values that follow the entries and would otherwise be computed from all of them again.
         """
-        return self._views.kept(make)
+        return self._views.cached(make)
 
     async def refresh(self) -> bool:
-        """Reads what others appended since the last look; whether there was anything."""
+        """Reads what others appended since the last read; whether there was anything."""
         return not self._file.is_current() and await self._worker.run(self._file.refresh)
 
     async def append(self, body: KnownBody) -> Entry:
-        """Puts an entry on disk as the newest one's child.
+        """Appends an entry as a child of the newest one.
 
         Raises:
-            ValueError: a compaction's summary is blank, or the entry that it keeps first is not on the
-                branch; or there is no entry that a label could name.
+            ValueError: a compaction's summary is blank or its first kept entry is not on the branch, or a
+                label's target does not exist.
         """
         check_addable(body, self.tree)
         return await self._worker.run(lambda: self._file.append(body))
 
     async def append_custom(self, custom_type: str, data: Any) -> Entry:
-        """Puts a program's own record on disk, which the model never sees."""
+        """Appends a program's own record, which the model never sees."""
         return await self.append(CustomRecord(custom_type=custom_type, data=data))
 
     async def rewind(self, leaf_id: str | None, *, summary: str = "") -> Entry:
-        """Goes back: the next entry becomes a child of `leaf_id`, or a new root when that is `None`.
+        """Rewinds: the next entry becomes a child of `leaf_id`, or a new root if that is `None`.
 
-        The branch that is left stays in the file. A `summary` of it is shown to the model. One entry is
-        written in any case, so that the next opening of the file goes on at the same place.
+        The abandoned branch stays in the file; the model sees its `summary`. One entry is always written, so
+        that the file continues at the same place when it is next opened.
 
         Raises:
-            ValueError: there is no entry of that id.
+            ValueError: no entry has that id.
         """
         body = rewind_body(self.tree, leaf_id, summary)
         return await self._worker.run(lambda: self._file.append(body, parent_id=leaf_id))
 
     async def fork(self, name: str, *, session_id: str, leaf_id: str | None) -> None:
-        """Writes a new transcript beside this one, with the branch to `leaf_id` and this one as its parent.
+        """Writes a new transcript beside this one: its parent is this one, and it has the branch to
+        `leaf_id`.
 
-        It gets the whole tool results that there are so far.
+        The full tool results so far are copied to it.
 
         Raises:
-            ValueError: there is no entry of that id.
-            SessionCorrupt: there is a file of that name already.
-            SessionWriteFailed: the system refused; what may be left of it is named by no key.
+            ValueError: no entry has that id.
+            SessionCorrupt: a file with that name exists.
+            SessionWriteFailed: the system refused; no key refers to what may be left of the copy.
         """
         path = self.path.with_name(name)
         await self._worker.run(lambda: self._file.fork(path, session_id=session_id, leaf_id=leaf_id))
@@ -222,11 +218,11 @@ class Journal:
 
 _NEVER_READ = (0, 0)
 _TAIL_BYTES = 256
-"""How much of what was read last is looked at again, to tell a file that grew from one written anew."""
+"""The number of bytes that are compared to tell a file that grew from one that was rewritten."""
 
 
 class JournalFile:
-    """The file's header, entries and notices; safe to call from any thread, one call at a time."""
+    """The file's header, entries and notices. Thread-safe; one call runs at a time."""
 
     def __init__(
         self,
@@ -246,23 +242,21 @@ class JournalFile:
         self._sync = sync
         self._linker = EntryLinker(fresh_header.id)
         self.size_bytes = 0
-        """How long the file was when it was last looked at."""
         self._identity = _NEVER_READ
         self._tail = b""
         self._busy = threading.Lock()
 
     @property
     def tree(self) -> EntryTree:
-        """The entries."""
         return self._linker.tree
 
     def load(self) -> None:
-        """Reads the file, repairs what a crash left, and creates the file when there is none."""
+        """Reads the file, repairs crash damage, and creates the file if there is none."""
         with self._busy, locked(self.path):
             self._load()
 
     def is_current(self) -> bool:
-        """Whether a glance says that nobody wrote since. It waits for nothing; a no may be a mistake."""
+        """Whether nobody has written since the last read. Never waits; `False` may be wrong."""
         if not self._busy.acquire(blocking=False):
             return False
         try:
@@ -273,14 +267,13 @@ class JournalFile:
             self._busy.release()
 
     def refresh(self) -> bool:
-        """Reads what others appended since; whether there was anything."""
         with self._busy, locked(self.path):
             return self._catch_up()
 
     def append(self, body: KnownBody, *, parent_id: str | EllipsisType | None = ...) -> Entry:
-        """Writes one entry and waits until the disk has it.
+        """Writes one entry and flushes it to disk.
 
-        The parent is the newest entry unless `parent_id` names another; `None` begins a new branch.
+        The parent is the newest entry unless `parent_id` is given; `None` begins a new branch.
         """
         with self._busy, locked(self.path):
             self._catch_up()
@@ -299,16 +292,16 @@ class JournalFile:
             return entry
 
     def fork(self, path: Path, *, session_id: str, leaf_id: str | None) -> None:
-        """Writes the branch to `leaf_id` into a new session's file, whole or not at all.
+        """Writes the branch to `leaf_id` to a new session's file atomically.
 
         Raises:
-            ValueError: there is no entry of that id.
-            SessionCorrupt: there is a file at `path` already.
+            ValueError: no entry has that id.
+            SessionCorrupt: `path` exists.
         """
         with self._busy, locked(self.path), locked(path):
             self._catch_up()
             if path.exists():
-                raise SessionCorrupt(f"{path} is there already, so nothing was copied to it. Try again.")
+                raise SessionCorrupt(f"{path} already exists, so nothing was copied to it. Try again.")
             header = SessionHeader(
                 id=session_id,
                 timestamp=timestamp_text(self._now()),
@@ -325,37 +318,35 @@ class JournalFile:
         header, notices = readable_header(self.path, fresh_header=self._fresh_header, now=self._now)
         self.notices += notices
         linker = EntryLinker(header.id)
-        self._take(linker, start_bytes=0)
+        self._read_lines(linker, start_bytes=0)
         self.header, self._linker = header, linker
         self._remember()
 
     def _catch_up(self) -> bool:
-        """Under the lock: reads on, or anew when the file is another one or has become shorter."""
+        """Under the lock: reads new lines, or the whole file if it was replaced or became shorter."""
         try:
             facts = os.lstat(self.path)
         except OSError as error:
-            raise SessionCorrupt(
-                f"{self.path} was there and cannot be found any more. Put it back, or begin a new session."
-            ) from error
+            raise SessionCorrupt(f"{self.path} is missing. Restore it, or start a new session.") from error
         if self._is_known(facts):
             return False
-        if (facts.st_dev, facts.st_ino) != self._identity or not self._goes_on(facts.st_size):
-            self.notices += (f"{self.path.name} was changed by another program and was read anew.",)
+        if (facts.st_dev, facts.st_ino) != self._identity or not self._is_extended(facts.st_size):
+            self.notices += (f"{self.path.name} was changed by another program and was read again.",)
             self._load()
             return True
         known = len(self.tree)
-        # Should reading fail half-way, the next look reads the file anew.
+        # If reading fails halfway, the next call reads the whole file.
         self._identity, identity = _NEVER_READ, self._identity
-        self._take(self._linker, start_bytes=self.size_bytes)
+        self._read_lines(self._linker, start_bytes=self.size_bytes)
         self._identity = identity
         self._remember()
         return len(self.tree) > known
 
-    def _take(self, linker: EntryLinker, *, start_bytes: int) -> None:
-        """Reads the lines from `start_bytes` on, one in memory at a time, and repairs the file behind them.
+    def _read_lines(self, linker: EntryLinker, *, start_bytes: int) -> None:
+        """Reads the lines from `start_bytes` on, one at a time, and repairs the file.
 
-        Unreadable lines with a readable one behind them are skipped and copied aside; what is behind
-        the last readable line is a torn end.
+        Unreadable lines before a readable one are skipped and copied aside. What follows the last readable
+        line is an incomplete end.
         """
         skipped: list[bytes] = []
         unreadable: list[Line] = []
@@ -373,29 +364,28 @@ class JournalFile:
                     linker.read(line.value, offset_bytes=line.start)
                 last = line
         if unreadable:
-            self._cut_off(unreadable[0].start)
+            self._remove_incomplete_end(unreadable[0].start)
         if last is not None and not last.is_ended:
             self._write(b"\n", at_bytes=last.end)
             self.notices += (
-                f"The last line of {self.path.name} lacked its line feed; it was kept and ended.",
+                f"The last line of {self.path.name} had no line feed; the line was kept and ended.",
             )
         self._set_lines_aside(skipped)
         self.notices += tuple(linker.notices)
         linker.notices.clear()
 
-    def _cut_off(self, start_bytes: int) -> None:
-        """Sets the torn end aside, then takes it off the file."""
+    def _remove_incomplete_end(self, start_bytes: int) -> None:
         with reading(self.path, start_bytes=start_bytes) as file:
             data = file.read()
         aside = set_aside(self.path, data, now=self._now, sync=self._sync)
         self._truncate(start_bytes)
         self.notices += (
-            f"The end of {self.path.name} was torn ({len(data)} bytes), as after a crash; "
-            f"it was set aside in {aside.name} and the transcript goes on before it.",
+            f"The end of {self.path.name} was incomplete ({len(data)} bytes), as after a crash. "
+            f"It was set aside in {aside.name}, and the transcript continues before it.",
         )
 
     def _set_lines_aside(self, broken: list[bytes]) -> None:
-        """Copies unreadable lines in the middle once; they stay in the file, skipped."""
+        """Copies unreadable lines aside, once each; they stay in the file and are skipped."""
         if not broken:
             return
         copied: set[bytes] = set()
@@ -411,8 +401,8 @@ class JournalFile:
                 f"copies are in {aside.name}.",
             )
 
-    def _goes_on(self, size_bytes: int) -> bool:
-        """Whether the file begins with what was read of it."""
+    def _is_extended(self, size_bytes: int) -> bool:
+        """Whether the file still begins with what was read."""
         if size_bytes < self.size_bytes:
             return False
         with reading(self.path, start_bytes=self.size_bytes - len(self._tail)) as file:
@@ -429,12 +419,12 @@ class JournalFile:
             self._tail = file.read()
 
     def _write(self, data: bytes, *, at_bytes: int | None = None) -> None:
-        """Appends; if the system refuses, the file is cut back to what it was."""
+        """Appends. If the system refuses, the file is truncated to its previous size."""
         end = self.size_bytes if at_bytes is None else at_bytes
         append_all(self.path, data, at_bytes=end, sync=self._sync)
 
     def _truncate(self, size_bytes: int) -> None:
-        with reported("cut off the torn end of", self.path):
+        with reported("cut off the incomplete end of", self.path):
             descriptor = open_plain(self.path, os.O_RDWR)
             try:
                 os.ftruncate(descriptor, size_bytes)
@@ -444,7 +434,6 @@ class JournalFile:
 
 
 def _copies_set_aside(path: Path) -> list[Path]:
-    """What was set aside of a file so far."""
     prefix = f"{path.name}.corrupt-"
     with reported("list the folder of", path):
         return sorted(
@@ -456,15 +445,15 @@ async def read_transcript(path: Path, *, session_id: str, now: Callable[[], date
     """Reads the transcript of a session.
 
     Raises:
-        SessionNotFound: there is no such file.
-        SessionCorrupt, SessionVersionUnknown, SessionWriteFailed: as `Journal.open`.
+        SessionNotFound: there is no such file. SessionCorrupt, SessionVersionUnknown, SessionWriteFailed: as
+            for `Journal.open`.
     """
     with tempfile.TemporaryDirectory(prefix="nacre-") as folder:
         copy = Path(folder) / path.name
         try:
             await asyncio.to_thread(copy_plain, path, copy)
         except FileNotFoundError:
-            raise _gone(path, session_id) from None
+            raise _missing(path, session_id) from None
         journal = await Journal.open(
             copy, session_id=session_id, cwd=path.parent, now=now, new_id=lambda: session_id
         )
@@ -476,37 +465,37 @@ async def read_transcript(path: Path, *, session_id: str, now: Callable[[], date
 
 
 async def transcript_bytes(path: Path, *, session_id: str) -> bytes:
-    """The transcript of a session as its file has it, with whatever is torn or cannot be read.
+    """A transcript's bytes as stored, including incomplete or unreadable lines.
 
     Raises:
-        SessionNotFound: there is no such file.
-        SessionCorrupt, SessionWriteFailed: it is no plain file, or the system refused.
+        SessionNotFound: there is no such file. SessionCorrupt, SessionWriteFailed: it is not a regular file,
+            or the system refused.
     """
     with reported("read", path), suppress(FileNotFoundError):
         async with aiofiles.open(path, "rb", opener=_open_plain) as file:
             return await file.read()
-    raise _gone(path, session_id)
+    raise _missing(path, session_id)
 
 
 def _open_plain(path: str, flags: int) -> int:
     return open_plain(Path(path), flags)
 
 
-def _gone(path: Path, session_id: str) -> SessionNotFound:
-    return SessionNotFound(f"The transcript {path} of the session {session_id!r} is gone.")
+def _missing(path: Path, session_id: str) -> SessionNotFound:
+    return SessionNotFound(f"The transcript {path} of the session {session_id!r} is missing.")
 
 
 def readable_header(
     path: Path, *, fresh_header: SessionHeader, now: Callable[[], datetime]
 ) -> tuple[SessionHeader, tuple[str, ...]]:
-    """The header of a transcript, and a sentence for each thing that was done to the file.
+    """Returns the header of a transcript, and a sentence for each repair of the file.
 
-    A missing or blank file begins with `fresh_header`. A file that does not begin with a header is
-    written anew from what can be read of it, one of format 1 or 2 in the present format.
+    A missing or blank file gets `fresh_header`. A file without a header is rewritten from what is readable. A
+    file of format 1 or 2 is rewritten in the current format.
 
     Raises:
-        SessionVersionUnknown: a newer program wrote the file; it was left as it is.
-        SessionCorrupt: `path` is a symbolic link or no plain file.
+        SessionVersionUnknown: a newer program wrote the file; it is unchanged.
+        SessionCorrupt: `path` is a symbolic link or not a regular file.
         SessionWriteFailed: the system refused to read or write.
     """
     first = _first_value(path)
@@ -541,7 +530,7 @@ def _not_newer(header: SessionHeader, path: Path) -> SessionHeader:
     if header.version > FORMAT_VERSION:
         raise SessionVersionUnknown(
             f"{path} has format version {header.version}; this program reads up to "
-            f"{FORMAT_VERSION}. Use a newer Nacre for it, or move the file away. It was left as it is."
+            f"{FORMAT_VERSION}. Use a newer Nacre, or move the file away. The file is unchanged."
         )
     return header
 
@@ -549,7 +538,7 @@ def _not_newer(header: SessionHeader, path: Path) -> SessionHeader:
 def _salvaged(
     path: Path, fresh_header: SessionHeader, now: Callable[[], datetime]
 ) -> tuple[SessionHeader, str]:
-    """Sets the whole file aside and writes it anew: a header first, then the readable entries."""
+    """Sets the whole file aside and rewrites it: a header, then the readable entries."""
     with reading(path) as file:
         data = file.read()
     values = [(line, line.value) for line in split_lines(data) if line.value is not None]
@@ -560,13 +549,13 @@ def _salvaged(
     remove_unfinished(path)
     replace_file(path, to_line(header_to_json(header)) + b"".join(entries))
     return header, (
-        f"{path.name} had no valid header; it was set aside as {aside.name} "
-        f"and what could be read was taken over (entries: {len(entries)})."
+        f"{path.name} had no valid header. It was set aside as {aside.name}, "
+        f"and what is readable was kept (entries: {len(entries)})."
     )
 
 
 def _migrated(path: Path, header: SessionHeader, now: Callable[[], datetime]) -> tuple[SessionHeader, str]:
-    """Keeps the file of an older format aside and writes it anew in the present one."""
+    """Sets a file of an older format aside and rewrites it in the current one."""
     with reading(path) as file:
         data = file.read()
     lines = split_lines(data)
@@ -575,9 +564,9 @@ def _migrated(path: Path, header: SessionHeader, now: Callable[[], datetime]) ->
     replace_file(path, b"".join(map(to_line, migrated(lines, header))))
     left_out = sum(line.value is None for line in lines)
     return replace(header, version=FORMAT_VERSION), (
-        f"{path.name} was brought from format version {header.version} to {FORMAT_VERSION}; "
-        f"the file as it was is kept as {aside.name}"
-        + (f", with {left_out} unreadable line(s) that were left out." if left_out else ".")
+        f"{path.name} was migrated from format version {header.version} to {FORMAT_VERSION}. "
+        f"The original file is kept as {aside.name}"
+        + (f"; {left_out} unreadable line(s) were left out." if left_out else ".")
     )
 
 
@@ -585,7 +574,7 @@ FOLDER_SUFFIX = ".results"
 
 
 def results_folder(transcript: Path) -> Path:
-    """Where the results of a transcript lie; the folder exists once there is one."""
+    """The folder of a transcript's full results, which exists once there is one."""
     return transcript.with_suffix(FOLDER_SUFFIX)
 
 
@@ -600,15 +589,10 @@ class ResultFiles:
         return results_folder(self._transcript)
 
     async def keep(self, name: str, text: str) -> None:
-        """Stores a result under a new name of letters, digits, `-` and `_`.
-
-        Raises:
-            SessionWriteFailed: the system refused; nothing is left behind.
-            ValueError: that is no name.
-        """
+        """Implements `WholeResults.keep`."""
         path = self._path(name)
         if path is None:
-            raise ValueError(f"{name!r} is no name for a result")
+            raise ValueError(f"{name!r} is not a valid result name")
         data = text[:MAX_KEPT_CHARS].encode("utf-8", "replace")
 
         def write() -> None:
@@ -618,10 +602,10 @@ class ResultFiles:
         await asyncio.to_thread(write)
 
     async def read(self, name: str) -> str | None:
-        """A stored result, or `None` when there is none of that name.
+        """Implements `WholeResults.read`.
 
         Raises:
-            SessionCorrupt: there is something else than a plain file.
+            SessionCorrupt: the result is not a regular file.
             SessionWriteFailed: the system refused to read it.
         """
         path = self._path(name)
@@ -629,10 +613,10 @@ class ResultFiles:
         return None if found is None else found[0].decode("utf-8", "replace")
 
     async def copy_to(self, transcript: Path) -> None:
-        """Gives another transcript, such as a fork of this one, the results that there are so far.
+        """Copies the results so far to another transcript, such as a fork.
 
         Raises:
-            SessionCorrupt: there is something else than a plain file.
+            SessionCorrupt: a result is not a regular file.
             SessionWriteFailed: the system refused.
         """
         target = results_folder(transcript)

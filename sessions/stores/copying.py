@@ -1,8 +1,8 @@
-"""From one store to another: transcripts byte for byte, whole results, lines, endings.
+"""Copies sessions from one store to another: records, transcripts, full results and ended sessions.
 
-Each transcript is there whole or not at all, and what is there already is not written again: a copy that was
-killed goes on where it was. Nothing of the source is changed. Lines come first: a folder of transcripts
-without them would be taken for one that lost its index.
+Each transcript is copied completely or not at all, and existing ones are not written again, so that an
+interrupted copy can continue. The source does not change. Records are copied first, because a folder of
+transcripts without records looks like one that lost its index.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Protocol
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.errors import SessionCorrupt
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.rewriting import RewritableStore
@@ -19,18 +19,18 @@ from nacre.sessions.stores.store import SessionStore
 
 
 class CopyableStore(SessionStore, Protocol):
-    """A store that can be copied from and into."""
+    """A store that can be copied from and to."""
 
     async def whole_results(self, name: str) -> Mapping[str, bytes]:
-        """The results of a transcript that are kept whole, by their names."""
+        """A transcript's full results by name."""
 
-    async def bring_in(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
-        """Keeps a transcript as another store exported it, behind its results; all of it or nothing.
+    async def import_transcript(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
+        """Stores a transcript that another store exported, after its results; all of it or nothing.
 
-        One that `data` goes on from is replaced.
+        An existing transcript that `data` continues is replaced.
 
         Raises:
-            SessionCorrupt: there is another one of that name; it stays.
+            SessionCorrupt: a different transcript with that name exists; it is unchanged.
         """
 
 
@@ -39,15 +39,13 @@ class AgentSessions(CopyableStore, RewritableStore, Protocol):
 
 
 def refuse_another(name: str, there: bytes, data: bytes) -> None:
-    """Raises `SessionCorrupt` for a transcript that does not begin as the one that is there, or goes on."""
+    """Raises `SessionCorrupt` unless one of the two transcripts continues the other."""
     if not (data.startswith(there) or there.startswith(data)):
-        raise SessionCorrupt(
-            f"The transcript {name} is another one in the target, which stays. Move it away to copy this one."
-        )
+        raise SessionCorrupt(f"The target has a different transcript {name}. Move it away to copy this one.")
 
 
 class SessionSum(Record):
-    """What a store has of what is copied: how many of each, and one checksum over all of it."""
+    """What a store has of the copied sessions: the counts, and one checksum over everything."""
 
     transcripts: int
     results: int
@@ -58,7 +56,7 @@ class SessionSum(Record):
 
 
 class Copied(Record):
-    """What of both stores is there after a copy, and sentences about what was not copied."""
+    """The totals of both stores after a copy, and sentences about what was not copied."""
 
     source: SessionSum
     target: SessionSum
@@ -66,12 +64,12 @@ class Copied(Record):
 
 
 async def copy_sessions(source: CopyableStore, target: CopyableStore) -> Copied:
-    """Copies what the target does not have; both are read anew afterwards.
+    """Copies what the target does not have, then reads both stores again.
 
-    Of two lines of one key that differ, the one that was changed last counts.
+    Of two different records for one key, the one changed last wins.
 
     Raises:
-        SessionError: a store refused; what was copied before stays, and another call goes on.
+        SessionError: a store refused; what was copied so far stays, and another call continues.
     """
     problems: list[str] = []
     lines = await source.index.all()
@@ -80,23 +78,23 @@ async def copy_sessions(source: CopyableStore, target: CopyableStore) -> Copied:
         data = await source.exported(facts.name)
         whole = _whole_lines(data)
         if whole != data:
-            problems.append(f"The last line of {facts.name} was torn by a kill; it is not copied.")
+            problems.append(f"The last line of {facts.name} is incomplete and was not copied.")
         if not whole:
             continue
         try:
-            await target.bring_in(facts.name, whole, await source.whole_results(facts.name))
+            await target.import_transcript(facts.name, whole, await source.whole_results(facts.name))
         except SessionCorrupt as error:
             problems.append(str(error))
-    for ended in await source.endings.all():
-        if not await target.endings.has(ended):
-            await target.endings.put(ended)
+    for ended in await source.ended_sessions.all():
+        if not await target.ended_sessions.has(ended):
+            await target.ended_sessions.put(ended)
     return Copied(
         source=await _summed(source, source), target=await _summed(target, source), problems=tuple(problems)
     )
 
 
 async def _summed(store: CopyableStore, source: CopyableStore) -> SessionSum:
-    """What a store has of what `source` has."""
+    """What `store` has of the sessions in `source`."""
     checksum, size_bytes, results = sha256(), 0, 0
     wanted = {facts.name for facts in await source.transcripts()}
     found = [facts for facts in await store.transcripts() if facts.name in wanted]
@@ -106,9 +104,9 @@ async def _summed(store: CopyableStore, source: CopyableStore) -> SessionSum:
             checksum.update(f"{name}\n{len(part)}\n".encode() + part)
         size_bytes += len(data)
         results += len(whole)
-    keys, due = await source.index.all(), set(await source.endings.all())
+    keys, due = await source.index.all(), set(await source.ended_sessions.all())
     lines = {key: record for key, record in (await store.index.all()).items() if key in keys}
-    endings = [ended for ended in await store.endings.all() if ended in due]
+    endings = [ended for ended in await store.ended_sessions.all() if ended in due]
     for key, record in sorted(lines.items()):
         checksum.update(f"{key}\n{record.session_id}\n".encode())
     for ended in endings:

@@ -1,39 +1,58 @@
-"""The sessions of one agent in files: the index, a transcript a session, endings, locks. Edge."""
+"""The sessions of one agent in files: the index, transcripts, ended sessions and locks."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound
-from nacre.sessions.disk.durable import EndingFolder, OrderedWorker, make_folder, read_plain, replace_file
+from nacre.sessions.contracts.keys import EndedSession, ended_from_json, ended_to_json
+from nacre.sessions.disk.durable import (
+    OrderedWorker,
+    make_folder,
+    read_plain,
+    replace_file,
+    reported,
+    set_aside,
+)
 from nacre.sessions.disk.json_text import split_lines, timestamp_ms
-from nacre.sessions.disk.locks import LaneFiles
+from nacre.sessions.disk.locks import TurnLockFiles
 from nacre.sessions.entries.entries import StoredTranscript
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.journal.journal import Journal, read_transcript, results_folder, transcript_bytes
 from nacre.sessions.stores.copying import refuse_another
 from nacre.sessions.stores.rewriting import Rewrite, rewritten_files
-from nacre.sessions.stores.store import LastWords
+from nacre.sessions.stores.store import LastMessage
 from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport
+from nacre.sessions.upkeep.session_folder import (
+    TranscriptListing,
+    delete_session,
+    last_message,
+    maintain,
+    stored_sessions,
+)
 from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts
-from nacre.sessions.upkeep.transcript_listing import TranscriptListing, last_words, stored_sessions
-from nacre.sessions.upkeep.upkeep import delete_session, keep_up
 
 _TAIL_BYTES = 65_536
 
+log = logging.getLogger(__name__)
+
 
 class SessionPlaces(Record):
-    """Where the files lie: the index with the transcripts beside it, and the folders of endings and locks.
+    """Where the files are: the index with the transcripts beside it, and the folders of ended sessions and
+    locks.
 
-    `cwd` goes into the headers of new transcripts.
+    `cwd` is stored in the headers of new transcripts.
     """
 
     index: Path
@@ -43,17 +62,17 @@ class SessionPlaces(Record):
 
 
 class FileSessionStore:
-    """The first member of `SessionStore`. Several processes may share the files."""
+    """A `SessionStore` in files. Several processes may share them."""
 
     def __init__(
         self, places: SessionPlaces, *, now: Callable[[], datetime], new_id: Callable[[], str]
     ) -> None:
         self.index = SessionIndex(places.index.parent, name=places.index.name, now=now)
-        """Which session a key names."""
-        self.endings = EndingFolder(places.endings, now=now)
-        """What is due for sessions that are over."""
+        """The index, `sessions.json`."""
+        self.ended_sessions = EndedSessionFiles(places.endings, now=now)
+        """The ended sessions whose hooks have not run yet."""
         self._places = places
-        self._lanes = LaneFiles(places.lanes)
+        self._lanes = TurnLockFiles(places.lanes)
         self._listing = TranscriptListing(places.index.parent)
         self._worker = OrderedWorker()
         self._now = now
@@ -65,19 +84,19 @@ class FileSessionStore:
         return str(self.index.path)
 
     def transcript_name(self, record: SessionRecord) -> str:
-        """The name of the session's file. Raises `SessionCorrupt` when it cannot be here."""
+        """The name of the session's file. Raises `SessionCorrupt` if it cannot be in this folder."""
         return self.index.transcript_name(record)
 
     async def has_transcript(self, record: SessionRecord) -> bool:
-        """Whether the session's file is there."""
+        """Whether the session's file exists."""
         try:
-            # A look at one file is quicker than a thread.
+            # One `stat` is faster than a thread.
             return self.index.transcript_path(record).is_file()
         except SessionCorrupt:
             return False
 
     async def transcript(self, record: SessionRecord) -> Journal:
-        """The session's file, read, or begun when there is none. Raises as `Journal.open`."""
+        """The session's file, which is created if missing. Raises like `Journal.open`."""
         return await Journal.open(
             self.index.transcript_path(record),
             session_id=record.session_id,
@@ -87,29 +106,28 @@ class FileSessionStore:
         )
 
     async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:
-        """The sessions of the index, and `with_earlier` those that only their files tell of."""
+        """The sessions of the index, plus those that only have a file if `with_earlier` is true."""
         return await stored_sessions(self.index, with_earlier=with_earlier)
 
-    async def last_words(self, sessions: Iterable[StoredSession], *, most: int) -> list[LastWords]:
-        """What a person said last, from the ends of the files, until `most` of them are found."""
+    async def last_messages(self, sessions: Iterable[StoredSession], *, most: int) -> list[LastMessage]:
+        """Reads the ends of the files until `most` sessions with a user message are found."""
 
-        def spoken() -> Iterator[LastWords]:
+        def spoken() -> Iterator[LastMessage]:
             for session in sessions:
-                if session.transcript and (words := last_words(self._path(session.transcript))):
+                if session.transcript and (words := last_message(self._path(session.transcript))):
                     yield session, words
 
         return await asyncio.to_thread(lambda: list(islice(spoken(), most)))
 
     async def transcripts(self) -> Sequence[TranscriptFacts]:
-        """The transcripts of the folder. Raises `SessionWriteFailed` when it cannot be read."""
+        """The transcripts of the folder. Raises `SessionWriteFailed` if it cannot be read."""
         return await self._worker.run(self._listing.listed)
 
     async def exported(self, name: str) -> bytes:
-        """A file as it is, also of a newer format, with whatever is torn. Raises as `transcript_bytes`."""
+        """A file as stored, including newer formats and incomplete lines. Raises like `transcript_bytes`."""
         return await transcript_bytes(self._path(name), session_id=Path(name).stem)
 
     async def whole_results(self, name: str) -> Mapping[str, bytes]:
-        """The files of a transcript's results, by their names."""
         folder = results_folder(self._path(name))
 
         def read() -> dict[str, bytes]:
@@ -118,8 +136,8 @@ class FileSessionStore:
 
         return await asyncio.to_thread(read)
 
-    async def bring_in(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
-        """Makes a file of another store's transcript. Raises `SessionCorrupt`; see `CopyableStore`."""
+    async def import_transcript(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
+        """Implements `CopyableStore`."""
         path = self._path(name)
 
         def write() -> None:
@@ -136,20 +154,20 @@ class FileSessionStore:
         await asyncio.to_thread(write)
 
     async def stored(self, session: StoredSession) -> StoredTranscript:
-        """A session's file, read from a copy. Raises as `read_transcript`."""
+        """A session's transcript, read from a copy. Raises like `read_transcript`."""
         path = self._path(session.transcript)
         return await read_transcript(path, session_id=session.session_id, now=self._now)
 
     async def delete(self, session: StoredSession) -> str:
-        """Moves the session's file aside; its new path. Raises as `delete_session`."""
+        """Moves the session's file aside and returns its new path. Raises like `delete_session`."""
         aside = await delete_session(self.index, session, now=self._now)
         return str(aside or "")
 
-    async def keep_up(
+    async def maintain(
         self, limits: MaintenanceLimits, *, main_key: str, active_keys: Collection[str], dry_run: bool
     ) -> UpkeepReport:
-        """Keeps index and folder within limits. Raises as `upkeep.keep_up`."""
-        return await keep_up(
+        """Implements `SessionStore`. Raises like `upkeep.maintain`."""
+        return await maintain(
             self.index,
             limits,
             now=self._now,
@@ -161,27 +179,27 @@ class FileSessionStore:
     async def rewritten(
         self, change: Rewrite, *, but: Collection[str] = (), dry_run: bool
     ) -> tuple[str, ...]:
-        """Changes the files of all transcripts and results; see `RewritableStore`."""
+        """Implements `RewritableStore`."""
         folder = self.index.directory
         return await asyncio.to_thread(rewritten_files, folder, change, but=but, dry_run=dry_run)
 
     def fence(self, key: str) -> int | None:  # noqa: ARG002 - all keys are alike
-        """`None`: the system lets go of a lane when its process ends, and no sooner."""
+        """Always `None`: the system releases a lock only when its process ends."""
         return None
 
-    def lane(self, key: str) -> AbstractAsyncContextManager[bool]:
-        """Whether this caller alone may have a turn of the key until the block ends; never waits."""
-        return self._lanes.lane(key)
+    def turn_lock(self, key: str) -> AbstractAsyncContextManager[bool]:
+        """Implements `SessionStore`."""
+        return self._lanes.turn_lock(key)
 
     async def close(self) -> None:
-        """Brings `sessions.json` up to its changes."""
+        """Brings `sessions.json` up to date."""
         await self.index.close()
 
     def _path(self, name: str) -> Path:
         if not name:
             raise SessionNotFound(
-                f"The session's line names a file outside of {self.index.directory}. "
-                f"Move it there, or remove the session from {self.index.path.name}."
+                f"The session's transcript is outside of {self.index.directory}. "
+                f"Move the file there, or remove the session from {self.index.path.name}."
             )
         if Path(name).name != name or not name.endswith(".jsonl"):
             raise SessionNotFound(f"There is no transcript {name!r} in {self.index.directory}.")
@@ -189,9 +207,79 @@ class FileSessionStore:
 
 
 def _date_back(path: Path, data: bytes) -> None:
-    """Makes a file as old as its last entry: by its time a session is listed, and found as old or new."""
+    """Sets a file's time to that of its last entry, because listings and resets use it."""
     last = split_lines(data[-_TAIL_BYTES:])[-1:]
     value = last[0].value if last else None
     at_ms = timestamp_ms(str(value.get("timestamp") or "")) if value else 0
     if at_ms:
         os.utime(path, ns=(at_ms * 1_000_000, at_ms * 1_000_000))
+
+
+class EndedSessionFiles:
+    """The ended sessions of one agent whose hooks have not run. Several processes may share the folder."""
+
+    def __init__(self, directory: Path, *, now: Callable[[], datetime]) -> None:
+        self._directory = directory
+        self._now = now
+        self._worker = OrderedWorker()
+
+    async def put(self, ended: EndedSession) -> None:
+        """Stores an ended session, or its new number of attempts; durable on return.
+
+        Raises:
+            SessionWriteFailed: the system refused.
+        """
+        await self._worker.run(lambda: self._put(ended))
+
+    async def remove(self, ended: EndedSession) -> None:
+        """Removes an ended session, which may be gone already. Raises like `put`."""
+        await self._worker.run(lambda: self._remove(self._directory / ended_session_file(ended)))
+
+    async def has(self, ended: EndedSession) -> bool:
+        """Whether an ended session is still pending; another process may have finished it."""
+        return await self._worker.run((self._directory / ended_session_file(ended)).is_file)
+
+    async def all(self) -> tuple[EndedSession, ...]:
+        """The pending ended sessions, oldest first. A file that cannot be read is set aside.
+
+        Raises:
+            SessionError: the system refused.
+        """
+        return await self._worker.run(self._all)
+
+    def _put(self, ended: EndedSession) -> None:
+        make_folder(self._directory)
+        replace_file(
+            self._directory / ended_session_file(ended),
+            json.dumps(ended_to_json(ended), indent=2).encode(),
+        )
+
+    def _remove(self, path: Path) -> None:
+        with reported("remove", path):
+            path.unlink(missing_ok=True)
+
+    def _all(self) -> tuple[EndedSession, ...]:
+        if not self._directory.is_dir():
+            return ()
+        with reported("list", self._directory):
+            paths = sorted(path for path in self._directory.iterdir() if path.suffix == ".json")
+        return tuple(ended for path in paths if (ended := self._read(path)) is not None)
+
+    def _read(self, path: Path) -> EndedSession | None:
+        found = read_plain(path)
+        if found is None:
+            return None
+        ended = ended_from_json(found[0])
+        if ended is None:
+            aside = set_aside(path, found[0], now=self._now)
+            self._remove(path)
+            log.warning(
+                "%s does not describe an ended session and was set aside as %s", path.name, aside.name
+            )
+        return ended
+
+
+def ended_session_file(ended: EndedSession) -> str:
+    """The file name of an ended session, unique per session and end time."""
+    safe = re.sub(r"[^\w-]", "_", ended.session_id)[:100]
+    return f"{ended.ended_at_ms:013d}-{safe}.json"

@@ -6,15 +6,15 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.disk.durable import read_plain, replace_file
 from nacre.sessions.stores.store import SessionStore
 
 
 class Rewrite(Record):
-    """What becomes of a line of a transcript, without its line feed, and of a result that is kept whole.
+    """Functions that return the new content of a transcript line (without line feed) and of a full result.
 
-    A line keeps its length in bytes, so that whatever points into a transcript still points there.
+    A line keeps its length in bytes, so that offsets into a transcript stay valid.
     """
 
     line: Callable[[bytes], bytes]
@@ -22,21 +22,20 @@ class Rewrite(Record):
 
 
 class RewritableStore(SessionStore, Protocol):
-    """A store whose transcripts can be changed, by whoever has the lanes of their sessions."""
+    """A store that can change transcripts. The caller holds the turn locks of their sessions."""
 
     async def rewritten(
         self, change: Rewrite, *, but: Collection[str] = (), dry_run: bool
     ) -> tuple[str, ...]:
-        """Changes all transcripts and whole results, also those that were set aside; where they lie that
-        changed, or would with `dry_run`. Those of the sessions `but` are left alone.
+        """Changes all transcripts and full results, including those set aside, except those of the sessions
+        `excluding`. Returns where the changed ones are, or would be with `dry_run`.
 
         Raises:
-            SessionError: the disk or the database refused; what was changed before stays so.
+            SessionError: the disk or the database refused; what was changed before stays changed.
         """
 
 
 def rewritten_files(folder: Path, change: Rewrite, *, but: Collection[str], dry_run: bool) -> tuple[str, ...]:
-    """The same for the files of a folder."""
     changed: list[str] = []
     for path in _files(folder):
         if any(part.startswith(tuple(but)) for part in path.relative_to(folder).parts if but):

@@ -1,9 +1,9 @@
-"""What the runtime needs of whatever keeps the sessions of an agent. A contract.
+"""The interface of session stores.
 
-A store is of one agent: a member that keeps several in one place puts the agent before each key. Nothing
-here is a path: `name` and `transcript_name` are what a store calls a transcript, `place` is text for people.
-What a call returns from outlives the process; the suite in `tests/sessions/stores/store_contract.py` says
-what else holds. `files.py` is the first member.
+A store has the sessions of one agent; an implementation that keeps several agents in one place puts the agent
+before each key. No value is a path: `name` and `transcript_name` are a store's names for a transcript, and
+`place` is a description for people. The result of a call outlives the process.
+`tests/sessions/stores/store_contract.py` specifies the other guarantees.
 """
 
 from __future__ import annotations
@@ -22,199 +22,200 @@ from nacre.sessions.view.sent_view import SentView
 from nacre.sessions.view.transcript import TranscriptItem
 
 T = TypeVar("T")
-LastWords: TypeAlias = tuple[StoredSession, str]
-"""A session, and what a person said last in it."""
+LastMessage: TypeAlias = tuple[StoredSession, str]
+"""A session and the last message of a person in it."""
 
 
-class SessionLines(Protocol):
-    """Which session a key names now. Any number of processes may change it; no change is lost."""
+class SessionRecords(Protocol):
+    """The session records by key. Any number of processes may change them; no change is lost."""
 
     @property
     def notices(self) -> tuple[str, ...]:
         """Sentences for the owner about what could not be read or was rebuilt."""
 
     async def get(self, key: str) -> SessionRecord | None:
-        """The line of a key, with every change that any process was told is made."""
+        """The record of a key, including every change that another process has completed."""
 
     async def all(self) -> dict[str, SessionRecord]:
-        """All lines by key."""
+        """All records by key."""
 
-    async def found_again(self, key: str) -> SessionRecord | None:
-        """The line of a key that has none, or one that leads to no transcript, from whatever else is known.
+    async def recover(self, key: str) -> SessionRecord | None:
+        """Recovers the record of a key whose record is missing or has no transcript, from other sources.
 
-        Without anything better it is what it was; a key without a line stays without.
+        If nothing better is found, the record stays unchanged; a key without a record stays without one.
         """
 
     async def update(
         self, key: str, change: Callable[[SessionRecord | None], SessionRecord | None]
     ) -> SessionRecord | None:
-        """Replaces a line by what `change` makes of the present one; `None` is no line. Gives the new one."""
+        """Replaces a record with the result of `change` and returns it; `None` means no record."""
 
     async def mirror(
         self, key: str, change: Callable[[SessionRecord], SessionRecord]
     ) -> SessionRecord | None:
-        """Replaces a line, if there is one, by what `change` makes of it; gives the new one.
+        """Replaces an existing record with the result of `change` and returns it.
 
-        For what the transcript tells as well: a crash of the machine may take the last seconds of it.
-        `change` may be called more than once.
+        It is for values that the transcript also records: a power failure may lose the last seconds. `change`
+        may be called more than once.
         """
 
     async def edit(
         self, change: Callable[[Mapping[str, SessionRecord]], Mapping[str, SessionRecord | None]]
     ) -> Mapping[str, SessionRecord | None]:
-        """Replaces several lines at once, or none; gives what `change` gave."""
+        """Replaces several records at once, or none; returns what `change` returned."""
 
 
 class Transcript(Protocol):
-    """What was said in one session: entries that are added and never changed."""
+    """The entries of one session, which are appended and never changed."""
 
     @property
     def name(self) -> str:
-        """What its store calls it; a line's `session_file` and an ending's `transcript` may say so."""
+        """The store's name for it, as in a record's `session_file` and an ended session's `transcript`."""
 
     @property
     def place(self) -> str:
-        """Where it lies, for people."""
+        """Where it is stored, for people."""
 
     @property
     def size_bytes(self) -> int:
-        """How long it is as JSON lines, as far as it was read."""
+        """Its size as JSON lines, as far as it was read."""
 
     @property
     def results(self) -> WholeResults:
-        """Its tool results that are kept whole."""
+        """Its full tool results."""
 
     @property
     def header(self) -> SessionHeader:
-        """Which session it is."""
+        """The first line of the transcript."""
 
     @property
     def tree(self) -> EntryTree:
-        """All entries."""
+        """The entries of all branches."""
 
     @property
     def notices(self) -> tuple[str, ...]:
         """Sentences for the owner about what was repaired."""
 
     def branch(self, leaf_id: str | None = None) -> Sequence[Entry]:
-        """The entries from the root to the newest, or to `leaf_id`; `ValueError` if that is none."""
+        """The entries from the root to the newest one, or to `leaf_id`. Raises `ValueError` for an unknown
+        id."""
 
     def transcript(self) -> tuple[TranscriptItem, ...]:
-        """What a model is to see of the branch."""
+        """What a model sees of the branch."""
 
     def sent(self) -> SentView:
-        """What models are sent of that, brought up to the branch by this call; see `BranchViews`."""
+        """What models are sent, brought up to date by this call; see `BranchViews`."""
 
-    def kept(self, make: Callable[[], T]) -> T:
-        """What `make` made for this object when it was first asked for."""
+    def cached(self, make: Callable[[], T]) -> T:
+        """Returns the result of the first call of `make`, cached for the lifetime of this object."""
 
     async def refresh(self) -> bool:
-        """Reads what others added; whether there was anything."""
+        """Reads what others appended; whether there was anything."""
 
     async def append(self, body: KnownBody) -> Entry:
-        """Adds an entry behind the newest; the disk has it when this returns."""
+        """Appends an entry after the newest one; it is on disk on return."""
 
     async def append_custom(self, custom_type: str, data: Any) -> Entry:
-        """Adds a program's own record."""
+        """Appends a program's own record."""
 
     async def rewind(self, leaf_id: str | None, *, summary: str = "") -> Entry:
-        """Goes back to an entry, or to the beginning; what is left behind stays."""
+        """Goes back to an entry, or to the beginning; the abandoned branch stays."""
 
     async def fork(self, name: str, *, session_id: str, leaf_id: str | None) -> None:
-        """Makes a transcript `name` of the branch to `leaf_id`, with the whole results that there are.
+        """Creates a transcript `name` from the branch to `leaf_id`, with the full results so far.
 
         Raises:
-            ValueError: there is no entry of that id.
-            SessionCorrupt: there is a transcript of that name already.
+            ValueError: no entry has that id.
+            SessionCorrupt: a transcript with that name exists.
         """
 
 
-class Endings(Protocol):
-    """Sessions that are over with something still to do, the oldest first."""
+class EndedSessions(Protocol):
+    """Ended sessions whose hooks have not run yet, oldest first."""
 
     async def put(self, ended: EndedSession) -> None:
-        """Notes one, or its new number of attempts."""
+        """Stores an ended session, or its new number of attempts."""
 
     async def remove(self, ended: EndedSession) -> None:
-        """Strikes one off; it may be gone already."""
+        """Removes an ended session, which may be gone already."""
 
     async def has(self, ended: EndedSession) -> bool:
-        """Whether one is still due."""
+        """Whether an ended session is still pending."""
 
     async def all(self) -> tuple[EndedSession, ...]:
-        """Those that are due."""
+        """The pending ended sessions."""
 
 
 class SessionStore(Protocol):
-    """All that is kept of one agent's sessions. Failures are `SessionError`s."""
+    """Everything that is stored about one agent's sessions. Failures are `SessionError`s."""
 
     @property
-    def index(self) -> SessionLines:
-        """Which session a key names."""
+    def index(self) -> SessionRecords:
+        """The session records by key."""
 
     @property
-    def endings(self) -> Endings:
-        """What is due for sessions that are over."""
+    def ended_sessions(self) -> EndedSessions:
+        """The ended sessions whose hooks have not run yet."""
 
     @property
     def place(self) -> str:
-        """Where it lies, for people."""
+        """Where it is stored, for people."""
 
     def transcript_name(self, record: SessionRecord) -> str:
-        """What the transcript of a line's session is called, whether there is one or not.
+        """The name of a session's transcript, whether it exists or not.
 
         Raises:
-            SessionCorrupt: the line names something that cannot be its transcript.
+            SessionCorrupt: the record names something that cannot be its transcript.
         """
 
     async def has_transcript(self, record: SessionRecord) -> bool:
-        """Whether anything was kept of a line's session; asked at each turn."""
+        """Whether a session has a transcript; called at each turn."""
 
     async def transcript(self, record: SessionRecord) -> Transcript:
-        """The transcript of a line's session; begun when there is none."""
+        """The transcript of a session, which is created if missing."""
 
     async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:
-        """What keys name, and `with_earlier` what they named before; the latest active first."""
+        """The current sessions, plus the earlier sessions of each key if `with_earlier`; latest activity
+        first."""
 
-    async def last_words(self, sessions: Iterable[StoredSession], *, most: int) -> list[LastWords]:
-        """What a person said last in each session; those in which nobody spoke are left out.
-
-        The first `most` of them.
-        """
+    async def last_messages(self, sessions: Iterable[StoredSession], *, most: int) -> list[LastMessage]:
+        """The last message of a person in each session, for at most `most` sessions that have one."""
 
     async def transcripts(self) -> Sequence[TranscriptFacts]:
-        """All transcripts by name; a later look costs what grew since."""
+        """All transcripts by name; a later call costs only what grew since."""
 
     async def exported(self, name: str) -> bytes:
-        """A transcript as JSON lines, pi's session format; nothing is written.
+        """A transcript as JSON lines in pi's session format; writes nothing.
 
         Raises:
-            SessionNotFound: there is none of that name.
+            SessionNotFound: there is none with that name.
         """
 
     async def stored(self, session: StoredSession) -> StoredTranscript:
-        """What a session's transcript says, read without a trace in the store.
+        """A session's transcript, read without any change to the store.
 
         Raises:
-            SessionNotFound: it is gone.
+            SessionNotFound: it is missing.
         """
 
     async def delete(self, session: StoredSession) -> str:
-        """Takes a session away, for the holder of its lane; where its transcript is now, empty if nowhere."""
+        """Deletes a session and returns where its transcript is now, if anywhere. The caller holds its
+        turn lock."""
 
-    async def keep_up(
+    async def maintain(
         self, limits: MaintenanceLimits, *, main_key: str, active_keys: Collection[str], dry_run: bool
     ) -> UpkeepReport:
-        """Keeps all within limits, or says what that would take. `active_keys` have a turn meanwhile."""
+        """Applies the limits, or says what that would do. A turn is running for each of the `active_keys`."""
 
     def fence(self, key: str) -> int | None:
-        """The number by which others know this process's turn of a key from later ones.
+        """The number that distinguishes this process's turn of a key from later ones.
 
-        `None` where it has none, or where nobody can have the lane of a process that lives.
+        `None` if it has no turn, or if a running process cannot lose its turn lock.
         """
 
-    def lane(self, key: str) -> AbstractAsyncContextManager[bool]:
-        """Whether this caller alone may have a turn of the key until the block ends; never waits."""
+    def turn_lock(self, key: str) -> AbstractAsyncContextManager[bool]:
+        """The lock of a key's turns. Entering it never waits and returns whether this caller holds the
+        lock."""
 
     async def close(self) -> None:
-        """Finishes what is written behind, and lets go of what is open."""
+        """Finishes pending writes and releases open resources."""

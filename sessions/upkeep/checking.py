@@ -1,4 +1,4 @@
-"""What is wrong with the files of a folder of sessions. Edge: reads only, and never as a whole."""
+"""Finds damaged, orphaned and unfinished files in a folder of sessions. Reads files line by line."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from nacre.locks.kernel_lock import try_lock
-from nacre.records.record import Record
+from nacre.locks import try_lock
+from nacre.record import Record
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.disk.durable import reading, reported
 from nacre.sessions.disk.json_text import read_lines
@@ -21,8 +21,8 @@ _UNFINISHED = re.compile(r"\.(?P<process>\d+)-\d+\.tmp$")
 class TranscriptProblem(Record):
     """What is wrong with one transcript.
 
-    `unreadable_lines` are numbers from 1; a last line without an end is torn, and not among them. `problem`
-    is a sentence when the file as a whole cannot be read.
+    `unreadable_lines` are numbered from 1 and exclude an incomplete last line (`is_torn`). `problem` is a
+    sentence if the file as a whole cannot be read.
     """
 
     path: Path
@@ -32,7 +32,7 @@ class TranscriptProblem(Record):
 
 
 def transcript_problems(directory: Path) -> Iterator[TranscriptProblem]:
-    """Each transcript of a folder that has something wrong, by name. Raises `SessionWriteFailed`."""
+    """The damaged transcripts of a folder by name. Raises `SessionWriteFailed`."""
     for path in _listed(directory):
         if path.suffix == ".jsonl" and path.is_file():
             found = _looked_at(path)
@@ -40,8 +40,8 @@ def transcript_problems(directory: Path) -> Iterator[TranscriptProblem]:
                 yield found
 
 
-def left_results(directory: Path) -> list[Path]:
-    """Folders of whole tool results whose transcript is gone. Raises `SessionWriteFailed`."""
+def orphaned_results(directory: Path) -> list[Path]:
+    """Folders of full tool results without a transcript. Raises `SessionWriteFailed`."""
     names = {path.name for path in _listed(directory)}
     return [
         directory / name
@@ -51,7 +51,7 @@ def left_results(directory: Path) -> list[Path]:
 
 
 def unfinished_files(directories: Iterable[Path]) -> list[Path]:
-    """Files that a killed process was writing; what a running one writes is left out."""
+    """Temporary files of killed processes; those of running processes are left out."""
     return sorted(
         path
         for directory in directories
@@ -60,8 +60,8 @@ def unfinished_files(directories: Iterable[Path]) -> list[Path]:
     )
 
 
-def held_lanes(folder: Path) -> int:
-    """How many turns run now. The kernel frees a lock when its holder dies, so none of them is stale."""
+def running_turns(folder: Path) -> int:
+    """The number of running turns. The kernel frees a lock when its holder dies, so none is stale."""
     held = 0
     for path in folder.glob("*.lane"):
         release = try_lock(path)
@@ -105,6 +105,6 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # another user's
+    except OSError:  # the process belongs to another user
         return True
     return True

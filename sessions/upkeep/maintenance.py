@@ -1,36 +1,49 @@
-"""Which lines of the index and which files of the folder are let go, and in which order. Pure.
+"""Decides what is pruned from the index and removed from the folder of sessions.
 
-A line that is let go costs nobody a word: the transcript of a conversation keeps its name and stays
-listed, searchable and there to go back to. Only transcripts of programs, in which no person spoke, are
-moved aside. Files are removed for one reason alone, a limit that the owner set.
+Pruning an index record loses nothing: the transcript of a conversation keeps its name and remains listed,
+searchable and resumable. Only transcripts of programs, in which no person spoke, are set aside. Files are
+removed only for a limit that the owner set.
 
-The limits are OpenClaw's (`session.maintenance`): 30 days, 500 lines, a high-water mark of 80 %.
+The limits are OpenClaw's (`session.maintenance`): 30 days, 500 records, a high-water mark of 80 %.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.keys import SYNTHETIC_KINDS, key_kind
 from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.upkeep.stored_session import StoredSession
 
 PROTECTED_KINDS = ("main", "group", "thread", "global")
+
+
 STRICT_BELOW_ENTRIES = 50
-"""Up to so many lines a limit is kept to the line; above it may be passed by a tenth before lines go."""
+"""Up to this limit, the number of records is exact; above it, it may be exceeded by a tenth before any are
+pruned."""
+
+
 LEAST_SLACK_ENTRIES = 25
+
+
 HIGH_WATER_SHARE = 0.8
+
+
 RECENT_MS = 24 * 3_600_000
-"""What changed within a day stays on disk: its notes may not be saved yet, or somebody is looking at it."""
+"""Files changed within a day stay: their notes may not be saved yet, or somebody may be reading them."""
+
 
 FileKind: TypeAlias = Literal["archive", "synthetic", "ended", "kept"]
-"""`archive`: moved aside already. `synthetic`, `ended`: transcripts that no key names now, of programs and
-of conversations. `kept`: everything else, which is never removed."""
+"""`archive`: set aside already. `synthetic` and `ended`: transcripts that no key refers to, of programs
+and of conversations. `kept`: everything else, which is never removed."""
 
 
 class MaintenanceLimits(Record):
-    """What the owner allows; `None` is no limit. `high_water_bytes` is where removing stops."""
+    """The owner's limits; `None` means no limit. Removal stops at `high_water_bytes`."""
 
     prune_after_ms: int | None
     most_entries: int
@@ -40,7 +53,7 @@ class MaintenanceLimits(Record):
 
 
 class StoredFile(Record):
-    """A file of the folder of sessions."""
+    """A file in the folder of sessions."""
 
     name: str
     kind: FileKind
@@ -49,7 +62,7 @@ class StoredFile(Record):
 
 
 class UpkeepReport(Record):
-    """What was done, or would be: keys pruned, files moved aside and removed, by name."""
+    """What was done, or would be: keys pruned, files set aside and removed, by name."""
 
     pruned_keys: tuple[str, ...] = ()
     moved_aside: tuple[str, ...] = ()
@@ -70,10 +83,10 @@ def lines_to_prune(
     main_key: str,
     active_keys: Collection[str] = (),
 ) -> list[str]:
-    """The keys whose lines go: idle for too long, and then the idlest beyond the limit, programs' first.
+    """The keys to prune: those idle for too long, then the longest idle beyond the limit, programs' first.
 
-    The main session, groups, threads, sessions that are pinned, archived or in a turn stay whatever the
-    limits say; so does a line without a time, or with one that is still to come.
+    The main session, groups, threads, and sessions that are pinned, archived or in a turn always stay, and so
+    does a record without a time or with a future time.
     """
     free = {
         key: _active_at_ms(record)
@@ -100,11 +113,11 @@ def lines_to_prune(
 def files_to_remove(
     files: Sequence[StoredFile], limits: MaintenanceLimits, *, now_ms: int
 ) -> list[StoredFile]:
-    """What goes: what was moved aside too long ago, and what the limit of bytes asks for.
+    """The files to remove: those set aside too long ago, and those beyond the size limit.
 
-    Above `most_bytes` files go until `high_water_bytes` are left: what was moved aside, then programs'
-    transcripts, then those of conversations that ended, the oldest first. What a key names stays, and
-    what changed within a day.
+    Above `most_bytes`, files are removed until `high_water_bytes` are left: files set aside, then programs'
+    transcripts, then those of ended conversations, oldest first. Files that a key refers to and files changed
+    within a day stay.
     """
     gone = [
         file
@@ -134,7 +147,8 @@ def files_to_remove(
 
 
 def high_water_bytes(limits: MaintenanceLimits) -> int:
-    """Where removing stops: as set, at most the limit, else four fifths of it; 0 without a limit."""
+    """Where removal stops: the setting, at most the limit; 80 % of the limit by default; 0 without a
+    limit."""
     most = limits.most_bytes or 0
     if limits.high_water_bytes is None:
         return int(most * HIGH_WATER_SHARE)
@@ -152,3 +166,32 @@ def _active_at_ms(record: SessionRecord) -> int:
 
 def _total_bytes(files: Iterable[StoredFile]) -> int:
     return sum(file.size_bytes for file in files)
+
+
+ARCHIVE_MARKS = (".jsonl.deleted.", ".jsonl.reset.")
+
+
+def without_session(records: Mapping[str, SessionRecord], session_id: str) -> dict[str, SessionRecord | None]:
+    """The records that change when a session is deleted."""
+    changed: dict[str, SessionRecord | None] = {}
+    for key, record in records.items():
+        if record.session_id == session_id:
+            changed[key] = None
+        elif session_id in record.previous_session_ids:
+            rest = tuple(name for name in record.previous_session_ids if name != session_id)
+            changed[key] = replace(record, previous_session_ids=rest)
+    return changed
+
+
+def aside_name(name: str, at: datetime) -> str:
+    """The name of a transcript set aside at that time."""
+    return f"{name}.deleted.{at.astimezone(UTC).strftime('%Y-%m-%dT%H-%M-%S.%f')[:-3]}Z"
+
+
+def file_kind(name: str, ended: Mapping[str, StoredSession]) -> FileKind:
+    """The kind of a file; `ended` are the transcripts that no key refers to."""
+    if any(mark in name for mark in ARCHIVE_MARKS):
+        return "archive"
+    if name not in ended:
+        return "kept"
+    return "synthetic" if key_kind(ended[name].key) in SYNTHETIC_KINDS else "ended"

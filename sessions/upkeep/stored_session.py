@@ -1,26 +1,30 @@
-"""A session as listings show it, and which one a person means. Pure."""
+"""A stored session, and the session that a person names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
 from nacre.sessions.contracts.keys import canonical_key, key_agent
+from nacre.sessions.contracts.messages import UserMessage, message_text
+from nacre.sessions.entries.entries import entry_from_json
 from nacre.sessions.index.record import SessionRecord
 
 LEAST_ID_CHARS = 4
+
+
 _SHOWN_MATCHES = 5
 
 
 class StoredSession(Record):
-    """A session that a store keeps.
+    """A session in a store.
 
-    `is_current`: its key names it now, and `record` is its line in the index; else `record` is what its
-    transcript tells. `transcript` is the name under which its store keeps what was said, empty when the index
-    names something that cannot be that; `place` tells people where it lies. `size_bytes` is `None` when
-    nothing is there.
+    If `is_current`, its key refers to it and `record` is its record in the index; otherwise `record` comes
+    from its transcript. `transcript` is the store's name for it, or empty if the record's is invalid. `place`
+    tells people where it is. `size_bytes` is `None` if there is no transcript.
     """
 
     key: str
@@ -32,17 +36,16 @@ class StoredSession(Record):
 
     @property
     def session_id(self) -> str:
-        """The id that names the transcript."""
         return self.record.session_id
 
     @property
     def active_at_ms(self) -> int:
-        """When somebody last spoke, or else when anything last changed, in milliseconds since the epoch."""
+        """Milliseconds since the epoch of the last message, or otherwise of the last change."""
         return self.record.last_interaction_at_ms or self.record.updated_at_ms
 
 
 class TranscriptFacts(Record):
-    """A transcript in a store: its name, how long it is as JSON lines, and when it last grew."""
+    """A transcript in a store: its name, its size as JSON lines, and when it last grew."""
 
     name: str
     size_bytes: int
@@ -53,7 +56,7 @@ class TranscriptFacts(Record):
 def find_session(
     sessions: Sequence[StoredSession], name: str, *, agent_id: str, main_key: str = "main"
 ) -> StoredSession:
-    """The session that a person means: by its key, its id, or the first characters of its id.
+    """Finds a session by its key, its id, or the first characters of its id.
 
     Raises:
         SessionNotFound: there is none, or there are several.
@@ -74,15 +77,15 @@ def find_session(
         if matches:
             ids = ", ".join(item.session_id for item in matches[:_SHOWN_MATCHES])
             more = ", …" if len(matches) > _SHOWN_MATCHES else ""
-            raise SessionNotFound(f"{name!r} could be any of {ids}{more}. Write more of the id.")
+            raise SessionNotFound(f"{name!r} matches {ids}{more}. Give more characters of the id.")
     if (named := key_agent(key)) not in ("", agent_id):
         raise SessionNotFound(
-            f"{name!r} is a session of agent {named!r}, and these are the sessions of agent {agent_id!r}. "
-            f"Ask for it with --agent {named}."
+            f"{name!r} is a session of agent {named!r}, but these are the sessions of agent {agent_id!r}. "
+            f"Select the agent with --agent {named}."
         )
     raise SessionNotFound(
         f"There is no session {name!r}. `nacre sessions list --all` shows keys and ids; "
-        f"of an id, the first {LEAST_ID_CHARS} characters are enough."
+        f"the first {LEAST_ID_CHARS} characters of an id are enough."
     )
 
 
@@ -90,3 +93,20 @@ def _key(text: str, agent_id: str, main_key: str) -> str:
     with suppress(SessionKeyInvalid):
         return canonical_key(text, agent_id=agent_id, main_key=main_key)
     return ""
+
+
+def last_message_text(values: Sequence[Mapping[str, Any]]) -> str:
+    """The last message of a person on the branch that ends with these entries, newest first.
+
+    If the branch leads out of the entries, the last message on any branch; empty if there is none.
+    """
+    off_branch, next_id = "", str(values[0].get("id")) if values else ""
+    for entry in map(entry_from_json, values):
+        words = message_text(entry.body) if isinstance(entry.body, UserMessage) else ""
+        if entry.id != next_id:
+            off_branch = off_branch or words
+        elif words:
+            return words
+        else:
+            next_id = entry.parent_id or ""
+    return off_branch

@@ -1,7 +1,7 @@
-"""What models are sent of a branch, kept up to date while the branch grows. Pure.
+"""What models are sent of a branch: shortened, pruned and in order, and how many tokens that is.
 
-The same as `PrunedView` and `model_messages` give, for what is new of it alone: an entry costs the same in
-any session. Only another branch, a compaction or a record of what is pruned has it made anew, once.
+The views are updated incrementally: an entry costs the same in any session. Only another branch, a compaction
+or a new prune record rebuilds them.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from nacre.sessions.entries.entries import (
     Entry,
     EntryTree,
 )
-from nacre.sessions.view.transcript import Follower, PairedItems, TranscriptItem, TranscriptView
+from nacre.sessions.view.transcript import BranchFollower, PairedItems, TranscriptItem, TranscriptView
 
 ARGUMENTS_SPARE_CHARS = 1_000
-"""What the names of a call's arguments may take besides; with more of them only their text is shown."""
+"""Space for the names of a call's arguments; beyond it, only the arguments' text is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shortened:
-    """Of each text only so many characters at its beginning and its end, with `note` between them.
+    """Shows the given numbers of characters at the beginning and the end of each text, with `note` between.
 
-    `images` is how many images are shown, from the first on.
+    `images` is the number of images shown, from the first.
     """
 
     head_chars: int
@@ -49,14 +49,13 @@ class Shortened:
     note: str
 
     def text(self, text: str) -> str:
-        """A text as it is shown; the text itself when it is no longer than what is shown of it."""
+        """The shortened text; the same object if nothing is cut."""
         if self.head_chars + self.tail_chars >= len(text):
             return text
         tail = text[len(text) - self.tail_chars :]
         return "\n\n".join(part for part in (text[: self.head_chars], self.note, tail) if part)
 
     def to_json(self) -> dict[str, Any]:
-        """What a record says of it."""
         return {
             "headChars": self.head_chars,
             "tailChars": self.tail_chars,
@@ -66,7 +65,6 @@ class Shortened:
 
     @classmethod
     def from_json(cls, raw: Mapping[Any, Any]) -> Shortened | None:
-        """What a record says; `None` for anything else."""
         numbers = (raw.get(key) for key in ("headChars", "tailChars", "images"))
         head, tail, images = (number if isinstance(number, int) else -1 for number in numbers)
         note = raw.get("note")
@@ -76,7 +74,7 @@ class Shortened:
 
 
 def shortened(message: Message, how: Shortened) -> Message:
-    """A message as it is shown: texts as one, then images or calls; without reasoning that is too long."""
+    """Shortens a message: one text, then images or calls. Reasoning that is too long is left out."""
     text = how.text(message_text(message))
     texts = (Text(text=text),) if text else ()
     if isinstance(message, AssistantMessage):
@@ -98,7 +96,7 @@ def shortened(message: Message, how: Shortened) -> Message:
 
 
 def whole_text(message: Message) -> str:
-    """All that a shortened message leaves out, as one text: the words, and behind them a model's calls."""
+    """The full text of a message that is shortened: its words, followed by a model's calls."""
     if not isinstance(message, AssistantMessage):
         return message_text(message)
     calls = (f"{call.name}({_arguments_text(call)})" for call in message.tool_calls)
@@ -131,10 +129,10 @@ def _arguments_text(call: ToolCall) -> str:
 
 
 class SentView:
-    """The pruned items and the messages of one branch after the other of a session's tree."""
+    """The pruned items and the messages of the current branch, which may change to another branch."""
 
     def __init__(self) -> None:
-        self._follower = Follower()
+        self._follower = BranchFollower()
         self._record: Entry | None = None
         self._projections: Mapping[str, Projection] = {}
         self._paired = PairedItems()
@@ -146,21 +144,21 @@ class SentView:
         self._order = ModelOrder(is_compacted=False)
 
     def follow(self, paired: PairedItems, branch: Sequence[Entry], *, is_compacted: bool) -> None:
-        """Takes what is new of a branch, whose transcript is `paired`."""
+        """Updates to a branch whose transcript is `paired`."""
         record = self._newest_record(branch)
         if paired is not self._paired or record is not self._record:
             self._begin(paired, record, is_compacted=is_compacted)
-        items = paired.grown
+        items = paired.current
         for place in paired.replaced[self._replaced :]:
             if place < len(self._items):
                 self._put(place, items[place])
         for place in range(len(self._items), len(items)):
             self._put(place, items[place])
         self._replaced = len(paired.replaced)
-        self._take_images_away()
+        self._remove_old_images()
 
     def items(self) -> tuple[TranscriptItem, ...]:
-        """The transcript as it is shown; the same object as long as nothing changed."""
+        """The pruned transcript; the same object until something changes."""
         if self._shown is None:
             self._shown = tuple(self._items)
         return self._shown
@@ -190,13 +188,13 @@ class SentView:
             self._image_places.append(place)
         self._show(place, shown_item(item, self._projections, self._callers, has_images=True))
 
-    def _take_images_away(self) -> None:
+    def _remove_old_images(self) -> None:
         if not self._image_places:
             return
-        images_from = images_shown_from(self._paired.grown)
+        images_from = images_shown_from(self._paired.current)
         for place in self._image_places:
             if place < images_from:
-                item = self._paired.grown[place]
+                item = self._paired.current[place]
                 self._show(place, shown_item(item, self._projections, self._callers, has_images=False))
         self._image_places = [place for place in self._image_places if place >= images_from]
 
@@ -214,32 +212,32 @@ T = TypeVar("T")
 
 
 class BranchViews:
-    """The views of one transcript, whatever keeps it. Asked from one thread at a time."""
+    """The views of one transcript, for any store. Not thread-safe."""
 
     def __init__(self) -> None:
         self._view = TranscriptView()
         self._sent = SentView()
-        self._kept: dict[Callable[[], object], object] = {}
+        self._cache: dict[Callable[[], object], object] = {}
 
     def transcript(self, tree: EntryTree) -> tuple[TranscriptItem, ...]:
-        """What a model is to see of the present branch; the same object as long as that did not change."""
+        """What a model sees of the current branch; the same object until that changes."""
         return self._view.follow(tree.branch())
 
     def sent(self, tree: EntryTree) -> SentView:
-        """What models are sent of that, brought up to the branch by this call."""
+        """What models are sent, brought up to date by this call."""
         branch = tree.branch()
         self._sent.follow(self._view.followed(branch), branch, is_compacted=tree.compaction_count > 0)
         return self._sent
 
-    def kept(self, make: Callable[[], T]) -> T:
-        """What `make` made when it was first asked for; kept as long as the views are."""
-        if make not in self._kept:
-            self._kept[make] = make()
-        return cast(T, self._kept[make])
+    def cached(self, make: Callable[[], T]) -> T:
+        """Returns the result of the first call of `make`, cached for the lifetime of this object."""
+        if make not in self._cache:
+            self._cache[make] = make()
+        return cast(T, self._cache[make])
 
 
 def model_messages(items: Iterable[TranscriptItem], *, is_compacted: bool) -> tuple[Message, ...]:
-    """The messages in the order the model reads them; a compacted transcript begins with a summary."""
+    """The messages in the order in which a model reads them. A compacted transcript begins with a summary."""
     order = ModelOrder(is_compacted=is_compacted)
     for item in items:
         order.add(item)
@@ -247,7 +245,7 @@ def model_messages(items: Iterable[TranscriptItem], *, is_compacted: bool) -> tu
 
 
 class ModelOrder:
-    """The same, kept up to date while a transcript grows at its end or has an item replaced."""
+    """The order of `model_messages`, updated as a transcript grows or an item is replaced."""
 
     def __init__(self, *, is_compacted: bool) -> None:
         self._recall_at = 1 if is_compacted else 0
@@ -259,7 +257,7 @@ class ModelOrder:
         self._shown: tuple[Message, ...] | None = None
 
     def add(self, item: TranscriptItem) -> None:
-        """Takes the transcript's next item."""
+        """Adds the transcript's next item."""
         if item.has_place and self._ends_with_words:
             self._messages.insert(-1, item.message)
             self._moved_places.add(self._count)
@@ -276,7 +274,7 @@ class ModelOrder:
         self._shown = None
 
     def replace(self, place: int, item: TranscriptItem) -> None:
-        """Puts another item in a place of the transcript; both are something that was said."""
+        """Replaces an item of the transcript; neither the old nor the new one is a recalled note."""
         at = place - bisect_left(self._recall_places, place)
         if self._recall_places and at >= self._recall_at:
             at += 1
@@ -286,7 +284,7 @@ class ModelOrder:
         self._shown = None
 
     def messages(self) -> tuple[Message, ...]:
-        """The messages; the same object as long as nothing changed."""
+        """The messages; the same object until something changes."""
         if self._shown is None:
             self._shown = tuple(self._messages)
         return self._shown
@@ -294,13 +292,13 @@ class ModelOrder:
 
 PRUNE_TYPE = "nacre.prune"
 IMAGE_TURNS = 3
-"""In how many turns after its own an image is sent; the model has seen it by then."""
+"""The number of later turns in which an image is still sent; the model has seen it by then."""
 IMAGE_GONE = "[image data removed - already processed by model]"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trimmed:
-    """Only the head and the tail of a result are shown."""
+    """Shows only the beginning and the end of a result."""
 
     head_chars: int
     tail_chars: int
@@ -308,7 +306,7 @@ class Trimmed:
 
 @dataclass(frozen=True, kw_only=True)
 class Cleared:
-    """A placeholder is shown instead of a result."""
+    """Shows a placeholder instead of a result."""
 
     placeholder: str
 
@@ -317,7 +315,7 @@ Projection: TypeAlias = Trimmed | Cleared | Shortened
 
 
 class PrunedView:
-    """What models are sent of one branch after the other."""
+    """The pruned items of a branch, cached until the branch or its prune record changes."""
 
     def __init__(self) -> None:
         self._items: Sequence[TranscriptItem] | None = None
@@ -325,7 +323,7 @@ class PrunedView:
         self._shown: Sequence[TranscriptItem] = ()
 
     def of(self, items: Sequence[TranscriptItem], branch: Sequence[Entry]) -> Sequence[TranscriptItem]:
-        """The transcript `items` of `branch`, pruned; the same object as before when nothing changed."""
+        """The transcript `items` of `branch`, pruned; the same object if nothing changed."""
         record = prune_record(branch)
         if items is not self._items or record is not self._record:
             self._items, self._record = items, record
@@ -334,9 +332,9 @@ class PrunedView:
 
 
 def prune_record(branch: Sequence[Entry]) -> Entry | None:
-    """The newest record of a branch that can still name something that is shown.
+    """The newest prune record of a branch that can still refer to something visible.
 
-    That is at most the message which opened the turn that a compaction cut.
+    The oldest visible message is at most the one that opened the turn that a compaction cut.
     """
     kept_id: str | None = None
     is_kept = True
@@ -352,7 +350,7 @@ def prune_record(branch: Sequence[Entry]) -> Entry | None:
 
 
 def projections_of(record: Entry | None) -> Mapping[str, Projection]:
-    """How the results of a record are shown, by entry id; what cannot be read is left as it was."""
+    """The projections of a prune record by entry id, without unreadable ones."""
     data = record.custom_data(PRUNE_TYPE) if record is not None else None
     results = (data or {}).get("results")
     read = results.items() if isinstance(results, Mapping) else ()
@@ -363,13 +361,13 @@ def projections_of(record: Entry | None) -> Mapping[str, Projection]:
 def record_data(
     projections: Mapping[str, Projection], *, saved_tokens: int, reason: str
 ) -> Mapping[str, Any]:
-    """The data of a record."""
+    """The data of a prune record."""
     results = {entry_id: _projection_json(shown) for entry_id, shown in projections.items()}
     return {"results": results, "savedTokens": saved_tokens, "reason": reason}
 
 
 def saved_tokens_since(branch: Sequence[Entry], entry_id: str) -> int:
-    """What records behind an entry saved: a usage reported with that entry still counts it."""
+    """The tokens saved by records after an entry, which usage reported with that entry still counts."""
     saved = 0
     for entry in reversed(branch):
         if entry.id == entry_id:
@@ -380,7 +378,7 @@ def saved_tokens_since(branch: Sequence[Entry], entry_id: str) -> int:
 
 
 def projected(message: Message, projection: Projection) -> Message:
-    """A message as it is shown under a projection; only a result is trimmed or cleared."""
+    """A message under a projection; only results are trimmed or cleared."""
     if isinstance(projection, Shortened):
         return shortened(message, projection)
     if not isinstance(message, ToolResultMessage):
@@ -396,19 +394,19 @@ def projected(message: Message, projection: Projection) -> Message:
 
 
 def is_own_result(item: TranscriptItem, caller_ids: Set[str]) -> bool:
-    """Whether an item is a recorded result, and not one that was made up for a call without any."""
+    """Whether an item is a recorded result rather than one inserted for a call without a result."""
     return isinstance(item.message, ToolResultMessage) and item.entry_id not in caller_ids
 
 
 def caller_ids(items: Sequence[TranscriptItem]) -> frozenset[str]:
-    """The entry ids of models' messages, which made-up results carry too."""
+    """The entry ids of models' messages, which inserted results carry too."""
     return frozenset(item.entry_id for item in items if isinstance(item.message, AssistantMessage))
 
 
 def shown_item(
     item: TranscriptItem, projections: Mapping[str, Projection], callers: Set[str], *, has_images: bool
 ) -> TranscriptItem:
-    """An item as it is shown; the item itself when that is as it was."""
+    """An item as a model sees it; the same object if it is unchanged."""
     message: Message = item.message
     projection = projections.get(item.entry_id)
     is_made_up = isinstance(message, ToolResultMessage) and not is_own_result(item, callers)
@@ -420,7 +418,7 @@ def shown_item(
 
 
 def images_shown_from(items: Sequence[TranscriptItem]) -> int:
-    """The place from which images are shown: behind the end of the last turn but `IMAGE_TURNS`."""
+    """The index from which images are shown: after the last turn that is more than `IMAGE_TURNS` old."""
     ended = 0
     for place in range(len(items) - 1, -1, -1):
         message = items[place].message
@@ -474,23 +472,23 @@ def _projection(raw: object) -> Projection | None:
 
 
 IMAGE_TOKENS = 1200
-"""An image of usual size; providers count between 300 and 1600."""
+"""Tokens of an average image; providers count between 300 and 1600."""
 
 
 MOST_QUICK_MESSAGES = 4
 
 
 MOST_QUICK_CHARS = 2_000
-"""What is counted at once: up to so many characters in the newest so many messages."""
+"""The most characters, within `MOST_QUICK_MESSAGES` messages, that are counted without a thread."""
 
 
 MESSAGE_OVERHEAD_TOKENS = 4
-"""Role and separators, as OpenAI's cookbook counts them for chat models."""
+"""Role and separators, as counted in OpenAI's cookbook for chat models."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContextMeasure:
-    """`tokens` in all; of these `usage_tokens` counted by the provider, `trailing_tokens` estimated."""
+    """The context's tokens: in total, counted by the provider, and estimated for later messages."""
 
     tokens: int
     usage_tokens: int
@@ -498,7 +496,7 @@ class ContextMeasure:
 
 
 def estimate_message_tokens(message: Message, count_tokens: Callable[[str], int]) -> int:
-    """Tokens of one message: text, thinking, tool names, arguments as JSON, images and overhead."""
+    """Estimates one message: text, thinking, tool names, arguments as JSON, images and overhead."""
     tokens = MESSAGE_OVERHEAD_TOKENS
     for block in message.content:
         match block:
@@ -517,7 +515,7 @@ def estimate_message_tokens(message: Message, count_tokens: Callable[[str], int]
 
 
 def estimate_tokens(items: Sequence[TranscriptItem], count_tokens: Callable[[str], int]) -> int:
-    """Tokens of all these messages; no usage is asked."""
+    """Estimates all these messages without using reported usage."""
     return sum(estimate_message_tokens(item.message, count_tokens) for item in items)
 
 
@@ -528,15 +526,14 @@ def measure_context(
     *,
     overhead_tokens: int,
 ) -> ContextMeasure:
-    """How much of the window the next call would take.
+    """Measures how much of the context window the next call would take.
 
-    The newest usage counts that the provider gave for a whole answer after the latest compaction;
-    whatever follows it is estimated. Usage from before a compaction speaks of a context that is
-    gone; what was pruned since the usage was reported is taken off it. Without usage everything is
-    estimated and `overhead_tokens`, for the system prompt and the tools, is added.
+    The provider's count for the newest complete answer after the latest compaction is used, minus what was
+    pruned since; later messages are estimated. Usage from before a compaction describes a context that is
+    gone. Without usage, everything is estimated, plus `overhead_tokens` for the system prompt and the tools.
     """
     place = last_counted_place(items)
-    if place is not None and _stands_behind_compactions(branch, items[place].entry_id):
+    if place is not None and _is_after_compactions(branch, items[place].entry_id):
         saved_tokens = saved_tokens_since(branch, items[place].entry_id)
         usage_tokens = max(0, _reported_tokens(items[place].message) - saved_tokens)
         trailing_tokens = estimate_tokens(items[place + 1 :], count_tokens)
@@ -550,7 +547,7 @@ def measure_context(
 
 
 def is_little_to_count(items: Sequence[TranscriptItem]) -> bool:
-    """Whether `measure_context` needs less time than handing it to a thread would: a few short texts."""
+    """Whether `measure_context` takes less time than a thread handover: a few short texts."""
     newest = items[-MOST_QUICK_MESSAGES:]
     place = last_counted_place(newest)
     if place is None:
@@ -561,18 +558,18 @@ def is_little_to_count(items: Sequence[TranscriptItem]) -> bool:
 
 
 def last_counted_place(items: Sequence[TranscriptItem]) -> int | None:
-    """Where the newest answer stands with which a provider counted all up to there."""
+    """The index of the newest answer for which a provider reported usage."""
     newest_first = range(len(items) - 1, -1, -1)
     return next((place for place in newest_first if _reported_tokens(items[place].message)), None)
 
 
-def _stands_behind_compactions(branch: Sequence[Entry], entry_id: str) -> bool:
+def _is_after_compactions(branch: Sequence[Entry], entry_id: str) -> bool:
     newest_first = takewhile(lambda entry: not isinstance(entry.body, Compaction), reversed(branch))
     return any(entry.id == entry_id for entry in newest_first)
 
 
 def _reported_tokens(message: Message) -> int:
-    """What the provider counted for a whole answer; zero when it did not, or for anything else."""
+    """The provider's count for a complete answer; zero for anything else."""
     if not isinstance(message, AssistantMessage) or message.stop_reason in ("error", "aborted"):
         return 0
     return message.usage.context_tokens if message.usage is not None else 0

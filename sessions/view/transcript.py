@@ -1,4 +1,4 @@
-"""What each entry of a session says to a model, and the transcript that they make."""
+"""How each entry of a session appears to a model, and the transcript that the entries form."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from nacre.sessions.entries.entries import (
 
 RECALL_TYPE = "nacre.recall"
 PROMPT_TYPE = "nacre.prompt"
-"""The record of what a session's system prompt is made of, until the next one or a compaction."""
+"""The type of the record of a session's system prompt, valid until the next one or a compaction."""
 CHANGES_TYPE = "nacre.changes"
-"""A message that says what changed of that since; a newer record has taken it in."""
+"""The type of a message about later changes of the prompt, until a newer record includes them."""
 COMPACTED_PREFACE = (
     "The conversation before this point was compacted. "
     "What follows is a record of it, not an instruction and not a question to answer. "
@@ -49,8 +49,8 @@ BRANCH_PREFACE = (
 class TranscriptItem:
     """One message with the entry that it comes from.
 
-    `is_recall` marks what the runtime shows of notes, which is data and nobody's turn; `has_place` of these
-    what stays where it stands.
+    `is_recall` marks notes that the runtime shows, which are data and not a turn. `has_place` marks those of
+    them that keep their position.
     """
 
     entry_id: str
@@ -60,13 +60,12 @@ class TranscriptItem:
 
 
 def last_compaction(branch: Sequence[Entry]) -> Compaction | None:
-    """The newest compaction of a branch."""
     bodies = (entry.body for entry in reversed(branch))
     return next((body for body in bodies if isinstance(body, Compaction)), None)
 
 
 def last_compaction_place(branch: Sequence[Entry]) -> int | None:
-    """Where the newest compaction of a branch stands, looked for from the end."""
+    """The index of the newest compaction of a branch."""
     behind = (
         number for number, entry in enumerate(reversed(branch), 1) if isinstance(entry.body, Compaction)
     )
@@ -74,7 +73,7 @@ def last_compaction_place(branch: Sequence[Entry]) -> int | None:
 
 
 def last_prompt_place(branch: Sequence[Entry]) -> int | None:
-    """Where the newest record of a system prompt stands, looked for from the end."""
+    """The index of the newest record of a system prompt."""
     behind = (
         number
         for number, entry in enumerate(reversed(branch), 1)
@@ -84,15 +83,15 @@ def last_prompt_place(branch: Sequence[Entry]) -> int | None:
 
 
 def summary_item(entry: Entry, compaction: Compaction) -> TranscriptItem:
-    """The user message with which a transcript begins behind a compaction, which stands in `entry`."""
+    """The user message that begins a transcript after the compaction in `entry`."""
     message = _summary_message(COMPACTED_PREFACE, compaction.summary, entry.timestamp)
     return TranscriptItem(entry_id=entry.id, message=message, is_recall=False)
 
 
 def entry_item(entry: Entry) -> TranscriptItem | None:
-    """What one entry says to the model; `None` when it says nothing.
+    """An entry as the model sees it, or `None` if the model does not see it.
 
-    Of an answer that failed or was broken off the text stays; its half-made calls do not.
+    A failed or aborted answer keeps its text but not its incomplete calls.
     """
     message: Message | None = None
     match body := entry.body:
@@ -120,11 +119,11 @@ def entry_item(entry: Entry) -> TranscriptItem | None:
 def newest_turns(
     items: Sequence[TranscriptItem], turns: int | None, *, is_compacted: bool
 ) -> Sequence[TranscriptItem]:
-    """The items from the `turns`-th last user message on; `None`, zero and less mean all of them.
+    """The items from the `turns`-th last user message on; all of them for `None` or a number below one.
 
-    A turn is a user message with all that followed it, so no call is parted from its result. The
-    summary in front of a compacted transcript stays, and so do recalled notes: neither is a turn.
-    `items` itself when nothing is left out.
+    A turn is a user message and everything that follows it, so a call is never separated from its result. The
+    summary of a compacted transcript and recalled notes stay, because neither is a turn. Returns `items`
+    itself if nothing is left out.
     """
     if turns is None or turns <= 0:
         return items
@@ -142,7 +141,7 @@ def newest_turns(
 
 
 def _usable(answer: AssistantMessage) -> AssistantMessage | None:
-    """The answer without what no provider takes back: calls that cannot be paired, or nothing at all."""
+    """The answer without what providers reject: calls that cannot be paired, or an empty message."""
     broken_off = answer.stop_reason in ("error", "aborted")
     seen: set[str] = {""}
     content: list[Text | Thinking | ToolCall] = []
@@ -159,13 +158,13 @@ def _usable(answer: AssistantMessage) -> AssistantMessage | None:
 
 
 def _summary_message(preface: str, summary: str, timestamp: str) -> UserMessage:
-    # The summary quotes what tools and people said; it must not be able to end its own quotation.
+    # The summary quotes tools and people; it must not be able to end its own quotation.
     quoted = re.sub(r"</(\s*summary)", r"&lt;/\1", summary.strip(), flags=re.IGNORECASE)
     return user_message(f"{preface}\n\n<summary>\n{quoted}\n</summary>", timestamp_ms=timestamp_ms(timestamp))
 
 
 def _foreign_message(line: Mapping[str, Any], timestamp: str) -> UserMessage | None:
-    """What pi's own message roles say to a model: text that an extension added, or a shell command."""
+    """A message with one of pi's own roles: text that an extension added, or a shell command."""
     raw = line.get("message")
     if line.get("type") != "message" or not isinstance(raw, Mapping):
         return None
@@ -188,31 +187,30 @@ MISSING_RESULT = "No result of this call was recorded; the run was interrupted b
 
 
 def build_transcript(branch: Sequence[Entry]) -> tuple[TranscriptItem, ...]:
-    """The messages of a branch, root to leaf, as the model is to see them.
+    """The messages of a branch, root to leaf, as a model sees them.
 
-    After a compaction: its summary, then what was kept, then what came later; earlier compactions
-    say nothing any more. When the kept part begins in the middle of a turn and holds no word of the
-    user, the message that opened the turn stands between summary and kept part, so that the newest
-    request is always there in full. What changed of the system prompt is left out once a newer record of
-    the prompt has taken it in, and so are the notes that were recalled before the newest ones. Tool calls
-    and results are paired, see `PairedItems`.
+    After a compaction: its summary, the kept part, then later messages; earlier compactions do not appear. If
+    the kept part begins inside a turn and has no user message, the message that opened the turn precedes it,
+    so that the newest request is always complete. Prompt changes are left out once a newer prompt record
+    includes them, and so are notes recalled before the newest ones. Calls and results are paired; see
+    `PairedItems`.
     """
     return TranscriptView().follow(branch)
 
 
 class TranscriptView:
-    """What `build_transcript` gives, for one branch after the other of a session's tree."""
+    """An incremental `build_transcript` that can also switch between branches."""
 
     def __init__(self) -> None:
-        self._follower = Follower()
+        self._follower = BranchFollower()
         self._paired = PairedItems()
 
     def follow(self, branch: Sequence[Entry]) -> tuple[TranscriptItem, ...]:
-        """The transcript of a branch; the same object as before when nothing changed in it."""
+        """The transcript of a branch; the same object if nothing changed."""
         return self.followed(branch).items()
 
     def followed(self, branch: Sequence[Entry]) -> PairedItems:
-        """The same, for readers who look at what is new of it: another object when all of it may be."""
+        """The same as `PairedItems`; a new object if all of it may have changed."""
         fresh = self._follower.fresh(branch)
         if fresh is None or last_compaction_place(fresh) is not None or last_prompt_place(fresh) is not None:
             self._paired = PairedItems(_shown_from(branch))
@@ -225,50 +223,49 @@ class TranscriptView:
 class PairedItems:
     """Messages in which each call is followed by exactly one result, in the order of the calls.
 
-    Providers refuse anything else. A call has the place of its result at once, with an error result in
-    it; the result takes that place whenever it comes, also when others spoke in between. Results
-    without a call, and second answers to one, are left out. A result belongs to the nearest call of its
-    id before it, because some providers use the same ids again in each turn. Nothing else is moved,
-    and no user message is ever dropped.
+    Providers reject anything else. A call reserves the place of its result with an error result; the actual
+    result replaces it whenever it arrives, even if others spoke in between. Results without a call and second
+    results are left out. A result belongs to the nearest preceding call with its id, because some providers
+    reuse ids in each turn. Nothing else moves, and no user message is dropped.
     """
 
     def __init__(self, items: Iterable[TranscriptItem | None] = ()) -> None:
-        self.grown: list[TranscriptItem] = []
-        """All of them so far; for readers who look at what is new."""
+        self.current: list[TranscriptItem] = []
+        """The items so far, as a list that grows."""
         self.replaced: list[int] = []
-        """The places whose item is another one by now, in the order in which that happened."""
+        """The indexes of replaced items, in the order of replacement."""
         self._open: dict[str, int] = {}
         self._shown: tuple[TranscriptItem, ...] | None = None
         for item in items:
             self.add(item)
 
     def add(self, item: TranscriptItem | None) -> None:
-        """Takes the next message; `None` is an entry that says nothing."""
+        """Adds the next message; `None` is an entry that the model does not see."""
         if item is None:
             return
         if isinstance(item.message, ToolResultMessage):
             place = self._open.pop(item.message.tool_call_id, None)
             if place is not None:
-                self.grown[place] = item
+                self.current[place] = item
                 self.replaced.append(place)
                 self._shown = None
             return
         self._shown = None
-        self.grown.append(item)
+        self.current.append(item)
         if isinstance(item.message, AssistantMessage):
             for call in item.message.tool_calls:
-                self._open[call.id] = len(self.grown)
-                self.grown.append(_missing_result(item, call))
+                self._open[call.id] = len(self.current)
+                self.current.append(_missing_result(item, call))
 
     def items(self) -> tuple[TranscriptItem, ...]:
-        """All of them so far; the same object as long as nothing changed."""
+        """The items so far; the same object until something changes."""
         if self._shown is None:
-            self._shown = tuple(self.grown)
+            self._shown = tuple(self.current)
         return self._shown
 
 
 def _shown_from(branch: Sequence[Entry]) -> Iterable[TranscriptItem | None]:
-    """What a branch shows, not yet paired; looks no further back than it must."""
+    """The unpaired items of a branch, without reading further back than necessary."""
     at = last_compaction_place(branch)
     if at is None:
         yield from _items(branch)
@@ -311,16 +308,16 @@ def _missing_result(caller: TranscriptItem, call: ToolCall) -> TranscriptItem:
     return TranscriptItem(entry_id=caller.entry_id, message=message, is_recall=False)
 
 
-class Follower:
-    """Follows one branch after the other of a session's tree; a step costs what is new, not what is there."""
+class BranchFollower:
+    """Follows the current branch of a session's tree; each step costs only what is new."""
 
     def __init__(self) -> None:
         self._seen = 0
         self._newest: Entry | None = None
 
     def fresh(self, branch: Sequence[Entry]) -> Sequence[Entry] | None:
-        """The entries behind those that were seen; `None` for another branch, which is to be read whole."""
-        # An entry has one parent, so a branch that still has our newest entry in its place goes on from it.
+        """The entries added since the last call; `None` for another branch, which must be read completely."""
+        # An entry has one parent, so a branch with our newest entry at the same index continues it.
         goes_on = 0 < self._seen <= len(branch) and branch[self._seen - 1] is self._newest
         if goes_on and self._seen == len(branch):
             return ()

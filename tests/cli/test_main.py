@@ -185,9 +185,9 @@ def test_settings_that_are_not_read_are_told_by_every_command(
     [
         ("nacre.json5", 2, "is a pipe or a device"),
         ("logs/nacre.log", 0, ""),
-        ("agents/main/sessions/sessions.json", 1, "is not a plain file"),
-        ("agents/main/sessions/sessions.json.changes", 1, "is not a plain file"),
-        ("agents/main/sessions/sessions.json.bak", 1, "is not a plain file"),
+        ("agents/main/sessions/sessions.json", 1, "is not a regular file"),
+        ("agents/main/sessions/sessions.json.changes", 1, "is not a regular file"),
+        ("agents/main/sessions/sessions.json.bak", 1, "is not a regular file"),
         ("agents/main/sessions/lost.jsonl", 0, ""),
         ("agents/main/sessions/endings/0000000000001-x.json", 0, ""),
     ],

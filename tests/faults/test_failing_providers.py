@@ -192,10 +192,10 @@ async def test_an_overflow_asks_no_other_model_and_keeps_the_session(tmp_path: P
     async with ProviderServer() as server:
         for _ in range(3):
             server.reply("ok", usage=wire.usage(2_000, 10))
-        server.overflow()
+        server.overflow(window_tokens=20_000, asked_tokens=20_400)
         server.reply("NO_REPLY")
         server.reply("## Goal\nBees.")
-        server.overflow()
+        server.overflow(window_tokens=20_000, asked_tokens=20_400)
         server.reply("Still here.")
         async with await open_agent(tmp_path, server, contextTokens=20_000) as agent:
             for number in range(3):

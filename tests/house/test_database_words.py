@@ -24,8 +24,7 @@ WORDS = re.compile(
 ALLOWED = {
     "cli/memory/text.py": "a field that programs know from OpenClaw's `memory status --json`",
     "cli/memory/forget_search.py": "every row of any such file is searched for what is forgotten",
-    "extensions/backup/copying.py": "a database is copied as it copies itself",
-    "extensions/backup/places.py": "the files that a database has beside it for a while",
+    "extensions/backup/archive.py": "a database is copied with SQLite's API, without its temporary files",
     "extensions/importers/sources/hermes.py": "the other program keeps its sessions in one, which is read",
     "extensions/importers/sources/openclaw.py": "newer versions of the other program keep sessions in one",
     "memory/contracts/index_settings.py": "the owner's settings say what they mean for this database",

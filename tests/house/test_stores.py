@@ -10,35 +10,32 @@ from tests.house.tree import HOUSE
 
 FILES_OF_SESSIONS = (
     "nacre.sessions.disk",
-    "nacre.sessions.index.index_files",
     "nacre.sessions.index.index",
     "nacre.sessions.index.index_files",
     "nacre.sessions.index.recovery",
     "nacre.sessions.journal",
     "nacre.sessions.stores.files",
-    "nacre.sessions.upkeep.transcript_listing",
-    "nacre.sessions.upkeep.transcript_listing",
-    "nacre.sessions.upkeep.upkeep",
+    "nacre.sessions.upkeep.session_folder",
 )
 """What knows that sessions are files, or rows."""
 FORMAT = "nacre.sessions.disk.json_text"
 """Lines and times as text: it opens nothing, and a database exports the same."""
 ALLOWED = {
     "runtime/hooks/trust.py": "a file of its own, written as safely",
-    "runtime/storage/files.py": "opens the files",
+    "runtime/storage/storage.py": "opens the files",
+    "runtime/models/completions/remembered_windows.py": "a file of its own, written as safely",
     "runtime/models/waits/cooldown.py": "a file of its own, written as safely",
     "runtime/models/spending/ledger.py": "files of its own, written as safely",
     "runtime/models/embedding/http/daily_budget.py": "a file of its own, written as safely",
     "runtime/settings/disk/secrets.py": "a file of the owner's, written as safely",
-    "extensions/mcp/client/kept_list.py": "a file of its own, written as safely",
+    "extensions/mcp/client/tool_list.py": "a file of its own, written as safely",
     "runtime/tools/approvals/approvals.py": "files of its own, written as safely",
     "cli/memory/remembered_search.py": "a file of its own, written as safely",
     "cli/setup/config/changing.py": "the owner's settings, written as safely",
     "extensions/importers/ledger.py": "a file of its own, written as safely",
     "extensions/http/server/tokens.py": "a file of its own, written as safely",
-    "extensions/postgres/session_rows.py": "endings and lines have the form that files have",
     "extensions/postgres/session_store.py": "names, words and upkeep follow the rules of files",
-    "extensions/backup/writing.py": "holds the index of sessions still while it is copied",
+    "extensions/backup/archive.py": "holds the index of sessions still while it is copied",
     "cli/sessions/shelf.py": "writes the file that is exported to",
 }
 ROOM = "memory/workspace/"
@@ -51,13 +48,12 @@ MAY_KNOW_FOLDERS = {
     "cli/memory/forget_search.py": "searches the git history",
     "cli/setup/doctor/disk_checks.py": "says when git refused",
     "cli/memory/history.py": "git wants files, and says so of notes in a database",
-    "extensions/http/page/note_history.py": "the page shows the git history",
+    "extensions/http/page/home.py": "the page shows the git history",
     "memory/files/note_files.py": "`extraPaths` that lie outside are folders of this machine",
     "memory/files/proposals/review_queue.py": "what waits lies in the state folder, beside the notes",
     "extensions/qmd/searching.py": "qmd indexes folders of this machine, and names files in them",
     "runtime/settings/disk/agent_folders.py": "compares the places of agents, `extraPaths` too",
-    "runtime/storage/files.py": "opens the folder",
-    "runtime/storage/opening.py": "folders with skills that the owner trusts",
+    "runtime/storage/storage.py": "opens the folder, and those with skills that the owner trusts",
     "extensions/postgres/exchange.py": "passes over what programs leave in a folder",
 }
 INDEXING = ("memory/files/", "memory/search/", "memory/sync/", "memory/text/", "memory/vectors/")

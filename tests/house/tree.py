@@ -17,10 +17,12 @@ ROOMS = (
     "sessions",
     "memory",
     "prompts",
-    "locks",
-    "records",
     "workspace_template",
 )
+
+
+ROOT_MODULES = ("locks", "record")
+"""What every room may import: modules beside the rooms."""
 
 
 def _module(path: Path, package: str) -> str:
@@ -38,6 +40,11 @@ def _sources(*folders: str, package: str) -> list[Source]:
         for folder in folders
         for path in sorted((ROOT / folder).rglob("*.py"))
     ]
+
+
+def _module_of_root(name: str) -> Source:
+    text = (ROOT / f"{name}.py").read_text(encoding="utf-8")
+    return Source(path=f"{name}.py", module=f"nacre.{name}", text=text)
 
 
 def names_in(folder: Path) -> set[str]:
@@ -64,10 +71,10 @@ def _has_files(folder: Path) -> bool:
     return any(path.is_file() and path.parent.name != "__pycache__" for path in folder.rglob("*"))
 
 
-HOUSE = _sources(*ROOMS, package="nacre")
+HOUSE = [*_sources(*ROOMS, package="nacre"), *map(_module_of_root, ROOT_MODULES)]
 TESTS = _sources("tests", package="")
 OTHERS = _sources("benchmarks", "examples", package="")
-FOLDERS = sorted({source.room for source in HOUSE})
+FOLDERS = sorted({source.room for source in HOUSE} - set(ROOT_MODULES))
 
 
 @cache

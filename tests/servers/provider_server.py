@@ -7,7 +7,9 @@ nobody asked for. With `responder=` there is no script to keep: it is called, in
 may wait), for each request that no step answers.
 
 Point a model at `server.url` with any key. What was sent stands in `server.requests` (parsed chat
-requests), `server.embedding_requests` and `server.raw` (every request, head and body, as bytes).
+requests), `server.embedding_requests` and `server.raw` (every request, head and body, as bytes). What a model
+asks of its server beforehand, such as which models it has, stands in `server.questions`; `server.facts` holds
+the answers by their paths, and whatever is not there is not found.
 """
 
 from __future__ import annotations
@@ -47,6 +49,8 @@ class ProviderServer:
         self.requests: list[dict[str, Any]] = []
         self.embedding_requests: list[dict[str, Any]] = []
         self.raw: list[bytes] = []
+        self.questions: list[str] = []
+        self.facts: dict[str, Any] = {}
         self.problems: list[str] = []
         self.port = 0
         self._responder = responder
@@ -183,16 +187,15 @@ class ProviderServer:
         head = await reader.readuntil(b"\r\n\r\n")
         headers = _headers(head)
         body = await reader.readexactly(int(headers.get("content-length", "0")))
+        method, path = head.decode("latin-1").split(" ", 2)[:2]
+        if method == "GET" or path == "/api/show":  # what a model asks of its server before a request
+            await _send(writer, self._answer_question(path, headers))
+            return True
         self.raw.append(head + body)
-        path = head.split(b" ", 2)[1].decode("ascii")
         if self._expected_key is not None and headers.get("authorization") != f"Bearer {self._expected_key}":
             await _send(writer, wire.error(401, code="invalid_api_key"))
             return True
         request = json.loads(body) if body else {}
-        if path.endswith("/models") and self._models:
-            listed = {"object": "list", "data": [{"id": name, "object": "model"} for name in self._models]}
-            await _send(writer, Step(body=json.dumps(listed)))
-            return True
         if path.endswith("/embeddings"):
             await self._answer_embeddings(writer, request)
             return True
@@ -202,6 +205,17 @@ class ProviderServer:
             return True
         self.requests.append(request)
         return await self._answer_chat(reader, writer, request)
+
+    def _answer_question(self, path: str, headers: Mapping[str, str]) -> Step:
+        self.questions.append(path)
+        if self._expected_key is not None and headers.get("authorization") != f"Bearer {self._expected_key}":
+            return wire.error(401, code="invalid_api_key")
+        if path in self.facts:
+            return Step(body=json.dumps(self.facts[path]))
+        if path.endswith("/models") and self._models:
+            listed = [{"id": name, "object": "model"} for name in self._models]
+            return Step(body=json.dumps({"object": "list", "data": listed}))
+        return wire.error(404, f"no such path: {path}")
 
     async def _answer_embeddings(self, writer: asyncio.StreamWriter, request: dict[str, Any]) -> None:
         self.embedding_requests.append(request)

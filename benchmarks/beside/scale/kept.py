@@ -49,7 +49,7 @@ async def _chats(database: Database, chance: random.Random) -> tuple[float, floa
     opened = []
     for number in range(CHATS):
         key, record = f"chat-{number}", RECORD.__class__(session_id=f"s-{number}", updated_at_ms=1)
-        async with store.lane(key):
+        async with store.turn_lock(key):
             opened.append(await store.transcript(record))
             await opened[-1].append(user_message("Hello.", timestamp_ms=1))
             await store.index.update(key, lambda _, kept=record: kept)

@@ -11,7 +11,7 @@ import click
 
 from nacre.cli.invocation import begin, environment_of, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.settings.config import load_config, settings_file
 
 if TYPE_CHECKING:

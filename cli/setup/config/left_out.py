@@ -47,7 +47,10 @@ def _missing_library(name: str) -> str:
 
     if name != "memory-lancedb" or find_spec("lancedb") is not None:
         return ""
-    return f"The extension {name!r} is left out: LanceDB is missing. Install it: pip install 'nacre[lancedb]'"
+    from nacre.installation import install_command
+
+    command = install_command("lancedb")
+    return f"The extension {name!r} is left out: LanceDB is missing. Install it with: {command}"
 
 
 def _backend(config: Config) -> Iterator[str]:

@@ -55,18 +55,26 @@ async def _found(invocation: Invocation, now: Clock, *, online: bool, fix: bool)
     from nacre.cli.setup.doctor.serving_checks import serving_findings
     from nacre.cli.setup.doctor.session_checks import session_findings
     from nacre.cli.setup.doctor.tool_checks import tool_findings
+    from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.settings.config import SETTINGS_FILE
     from nacre.runtime.settings.disk.variables import values_unseen
+    from nacre.runtime.storage.storage import storage_of
 
-    found = [
-        *program_findings(invocation.config, now),
-        *await model_findings(invocation.config, now, online=online),
-        *await disk_findings(invocation, now),
-        *await session_findings(invocation, now),
-        *await index_findings(invocation, now),
-        *await serving_findings(invocation, now),
-        *await tool_findings(invocation.config),
-    ]
+    found = [*program_findings(invocation.config, now)]
+    try:
+        storage_of(invocation.config)
+    except ConfigError as error:
+        advice = "What it keeps was not looked at."
+        found.append(Finding(area="storage", state="problem", text=str(error), advice=advice))
+    else:
+        found += [
+            *await model_findings(invocation.config, now, online=online),
+            *await disk_findings(invocation, now),
+            *await session_findings(invocation, now),
+            *await index_findings(invocation, now),
+            *await serving_findings(invocation, now),
+            *await tool_findings(invocation.config),
+        ]
     if fix:
         found = [await _mended(each) for each in found]
     file = invocation.config.state_dir / SETTINGS_FILE

@@ -79,7 +79,7 @@ async def _permissions(invocation: Invocation) -> Finding:
 
 
 def _locks(invocation: Invocation) -> Finding:
-    from nacre.locks.kernel_lock import keeps_out
+    from nacre.locks import keeps_out
 
     config = invocation.config
     folders = dict.fromkeys((config.state_dir, config.folders.agent_dir, config.folders.sessions_file.parent))
@@ -102,7 +102,7 @@ async def _history(invocation: Invocation) -> Finding:
     from nacre.memory.workspace.history.commits import commit_changes, known_sources
     from nacre.memory.workspace.history.history_keeper import Health
     from nacre.memory.workspace.history.repository import Repository
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     config = invocation.config
     if not config.is_in_files:
@@ -191,7 +191,7 @@ async def _usage(invocation: Invocation, now: Clock) -> list[Finding]:
 
 
 def _workspace(invocation: Invocation) -> Finding:
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
 
     config = invocation.config
     workspace = storage_of(config).workspace()

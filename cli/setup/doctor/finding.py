@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 State: TypeAlias = Literal["well", "note", "problem", "fixed"]
 Repair: TypeAlias = Callable[[], Awaitable[str]]

@@ -110,9 +110,9 @@ async def _window(config: Config, now: Clock) -> list[Finding]:
     from nacre.runtime.contracts.errors import ConfigError
 
     try:
-        budget = budget_of(config, now)
+        budget = await budget_of(config, now)
     except ConfigError as error:
-        advice = "Choose a larger model, or raise agents.defaults.contextTokens."
+        advice = "`nacre config explain agents.defaults.contextTokens` tells what is set."
         return [Finding(area="window", state="problem", text=str(error), advice=advice)]
     text = (
         f"{budget.window_tokens} tokens ({WINDOW_SOURCES[budget.window_source]}): reserve "

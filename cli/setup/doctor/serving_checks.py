@@ -17,7 +17,7 @@ async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     from nacre.bridges.server import checked
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.ledger.records import LedgerUnusable
-    from nacre.runtime.storage.opening import ledger_of
+    from nacre.runtime.storage.storage import ledger_of
 
     try:
         told = checked(invocation.config, now)

@@ -18,7 +18,7 @@ _SHOWN_LINES = 5
 async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """What is wrong with sessions and their files."""
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.storage.opening import storage_of
+    from nacre.runtime.storage.storage import storage_of
     from nacre.sessions.contracts.errors import SessionError
 
     store = storage_of(invocation.config).sessions(now=now, new_id=random_id)
@@ -55,13 +55,13 @@ _SET_ASIDE = "What could not be read was set aside beside the list, not overwrit
 
 async def _files(invocation: Invocation) -> list[Finding]:
     from nacre.sessions.contracts.errors import SessionError
-    from nacre.sessions.upkeep.checking import held_lanes, left_results, transcript_problems
+    from nacre.sessions.upkeep.checking import orphaned_results, running_turns, transcript_problems
 
     config = invocation.config
     folder = config.folders.sessions_file.parent
     try:
         broken = await asyncio.to_thread(lambda: list(transcript_problems(folder)))
-        orphans = await asyncio.to_thread(left_results, folder)
+        orphans = await asyncio.to_thread(orphaned_results, folder)
     except SessionError as error:
         return [Finding(area="sessions", state="problem", text=str(error), advice="Nothing was changed.")]
     found = []
@@ -87,7 +87,7 @@ async def _files(invocation: Invocation) -> list[Finding]:
                 advice="Nothing uses them. Move them away if you do not expect the transcript back.",
             )
         )
-    running = await asyncio.to_thread(held_lanes, config.folders.private_dir(config.state_dir) / "locks")
+    running = await asyncio.to_thread(running_turns, config.folders.private_dir(config.state_dir) / "locks")
     text = (
         f"{running} held: a turn is running" if running else "none is held, and a killed process leaves none"
     )

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from nacre.cli.setup.doctor.finding import Finding
+from nacre.installation import install_command
 
 if TYPE_CHECKING:
     from nacre.runtime.settings.config import Config
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
 async def tool_findings(config: Config) -> list[Finding]:
     """Whether each server of `mcp.servers` could be started, and each skill be used. Starts nothing."""
     from nacre.memory.contracts.settings import at_home
-    from nacre.runtime.storage.opening import open_skills
+    from nacre.runtime.storage.storage import open_skills
 
     found: list[Finding] = []
     servers = {name: server for name, server in config.settings.mcp.servers.items() if server.enabled}
     if servers and find_spec("mcp") is None:
-        advice = "Install it with `pip install 'nacre[mcp]'`."
+        advice = f"Install it with `{install_command('mcp')}`."
         text = f"{', '.join(servers)}: the library mcp is not installed"
         found.append(Finding(area="tool servers", state="problem", text=text, advice=advice))
     for name, server in servers.items():

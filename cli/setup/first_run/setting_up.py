@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nacre.cli.setup.first_run import questions
 from nacre.cli.setup.first_run.keeping import keep_key, keep_name, keep_settings, knows_no_name
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.first_model.choices import found_choices
 from nacre.runtime.agent.first_model.trial import Trial, tried
 from nacre.runtime.contracts.clock import owner_zone

@@ -98,6 +98,8 @@ def failure_text(error: AgentError) -> str:
 def _slow_text(event: ModelSlow) -> str:
     name, seconds = one_line(event.model_name), f"{event.silent_seconds:.15g}"
     what = "has begun and then sent nothing" if event.has_begun else "is slow: it has sent nothing"
+    if event.is_reading:
+        what = "still reads the conversation: it has said nothing"
     then = f"; else {one_line(event.next_model_name)} is asked in a while" if event.next_model_name else ""
     return without_secrets(f"· {name} {what} for {seconds} s. Ctrl-C stops the turn{then}.")
 

@@ -24,10 +24,11 @@ def status_line(
     if status is None:
         return cut_to_cells(one_line(model_name), columns)
     tokens, budget = status.context_tokens, status.budget
+    assumed = " assumed" if budget.window_source == "fallback" else ""
     parts = [
         one_line(status.answering_model_name),
         window_bar(tokens, budget),
-        f"{short_count(tokens)}/{short_count(budget.window_tokens)}",
+        f"{short_count(tokens)}/{short_count(budget.window_tokens)}{assumed}",
     ]
     if budget.flush_enabled:
         parts.append(_next_flush(tokens, budget))

@@ -12,6 +12,7 @@ from nacre.runtime.contracts.events import (
     AnswerDiscarded,
     ApprovalAsked,
     Event,
+    PromptRead,
     ReplyReady,
     Silence,
     TextStreamed,
@@ -55,7 +56,9 @@ class TurnView:
             lines = [line]
         for text, tone in lines:
             self._screen.line(text, tone)
-        if not isinstance(event, ReplyReady | Silence | TurnFailed):
+        if isinstance(event, PromptRead):
+            self._screen.status(_reading(event))
+        elif not isinstance(event, ReplyReady | Silence | TurnFailed):
             running = self.calls.running_text
             self._screen.status(f"· {running} …" if running else _WAITING)
 
@@ -76,3 +79,8 @@ class TurnView:
         else:
             self._answer.feed(text)
             self._answer.end()
+
+
+def _reading(event: PromptRead) -> str:
+    percent = 100 * event.read_tokens // max(1, event.prompt_tokens)
+    return f"· reading the conversation: {percent} % of {event.prompt_tokens:,} tokens (Ctrl-C stops)"

@@ -1,62 +1,129 @@
-"""`openai_mount`: the addresses of OpenAI's protocol, for clients that speak it."""
+"""The mount of OpenAI's protocol, with `/v1/models` and `/v1/embeddings`."""
 
 from __future__ import annotations
 
+import base64
 import logging
+import struct
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from nacre.extensions.http.openai.answers import error_json, failure_of
-from nacre.extensions.http.openai.asking import Talks
-from nacre.extensions.http.openai.completions import chat_completions
-from nacre.extensions.http.openai.listing import create_embeddings, list_models, one_model
+from nacre.extensions.http.openai.completions import chat_completions, error_json, failure_response
+from nacre.extensions.http.openai.conversations import PLAIN, Conversations, requested_model
+from nacre.extensions.http.openai.requests import BadRequest, EmbeddingsRequest, body_of
 from nacre.extensions.http.openai.responses import create_response
-from nacre.extensions.http.openai.wire import BadRequest
-from nacre.memory.contracts.embedder import Embedder
+from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.ids import NewId
-from nacre.runtime.extensions.http_mount import HttpMount
+from nacre.runtime.extensions.http_mount import HttpMount, caller_of
 from nacre.sessions.contracts.errors import SessionError
 
-Answer = Callable[[Request], Awaitable[Response]]
-
+MOST_TEXTS = 2048
+"""OpenAI's limit."""
+Handler = Callable[[Request], Awaitable[Response]]
 log = logging.getLogger(__name__)
+
+
+async def list_models(conversations: Conversations, request: Request) -> Response:
+    """The model IDs of this token: its agent, and that agent's model alone."""
+    agent_id = caller_of(request.scope).agent_id
+    names = (agent_id, f"{agent_id}/{PLAIN}") if agent_id in conversations.agents else ()
+    return JSONResponse({"object": "list", "data": [_model(name) for name in names]})
+
+
+async def one_model(conversations: Conversations, request: Request) -> Response:
+    """One model. Raises `BadRequest`."""
+    name = str(request.path_params["model"])
+    requested_model(conversations.agents, request, name)
+    return JSONResponse(_model(name))
+
+
+async def create_embeddings(embedders: Mapping[str, Embedder], request: Request) -> Response:
+    """Vectors of the agent's embedder. Raises `BadRequest`."""
+    body = await body_of(request, EmbeddingsRequest)
+    agent_id = caller_of(request.scope).agent_id
+    embedder = embedders.get(agent_id)
+    if embedder is None:
+        raise BadRequest("This agent has no embedder.", "model")
+    texts = [body.input] if isinstance(body.input, str) else body.input
+    if not 0 < len(texts) <= MOST_TEXTS or not all(texts):
+        raise BadRequest(
+            f"`input` must be a text or a list of 1 to {MOST_TEXTS} texts, none of them empty.", "input"
+        )
+    try:
+        vectors = await embedder.embed_documents(texts)
+    except EmbeddingFailed as error:
+        return JSONResponse(error_json(str(error), "server_error"), status_code=502)
+    if body.dimensions is not None and any(len(vector) != body.dimensions for vector in vectors):
+        raise BadRequest(
+            f"The model's vectors have {len(vectors[0])} dimensions; no other length is available.",
+            "dimensions",
+        )
+    as_base64 = body.encoding_format == "base64"
+    data = [
+        {
+            "object": "embedding",
+            "index": index,
+            "embedding": _packed(vector) if as_base64 else list(map(float, vector)),
+        }
+        for index, vector in enumerate(vectors)
+    ]
+    # Tokens are not counted: nobody is billed by them here.
+    usage = {"prompt_tokens": 0, "total_tokens": 0}
+    model = embedder.facts.model
+    return JSONResponse({"object": "list", "data": data, "model": model, "usage": usage})
+
+
+def _packed(vector: Any) -> str:
+    """The numbers as OpenAI encodes them: 32-bit floats, little-endian, in base64."""
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "nacre"}
 
 
 def openai_mount(
     agents: Mapping[str, Agent], embedders: Mapping[str, Embedder], *, now: Clock, new_id: NewId
 ) -> HttpMount:
-    """The mount to these agents by their ids; `embedders` has those of agents that have one."""
-    talks = Talks(agents, now=now, new_id=new_id)
+    """The mount for these agents, by ID. `embedders` has an entry for each agent with an embedder."""
+    conversations = Conversations(agents, now=now, new_id=new_id)
     routes = [
-        Route("/chat/completions", _told(partial(chat_completions, talks)), methods=["POST"]),
-        Route("/responses", _told(partial(create_response, talks)), methods=["POST"]),
-        Route("/models", _told(partial(list_models, talks)), methods=["GET"]),
-        Route("/models/{model:path}", _told(partial(one_model, talks)), methods=["GET"]),
-        Route("/embeddings", _told(partial(create_embeddings, embedders)), methods=["POST"]),
+        Route(
+            "/chat/completions",
+            _with_protocol_errors(partial(chat_completions, conversations)),
+            methods=["POST"],
+        ),
+        Route("/responses", _with_protocol_errors(partial(create_response, conversations)), methods=["POST"]),
+        Route("/models", _with_protocol_errors(partial(list_models, conversations)), methods=["GET"]),
+        Route(
+            "/models/{model:path}", _with_protocol_errors(partial(one_model, conversations)), methods=["GET"]
+        ),
+        Route("/embeddings", _with_protocol_errors(partial(create_embeddings, embedders)), methods=["POST"]),
     ]
     return HttpMount(path="/v1", routes=routes)
 
 
-def _told(answer: Answer) -> Answer:
-    """What cannot be answered is an error in the protocol's shape."""
+def _with_protocol_errors(handler: Handler) -> Handler:
+    """Turns exceptions into errors in the shape of the protocol."""
 
-    async def answered(request: Request) -> Response:
+    async def handle(request: Request) -> Response:
         try:
-            return await answer(request)
+            return await handler(request)
         except BadRequest as error:
             return JSONResponse(error_json(str(error), parameter=error.parameter), status_code=error.status)
         except AgentError as error:
-            status, body = failure_of(error)
-            return JSONResponse(body, status_code=status)
+            status, failure = failure_response(error)
+            return JSONResponse(failure, status_code=status)
         except SessionError as error:
             log.error("a session cannot be used: %s", error)
             return JSONResponse(error_json(str(error), "server_error"), status_code=503)
 
-    return answered
+    return handle

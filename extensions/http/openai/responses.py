@@ -1,35 +1,45 @@
-"""`/v1/responses`: a turn of the agent that can be gone on from by its id, or in a named conversation."""
+"""`/v1/responses`: a turn that can be continued by its response ID, or in a named conversation.
+
+The shapes follow OpenAI's API reference. A tool that the assistant ran is a finished `mcp_call` item: a
+`function_call` would be a request to the client.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import base64
+import binascii
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Any
 
 from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from nacre.extensions.http.openai.answers import BEGINS_ANEW, ending_of, error_json, event_data, failure_of
-from nacre.extensions.http.openai.asking import Conversation, Talks, asked_agent, session_of
-from nacre.extensions.http.openai.completions import PING_SECONDS
-from nacre.extensions.http.openai.plain import plain_events
-from nacre.extensions.http.openai.response_objects import (
-    ResponseObject,
-    begun_message,
-    call_item,
-    ended_message,
-    message_item,
-    place_of,
-    response_id,
-    text_delta,
+from nacre.extensions.http.openai.completions import (
+    PING_SECONDS,
+    RESTART_NOTICE,
+    error_json,
+    event_data,
+    failure_response,
+    final_answer,
+    usage_json,
 )
-from nacre.extensions.http.openai.wire import (
+from nacre.extensions.http.openai.conversations import (
+    Conversation,
+    Conversations,
+    plain_events,
+    requested_model,
+    session_name_of,
+)
+from nacre.extensions.http.openai.requests import (
     BadRequest,
     ResponsesRequest,
     body_of,
-    conversation_of,
-    messages_of,
+    input_messages,
+    parse_messages,
 )
 from nacre.runtime.contracts.clock import epoch_ms
 from nacre.runtime.contracts.events import (
@@ -43,27 +53,157 @@ from nacre.runtime.contracts.events import (
 from nacre.runtime.extensions.http_mount import caller_of
 from nacre.sessions.contracts.messages import Usage
 
+_ID = re.compile(r"resp_(\d{1,9})_([A-Za-z0-9_-]+)")
 
-async def create_response(talks: Talks, request: Request) -> Response:
-    """Answers one request of a client. Raises `BadRequest`."""
-    asked = await body_of(request, ResponsesRequest)
-    agent = asked_agent(talks.agents, request, asked.model)
-    talk, named = _talk(talks, request, asked)
+
+def response_id(turns: int, name: str) -> str:
+    """The ID of the response after `turns` turns of a session."""
+    return f"resp_{turns}_{base64.urlsafe_b64encode(name.encode()).decode().rstrip('=')}"
+
+
+def parse_response_id(text: str) -> tuple[int, str] | None:
+    """The number of turns and the session name in a response ID; `None` if the ID is not valid."""
+    found = _ID.fullmatch(text)
+    if found is None:
+        return None
+    try:
+        return int(found[1]), base64.urlsafe_b64decode(found[2] + "=" * (-len(found[2]) % 4)).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+@dataclass
+class ResponseObject:
+    """A response while it is produced."""
+
+    id: str
+    created_seconds: int
+    model: str
+    previous: str | None = None
+    conversation: str | None = None
+    output: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_json(
+        self, status: str, usage: Usage | None = None, error: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        tokens = usage_json(usage)
+        return {
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created_seconds,
+            "status": status,
+            "error": error,
+            "incomplete_details": None,
+            "instructions": None,
+            "metadata": {},
+            "model": self.model,
+            "output": list(self.output),
+            "parallel_tool_calls": True,
+            "previous_response_id": self.previous,
+            "conversation": {"id": self.conversation} if self.conversation else None,
+            "tool_choice": "auto",
+            "tools": [],
+            "usage": {
+                "input_tokens": tokens["prompt_tokens"],
+                "input_tokens_details": tokens["prompt_tokens_details"],
+                "output_tokens": tokens["completion_tokens"],
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": tokens["total_tokens"],
+            }
+            if usage is not None
+            else None,
+        }
+
+
+def call_item(event: ToolEnded, arguments: str) -> dict[str, Any]:
+    """The item of a tool that ran."""
+    return {
+        "id": f"mcp_{event.call_id}",
+        "type": "mcp_call",
+        "server_label": "nacre",
+        "name": event.tool_name,
+        "arguments": arguments,
+        "output": None if event.is_error else event.summary,
+        "error": event.summary if event.is_error else None,
+        "status": "failed" if event.is_error else "completed",
+    }
+
+
+def message_item(text: str, number: int, status: str = "completed") -> dict[str, Any]:
+    """The item of the assistant's message."""
+    content = [text_part(text)] if status == "completed" else []
+    return {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "status": status,
+        "content": content,
+    }
+
+
+def text_part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def message_start_events(number: int) -> Iterator[dict[str, Any]]:
+    """The events before the first text of a message, which is item `number` of the output."""
+    yield {
+        "type": "response.output_item.added",
+        "output_index": number,
+        "item": message_item("", number, "in_progress"),
+    }
+    yield {
+        "type": "response.content_part.added",
+        "item_id": f"msg_{number}",
+        "output_index": number,
+        "content_index": 0,
+        "part": text_part(""),
+    }
+
+
+def text_delta(text: str, number: int) -> dict[str, Any]:
+    return {
+        "type": "response.output_text.delta",
+        "item_id": f"msg_{number}",
+        "output_index": number,
+        "content_index": 0,
+        "delta": text,
+        "logprobs": [],
+    }
+
+
+def message_end_events(text: str, number: int) -> Sequence[dict[str, Any]]:
+    """The events after the last text of a message."""
+    position = {"item_id": f"msg_{number}", "output_index": number, "content_index": 0}
+    return (
+        {"type": "response.output_text.done", **position, "text": text, "logprobs": []},
+        {"type": "response.content_part.done", **position, "part": text_part(text)},
+        {"type": "response.output_item.done", "output_index": number, "item": message_item(text, number)},
+    )
+
+
+async def create_response(conversations: Conversations, request: Request) -> Response:
+    """Handles a request. Raises `BadRequest`."""
+    body = await body_of(request, ResponsesRequest)
+    model = requested_model(conversations.agents, request, body.model)
+    conversation, named = _conversation(conversations, request, body)
     response = ResponseObject(
         id="",
-        created_seconds=epoch_ms(talks.now()) // 1000,
-        model=agent.model_id,
-        previous=asked.previous_response_id,
+        created_seconds=epoch_ms(conversations.now()) // 1000,
+        model=model.model_id,
+        previous=body.previous_response_id,
         conversation=named,
     )
-    if agent.is_plain:
-        response.id = f"resp_{talks.new_id()}"
-        events = plain_events(agent.agent, talk, asked.max_output_tokens, at_ms=epoch_ms(talks.now()))
+    if model.is_plain:
+        response.id = f"resp_{conversations.new_id()}"
+        events = plain_events(
+            model.agent, conversation, body.max_output_tokens, at_ms=epoch_ms(conversations.now())
+        )
     else:
-        begun = await talks.begin(agent.agent, caller_of(request.scope), talk)
-        response.id = response_id(begun.turns_before + 1, talk.session_name)
-        events = agent.agent.stream(begun.inbound)
-    if asked.stream:
+        prepared = await conversations.prepare(model.agent, caller_of(request.scope), conversation)
+        response.id = response_id(prepared.turns_before + 1, conversation.session_name)
+        events = model.agent.stream(prepared.inbound)
+    if body.stream:
         return EventSourceResponse(_numbered(_stream(events, response)), ping=PING_SECONDS)
     last: dict[str, Any] = {}
     async for item in _stream(events, response):
@@ -75,25 +215,26 @@ async def create_response(talks: Talks, request: Request) -> Response:
     return JSONResponse(last["response"])
 
 
-def _talk(talks: Talks, request: Request, asked: ResponsesRequest) -> tuple[Conversation, str | None]:
-    rules, said = conversation_of(messages_of(asked))
-    if asked.previous_response_id is not None:
-        place = place_of(asked.previous_response_id)
-        if place is None:
+def _conversation(
+    conversations: Conversations, request: Request, body: ResponsesRequest
+) -> tuple[Conversation, str | None]:
+    rules, messages = parse_messages(input_messages(body))
+    if body.previous_response_id is not None:
+        position = parse_response_id(body.previous_response_id)
+        if position is None:
             raise BadRequest(
-                f"{asked.previous_response_id!r} is no response of this server.",
+                f"{body.previous_response_id!r} is not a response of this server.",
                 "previous_response_id",
                 status=404,
             )
-        return Conversation(rules=rules, said=said, session_name=place[1], kept_turns=place[0]), None
-    named = (
-        asked.conversation if isinstance(asked.conversation, str) else (asked.conversation or {}).get("id")
-    )
-    name, is_raw_key = session_of(request, str(named) if named else None)
-    # Without a name the session gets one of its own: its response may be gone on from.
-    fresh = name or talks.new_id()
+        turns, name = position
+        return Conversation(rules=rules, messages=messages, session_name=name, kept_turns=turns), None
+    named = body.conversation if isinstance(body.conversation, str) else (body.conversation or {}).get("id")
+    name, is_raw_key = session_name_of(request, str(named) if named else None)
+    # An unnamed session gets a new name, so that its response can be continued.
+    fresh = name or conversations.new_id()
     return (
-        Conversation(rules=rules, said=said, session_name=fresh, is_raw_key=is_raw_key),
+        Conversation(rules=rules, messages=messages, session_name=fresh, is_raw_key=is_raw_key),
         str(named) if named else None,
     )
 
@@ -101,7 +242,7 @@ def _talk(talks: Talks, request: Request, asked: ResponsesRequest) -> tuple[Conv
 async def _stream(
     events: AsyncGenerator[Event, None], response: ResponseObject
 ) -> AsyncIterator[dict[str, Any]]:
-    """The protocol's events; the last is `response.completed`, or `response.failed` with a `status`."""
+    """The events of the protocol; the last is `response.completed`, or `response.failed` with a `status`."""
     yield {"type": "response.created", "response": response.as_json("in_progress")}
     yield {"type": "response.in_progress", "response": response.as_json("in_progress")}
     arguments: dict[str, str] = {}
@@ -110,55 +251,55 @@ async def _stream(
         async for event in events:
             number = len(response.output)
             if isinstance(event, TextStreamed | AnswerDiscarded):
-                piece = event.text if isinstance(event, TextStreamed) else BEGINS_ANEW
-                for item in () if is_open else begun_message(number):
+                piece = event.text if isinstance(event, TextStreamed) else RESTART_NOTICE
+                for item in () if is_open else message_start_events(number):
                     yield item
                 is_open, text = True, text + piece
                 yield text_delta(piece, number)
             elif isinstance(event, ToolStarted):
                 arguments[event.call_id] = event_data(dict(event.arguments))
             elif isinstance(event, ToolEnded):
-                for item in _closed(response, text) if is_open else ():
+                for item in _finish_message(response, text) if is_open else ():
                     yield item
                 text, is_open = "", False
-                called = call_item(event, arguments.get(event.call_id, "{}"))
+                call = call_item(event, arguments.get(event.call_id, "{}"))
                 for kind in ("added", "done"):
                     yield {
                         "type": f"response.output_item.{kind}",
                         "output_index": len(response.output),
-                        "item": called,
+                        "item": call,
                     }
-                response.output.append(called)
+                response.output.append(call)
             elif isinstance(event, TurnFailed):
-                status, body = failure_of(event.error)
-                error = {"code": "server_error", "message": body["error"]["message"]}
+                status, failure = failure_response(event.error)
+                error = {"code": "server_error", "message": failure["error"]["message"]}
                 yield {
                     "type": "response.failed",
                     "response": response.as_json("failed", error=error),
                     "status": status,
                 }
                 return
-            elif (ended := ending_of(event)) is not None:
-                usage = ended[1] or usage
-                if ended[0] and not is_open:  # commands are answered at once
-                    for item in begun_message(number):
+            elif (final := final_answer(event)) is not None:
+                usage = final[1] or usage
+                if final[0] and not is_open:  # the answer to a command is not streamed
+                    for item in message_start_events(number):
                         yield item
-                    is_open, text = True, ended[0]
+                    is_open, text = True, final[0]
                     yield text_delta(text, number)
-    for item in _closed(response, text) if is_open else ():
+    for item in _finish_message(response, text) if is_open else ():
         yield item
     yield {"type": "response.completed", "response": response.as_json("completed", usage)}
 
 
-def _closed(response: ResponseObject, text: str) -> list[dict[str, Any]]:
+def _finish_message(response: ResponseObject, text: str) -> list[dict[str, Any]]:
     number = len(response.output)
     response.output.append(message_item(text, number))
-    return list(ended_message(text, number))
+    return list(message_end_events(text, number))
 
 
 async def _numbered(items: AsyncIterator[dict[str, Any]]) -> AsyncIterator[dict[str, str]]:
     number = 0
     async for item in items:
-        told = {name: value for name, value in item.items() if name != "status"}
-        yield {"event": str(item["type"]), "data": event_data({**told, "sequence_number": number})}
+        fields = {name: value for name, value in item.items() if name != "status"}
+        yield {"event": str(item["type"]), "data": event_data({**fields, "sequence_number": number})}
         number += 1

@@ -1,4 +1,4 @@
-"""One request of a browser that may see the page, and what every view does the same way."""
+"""An authorized request to the page, and what all views share."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from nacre.extensions.http.page.access import HEADERS, Login, Logins, Refused, check_form
-from nacre.extensions.http.page.home import PageHome
-from nacre.extensions.http.page.live_turn import LiveTurns
-from nacre.extensions.http.page.note_history import HistoryUnusable
+from nacre.extensions.http.page.home import HistoryUnusable, PageHome
 from nacre.extensions.http.page.rendering import Pages
+from nacre.extensions.http.page.transcript import LiveTurns
 from nacre.memory.contracts.errors import MemoryIndexError, ReadRefused
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.extensions.http_mount import CALLER
 from nacre.sessions.contracts.errors import SessionError
@@ -27,17 +26,17 @@ log = logging.getLogger(__name__)
 
 MOST_FILES = 10
 MOST_FILE_BYTES = 20 << 20
-TOLD = (
+REPORTED_ERRORS = (
     *(AgentError, SessionError, MemoryIndexError, ReadRefused, FileBusy, PathOutsideRoot, HistoryUnusable),
     OSError,
 )
-"""What goes wrong with a sentence for the owner."""
+"""Exceptions whose message is a sentence for the owner."""
 
 HomeOf = Callable[[str], Awaitable[PageHome]]
 
 
 class Site(Record):
-    """What all views share. `home_of` opens the agent of an id, or gives it again."""
+    """The parts that all views share. `home_of` returns the agent of an ID."""
 
     logins: Logins
     pages: Pages
@@ -46,7 +45,7 @@ class Site(Record):
 
 
 class Visit(Record):
-    """One request of the owner. `form` is empty unless something is to be changed."""
+    """A request of the owner. `form` is empty unless the request changes something."""
 
     site: Site
     request: Request
@@ -54,44 +53,43 @@ class Visit(Record):
     login: Login
     form: FormData
 
-    def asked(self, name: str, usual: str = "") -> str:
-        """A word of the address."""
-        return str(self.request.query_params.get(name, usual))
+    def query_value(self, name: str, default: str = "") -> str:
+        """A parameter of the URL."""
+        return str(self.request.query_params.get(name, default))
 
     def field(self, name: str) -> str:
-        """A word of the form."""
+        """A text field of the form."""
         value = self.form.get(name)
         return value if isinstance(value, str) else ""
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
-        """A page of the site."""
         return self.site.pages.response(
             template, status=status, form_key=self.login.form_key, agent_id=self.home.agent.id, **values
         )
 
     def part(self, name: str, *values: Any) -> Response:
-        """A piece that is put into the page that is open."""
+        """A fragment to insert into the open page."""
         return HTMLResponse(self.site.pages.macro(name, *values), headers=HEADERS)
 
 
 View: TypeAlias = Callable[[Visit], Awaitable[Response]]
 
 
-def seen(site: Site, view: View) -> Callable[[Request], Awaitable[Response]]:
-    """A view for the owner alone; whatever is told with a sentence becomes a page with it."""
+def owner_view(site: Site, view: View) -> Callable[[Request], Awaitable[Response]]:
+    """Makes a handler for the owner only; exceptions with a sentence become a page."""
 
     async def handler(request: Request) -> Response:
         try:
             holder, login = site.logins.holder(request)
-            request.scope[CALLER] = holder  # the server may end this request when the token is revoked
+            request.scope[CALLER] = holder  # lets the server end this request when the token is revoked
             if request.method == "GET":
-                return await _answered(site, view, request, await site.home_of(holder.agent_id), login)
+                return await _run_view(site, view, request, await site.home_of(holder.agent_id), login)
             async with request.form(
                 max_files=MOST_FILES, max_fields=50, max_part_size=MOST_FILE_BYTES
             ) as form:
                 check_form(login, form.get("form_key"))
                 home = await site.home_of(holder.agent_id)
-                return await _answered(site, view, request, home, login, form)
+                return await _run_view(site, view, request, home, login, form)
         except Refused as error:
             return refusal(site.pages, request, error)
 
@@ -99,7 +97,7 @@ def seen(site: Site, view: View) -> Callable[[Request], Awaitable[Response]]:
 
 
 def refusal(pages: Pages, request: Request, error: Refused) -> Response:
-    """Where a browser is sent that has not shown a token; else the reason why it sees nothing."""
+    """Redirects a browser without a login to it; otherwise shows why access is refused."""
     if error.status == 401:
         target = f"/login?to={quote(request.url.path)}"
         if request.headers.get("hx-request"):
@@ -108,13 +106,13 @@ def refusal(pages: Pages, request: Request, error: Refused) -> Response:
     return pages.response("message.html", status=error.status, title="Not for you", sentence=str(error))
 
 
-async def _answered(
+async def _run_view(
     site: Site, view: View, request: Request, home: PageHome, login: Login, form: FormData | None = None
 ) -> Response:
     visit = Visit(site=site, request=request, home=home, login=login, form=form or FormData())
     try:
         return await view(visit)
-    except TOLD as error:
+    except REPORTED_ERRORS as error:
         log.info("the page could not show %s: %s", request.url.path, type(error).__name__)
         return site.pages.response(
             "message.html", status=409, title="That could not be done", sentence=str(error)

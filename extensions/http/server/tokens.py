@@ -1,7 +1,7 @@
-"""The tokens of programs and browsers: a file of its own that only the owner's account can read.
+"""The tokens of programs and browsers, in a file that only the owner's account can read.
 
-It holds digests and no token: one is shown when it is made, and never again. A token is random, so that a
-plain SHA-256 of it is as hard to turn back as a slow one. Edge: the file.
+The file holds digests only: a token is shown once, when it is created. A token is random, so a plain SHA-256
+digest of it is as hard to invert as a slow hash.
 """
 
 from __future__ import annotations
@@ -23,75 +23,77 @@ from nacre.sessions.disk.locks import locked
 
 TOKENS_FILE = "tokens.json"
 PREFIX = "nacre_"
-"""So that a scanner of secrets knows one when it sees it."""
+"""Lets secret scanners recognize a token."""
 TOKEN_BYTES = 32
 MOST_NAME_CHARS = 64
 
 
 class TokensUnusable(Exception):
-    """The file of tokens cannot be read or written, or what was asked of it cannot be done."""
+    """The tokens cannot be read or written, or the request cannot be carried out."""
 
 
 class Tokens:
-    """The tokens of a state folder. A change by another program holds at the next question."""
+    """The tokens of a state folder. A change by another program takes effect at the next call."""
 
     def __init__(self, state_dir: Path) -> None:
         self.path = state_dir / TOKENS_FILE
-        self._seen: tuple[tuple[int, int], tuple[Token, ...]] | None = None
+        self._cached: tuple[tuple[int, int], tuple[Token, ...]] | None = None
 
     def list(self) -> tuple[Token, ...]:
-        """All of them by name. Raises `TokensUnusable`."""
+        """All tokens by name. Raises `TokensUnusable`."""
         try:
-            facts = self.path.stat()
+            status = self.path.stat()
         except FileNotFoundError:
             return ()
         except OSError as error:
             raise TokensUnusable(f"The tokens in {self.path} cannot be read: {error}.") from error
-        mark = (facts.st_mtime_ns, facts.st_size)
-        if self._seen is None or self._seen[0] != mark:
-            self._seen = mark, self._read()
-        return self._seen[1]
+        stamp = (status.st_mtime_ns, status.st_size)
+        if self._cached is None or self._cached[0] != stamp:
+            self._cached = stamp, self._read()
+        return self._cached[1]
 
-    def holder_of(self, shown: str) -> Token | None:
-        """Whose token this is; `None` for one that is not known. Raises `TokensUnusable`."""
-        digest = digest_of(shown).encode()
+    def holder_of(self, text: str) -> Token | None:
+        """The token with this text; `None` if there is none. Raises `TokensUnusable`."""
+        digest = digest_of(text).encode()
         found = None
-        for token in self.list():  # all of them: how long it takes tells nothing
+        for token in self.list():  # compare with every token, so that the time reveals nothing
             if hmac.compare_digest(token.digest.encode(), digest):
                 found = token
         return found
 
     def add(self, name: str, *, agent_id: str, is_owner: bool, now: datetime) -> str:
-        """Makes a token and gives it, this once. Raises `TokensUnusable` for a name that is taken or odd."""
+        """Creates a token and returns its text. Raises `TokensUnusable` if the name is taken or not valid."""
         if not name.strip() or len(name) > MOST_NAME_CHARS or not name.isprintable():
             raise TokensUnusable(
-                f"A token's name has 1 to {MOST_NAME_CHARS} characters on one line, and {name!r} has not."
+                f"A token's name must have 1 to {MOST_NAME_CHARS} printable characters, unlike {name!r}."
             )
-        shown = PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+        text = PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
         token = Token(
             name=name,
             agent_id=agent_id,
             is_owner=is_owner,
-            digest=digest_of(shown),
+            digest=digest_of(text),
             created_at=now.isoformat(timespec="seconds"),
         )
 
         def added(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
             if any(each.name == name for each in tokens):
                 raise TokensUnusable(
-                    f"There is a token {name!r} already. Choose another name, or revoke that one."
+                    f"A token {name!r} already exists. Choose another name, or revoke that one."
                 )
             return tuple(sorted((*tokens, token), key=lambda each: each.name))
 
         self._change(added)
-        return shown
+        return text
 
     def revoke(self, name: str) -> None:
-        """Takes a token away. Raises `TokensUnusable` when there is none of that name."""
+        """Removes a token. Raises `TokensUnusable` if there is none with that name."""
 
         def without(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
             if all(each.name != name for each in tokens):
-                raise TokensUnusable(f"There is no token {name!r}; `nacre token list` names those that are.")
+                raise TokensUnusable(
+                    f"There is no token {name!r}. `nacre token list` shows the existing ones."
+                )
             return tuple(each for each in tokens if each.name != name)
 
         self._change(without)
@@ -107,8 +109,8 @@ class Tokens:
             return tuple(_token(item) for item in json_value(found[0])["tokens"])
         except (ValueError, KeyError, TypeError) as error:
             raise TokensUnusable(
-                f"The tokens in {self.path} cannot be understood ({error}). Mend the file, or move it away "
-                "and make the tokens anew."
+                f"The tokens in {self.path} are not valid ({error}). Repair the file, or move it away "
+                "and create the tokens again."
             ) from error
 
     def _change(self, change: Callable[[tuple[Token, ...]], tuple[Token, ...]]) -> None:
@@ -118,17 +120,17 @@ class Tokens:
                 replace_file(self.path, indented_json({"tokens": [asdict(token) for token in tokens]}))
         except (SessionError, OSError) as error:
             raise TokensUnusable(f"The tokens in {self.path} cannot be written: {error}.") from error
-        self._seen = None
+        self._cached = None
 
 
-def digest_of(shown: str) -> str:
-    """What is kept of a token."""
-    return hashlib.sha256(shown.encode("utf-8", "surrogatepass")).hexdigest()
+def digest_of(text: str) -> str:
+    """The stored form of a token."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _token(item: Any) -> Token:
     token = Token(**item)
-    texts = (token.name, token.agent_id, token.digest, token.created_at)
-    if not all(isinstance(text, str) for text in texts) or not isinstance(token.is_owner, bool):
-        raise ValueError("a value has the wrong kind")
+    strings = (token.name, token.agent_id, token.digest, token.created_at)
+    if not all(isinstance(each, str) for each in strings) or not isinstance(token.is_owner, bool):
+        raise ValueError("a value has the wrong type")
     return token

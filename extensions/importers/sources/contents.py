@@ -12,7 +12,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.entries.entries import KnownBody
 
 Kind: TypeAlias = Literal["files", "notes", "sessions", "messages", "attachments", "settings"]

@@ -1,10 +1,11 @@
-"""One open session with a server, over the protocol's library: its tools, and calls of them. Edge."""
+"""An open session with a server, over the MCP library: its tools, calls, and results."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,35 +14,84 @@ import mcp_types as types
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from nacre.extensions.mcp.client.contents import result_images, result_text
-from nacre.extensions.mcp.client.listed_tool import MOST_DESCRIPTION_CHARS, MOST_TOOLS, ListedTool, sendable
-from nacre.extensions.mcp.client.transport import LastWords, streams
+from nacre.extensions.mcp.client.tool_list import MOST_DESCRIPTION_CHARS, MOST_TOOLS, ListedTool, sendable
+from nacre.extensions.mcp.client.transport import ErrorOutput, streams
+from nacre.prompts import render
 from nacre.runtime.settings.sections.mcp import McpServer
 from nacre.runtime.tools.toolbox import ToolFailed, ToolOutput
+from nacre.sessions.contracts.messages import MAX_KEPT_CHARS, Image
 
 log = logging.getLogger(__name__)
-
 MOST_PAGES = 20
-"""So many pages of a list of tools are asked for; a server may page for ever."""
+"""The most pages of a list of tools to request; a server may page forever."""
+
+
+def result_text(server: str, result: Any) -> str:
+    """The blocks of a `CallToolResult` below a line that names the server.
+
+    Blocks other than text are described by kind and size; see `result_images` for images. The text is cut at
+    the size of a stored result, before its tokens are counted.
+    """
+    text = "\n\n".join(part for part in _parts(result) if part)
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    if len(text) > MAX_KEPT_CHARS:
+        text = f"{text[:MAX_KEPT_CHARS]}\n[{len(text) - MAX_KEPT_CHARS} more characters were dropped]"
+    return render("tools/server_result", server=server, text=text or "(nothing)")
+
+
+def result_images(result: Any) -> tuple[Image, ...]:
+    """The images of a result, in base64, unchecked."""
+    blocks = (block for block in result.content or [] if block.type == "image")
+    return tuple(Image(data=block.data, mime_type=block.mime_type.lower()) for block in blocks)
+
+
+def _parts(result: Any) -> Iterator[str]:
+    blocks = result.content or []
+    for block in blocks:
+        yield _block(block)
+    if not blocks and result.structured_content is not None:
+        yield json.dumps(result.structured_content, ensure_ascii=False, indent=1)
+
+
+def _block(block: Any) -> str:
+    match block.type:
+        case "text":
+            return str(block.text)
+        case "image":
+            return f"[image, {_kind_and_size(block)}]"
+        case "audio":
+            return f"[audio, {_kind_and_size(block)}: not supported]"
+        case "resource_link":
+            return f"[a link to {block.uri}]"
+        case "resource":
+            resource = block.resource
+            text = getattr(resource, "text", None)
+            return f"[{resource.uri}]\n{text}" if text is not None else f"[{resource.uri}: no text]"
+        case _:
+            return f"[{block.type}: not supported]"
+
+
+def _kind_and_size(block: Any) -> str:
+    return f"{block.mime_type}, about {len(block.data) * 3 // 4} bytes"
 
 
 class ServerLost(Exception):
-    """The server is gone, or does not speak the protocol; the text says which."""
+    """The server is gone or does not speak the protocol; the message says which."""
 
 
 class ServerSession:
-    """A server that answered its greeting."""
+    """A server that completed the handshake."""
 
-    def __init__(self, name: str, client: Client, words: LastWords) -> None:
+    def __init__(self, name: str, client: Client, error_output: ErrorOutput) -> None:
         self._name = name
         self._client = client
-        self._words = words
+        self._error_output = error_output
 
     async def tools(self) -> tuple[ListedTool, ...]:
-        """What it offers.
+        """The tools that the server offers.
 
         Raises:
-            ServerLost: it does not say.
+            ServerLost: it does not list them.
         """
         found: list[ListedTool] = []
         cursor: str | None = None
@@ -53,24 +103,24 @@ class ServerSession:
                 if not cursor or len(found) >= MOST_TOOLS:
                     break
         except Exception as error:
-            raise ServerLost(f"it does not list its tools: {_said(error)}") from error
+            raise ServerLost(f"it does not list its tools: {_message_of(error)}") from error
         return sendable(found)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> ToolOutput:
-        """What a tool gives: text that says whose it is, and images.
+        """Calls a tool and returns its text and images.
 
         Raises:
-            ToolFailed: the tool says that it failed, or the server refuses the call.
-            ServerLost: nothing more is to be had of this session.
+            ToolFailed: the tool reports an error, or the server refuses the call.
+            ServerLost: the session has ended.
         """
         try:
             result = await self._client.call_tool(tool, arguments)
         except MCPError as error:
             if error.code in (types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT):
-                raise ServerLost(self._words.line or _said(error)) from error
-            raise ToolFailed(f"The server {self._name!r} refused: {_said(error)}") from error
+                raise ServerLost(self._error_output.last_line or _message_of(error)) from error
+            raise ToolFailed(f"The server {self._name!r} refused: {_message_of(error)}") from error
         except Exception as error:
-            raise ServerLost(_said(error)) from error
+            raise ServerLost(_message_of(error)) from error
         text = result_text(self._name, result)
         if result.is_error:
             raise ToolFailed(text)
@@ -81,21 +131,24 @@ class ServerSession:
 async def server_session(
     name: str, server: McpServer, home: Path, ended: Callable[[str], None], changed: Callable[[], None]
 ) -> AsyncIterator[ServerSession]:
-    """Starts a server, or greets one over HTTP, and ends it behind the block.
+    """Starts a server, or connects to one over HTTP, for the duration of the block.
 
-    `ended` is called with its last words when it says no more, `changed` when it has other tools.
+    Calls `ended` with the last line of its standard error when the server stops, and `changed` when its tools
+    change.
 
     Raises:
-        ServerLost: it does not start, or does not answer its greeting within `server.start_seconds`.
+        ServerLost: it does not start, or does not complete the handshake within `server.start_seconds`.
     """
-    words = LastWords()
+    error_output = ErrorOutput()
 
-    async def heard(message: Any) -> None:
+    async def on_message(message: Any) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             changed()
 
     client = Client(
-        streams(server, home, words, lambda: ended(words.line)), message_handler=heard, cache=None
+        streams(server, home, error_output, lambda: ended(error_output.last_line)),
+        message_handler=on_message,
+        cache=None,
     )
     try:
         async with asyncio.timeout(server.start_seconds):
@@ -103,9 +156,9 @@ async def server_session(
     except TimeoutError as error:
         raise ServerLost(f"it did not answer within {server.start_seconds:.15g} seconds") from error
     except Exception as error:
-        raise ServerLost(words.line or _said(error)) from error
+        raise ServerLost(error_output.last_line or _message_of(error)) from error
     try:
-        yield ServerSession(name, client, words)
+        yield ServerSession(name, client, error_output)
     finally:
         await client.__aexit__(None, None, None)
 
@@ -121,8 +174,8 @@ def _listed(tool: types.Tool) -> ListedTool:
     )
 
 
-def _said(error: BaseException) -> str:
-    """What went wrong, of the first that is no group of errors."""
+def _message_of(error: BaseException) -> str:
+    """The message of the first exception that is not a group."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     return f"{type(error).__name__}: {str(error)[:300]}" if str(error) else type(error).__name__

@@ -1,4 +1,4 @@
-"""The streams to a server, a program or an address, over the library's transports. Edge."""
+"""The streams to a server, which is a program or an HTTP address, over the library's transports."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ from nacre.memory.contracts.settings import at_home
 from nacre.runtime.settings.sections.mcp import McpServer
 
 MOST_ERROR_CHARS = 4_000
-"""So much of what a program last wrote on standard error is kept, to tell why it ended."""
+"""How much of a program's recent standard error is kept, to explain why it ended."""
 
 MOST_LINE_BYTES = 16 * 1024 * 1024
-"""A program that sends a longer line is ended, and an answer over HTTP, or an event of one, that is longer is
-an error. Images come in base64 within one line."""
+"""A program that sends a longer line is ended. A longer HTTP response or event is an error. Images arrive in
+base64 within one line.
+"""
 END_SECONDS = 2.0
-"""So long a program may take to end once its input ended, and again once it was asked to."""
+"""How long a program may take to exit after its input ended, and again after SIGTERM."""
 _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
 
 
 class LineTooLong(Exception):
-    """A program sent more bytes without the end of a line than are kept."""
+    """A program sent too many bytes without a line feed."""
 
 
-class LastWords(asyncio.Protocol):
-    """The end of what a program writes on standard error; the rest is thrown away as it comes."""
+class ErrorOutput(asyncio.Protocol):
+    """The end of what a program writes to standard error."""
 
     def __init__(self) -> None:
         self._bytes = b""
 
     def data_received(self, data: bytes) -> None:
-        """Takes what was written."""
         self._bytes = (self._bytes + data)[-MOST_ERROR_CHARS:]
 
     @property
-    def line(self) -> str:
-        """The last line that says something."""
+    def last_line(self) -> str:
+        """The last line that is not blank."""
         lines = self._bytes.decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip()[:300] if lines else ""
 
 
 @asynccontextmanager
 async def streams(
-    server: McpServer, home: Path, words: LastWords, ended: Callable[[], None]
+    server: McpServer, home: Path, error_output: ErrorOutput, ended: Callable[[], None]
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """The streams to read from and to write to; `ended` is called when the server says no more."""
-    async with _opened(server, home, words) as (read, write):
+    """Yields the streams to read from and to write to. Calls `ended` when the server stops sending."""
+    async with _connect(server, home, error_output) as (read, write):
         sender, receiver = anyio.create_memory_object_stream[Any](0)
 
         async def pass_on() -> None:
@@ -68,7 +68,7 @@ async def streams(
                     async for message in read:
                         await sender.send(_without_output_schemas(message))
                 except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    pass  # the session is gone
+                    pass  # the session has ended
             ended()
 
         async with anyio.create_task_group() as group:
@@ -81,10 +81,10 @@ async def streams(
 
 
 def _without_output_schemas(message: Any) -> Any:
-    """A message whose list of tools says nothing of results.
+    """Removes output schemas from a list of tools.
 
-    The library validates a result against the schema on the event loop, with the regular expressions and
-    references of the server. Nacre hands results to a model as text and needs no such check.
+    The library would validate results against them on the event loop, with the server's regular expressions
+    and references. Nacre passes results to a model as text and needs no such check.
     """
     result = getattr(getattr(message, "message", None), "result", None)
     listed = result.get("tools") if isinstance(result, dict) else None
@@ -95,19 +95,23 @@ def _without_output_schemas(message: Any) -> Any:
 
 
 @asynccontextmanager
-async def _opened(server: McpServer, home: Path, words: LastWords) -> AsyncIterator[tuple[Any, Any]]:
+async def _connect(
+    server: McpServer, home: Path, error_output: ErrorOutput
+) -> AsyncIterator[tuple[Any, Any]]:
     if server.url:
-        # What is packed would have a size that only unpacking tells.
+        # The size of compressed data is known only after decompression.
         headers = {**server.headers, "Accept-Encoding": "identity"}
         async with create_mcp_http_client(headers=headers) as client:
-            client.event_hooks = {"response": [_bounded]}
+            client.event_hooks = {"response": [_limit_response]}
             async with streamable_http_client(
                 server.url, http_client=client, max_sse_event_size=MOST_LINE_BYTES
             ) as (read, write):
                 yield read, write
         return
     reading, writing = os.pipe()
-    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: words, os.fdopen(reading, "rb"))
+    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: error_output, os.fdopen(reading, "rb")
+    )
     try:
         with os.fdopen(writing, "w") as errors:
             process = await anyio.open_process(
@@ -117,43 +121,44 @@ async def _opened(server: McpServer, home: Path, words: LastWords) -> AsyncItera
                 cwd=at_home(server.cwd, home) or None,
                 start_new_session=True,
             )
-        async with _lines_of(process, words) as (read, write):
+        async with _program_streams(process, error_output) as (read, write):
             yield read, write
     finally:
         pipe.close()
 
 
-class _Bounded(httpx2.AsyncByteStream):
-    """The bytes of one answer, with an error in the place of those that are too many."""
+class _BoundedStream(httpx2.AsyncByteStream):
+    """The bytes of one response, with an error if there are too many."""
 
     def __init__(self, stream: httpx2.AsyncByteStream) -> None:
         self._stream = stream
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        taken = 0
+        received_bytes = 0
         async for piece in self._stream:
-            taken += len(piece)
-            if taken > MOST_LINE_BYTES:
-                raise httpx2.StreamError(f"it has more than {MOST_LINE_BYTES} bytes")
+            received_bytes += len(piece)
+            if received_bytes > MOST_LINE_BYTES:
+                raise httpx2.StreamError(f"the response has more than {MOST_LINE_BYTES} bytes")
             yield piece
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
 
-async def _bounded(response: httpx2.Response) -> None:
-    """Bounds an answer; one that is packed all the same is not unpacked, and so no message."""
+async def _limit_response(response: httpx2.Response) -> None:
+    """Limits a response. If it is compressed in spite of the request header, it is not decompressed."""
     response.headers.pop("Content-Encoding", None)
     is_stream = response.headers.get("Content-Type", "").lower().startswith("text/event-stream")
     if not is_stream and isinstance(response.stream, httpx2.AsyncByteStream):
-        response.stream = _Bounded(response.stream)
+        response.stream = _BoundedStream(response.stream)
 
 
 @asynccontextmanager
-async def _lines_of(process: Process, words: LastWords) -> AsyncIterator[tuple[Any, Any]]:
-    """A program's messages, one a line, and the program's end behind the block.
+async def _program_streams(process: Process, error_output: ErrorOutput) -> AsyncIterator[tuple[Any, Any]]:
+    """Yields a program's messages, one a line, and ends the program after the block.
 
-    The library's own transport keeps a line of any length in memory and cuts it anew for each piece.
+    The library's own transport keeps lines of any length in memory and splits the buffer again for each
+    piece.
     """
     incoming, read = anyio.create_memory_object_stream[Any](0)
     write, outgoing = anyio.create_memory_object_stream[Any](0)
@@ -166,10 +171,10 @@ async def _lines_of(process: Process, words: LastWords) -> AsyncIterator[tuple[A
                     async for line in _lines(process.stdout):
                         await incoming.send(_parsed(line))
                 except LineTooLong as error:
-                    words.data_received(f"\n{error}\n".encode())
+                    error_output.data_received(f"\n{error}\n".encode())
         with suppress(*_GONE):
             async for _piece in process.stdout:
-                pass  # a program that still writes could not end
+                pass  # drain the pipe: a program that is blocked on writing cannot exit
 
     async def writing() -> None:
         assert process.stdin is not None
@@ -179,7 +184,7 @@ async def _lines_of(process: Process, words: LastWords) -> AsyncIterator[tuple[A
                     message = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
                     await process.stdin.send(f"{message}\n".encode("utf-8", "replace"))
         except _GONE:
-            await incoming.aclose()  # whoever waits for an answer would wait for ever
+            await incoming.aclose()  # otherwise callers would wait for an answer forever
 
     async with anyio.create_task_group() as group:
         group.start_soon(reading)
@@ -195,15 +200,15 @@ async def _lines_of(process: Process, words: LastWords) -> AsyncIterator[tuple[A
 
 
 async def _lines(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """The lines in pieces of bytes. Raises `LineTooLong`."""
-    begun = bytearray()
+    """Splits pieces of bytes into lines. Raises `LineTooLong`."""
+    buffer = bytearray()
     async for piece in pieces:
         *ended, rest = piece.split(b"\n")
         for end in ended:
-            yield bytes(begun) + end
-            begun.clear()
-        begun += rest
-        if len(begun) > MOST_LINE_BYTES:
+            yield bytes(buffer) + end
+            buffer.clear()
+        buffer += rest
+        if len(buffer) > MOST_LINE_BYTES:
             raise LineTooLong(f"it sent a line of more than {MOST_LINE_BYTES} bytes")
 
 
@@ -216,7 +221,7 @@ def _parsed(line: bytes) -> SessionMessage | Exception:
 
 
 async def _end(process: Process) -> None:
-    """Ends a program: its input ends first, then it and what it started are asked, then killed."""
+    """Ends a program: closes its input, then sends SIGTERM and SIGKILL to its process group."""
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(*_GONE):
@@ -226,8 +231,8 @@ async def _end(process: Process) -> None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, number)
         with anyio.move_on_after(END_SECONDS):
-            # `process.wait` also waits for children that hold its output.
-            while process.returncode is None:  # noqa: ASYNC110 - asyncio tells of an exit nowhere else
+            # `process.wait` also waits for child processes that hold its output.
+            while process.returncode is None:  # noqa: ASYNC110 - asyncio has no event for the exit
                 await anyio.sleep(0.01)
         if process.returncode is not None:
             break

@@ -1,7 +1,7 @@
-"""`/mcp` of `nacre serve`: the memory for other programs, over the protocol's streamable HTTP.
+"""`/mcp` of `nacre serve`: the memory for other programs, over streamable HTTP.
 
-A token says which agent's memory it is. It has to be an owner's: what the tools find is private, and a note
-that a stranger adds would stand in the owner's log.
+The token selects the agent. It must be an owner's token: search results are private, and an appended note
+goes to the owner's log.
 """
 
 from __future__ import annotations
@@ -32,37 +32,36 @@ class _Memory:
 
     def __init__(self, config: Config, now: Clock, version: str) -> None:
         self._config, self._now, self._version = config, now, version
-        self._holding: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[StreamableHTTPSessionManager] | None = None
-        self._end = asyncio.Event()
+        self._closing = asyncio.Event()
 
     async def manager(self) -> StreamableHTTPSessionManager:
-        """What answers requests. Raises `ConfigError` when the memory cannot be opened."""
+        """The handler of requests. Raises `ConfigError` if the memory cannot be opened."""
         if self._opened is None:
             self._opened = asyncio.get_running_loop().create_future()
-            self._holding = asyncio.create_task(self._hold(self._opened))
+            self._task = asyncio.create_task(self._keep_open(self._opened))
         return await asyncio.shield(self._opened)
 
     async def close(self) -> None:
-        """Ends what is open."""
-        self._end.set()
-        if self._holding is not None:
-            await asyncio.wait([self._holding])
+        self._closing.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
 
-    async def _hold(self, opened: asyncio.Future[StreamableHTTPSessionManager]) -> None:
+    async def _keep_open(self, opened: asyncio.Future[StreamableHTTPSessionManager]) -> None:
         try:
             async with shared_memory(self._config, self._now) as memory:
                 if memory.problem:
                     log.warning("notes are not searched over MCP: %s", memory.problem)
                 server = memory_server(memory, version=self._version)
-                # Without sessions: nothing of one request is kept for another holder of a token.
+                # Stateless: nothing of one request is kept for the holder of another token.
                 manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
                 async with manager.run():
                     opened.set_result(manager)
-                    await self._end.wait()
+                    await self._closing.wait()
         except Exception as error:
             if opened.done():
-                log.exception("the memory over MCP ended")
+                log.exception("the memory over MCP failed")
                 return
             log.warning("the memory cannot be opened for MCP: %s", error)
             self._opened = None  # the next request tries again
@@ -70,7 +69,7 @@ class _Memory:
 
 
 class _Endpoint:
-    """The address itself, as an ASGI app."""
+    """The ASGI app at `/mcp`."""
 
     def __init__(self, memories: Mapping[str, _Memory]) -> None:
         self._memories = memories
@@ -79,27 +78,27 @@ class _Endpoint:
         caller = caller_of(scope)
         memory = self._memories.get(caller.agent_id)
         if not caller.is_owner:
-            refused = _refused(403, f"The token {caller.name!r} is not an owner's; the memory is private.")
-            await refused(scope, receive, send)
+            problem = f"The token {caller.name!r} is not an owner's token, and the memory is private."
+            await _error_response(403, problem)(scope, receive, send)
         elif memory is None:
-            refused = _refused(403, f"The token is for the agent {caller.agent_id!r}, which is not served.")
-            await refused(scope, receive, send)
+            problem = f"The token is for the agent {caller.agent_id!r}, which is not served."
+            await _error_response(403, problem)(scope, receive, send)
         else:
             try:
                 manager = await memory.manager()
             except ConfigError as error:
-                await _refused(503, str(error))(scope, receive, send)
+                await _error_response(503, str(error))(scope, receive, send)
                 return
             await manager.handle_request(scope, receive, send)
 
 
 def memory_mount(configs: Mapping[str, Config], *, now: Clock, version: str) -> HttpMount:
-    """The memories of these agents, by their ids; none is opened before it is asked for."""
+    """The mount for the memories of these agents, by ID; each is opened at its first request."""
     memories = {agent_id: _Memory(config, now, version) for agent_id, config in configs.items()}
     closing = [memory.close for memory in memories.values()]
     return HttpMount(path=PATH, routes=[Route("/", _Endpoint(memories))], closing=closing)
 
 
-def _refused(status: int, sentence: str) -> JSONResponse:
+def _error_response(status: int, sentence: str) -> JSONResponse:
     error = {"code": -32600, "message": sentence}
     return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status_code=status)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple
 from nacre.extensions.postgres.server.database import Database
 from nacre.extensions.postgres.server.job_queue import JobQueue
 from nacre.extensions.postgres.workers.stored_events import asked_by, question_of
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.records import inbound_from_json, inbound_to_json

@@ -37,7 +37,7 @@ from nacre.memory.files.bank.retain import Kind, Retained, Unparsed, retained_it
 from nacre.memory.files.proposals.note_change import NoteChange, daily_logs, note_names, note_texts
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.text.markdown_blocks import ITEM
-from nacre.records.record import Record
+from nacre.record import Record
 
 _PAGES: Mapping[Kind, str] = {"W": WORLD, "B": EXPERIENCE}
 _SECTIONS: Mapping[Kind, str] = {

@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias, cast
 
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM, is_retain
-from nacre.records.record import Record
+from nacre.record import Record
 
 Kind: TypeAlias = Literal["W", "B", "O", "S"]
 

@@ -15,7 +15,7 @@ from nacre.memory.contracts.errors import FactRefused
 from nacre.memory.files.facts.lines import FactLine, Tail, history_line, known_line, same_key
 from nacre.memory.files.facts.page import Page, PlacedNote
 from nacre.memory.files.facts.records import NUMBERS, Fact, JsonValue, Note
-from nacre.records.record import Record
+from nacre.record import Record
 
 BY_HAND = "by hand"
 """The source of facts and notes that somebody wrote into the page."""

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from nacre.memory.contracts.errors import FactRefused
 from nacre.memory.files.facts.records import JsonValue
-from nacre.records.record import Record
+from nacre.record import Record
 
 MAX_KEY_CHARS = 200
 MAX_VALUE_CHARS = 8_000

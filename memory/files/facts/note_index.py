@@ -20,7 +20,7 @@ from nacre.memory.files.facts.page import Page
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, storable
 from nacre.memory.text.days.day_limits import Day
 from nacre.memory.text.lexical import lexical_fields
-from nacre.records.record import Record
+from nacre.record import Record
 
 _MORE_HITS = 4
 """Extra hits, because notes may have been deleted since they were indexed."""

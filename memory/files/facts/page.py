@@ -29,7 +29,7 @@ from typing import Literal, TypeAlias
 
 from nacre.memory.files.facts.lines import FactLine, Tail, fact_line, note_tail, without_tail
 from nacre.memory.files.facts.records import note_number, note_word
-from nacre.records.record import Record
+from nacre.record import Record
 
 SectionName: TypeAlias = Literal["Facts", "History", "Notes"]
 SECTIONS: tuple[SectionName, ...] = ("Facts", "History", "Notes")

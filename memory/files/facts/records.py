@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from nacre.memory.contracts.errors import FactRefused
 from nacre.memory.contracts.notes import WantedNotes
-from nacre.records.record import Record
+from nacre.record import Record
 
 JsonValue: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 """A JSON value."""

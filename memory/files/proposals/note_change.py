@@ -17,7 +17,7 @@ from nacre.memory.text.chunker import day_in_path
 from nacre.memory.workspace.history.commits import lines_of
 from nacre.memory.workspace.history.undo import Conflict, reverted
 from nacre.memory.workspace.workspace import MEMORY_FOLDER
-from nacre.records.record import Record
+from nacre.record import Record
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

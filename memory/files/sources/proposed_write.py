@@ -8,7 +8,7 @@ from typing import Protocol
 
 from nacre.memory.contracts.notes import CHATS_FOLDER, is_markdown
 from nacre.memory.files.sources.source import PRIVATE, Source, Writer
-from nacre.records.record import Record
+from nacre.record import Record
 
 _REVIEWED: frozenset[Writer] = frozenset({"flush", "hook"})
 _OPEN_NOTES = re.compile(r"memory/(?!facts\.md$).+", re.IGNORECASE)

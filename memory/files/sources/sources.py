@@ -32,7 +32,7 @@ from nacre.memory.files.sources.source import (
     narrowest,
     passages,
 )
-from nacre.records.record import Record
+from nacre.record import Record
 
 SOURCES_FOLDER = ".sources"
 

@@ -17,7 +17,7 @@ from nacre.memory.text.claims import is_not
 from nacre.memory.text.evidence import fold
 from nacre.memory.text.forms.words import stop_words_for
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
-from nacre.records.record import Record
+from nacre.record import Record
 
 MAX_LINE_CHARS = 600
 MAX_REASON_CHARS = 200

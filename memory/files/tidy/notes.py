@@ -18,7 +18,7 @@ from nacre.memory.text.claims import Claim, has_other_value
 from nacre.memory.text.evidence import fold
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
 from nacre.memory.workspace.workspace import OLDER_NAMES
-from nacre.records.record import Record
+from nacre.record import Record
 
 CURATED = "MEMORY.md"
 _KEYED = re.compile(

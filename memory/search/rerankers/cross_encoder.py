@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from nacre.installation import install_command
 from nacre.memory.search.rerankers.reranker import RerankingFailed
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class CrossEncoderReranker:
             except ImportError as error:
                 raise RerankingFailed(
                     f"The re-ranker {self._model} needs sentence-transformers, which is not installed "
-                    f'({error}). Install it with: pip install "nacre[sentence-transformers]".'
+                    f"({error}). Install it with: {install_command('sentence-transformers')}."
                 ) from error
             try:
                 self._loaded = CrossEncoder(self._model, device="cpu")

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import apsw
 
-from nacre.locks.shared_lock import SharedLock
+from nacre.locks import SharedLock
 from nacre.memory.contracts.errors import IndexBusy, IndexClosed, IndexDamaged, IndexUnusable, unusable
 
 BUSY_TIMEOUT_MS = 10_000

@@ -17,7 +17,7 @@ from nacre.memory.contracts.records import Source
 from nacre.memory.contracts.store import Scope
 from nacre.memory.contracts.words import FIELD_WEIGHTS, FIELDS, Atom, MatchQuery
 from nacre.memory.stores.sqlite.connection import Connection
-from nacre.records.record import Record
+from nacre.record import Record
 
 MOST_ROWS = 1_000
 """How many rows a query's words may select; scoring one takes about half a microsecond."""

@@ -6,31 +6,34 @@ Vectors are attached to chunks, and stay as a cache when their text is removed.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, cast
+from typing import cast
 
-from nacre.memory.contracts.embedder import VectorsDiffer
+from nacre.memory.contracts.index_rules import (
+    believable_ns,
+    is_later,
+    kept_chunks,
+    pieces_of_whole_chunks,
+    refuse_other_lengths,
+)
 from nacre.memory.contracts.records import Chunk, FailedFile, Source
 from nacre.memory.contracts.store import FileState, IndexedFile, Piece, Vector
 from nacre.memory.contracts.words import FIELDS, WordFields
 from nacre.memory.stores.sqlite.connection import Connection
 from nacre.memory.stores.sqlite.snapshot import STATE_COLUMNS, stored_meta
-from nacre.memory.vectors.identity import embedder_key, stored_identity
+from nacre.memory.vectors.identity import is_index_of
 from nacre.memory.vectors.vector_math import NUMBER_BYTES, code_of, is_zero, to_blob
 
 MERGE_PAGES = 1_000
 """Pages written by one step of a merge, which holds the write lock for some milliseconds."""
 
-LONGEST_PASS_NS = 600 * 1_000_000_000
-"""A file state read later than this after the present one came from a clock that was since set back. Without
-this bound, such a file would not be updated until the clock has caught up."""
-
 _INSERT_CHUNK = """
 INSERT INTO chunks (id, file_id, ordinal, start_line, end_line, heading_path, day, content_hash, text)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+_MOVE_CHUNK = "UPDATE chunks SET ordinal = ?, start_line = ?, end_line = ? WHERE id = ?"
+_READ_AT = "SELECT read_at_ns, mtime_ns FROM files WHERE source = ? AND path = ?"
 _INSERT_FTS = f"INSERT INTO chunks_fts (rowid, {', '.join(FIELDS)}) VALUES (?{', ?' * len(FIELDS)})"
 _STATE_ROW = attrgetter("source", *STATE_COLUMNS)
 _UPSERT_FILE = f"""
@@ -67,15 +70,12 @@ class SqliteWriter:
         ).get
         for file in files:
             state = file.state
-            newer = self._connection.execute(
-                "SELECT 1 FROM files WHERE source = ? AND path = ? AND (read_at_ns, mtime_ns) > (?, ?)"
-                " AND read_at_ns <= ?",
-                (state.source, state.path, state.read_at_ns, state.mtime_ns, _latest_credible(state)),
-            ).get
-            if newer:
+            stored_at = self._connection.execute(_READ_AT, (state.source, state.path)).fetchone()
+            if is_later(stored_at, state):
                 continue
             file_id = self._connection.execute(_UPSERT_FILE, _STATE_ROW(state)).get
-            new, gone = self._keep_chunks(file_id, file.chunks)
+            new, moved, gone = kept_chunks(file.chunks, self._stored_chunks(file_id), _key)
+            self._connection.executemany(_MOVE_CHUNK, map(_moved_row, moved))
             _remove_chunks(self._connection, gone)
             for chunk_id in gone:
                 words.pop(chunk_id, None)
@@ -90,35 +90,15 @@ class SqliteWriter:
         self._connection.executemany("DELETE FROM failures WHERE source = ? AND path = ?", stored)
         self._connection.executemany(_INSERT_FTS, ((chunk_id, *fields) for chunk_id, fields in words.items()))
 
-    def _keep_chunks(self, file_id: int, chunks: Sequence[Chunk]) -> tuple[list[int], list[int]]:
-        """Keeps stored chunks that did not change; the places of new chunks, and the ids of removed ones.
-
-        Searches find a chunk by its text, headings and day, not by its lines, which are only updated.
-        """
-        stored: dict[tuple[Any, ...], list[tuple[int, ...]]] = defaultdict(list)
+    def _stored_chunks(self, file_id: int) -> Iterator[tuple[Hashable, int, int, int, int]]:
+        """The key of each chunk of a file with its id, ordinal and lines, last one first."""
         rows = self._connection.execute(
             "SELECT heading_path, day, content_hash, id, ordinal, start_line, end_line FROM chunks"
             " WHERE file_id = ? ORDER BY ordinal DESC",
             (file_id,),
         )
-        for *key, chunk_id, ordinal, start_line, end_line in rows:
-            stored[tuple(key)].append((chunk_id, ordinal, start_line, end_line))
-        new: list[int] = []
-        moved: list[tuple[int, ...]] = []
-        for at, chunk in enumerate(chunks if stored else ()):
-            day = chunk.date.isoformat() if chunk.date else None
-            same = stored.get((_headings(chunk), day, chunk.content_hash))
-            if not same:
-                new.append(at)
-                continue
-            chunk_id, *place = same.pop()
-            if place != [chunk.ordinal, chunk.start_line, chunk.end_line]:
-                moved.append((chunk.ordinal, chunk.start_line, chunk.end_line, chunk_id))
-        self._connection.executemany(
-            "UPDATE chunks SET ordinal = ?, start_line = ?, end_line = ? WHERE id = ?", moved
-        )
-        gone = [row[0] for left in stored.values() for row in left]
-        return (new if stored else [*range(len(chunks))]), gone
+        for headings, day, digest, chunk_id, ordinal, start_line, end_line in rows:
+            yield (headings, day, digest), chunk_id, ordinal, start_line, end_line
 
     def touch_files(self, states: Sequence[FileState]) -> None:
         self._connection.executemany(
@@ -127,13 +107,7 @@ class SqliteWriter:
             (
                 (
                     *(state.size, state.mtime_ns, state.inode, state.read_at_ns),
-                    *(
-                        state.source,
-                        state.path,
-                        state.content_hash,
-                        state.read_at_ns,
-                        _latest_credible(state),
-                    ),
+                    *(state.source, state.path, state.content_hash, state.read_at_ns, believable_ns(state)),
                 )
                 for state in states
             ),
@@ -165,9 +139,6 @@ class SqliteWriter:
         If another process or a fallback has given the index another embedder in the meantime, nothing is
         attached, because vectors of two embedders must not be mixed.
         """
-        by_chunk: dict[int, list[Piece]] = defaultdict(list)
-        for piece in pieces:
-            by_chunk[piece.chunk_id].append(piece)
         embedder_id = _embedder_id(self._connection, embedder)
         known: dict[bytes, tuple[int, bytes | None]] = {}
         unknown: set[bytes] = set()
@@ -181,14 +152,8 @@ class SqliteWriter:
                 unknown.add(text_hash)
             else:
                 known[text_hash] = (int(row[0]), None if row[1] is None else code_of(row[1]))
-        identity = stored_identity(self.meta())
-        is_own = not identity or embedder_key(identity) == embedder
-        rows = [
-            (chunk_id, piece.piece, *known[piece.text_hash], chunk_id)
-            for chunk_id, parts in by_chunk.items()
-            if is_own and all(piece.text_hash in known for piece in parts)
-            for piece in parts
-        ]
+        whole = pieces_of_whole_chunks(pieces, known) if is_index_of(self.meta(), embedder) else []
+        rows = [(piece.chunk_id, piece.piece, *known[piece.text_hash], piece.chunk_id) for piece in whole]
         self._connection.executemany(
             "INSERT OR IGNORE INTO chunk_vectors (chunk_id, piece, vector_id, code)"
             " SELECT ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM chunks WHERE id = ?)",
@@ -206,7 +171,8 @@ class SqliteWriter:
             rows.append(
                 (embedder_id, text_hash, now_seconds, None if blob is None or is_zero(blob) else blob)
             )
-        _check_lengths(self._connection, embedder_id, {len(row[3]) for row in rows if row[3] is not None})
+        lengths = {len(row[3]) // NUMBER_BYTES for row in rows if row[3] is not None}
+        refuse_other_lengths(lengths, stored=_stored_length(self._connection, embedder_id))
         self._connection.executemany(
             # `sentences` is not filled any more; an empty row stays out of that column's index.
             "INSERT INTO vectors (embedder_id, text_hash, used_at, embedding, sentences)"
@@ -250,11 +216,6 @@ def _remove_chunks(connection: Connection, ids: Sequence[int]) -> None:
     connection.executemany("DELETE FROM chunks WHERE id = ?", each)
 
 
-def _latest_credible(state: FileState) -> int:
-    """The latest time at which a stored reading of the same file counts as newer than this one."""
-    return state.read_at_ns + LONGEST_PASS_NS
-
-
 def _chunk_row(chunk_id: int, file_id: int, chunk: Chunk) -> tuple[str | int | None, ...]:
     return (
         chunk_id,
@@ -269,23 +230,26 @@ def _chunk_row(chunk_id: int, file_id: int, chunk: Chunk) -> tuple[str | int | N
     )
 
 
+def _key(chunk: Chunk) -> Hashable:
+    return _headings(chunk), chunk.date.isoformat() if chunk.date else None, chunk.content_hash
+
+
+def _moved_row(moved: tuple[int, Chunk]) -> tuple[int, ...]:
+    chunk_id, chunk = moved
+    return chunk.ordinal, chunk.start_line, chunk.end_line, chunk_id
+
+
 def _headings(chunk: Chunk) -> str:
     return json.dumps(chunk.heading_path, ensure_ascii=False) if chunk.heading_path else "[]"
 
 
-def _check_lengths(connection: Connection, embedder_id: int, found: set[int]) -> None:
-    stored = connection.execute(
+def _stored_length(connection: Connection, embedder_id: int) -> int | None:
+    """The length of an embedder's stored vectors, if there are any."""
+    size_bytes = connection.execute(
         "SELECT length(embedding) FROM vectors WHERE embedder_id = ? AND embedding IS NOT NULL LIMIT 1",
         (embedder_id,),
     ).get
-    wanted = stored if stored is not None else min(found, default=0)
-    if other := found - {wanted}:
-        raise VectorsDiffer(
-            f"The embedder gave vectors of {min(other) // NUMBER_BYTES} numbers, those before had "
-            f"{wanted // NUMBER_BYTES}: its "
-            "model is not the same any more, and no answer is used. Choose another name or "
-            "memorySearch.outputDimensionality, or delete the index, to have all vectors made again."
-        )
+    return None if size_bytes is None else size_bytes // NUMBER_BYTES
 
 
 def _embedder_id(connection: Connection, name: str) -> int:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from nacre.memory.contracts.errors import DayUnknown
 from nacre.memory.text.days.query_dates import named_days
 from nacre.memory.text.days.ranges import DayRange
-from nacre.records.record import Record
+from nacre.record import Record
 
 Day: TypeAlias = date | str
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 _SEASON_BEGINS = {"spring": 3, "summer": 6, "autumn": 9, "winter": 12}
 """The month with which a season begins, as meteorologists of the north count."""

@@ -31,7 +31,7 @@ from nacre.memory.text.days.ranges import (
     single,
 )
 from nacre.memory.text.days.unspaced import named_day, named_period, unspaced_readers
-from nacre.records.record import Record
+from nacre.record import Record
 
 _Read: TypeAlias = Callable[["re.Match[str]", date], "DayRange | None"]
 

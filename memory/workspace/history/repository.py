@@ -31,7 +31,7 @@ from nacre.memory.files.sources.sources import SOURCES_FOLDER
 from nacre.memory.workspace.folder import locked, note_bytes, note_marks, notes_in, stamped_now_ns
 from nacre.memory.workspace.git import GIT_WORK_SECONDS, GitFailed, GitTimedOut, run_git
 from nacre.memory.workspace.paths import open_regular
-from nacre.records.record import Record
+from nacre.record import Record
 
 BRANCH = "refs/heads/main"
 HISTORY_FOLDER = "history"

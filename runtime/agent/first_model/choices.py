@@ -6,10 +6,10 @@ import asyncio
 import re
 from collections.abc import Mapping
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.first_model.key_places import key_variables
 from nacre.runtime.models.completions.addresses import is_loopback
-from nacre.runtime.models.openai_compatible.listing import served_models
+from nacre.runtime.models.openai_compatible.listing import listing
 from nacre.runtime.models.openai_compatible.providers import resolve_endpoint
 
 LOCAL_SERVERS: Mapping[str, str] = {
@@ -74,7 +74,7 @@ async def _served(provider: str, environment: Mapping[str, str]) -> tuple[Choice
     )
     if not is_loopback(endpoint.base_url):
         return ()
-    names = await served_models(endpoint.base_url, seconds=LOOK_SECONDS) or ()
+    names = [model.name for model in (await listing(endpoint.base_url, seconds=LOOK_SECONDS)).models]
     place = f"{LOCAL_SERVERS[provider]} on this machine"
     return tuple(
         Choice(model_name=f"{provider}/{name}", place=place) for name in names if not _EMBEDS.search(name)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.models.completions.errors import key_variable
 from nacre.runtime.models.openai_compatible.providers import PROVIDERS
 

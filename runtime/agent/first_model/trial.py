@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nacre.prompts import render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.first_model.key_places import Key
 from nacre.runtime.agent.opening.open_models import connected_model
 from nacre.runtime.contracts.clock import epoch_ms, owner_zone, system_clock

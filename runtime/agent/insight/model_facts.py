@@ -8,22 +8,23 @@ from contextlib import aclosing, suppress
 from urllib.parse import urlsplit
 
 from nacre.memory.workspace.workspace import ContextFile, ContextFiles
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.opening.open_models import connected_model, model_budget
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError, ModelError
+from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.completions.keys import from_environment
-from nacre.runtime.models.offline.model import CONTEXT_WINDOW_TOKENS as OFFLINE_WINDOW_TOKENS
+from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.models.openai_compatible.providers import resolve_endpoint
 from nacre.runtime.models.tokenizer import count_tokens_for, estimate_tokens
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.variables import unset_in
 from nacre.runtime.settings.sections.models import ProviderSettings
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.messages import Text, UserMessage
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
@@ -79,12 +80,18 @@ def model_facts(config: Config, now: Clock) -> ModelFacts:
     )
 
 
-def budget_of(config: Config, now: Clock) -> ContextBudget:
-    """How the window of the model is cut. Raises `ConfigError` when it is too small to work in."""
+async def budget_of(config: Config, now: Clock) -> ContextBudget:
+    """How the window of the model is cut, which its server is asked for.
+
+    Raises:
+        ConfigError: it is too small to work in.
+    """
+    agent = config.settings.agent
     if not config.model_name:
-        return model_budget(config.settings.agent, OFFLINE_WINDOW_TOKENS)
-    model = connected_model(config, config.model_name, now)
-    return model_budget(config.settings.agent, model.context_window_tokens)
+        offline = OfflineModel(lambda: epoch_ms(now()), new_id=random_id, count_tokens=estimate_tokens)
+        return await model_budget(agent, offline)
+    async with aclosing(connected_model(config, config.model_name, now)) as model:
+        return await model_budget(agent, model)
 
 
 async def listens(address: str) -> bool:

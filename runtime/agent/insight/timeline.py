@@ -7,7 +7,7 @@ from dataclasses import field
 from functools import cache
 from typing import Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.models.tokenizer import estimate_tokens
 from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY

@@ -8,7 +8,7 @@ from dataclasses import field
 from datetime import datetime
 from functools import cache, reduce
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, stored_moment
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.models.completions.price_map import price_map_entry
@@ -17,7 +17,7 @@ from nacre.runtime.models.spending.ledger import spending, unreadable_usage
 from nacre.runtime.open_sessions.open_session import FLUSH_MESSAGE_ENTRY
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.spending import spending_folder
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, Message, Usage, message_from_json
 from nacre.sessions.entries.entries import Entry

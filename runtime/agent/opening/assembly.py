@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
-from nacre.locks.kernel_lock import keeps_out
+from nacre.locks import keeps_out
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.files.proposals.review_queue import ReviewQueue
@@ -30,8 +30,9 @@ from nacre.runtime.extensions.engine_parts import EngineParts, engine_parts
 from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
 from nacre.runtime.hooks.trust import TrustedHooks, register_workspace_hooks
 from nacre.runtime.models.offline.model import OfflineModel
-from nacre.runtime.open_sessions.lanes import Lanes, Route, Told, workspace_access
-from nacre.runtime.open_sessions.open_session import SessionOpener
+from nacre.runtime.open_sessions.open_session import NoticeLog, SessionOpener
+from nacre.runtime.open_sessions.routing import Route, workspace_access
+from nacre.runtime.open_sessions.session_locks import SessionLocks
 from nacre.runtime.recall.memory_core import memory_core
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.recall.memory_slot import MemorySlot
@@ -44,7 +45,7 @@ from nacre.runtime.settings.disk.agent_folders import keep_private
 from nacre.runtime.settings.sections.channels import history_turns
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
 from nacre.runtime.settings.settings import Settings
-from nacre.runtime.storage.opening import left_in_folder, open_skills, storage_of
+from nacre.runtime.storage.storage import left_in_folder, open_skills, storage_of
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.approvals.store import Approval
 from nacre.runtime.turn.prompt_parts.system_prompt import PromptParts, SystemPrompts
@@ -121,7 +122,7 @@ async def assemble(
         )
         parts = await _assembled(config, given, world)
         await parts.upkeep.begin()
-        parts.lifecycle.finish_left_over()
+        parts.lifecycle.finish_pending()
         if watch:  # whoever opens an agent for one turn asks at once
             load_ahead(parts.chosen.default.first.model)
         return parts
@@ -154,7 +155,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     noted = partial(_noted, history, memory)
     store = storage_of(config).sessions(now=now, new_id=world.new_id)
     world.closing.push_async_callback(store.close)
-    lanes = Lanes(store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
+    lanes = SessionLocks(store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
     running = Running()
     turn = TurnParts(
         agent_id=config.agent_id,
@@ -181,7 +182,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         turn=turn,
         chosen=chosen,
         lanes=lanes,
-        lifecycle=Lifecycle(turn, lanes=lanes, endings=store.endings),
+        lifecycle=Lifecycle(turn, lanes=lanes, ended_sessions=store.ended_sessions),
         notices=(*notices, *extension_notices, *hook_notices, *memory.notices, *window_notices),
         upkeep=Upkeep(store, settings.session, now=now),
         commands=of_engine.commands,
@@ -259,7 +260,7 @@ def _window_parts(
         now=world.now,
         count_tokens=count_tokens,
         on_notes=noted,
-        told=Told(),
+        told=NoticeLog(),
         hooks=Hooks(timeout_seconds=config.settings.hooks.timeout_seconds),
     )
 

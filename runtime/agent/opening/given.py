@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from nacre.memory.files.facts.fact_memory import FactMemory
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.opening.shared import World
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.registry import Commands
@@ -23,7 +23,7 @@ from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.settings import Settings
-from nacre.runtime.tools.file_tools.files import FILE_TOOL_NAMES
+from nacre.runtime.tools.file_tools import FILE_TOOL_NAMES
 from nacre.runtime.tools.function import FunctionTool, tool
 from nacre.runtime.turn.loop.loop import UsageLimits
 from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent

@@ -8,13 +8,14 @@ from dataclasses import replace
 
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.conversation.model_words import KnownModels
-from nacre.runtime.contracts.budget import ContextBudget, resolve_budget
+from nacre.runtime.contracts.budget import ContextBudget, WindowSource, resolve_budget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.contracts.model import ChatModel, learn_window
 from nacre.runtime.models.completions.keys import from_environment
 from nacre.runtime.models.completions.price_map import is_provider, price_map_entry
 from nacre.runtime.models.completions.provider_model import ProviderModel
+from nacre.runtime.models.completions.remembered_windows import WINDOWS_FILE, RememberedWindows
 from nacre.runtime.models.failover import Candidate, ModelChain, Patience
 from nacre.runtime.models.litellm.model import LiteLLMModel
 from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
@@ -59,12 +60,12 @@ def open_models(
     )
 
     def chain(models: Sequence[ChatModel]) -> ModelChain:
-        candidates = [
-            Candidate(model=model, budget=_budget(config.settings.agent, model, is_fallback=place > 0))
-            for place, model in enumerate(models)
-        ]
+        def budget(model: ChatModel) -> ContextBudget:
+            return _budget(config.settings.agent, model, is_fallback=model is not models[0])
+
         return ModelChain(
-            candidates,
+            [Candidate(model=model, budget=budget(model)) for model in models],
+            budget=budget,
             cooldowns=cooldowns,
             now=now,
             sleep=sleep,
@@ -138,10 +139,13 @@ def connected_model(config: Config, name: str, now: Clock) -> ChatModel:
     _check_name(config, name)
     timeout_seconds = config.settings.agent.model_timeout_seconds
     provider = config.settings.models.providers.get(name.partition("/")[0], ProviderSettings())
+    said = provider.model(name.partition("/")[2])
     profile = None if provider.api_key else _profile(config, name, now)
     return _way_to(name, provider)(
         name,
-        context_window_tokens=None,
+        context_window_tokens=said.context_window,
+        max_answer_tokens=said.max_tokens,
+        remembered=RememberedWindows(config.state_dir / WINDOWS_FILE),
         base_url=provider.base_url or None,
         api_key=profile.api_key if profile else provider.api_key or None,
         key_place=profile.place if profile else "",
@@ -214,31 +218,35 @@ def _way_to(name: str, provider: ProviderSettings) -> type[OpenAICompatibleModel
     return OpenAICompatibleModel if is_short else LiteLLMModel
 
 
-def model_budget(agent: AgentSettings, own_tokens: int | None) -> ContextBudget:
-    """How the window of a model is cut, of which `own_tokens` are known; the owner's window wins.
+async def model_budget(agent: AgentSettings, model: ChatModel) -> ContextBudget:
+    """How the window of a model is cut, which is asked for it where it can be.
 
     Raises:
         ConfigError: it is too small to work in.
     """
-    return _resolved(agent, agent.context_tokens, own_tokens)
+    await learn_window(model)
+    return _budget(agent, model, is_fallback=False)
 
 
 def _budget(agent: AgentSettings, model: ChatModel, *, is_fallback: bool) -> ContextBudget:
-    """As `model_budget`; a fallback's own window is kept where it is the smaller."""
+    """The owner's window wins; a fallback's own window is kept where it is the smaller."""
     configured_tokens, own_tokens = agent.context_tokens, model.context_window_tokens
     if is_fallback and configured_tokens and own_tokens:
         configured_tokens = min(configured_tokens, own_tokens)
     try:
-        return _resolved(agent, configured_tokens, own_tokens)
+        return _resolved(agent, configured_tokens, own_tokens, getattr(model, "window_source", "model"))
     except ConfigError as error:
         if not is_fallback:
             raise
         raise ConfigError(f"The fallback model {model.name!r} cannot be used. {error}") from error
 
 
-def _resolved(agent: AgentSettings, configured_tokens: int | None, own_tokens: int | None) -> ContextBudget:
+def _resolved(
+    agent: AgentSettings, configured_tokens: int | None, own_tokens: int | None, source: WindowSource
+) -> ContextBudget:
     compaction = agent.compaction
     return resolve_budget(
+        model_source=source,
         configured_window_tokens=configured_tokens,
         model_window_tokens=own_tokens,
         reserve_tokens=compaction.reserve_tokens,

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import TypeVar, cast
 
 from nacre.memory.contracts.embedder import Embedder
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.opening.open_models import connected_model, model_key
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
@@ -16,7 +16,7 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.extensions.host import MakeToolSource
 from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
 from nacre.runtime.settings.config import Config
-from nacre.runtime.tools.tool_source import ToolSource
+from nacre.runtime.tools.function import ToolSource
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.agent.opening.agent_parts import Running
 from nacre.runtime.agent.opening.shared import World
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
@@ -28,8 +28,9 @@ from nacre.runtime.contracts.events import (
     Warned,
 )
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.open_sessions.lanes import Lanes, Route
 from nacre.runtime.open_sessions.open_session import OpenSession
+from nacre.runtime.open_sessions.routing import Route
+from nacre.runtime.open_sessions.session_locks import SessionLocks
 from nacre.runtime.tools.session_sources import SUB_AGENT_ENTRY
 from nacre.runtime.tools.toolbox import CallScope, ToolFailed
 from nacre.runtime.turn.loop.loop import TurnBounds
@@ -65,7 +66,7 @@ class SubAgents:
         tools: Iterable[AuthorTool],
         *,
         chosen: ChosenModels,
-        lanes: Lanes,
+        lanes: SessionLocks,
         running: Running,
         world: World,
     ) -> None:
@@ -122,7 +123,7 @@ class SubAgents:
             if turn.usage is not None:
                 task.caller.spend(turn.usage)
             # Whoever answers later finds no turn that waits.
-            for approval in await parts.approvals.left_over(key):
+            for approval in await parts.approvals.of_session(key):
                 await parts.approvals.forget(approval.id)
         if reply is None:
             raise ToolFailed(f"The sub-agent {name!r} ended without a word.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.contracts.inbound import Attachment, Quoted, Reply
 from nacre.runtime.contracts.policy import Audience, ChatPolicy

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
 from nacre.sessions.disk.json_text import timestamp_ms
 from nacre.sessions.entries.entries import Entry, EntryTree

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nacre.prompts import render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.commands.conversation.branch_points import (
     Leaving,
     SessionTurn,
@@ -21,7 +21,7 @@ from nacre.runtime.turn.turn import Turn
 from nacre.sessions.compaction.facts import file_operations
 from nacre.sessions.contracts.errors import SessionKeyInvalid
 from nacre.sessions.contracts.keys import canonical_key, is_private_key
-from nacre.sessions.entries.entries import Entry, Label, SessionOwner, begun_private
+from nacre.sessions.entries.entries import Entry, Label, SessionOwner, started_in_private
 from nacre.sessions.index.record import (
     SessionRecord,
     model_override,
@@ -213,8 +213,8 @@ async def _tell_what_was_saved(journal: Transcript, flush: Entry | None) -> None
 
 async def _tell_whose_it_is(forked: Transcript, session: OpenSession) -> None:
     """A fork from before the entry that tells whose the session is must not become somebody else's."""
-    if begun_private(forked.tree) is None:
-        is_private = begun_private(session.journal.tree) is True
+    if started_in_private(forked.tree) is None:
+        is_private = started_in_private(session.journal.tree) is True
         owner = SessionOwner(key=session.key, chat_kind=session.policy.chat_kind, is_private=is_private)
         await forked.append(owner.to_record())
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.commands.conversation.branch_points import is_spoken, moment_of
 from nacre.runtime.contracts.silence import without_token
 from nacre.runtime.open_sessions.open_session import FLUSH_MESSAGE_ENTRY

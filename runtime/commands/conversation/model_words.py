@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 DEFAULT = "default"
 MIN_PART_CHARS = 6

@@ -40,7 +40,7 @@ async def earlier_sessions(session: OpenSession, parts: TurnParts) -> list[Store
 
 async def with_words(sessions: Sequence[StoredSession], parts: TurnParts) -> list[tuple[StoredSession, str]]:
     """The latest `LISTED` sessions in which somebody said something, each with what was said last."""
-    return await parts.sessions.store.last_words(sessions, most=LISTED)
+    return await parts.sessions.store.last_messages(sessions, most=LISTED)
 
 
 def earlier_named(name: str, earlier: Sequence[StoredSession], turn: Turn) -> StoredSession:

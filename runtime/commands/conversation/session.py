@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.commands.conversation.branch_points import (
     SessionLabel,
     SessionTurn,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY, OpenSession
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle, last_said_at, started_at

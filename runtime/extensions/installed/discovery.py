@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.extensions.installed.manifest import (
     MANIFEST_FILE,
     Manifest,

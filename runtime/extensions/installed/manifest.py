@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal, TypeAlias, get_args
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 MANIFEST_FILE = "nacre.extension.json"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import (
     BadModelReply,
     ContextOverflow,
@@ -50,6 +50,11 @@ _OVERFLOW = re.compile(
     r"|exceeded model token limit|input length.{0,40}exceeds?.{0,40}context"
     r"|too many (?:input )?tokens in (?:the )?(?:request|prompt|input)|token limit exceeded"
     r"|context window exceeds limit|prompt contains [\d,]+ tokens.{0,40}too large"
+)
+_WINDOW = re.compile(
+    r'(?is)"n_ctx"\s*:\s*(\d+)|context (?:size|length|window)[^\d{}]{0,40}?\(?([\d,]{4,})'
+    r"|> ?([\d,]{4,}) maximum|(?:limit|maximum) of ([\d,]{4,}) tokens"
+    r"|number of tokens allowed \(?([\d,]{4,})|with ([\d,]{4,}) maximum"
 )
 _NOT_OVERFLOW = re.compile(r"context window (?:is )?too small|rate limit|per minute|throttl", re.IGNORECASE)
 _NO_CREDIT = re.compile(
@@ -131,6 +136,12 @@ def is_overflow(text: str, *, kinds: Collection[str] = (), status: int | None = 
     if status in (401, 402, 403) or _NOT_OVERFLOW.search(text):
         return False
     return bool(_OVERFLOW.search(text)) or status == 413
+
+
+def told_window_tokens(text: str) -> int | None:
+    """The window that a provider names when it refuses a request as too large."""
+    found = _WINDOW.search(text)
+    return int(next(filter(None, found.groups())).replace(",", "") or 0) or None if found else None
 
 
 def key_variable(model_name: str) -> str:

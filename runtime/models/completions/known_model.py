@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from nacre.runtime.contracts.budget import ANSWER_SHARE, WindowSource
 from nacre.runtime.contracts.errors import ContextOverflow, ModelTimedOut
 from nacre.runtime.contracts.model import ModelRequest, overhead_tokens
 from nacre.runtime.models.completions.price_map import price_map_entry
@@ -19,18 +20,27 @@ _UNKNOWN_ANSWER_TOKENS = 16_384
 
 
 class KnownModel:
-    """`provider/model`, with the window and the prices that the settings give it, if they do."""
+    """`provider/model`, with the window, the longest answer and the prices that the settings give it.
+
+    `served_window_tokens` is what its server said, `refused_window_tokens` what an overflow of this process
+    taught, `remembered_window_tokens` one of an earlier process.
+    """
 
     def __init__(
         self,
         name: str,
         *,
         configured_window_tokens: int | None,
+        configured_answer_tokens: int | None = None,
         prices: Mapping[str, float] | None = None,
     ) -> None:
         self.name = name
         self._prices = prices or {}
         self._configured_window_tokens = configured_window_tokens
+        self._configured_answer_tokens = configured_answer_tokens
+        self.served_window_tokens: int | None = None
+        self.refused_window_tokens: int | None = None
+        self.remembered_window_tokens: int | None = None
 
     @cached_property
     def entry(self) -> Mapping[str, Any]:
@@ -60,14 +70,43 @@ class KnownModel:
 
     @property
     def most_answer_tokens(self) -> int | None:
-        """The longest answer that the model gives, where the price map knows it."""
-        tokens = self.entry.get("max_output_tokens")
+        """The longest answer that the model gives, where the settings or the price map know it."""
+        tokens = self._configured_answer_tokens or self.entry.get("max_output_tokens")
         return tokens if isinstance(tokens, int) and tokens > 0 else None
 
     @property
+    def answer_limit_tokens(self) -> int | None:
+        """What the settings bound every answer to."""
+        return self._configured_answer_tokens
+
+    @property
+    def own_server_answer_tokens(self) -> int:
+        """The most of one answer where the server itself would go on to the end of its window."""
+        window_tokens = self.context_window_tokens or _UNKNOWN_ANSWER_TOKENS * ANSWER_SHARE
+        return min(window_tokens // ANSWER_SHARE, _UNKNOWN_ANSWER_TOKENS)
+
+    @property
     def context_window_tokens(self) -> int | None:
-        """The configured window, else what the price map says, else `None`."""
-        return self._configured_window_tokens or self._mapped_window_tokens()
+        """The configured window, else the server's, else the price map's; no more than was refused."""
+        return self._window()[0]
+
+    @property
+    def window_source(self) -> WindowSource:
+        """Who says so."""
+        return self._window()[1]
+
+    def _window(self) -> tuple[int | None, WindowSource]:
+        known: tuple[int | None, WindowSource] = self._mapped_window_tokens(), "model"
+        if self.remembered_window_tokens:
+            known = self.remembered_window_tokens, "remembered"
+        if self._configured_window_tokens:
+            known = self._configured_window_tokens, "settings"
+        served_tokens, refused_tokens = self.served_window_tokens, self.refused_window_tokens
+        if served_tokens and (known[1] != "settings" or served_tokens < (known[0] or 0)):
+            known = served_tokens, "server"
+        if refused_tokens and (known[0] is None or refused_tokens < known[0]):
+            known = refused_tokens, "refusal"
+        return known
 
     @property
     def takes_images(self) -> bool | None:
@@ -82,7 +121,8 @@ class KnownModel:
         """
         usage = usage_from_provider(counted, prices=self.entry) if counted else None
         # the configured window may be kept small on purpose: only more than the real one is an overflow
-        window_tokens = max(self._configured_window_tokens or 0, self._mapped_window_tokens() or 0)
+        real_tokens = self.served_window_tokens or self._mapped_window_tokens() or 0
+        window_tokens = max(self._configured_window_tokens or 0, real_tokens)
         if usage is None or not window_tokens:
             return usage
         prompt_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens

@@ -13,12 +13,15 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
-from nacre.runtime.contracts.errors import ModelAuthError, ModelError
+from nacre.runtime.contracts.budget import WindowSource
+from nacre.runtime.contracts.errors import ContextOverflow, ModelAuthError, ModelError
 from nacre.runtime.contracts.model import ModelAlive, ModelRequest, StreamItem, TextDelta
 from nacre.runtime.models.completions.addresses import is_loopback
-from nacre.runtime.models.completions.errors import CallFacts, classify
+from nacre.runtime.models.completions.errors import CallFacts, classify, told_window_tokens
 from nacre.runtime.models.completions.known_model import KnownModel
-from nacre.runtime.models.completions.replies import ReplyAssembly
+from nacre.runtime.models.completions.remembered_windows import RememberedWindows
+from nacre.runtime.models.completions.repetition import RepetitionWatch
+from nacre.runtime.models.completions.replies import ReplyAssembly, prompt_progress
 from nacre.runtime.models.spending.ledger import Estimate, Reservation, SpendingLedger
 
 log = logging.getLogger(__name__)
@@ -48,11 +51,12 @@ class OpenAnswer(Protocol):
 class ProviderModel(ABC):
     """A model by its name, `provider/model`, e.g. `openai/gpt-4o` or `ollama/llama3`.
 
-    `context_window_tokens` `None` takes the window from litellm's price map. `base_url` is the address of
-    an own or compatible server, `None` the provider's; `api_key` `None` looks for the provider's variable in
-    the environment, `key_place` says where it stands if not in the settings. `unusable` says why it cannot be
-    asked at all, and is what every request fails with. `request_timeout_seconds` bounds
-    the wait for an answer to begin. A stream that is silent for `stall_timeout_seconds` is given up; models
+    `context_window_tokens` `None` asks the server for the window, and then litellm's price map; an answer is
+    no longer than `max_answer_tokens`. `remembered` holds windows that overflows taught. `base_url` is the
+    address of an own or compatible server, `None` the provider's; `api_key` `None` looks for the provider's
+    variable in the environment, `key_place` says where it stands if not in the settings. `unusable` says why
+    it cannot be asked at all, and is what every request fails with. `request_timeout_seconds` bounds the wait
+    for an answer to begin. A stream that is silent for `stall_timeout_seconds` is given up; models
     that think before they speak may be silent until the request time-out before the first word. `now_ms`
     stamps the answers. It never retries, never logs a request, and never touches the network before the
     first request.
@@ -66,6 +70,8 @@ class ProviderModel(ABC):
         name: str,
         *,
         context_window_tokens: int | None = None,
+        max_answer_tokens: int | None = None,
+        remembered: RememberedWindows | None = None,
         base_url: str | None = None,
         api_key: str | None = None,
         key_place: str = "",
@@ -79,8 +85,12 @@ class ProviderModel(ABC):
         self._known = KnownModel(
             name,
             configured_window_tokens=context_window_tokens,
+            configured_answer_tokens=max_answer_tokens,
             prices=ledger.prices.get(name) if ledger is not None else None,
         )
+        self._remembered = remembered
+        if remembered is not None:
+            self._known.remembered_window_tokens = remembered.of(name, base_url or "")
         self._base_url = base_url
         self._api_key = api_key
         self._key_place = key_place
@@ -93,8 +103,17 @@ class ProviderModel(ABC):
 
     @property
     def context_window_tokens(self) -> int | None:
-        """The configured window, else what litellm's price map says, else `None`."""
+        """The configured window, else the server's or the price map's; no more than was refused."""
         return self._known.context_window_tokens
+
+    @property
+    def window_source(self) -> WindowSource:
+        """Who says how large the window is."""
+        return self._known.window_source
+
+    async def learn_window(self) -> None:
+        """Asks the server how large the window is, where it can be asked. Never raises."""
+        return
 
     @property
     def takes_images(self) -> bool | None:
@@ -111,26 +130,29 @@ class ProviderModel(ABC):
         reservation = Reservation()
         if self._ledger is not None:
             reservation = await self._ledger.reserve(request.purpose, self.name, estimate)
-        request = self._bounded(request, reservation)
-        assembly = ReplyAssembly(model_name=self.name, api=self.api)
+        assembly, watch = ReplyAssembly(model_name=self.name, api=self.api), RepetitionWatch()
         answer: OpenAnswer | None = None
         shown_bytes, is_settled = 0, False
         try:
             await self._load()
+            request = self._bounded(request, reservation)
             # its own deadline: a client's time-outs bound the silence between bytes, not the whole wait
             async with asyncio.timeout(self._request_timeout_seconds):
                 answer = await self._asked(request)
-            yield ModelAlive()
+            yield ModelAlive(is_reading=self._reads_here())
             while (chunk := await self._next_chunk(answer, assembly)) is not None:
                 text = assembly.add(chunk)
                 shown_bytes += len(text.encode(errors="replace"))
-                yield TextDelta(text=text) if text else ModelAlive()
+                yield TextDelta(text=text) if text else self._alive(chunk, assembly)
+                if repeated := watch.repeated(text):
+                    assembly.cut_off(repeated)
+                    break
             usage, ended_ms = self._known.usage(answer.counted), self._now_ms()
             if self._ledger is not None and usage is not None:
                 await self._ledger.spend(request.purpose, self.name, usage, at_ms=ended_ms)
                 is_settled = True
             yield assembly.message(
-                ended=answer.is_ended(assembly),
+                ended=assembly.is_cut_off or answer.is_ended(assembly),
                 usage=usage,
                 timestamp_ms=ended_ms,
                 request_size=len(request.messages),
@@ -139,6 +161,8 @@ class ProviderModel(ABC):
             failure = classify(error, self._facts())
             if failure.detail:
                 log.warning("the model %s failed, and was told: %s", self.name, failure.detail)
+            if isinstance(failure, ContextOverflow):
+                await self._learn_from(failure)
             raise failure from error
         finally:
             try:
@@ -163,11 +187,43 @@ class ProviderModel(ABC):
         return bool(address) and is_loopback(str(address))
 
     def _bounded(self, request: ModelRequest, reservation: Reservation) -> ModelRequest:
-        """The request with the answer that was reserved, unless the model's own limit is that."""
+        """The request with the most that its answer may take.
+
+        That is what was reserved, unless the model's own limit is that; and what the settings say. An own
+        server goes on to the end of its window unless it is told how far: a quarter of the window.
+        """
         most_tokens = request.max_output_tokens or self._known.most_answer_tokens
-        if reservation.answer_tokens is None or reservation.answer_tokens == most_tokens:
-            return request
-        return replace(request, max_output_tokens=reservation.answer_tokens)
+        limits = [request.max_output_tokens, self._known.answer_limit_tokens]
+        if reservation.answer_tokens is not None and reservation.answer_tokens != most_tokens:
+            limits.append(reservation.answer_tokens)
+        if self._is_own_server():
+            limits.append(self._known.own_server_answer_tokens)
+        return replace(request, max_output_tokens=min((each for each in limits if each), default=None))
+
+    async def _learn_from(self, overflow: ContextOverflow) -> None:
+        tokens = told_window_tokens(overflow.detail)
+        if tokens is None or tokens == self._known.refused_window_tokens:
+            return
+        self._known.refused_window_tokens = tokens
+        if self._remembered is not None:
+            await self._remembered.keep(self.name, self._base_url or "", tokens)
+
+    def _is_own_server(self) -> bool:
+        """Whether the owner runs the server, so that nobody else bounds an answer."""
+        return self._is_on_this_machine()
+
+    def _reads_here(self) -> bool:
+        """Whether a silence before the first word most likely means that the prompt is being read."""
+        return self._is_own_server() and not self._known.entry.get("supports_reasoning")
+
+    def _alive(self, chunk: Any, assembly: ReplyAssembly) -> ModelAlive:
+        if assembly.has_content:
+            return ModelAlive()
+        progress = prompt_progress(chunk)
+        if progress is None:
+            return ModelAlive(is_reading=self._reads_here())
+        read_tokens, prompt_tokens = progress
+        return ModelAlive(is_reading=True, read_tokens=read_tokens, prompt_tokens=prompt_tokens)
 
     async def aclose(self) -> None:
         """Closes the connections."""

@@ -20,6 +20,8 @@ _LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length", "max_output
 _FILTER_REASONS = frozenset({"content_filter", "content_filtered", "prohibited_content", "blocklist"})
 _REFUSAL_REASONS = _FILTER_REASONS | {"refusal", "safety", "recitation"}
 
+_SHOWN_CHARS = 80
+
 
 @dataclass(kw_only=True)
 class _CallParts:
@@ -40,11 +42,26 @@ class ReplyAssembly:
         self._call_at_index: dict[int, _CallParts] = {}
         self._response_id = ""
         self._finish_reason: str | None = None
+        self._problem = ""
 
     @property
     def has_content(self) -> bool:
         """Whether anything of the answer has arrived: text, thinking or a tool call."""
         return bool(self._texts or self._thinking or self._calls)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether `cut_off` was called."""
+        return bool(self._problem)
+
+    def cut_off(self, repeated: str) -> None:
+        """Ends an answer that repeats this without end."""
+        shown = " ".join(repeated.split())
+        shown = f"{shown[:_SHOWN_CHARS]}…" if len(shown) > _SHOWN_CHARS else shown
+        self._finish_reason = "length"
+        self._problem = (
+            f"The model {self._model_name!r} repeated itself without end, so it was stopped: {shown!r}."
+        )
 
     @property
     def has_finish_reason(self) -> bool:
@@ -115,6 +132,7 @@ class ReplyAssembly:
             usage=usage,
             stop_reason=_stop_reason(reason, has_calls=bool(calls)),
             timestamp_ms=timestamp_ms,
+            error_message=self._problem or None,
         )
 
     def _add_call_fragment(self, fragment: Any) -> None:
@@ -135,6 +153,14 @@ class ReplyAssembly:
             parts.arguments.append(arguments)
         elif isinstance(arguments, Mapping):  # whole objects instead of text
             parts.arguments.append(json.dumps(dict(arguments), ensure_ascii=False))
+
+
+def prompt_progress(chunk: Any) -> tuple[int, int] | None:
+    """How many tokens of how many a server has read of the prompt: llama.cpp's `prompt_progress`."""
+    progress = _field(chunk, "prompt_progress")
+    if progress is None:
+        return None
+    return _number(progress, "processed"), _number(progress, "total")
 
 
 def _said(content: Any) -> tuple[str, str]:

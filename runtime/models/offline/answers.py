@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.messages import ToolCall
 
 

@@ -11,7 +11,7 @@ from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.forms.words import stop_words_for
 from nacre.memory.text.lexical import match_query
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.models.offline.phrases import DECIDING, PHRASES, occurs
 from nacre.runtime.models.offline.sentences import ONE_WRITING, folded, own_words, plain, sentences
 

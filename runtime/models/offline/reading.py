@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from nacre.memory.text.evidence import fold
 from nacre.prompts import render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.models.offline.intent import is_question

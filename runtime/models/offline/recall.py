@@ -13,7 +13,7 @@ from typing import Any
 from nacre.memory.text.days.day_words import DAY_WORDS
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.snippet import GAP
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.models.offline.intent import finder_for, has_question_mark, without_request
 from nacre.runtime.models.offline.notes import Known
 from nacre.runtime.models.offline.reading import Said

@@ -10,7 +10,7 @@ from itertools import chain, zip_longest
 
 from nacre.memory.text.evidence import fold
 from nacre.memory.text.forms.words import stop_words_for
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.offline.answers import is_quoting
 from nacre.runtime.models.offline.intent import KINDS, finder_for, read_intent

@@ -6,6 +6,7 @@ httpx, and what a TLS connection needs, are loaded on the first request, off the
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
@@ -28,6 +29,7 @@ KEEP_CONNECTION_SECONDS = 60.0
 """A person's next words often come later than httpx's five seconds, and a TLS handshake is no small wait."""
 MAX_REDIRECTS = 3
 MAX_ERROR_BYTES = 200_000
+MAX_LIST_BYTES = 8 * 1024 * 1024
 _CLOSE_SECONDS = 5.0
 
 
@@ -68,6 +70,35 @@ class Connection:
                 break
             target = str(onward)
         raise SentElsewhere(url, str(onward))
+
+    async def get_json(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        seconds: float,
+        sent: Mapping[str, Any] | None = None,
+    ) -> tuple[int, Any]:
+        """The status and the JSON of an answer; 0 where none came within so many seconds, `None` for no JSON.
+
+        It is a GET, or with `sent` a POST of that. Redirects are not followed.
+        """
+        client = await self._connected()
+        method, body = ("GET", None) if sent is None else ("POST", dict(sent))
+        try:
+            async with asyncio.timeout(seconds):
+                request = client.build_request(method, without_user(url), json=body, headers=dict(headers))
+                response = await client.send(request, stream=True)
+                try:
+                    text = await _beginning(response, MAX_LIST_BYTES)
+                finally:
+                    await hang_up(response)
+        except (load_client().HTTPError, load_client().InvalidURL, TimeoutError, ValueError):
+            return 0, None
+        try:
+            return response.status_code, json.loads(text)
+        except ValueError:
+            return response.status_code, None
 
     async def aclose(self) -> None:
         client, self._client = self._client, None

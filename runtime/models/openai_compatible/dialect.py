@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.models.completions.messages import takes_cache_marks
 from nacre.runtime.models.completions.role_order import Family, provider_family
 from nacre.runtime.models.openai_compatible.providers import Endpoint
@@ -30,8 +30,15 @@ class Dialect(Record):
     options: tuple[tuple[str, Any], ...] = ()
 
 
-def dialect_of(endpoint: Endpoint, entry: Mapping[str, Any]) -> Dialect:
-    """The dialect of a model; `entry` is the price map's."""
+def dialect_of(endpoint: Endpoint, entry: Mapping[str, Any], *, reports_progress: bool = False) -> Dialect:
+    """The dialect of a model; `entry` is the price map's. `reports_progress` has a llama.cpp server say how
+    far it has read a prompt.
+    """
+    options: list[tuple[str, Any]] = []
+    if endpoint.provider_name == "openrouter":
+        options.append(("usage", {"include": True}))  # asks OpenRouter for what it charged
+    if reports_progress:
+        options.append(("return_progress", True))
     name = f"{endpoint.provider_name}/{endpoint.model}"
     # OpenAI's reasoning models refuse the older name of the limit
     is_thinking = endpoint.provider_name == "openai" and _COUNTS_THINKING.match(endpoint.model)
@@ -43,8 +50,7 @@ def dialect_of(endpoint: Endpoint, entry: Mapping[str, Any]) -> Dialect:
         counts_unasked=endpoint.provider.counts_unasked,
         refused_schema_keys=endpoint.provider.refused_schema_keys,
         takes_images=endpoint.provider.takes_images or bool(entry.get("supports_vision")),
-        # asks OpenRouter for what it charged
-        options=(("usage", {"include": True}),) if endpoint.provider_name == "openrouter" else (),
+        options=tuple(options),
     )
 
 

@@ -1,28 +1,175 @@
-"""Which models a server of OpenAI's protocol has. Edge: httpx.
+"""Which models a server of OpenAI's protocol has, and how large their windows are. Edge: what servers answer.
 
-Source: OpenAI's API reference, "List models"; Ollama, LM Studio, vLLM and llama.cpp answer it alike.
+Sources: OpenAI's API reference, "List models", which Ollama, LM Studio, vLLM and llama.cpp answer alike; for
+the window, which that reference lacks, llama.cpp's `meta.n_ctx` and `/props`, vLLM's `max_model_len`,
+OpenRouter's and Together's `context_length`, Groq's `context_window`, Mistral's `max_context_length`, LM
+Studio's `/api/v0/models`, Ollama's `/api/ps` and `/api/show`.
 """
 
 from __future__ import annotations
 
-from nacre.runtime.models.openai_compatible.connection import load_client
+import asyncio
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
-_MAX_MODELS = 200
+from nacre.record import Record
+from nacre.runtime.models.openai_compatible.connection import Connection
+
+_MAX_MODELS = 1_000
+_WINDOW_KEYS = (
+    "n_ctx",
+    "max_model_len",
+    "loaded_context_length",
+    "context_length",
+    "context_window",
+    "max_context_length",
+)
+_NUM_CTX = re.compile(r"^num_ctx\s+(\d+)\s*$", re.MULTILINE)
 
 
-async def served_models(base_url: str, *, seconds: float) -> tuple[str, ...] | None:
-    """The names that a server of this machine lists, in its order; `None` where none answers in time.
+class ServedModel(Record):
+    """A model that a server lists. Prices are in US dollars a token; what the server does not tell is `None`.
+
+    `is_llama_cpp` is a server that reports how far it has read a prompt.
+    """
+
+    name: str
+    window_tokens: int | None = None
+    input_usd: float | None = None
+    output_usd: float | None = None
+    is_llama_cpp: bool = False
+
+
+class Listing(Record):
+    """What came of asking for the list: the models, or the HTTP status of a refusal, 0 for no answer."""
+
+    models: tuple[ServedModel, ...] = ()
+    status: int = 0
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a server of models answered; it may still want a key."""
+        return self.status in (200, 401, 403)
+
+
+async def listing(base_url: str, *, api_key: str = "", seconds: float) -> Listing:
+    """The models at an address, in the server's order. Never raises.
 
     Whatever else listens there is taken for no server of models.
     """
-    httpx = load_client()
+    async with aclosing(Connection(base_url)) as connection:
+        return await _listing(connection, base_url, bearer(api_key), seconds=seconds)
+
+
+async def served_model(
+    connection: Connection, base_url: str, name: str, headers: Mapping[str, str], *, seconds: float
+) -> ServedModel | None:
+    """What the server says of one model within so many seconds; `None` where it says nothing of it."""
     try:
-        async with httpx.AsyncClient(timeout=seconds, trust_env=False, verify=False) as client:
-            answer = await client.get(f"{base_url.rstrip('/')}/models")
-            listed = answer.json()["data"] if answer.is_success else None
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
+        async with asyncio.timeout(seconds):
+            found = await _listing(connection, base_url, headers, seconds=seconds)
+            of_name = [model for model in found.models if model.name == name]
+            # llama.cpp serves one model, whatever name it is asked by
+            alone = found.models if len(found.models) == 1 and found.models[0].is_llama_cpp else ()
+            model = next(iter(of_name or alone), None)
+            if model is None or (model.window_tokens and not model.is_llama_cpp):
+                return model
+            window_tokens = await _told_elsewhere(connection, base_url, name, headers, seconds=seconds)
+            known = [tokens for tokens in (model.window_tokens, window_tokens) if tokens]
+            return ServedModel(
+                name=model.name,
+                window_tokens=min(known, default=None),
+                input_usd=model.input_usd,
+                output_usd=model.output_usd,
+                is_llama_cpp=model.is_llama_cpp,
+            )
+    except TimeoutError:
         return None
-    if not isinstance(listed, list):
+
+
+def bearer(api_key: str) -> dict[str, str]:
+    """The header that carries a key; none for no key."""
+    return {"authorization": f"Bearer {api_key}"} if api_key else {}
+
+
+async def _listing(
+    connection: Connection, base_url: str, headers: Mapping[str, str], *, seconds: float
+) -> Listing:
+    status, body = await connection.get_json(f"{base_url.rstrip('/')}/models", headers, seconds=seconds)
+    listed = body.get("data") if isinstance(body, Mapping) else body
+    if status != 200 or not isinstance(listed, list):
+        return Listing(status=404 if status == 200 else status)
+    return Listing(models=tuple(_models(listed))[:_MAX_MODELS], status=200)
+
+
+def _models(listed: list[Any]) -> Iterator[ServedModel]:
+    for entry in listed:
+        if not isinstance(entry, Mapping):
+            continue
+        name = entry.get("id")
+        if not (isinstance(name, str) and name.strip()):
+            continue
+        prices = entry.get("pricing")
+        yield ServedModel(
+            name=name.removeprefix("models/"),  # Google's
+            window_tokens=_window_of(entry),
+            input_usd=_price(prices, "prompt"),
+            output_usd=_price(prices, "completion"),
+            is_llama_cpp=entry.get("owned_by") == "llamacpp",
+        )
+
+
+async def _told_elsewhere(
+    connection: Connection, base_url: str, name: str, headers: Mapping[str, str], *, seconds: float
+) -> int | None:
+    """The window as the servers tell it that do not list it: llama.cpp, LM Studio, Ollama."""
+    root = _root(base_url)
+    _, props = await connection.get_json(f"{root}/props", headers, seconds=seconds)
+    settings = props.get("default_generation_settings") if isinstance(props, Mapping) else None
+    if isinstance(settings, Mapping) and (tokens := _window_of(settings)):
+        return tokens
+    _, studio = await connection.get_json(f"{root}/api/v0/models/{name}", headers, seconds=seconds)
+    if isinstance(studio, Mapping) and (tokens := _window_of(studio)):
+        return tokens
+    return await _ollamas(connection, root, name, headers, seconds=seconds)
+
+
+async def _ollamas(
+    connection: Connection, root: str, name: str, headers: Mapping[str, str], *, seconds: float
+) -> int | None:
+    """What a loaded model has; else what its file asks for. The length it was trained for says neither."""
+    _, loaded = await connection.get_json(f"{root}/api/ps", headers, seconds=seconds)
+    for each in (loaded.get("models") or ()) if isinstance(loaded, Mapping) else ():
+        if isinstance(each, Mapping) and name in (each.get("name"), each.get("model")):
+            return _window_of(each)
+    _, shown = await connection.get_json(f"{root}/api/show", headers, seconds=seconds, sent={"model": name})
+    parameters = shown.get("parameters") if isinstance(shown, Mapping) else None
+    asked = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
+    return int(asked[1]) if asked else None
+
+
+def _window_of(entry: Mapping[str, Any]) -> int | None:
+    meta = entry.get("meta")
+    for place in (meta if isinstance(meta, Mapping) else {}, entry):
+        for key in _WINDOW_KEYS:
+            tokens = place.get(key)
+            if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens > 0:
+                return tokens
+    return None
+
+
+def _price(prices: Any, key: str) -> float | None:
+    try:
+        usd = float(prices[key])
+    except (TypeError, KeyError, ValueError):
         return None
-    names = [entry["id"] for entry in listed if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
-    return tuple(name for name in names if name.strip())[:_MAX_MODELS]
+    return usd if usd >= 0 else None
+
+
+def _root(base_url: str) -> str:
+    """The address without the `/v1` of OpenAI's protocol."""
+    parts = urlsplit(base_url.rstrip("/"))
+    return urlunsplit(parts._replace(path=re.sub(r"/v\d+$", "", parts.path)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import aclosing
 from threading import Thread
 
 from nacre.runtime.contracts.errors import BadModelReply, ModelAuthError, ModelError
@@ -14,7 +16,11 @@ from nacre.runtime.models.openai_compatible.answer import HttpAnswer
 from nacre.runtime.models.openai_compatible.body import RequestBodies
 from nacre.runtime.models.openai_compatible.connection import Connection, load_client
 from nacre.runtime.models.openai_compatible.dialect import dialect_of, own_headers
+from nacre.runtime.models.openai_compatible.listing import bearer, served_model
 from nacre.runtime.models.openai_compatible.providers import Endpoint, resolve_endpoint
+
+LEARN_SECONDS = 3.0
+"""How long a server may take to say how large its window is."""
 
 
 class OpenAICompatibleModel(ProviderModel):
@@ -24,26 +30,67 @@ class OpenAICompatibleModel(ProviderModel):
     _bodies: RequestBodies | None = None
     _connection: Connection | None = None
     _resolved: Endpoint | None = None
+    _learning: asyncio.Task[None] | None = None
+    _reports_progress = False
+    _tries_left = 3
 
     def load_ahead(self) -> None:
         Thread(target=load_client, name="httpx", daemon=True).start()
 
+    async def learn_window(self) -> None:
+        """Asks an own server; a provider's only where the price map does not know the model."""
+        if self._learning is None or (self._learning.done() and self._tries_left > 0):
+            if self._closed or self._unusable or not self._can_tell_more():
+                return
+            self._learning = asyncio.create_task(self._learn())
+        await asyncio.shield(self._learning)
+
+    def _can_tell_more(self) -> bool:
+        endpoint = self._endpoint()
+        if not endpoint.base_url or not (endpoint.api_key.isascii() and endpoint.api_key.isprintable()):
+            return False
+        return self._is_own_server() or (bool(endpoint.api_key) and not self._known.context_window_tokens)
+
+    async def _learn(self) -> None:
+        endpoint = self._endpoint()
+        headers = bearer(endpoint.api_key)
+        # its own: a server that closes behind each answer must not break the request that follows
+        async with aclosing(Connection(endpoint.base_url)) as asked:
+            served = await served_model(
+                asked, endpoint.base_url, endpoint.model, headers, seconds=LEARN_SECONDS
+            )
+        if served is not None:
+            self._known.served_window_tokens = served.window_tokens
+            self._reports_progress = served.is_llama_cpp
+            # Ollama knows the window of a model that is loaded, which it is behind the first answer
+            self._tries_left = 0 if served.window_tokens else self._tries_left - 1
+
+    def _is_own_server(self) -> bool:
+        """Any address but the provider's own is one."""
+        return not self._endpoint().is_providers_own
+
     async def _load(self) -> None:
         """httpx takes a tenth of a second, in the thread that makes the first connection."""
+        if self._learning is None:
+            await self.learn_window()
 
     async def _asked(self, request: ModelRequest) -> HttpAnswer:
         endpoint = self._endpoint()
         self._check(endpoint)
-        if self._connection is None:
-            self._connection = Connection(endpoint.base_url)
         if self._bodies is None:
-            self._bodies = RequestBodies(dialect_of(endpoint, self._known.entry))
+            dialect = dialect_of(endpoint, self._known.entry, reports_progress=self._reports_progress)
+            self._bodies = RequestBodies(dialect)
         body = self._bodies.body(request)
         headers = own_headers(endpoint, from_environment)
+        if self._connection is None:
+            self._connection = Connection(endpoint.base_url)
         response = await self._connection.open(endpoint.url, body, headers)
         return HttpAnswer(response, page_error=self._page_error)
 
     async def _release(self) -> None:
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.gather(self._learning, return_exceptions=True)
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()

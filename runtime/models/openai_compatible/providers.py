@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.models.completions.errors import key_variable
 
 
@@ -163,6 +163,11 @@ class Endpoint(Record):
     api_key: str
     key_variables: tuple[str, ...]
     needs_key: bool
+
+    @property
+    def is_providers_own(self) -> bool:
+        """Whether it is a provider's own address, and no server of the owner's."""
+        return self.provider.needs_key and self.base_url == self.provider.base_url
 
     @property
     def url(self) -> str:

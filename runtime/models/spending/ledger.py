@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from nacre.locks.kernel_lock import try_lock
-from nacre.records.record import Record
+from nacre.locks import try_lock
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import SpendingCapReached
 from nacre.runtime.contracts.ids import random_id

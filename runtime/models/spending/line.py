@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.sessions.contracts.messages import Usage, usage_from_json
 
 VERSION = 1

@@ -14,7 +14,7 @@ from nacre.memory.files.facts.records import FACT_PAGES
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SecretsMode, SourceOf, Sources
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.hooks.hooks import Handler
 from nacre.runtime.recall.facts.fact_tools import FactTools
@@ -24,7 +24,7 @@ from nacre.runtime.recall.models.open_embedder import Lend
 from nacre.runtime.recall.open_memory import embedder_of
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from nacre.memory.files.tidy.edits import Edit, Place, tidied
 from nacre.memory.files.tidy.notes import TidyNotes
 from nacre.memory.text.chunker import day_in_path
 from nacre.prompts import quoted, render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nacre.memory.workspace.extra_paths import ExtraPath, resolved_extra_paths
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE
 

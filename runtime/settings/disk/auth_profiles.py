@@ -14,7 +14,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 FILE_NAMES = ("agent/auth-profiles.json", "auth-profiles.json")
 """Below an agent's folder: where OpenClaw writes it, and where a copy by hand is likely to lie."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nacre.installation import install_command
 from nacre.runtime.contracts.errors import ConfigError
 
 ENVIRONMENT_FILE = ".env"
@@ -98,7 +99,7 @@ def _asked(question: str, name: str, *more: str) -> str | None:
     if keyring is None:
         raise ConfigError(
             f"{name} is to be found in the system's keyring, and the package that asks it is not installed. "
-            "Install it with: pip install 'nacre[keyring]'"
+            f"Install it with: {install_command('keyring')}"
         )
     try:
         answer: str | None = getattr(keyring, question)(KEYRING_SERVICE, name, *more)

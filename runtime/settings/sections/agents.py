@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from nacre.memory.contracts.settings import MemorySearchSettings
+from nacre.runtime.contracts.budget import SMALLEST_WINDOW_TOKENS
 from nacre.runtime.contracts.policy import WorkspaceAccess
 from nacre.runtime.settings.disk.agent_folders import FIRST_AGENT
 from nacre.runtime.settings.sections.channels import HeartbeatSettings
@@ -73,7 +74,8 @@ class StartupContextSettings(SettingsSection):
     daily_memory_days: Annotated[int, count_or(2, least=1, most=14)] = 2
     """How many days count, today included; 1 to 14."""
     max_total_chars: Annotated[int, count_or(14_000, most=50_000)] = 14_000
-    """Most of all these logs and notes together, at most 50000. Logs go first, then the newest notes."""
+    """Most of all these logs and notes together, at most 50000, and about a tenth of the window. Logs go
+    first, then the newest notes."""
 
 
 class MemoryFlushSettings(SettingsSection):
@@ -197,12 +199,13 @@ class AgentSettings(SettingsSection):
     """Models that `/new` knows by a part of their name or by an alias."""
     user_timezone: str = ""
     """IANA name of the owner's time zone; blank is the system's."""
-    context_tokens: Annotated[int, Field(ge=1)] | None = None
-    """The context window in tokens; unset asks the model. A fallback with a smaller window keeps its own."""
+    context_tokens: Annotated[int, Field(ge=SMALLEST_WINDOW_TOKENS)] | None = None
+    """The context window in tokens, 4000 at least; unset asks the server, and then the price map. What the
+    server has, and the window of a fallback, count where they are smaller."""
     bootstrap_max_chars: Annotated[int, count_or(20_000)] = 20_000
     """Most of one workspace file that enters the context."""
     bootstrap_total_max_chars: Annotated[int, count_or(60_000)] = 60_000
-    """Most of all workspace files together."""
+    """Most of all workspace files together; in a window under 100,000 tokens at most about 15 % of it."""
     daily_log_max_chars: Annotated[int, count_or(6_000)] = 6_000
     """Most of one daily log that enters a session's first turn."""
     startup_context: StartupContextSettings = Field(default_factory=StartupContextSettings.unwritten)

@@ -1,10 +1,11 @@
 """`models`: where providers are and which keys they want."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from nacre.runtime.contracts.budget import SMALLEST_WINDOW_TOKENS
 from nacre.runtime.settings.disk.auth_profiles import AuthProfiles, plain_provider
 from nacre.runtime.settings.sections.section import SettingsSection
 
@@ -23,6 +24,18 @@ ProviderApi: TypeAlias = Literal[
 ]
 
 
+class ProviderModel(SettingsSection):
+    """`models.providers.<name>.models[]`: one model there, in OpenClaw's words."""
+
+    id: str = ""
+    """The model's name at the provider."""
+    context_window: Annotated[int, Field(ge=SMALLEST_WINDOW_TOKENS)] | None = None
+    """Its context window in tokens, 4000 at least; unset asks the server."""
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    """The most tokens of one answer; unset is the model's own limit, and a quarter of the window at a server
+    of your own."""
+
+
 class ProviderSettings(SettingsSection):
     """`models.providers.<name>`: where a provider is and which key it wants."""
 
@@ -39,6 +52,12 @@ class ProviderSettings(SettingsSection):
     protocols; OpenClaw's other names mean that too. Blank chooses: plain HTTP for OpenAI, OpenRouter, Ollama,
     vLLM, LM Studio, llamafile, DeepSeek, Groq, Mistral, xAI, Together, Cerebras and whoever has a `baseUrl`;
     litellm for all others, and for OpenAI's models that work through its Responses API alone."""
+    models: tuple[ProviderModel, ...] = ()
+    """What is known of models there."""
+
+    def model(self, name: str) -> ProviderModel:
+        """What the settings say of a model by its name at the provider, if anything."""
+        return next((model for model in self.models if model.id.strip() == name), ProviderModel())
 
 
 class ModelsSettings(SettingsSection):

@@ -1,7 +1,7 @@
-"""Calls that wait for the owner: asked, waited for, answered, claimed. Runs nothing itself.
+"""Calls that wait for the owner's approval. Runs no call itself.
 
-An approval is on disk before anybody is asked. Whoever runs an approved call claims it first, and the claim
-is on disk before the call runs: it is run once, or, where a kill came in between, not again.
+An approval is on disk before the owner is asked. Whoever runs an approved call first claims it, and the claim
+is on disk before the call runs. A call runs once, or, after a crash in between, not again.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 
 class ApprovalFolder:
-    """A member of `ApprovalStore`: the files `<id>.json` of a folder.
+    """An `ApprovalStore` in the files `<id>.json` of a folder.
 
-    Each method raises `SessionError` when the system refuses.
+    Each method raises `SessionError` if the system refuses.
     """
 
     def __init__(self, directory: Path, *, now: Callable[[], datetime]) -> None:
@@ -43,16 +43,15 @@ class ApprovalFolder:
         self._worker = OrderedWorker()
 
     async def put(self, approval: Approval) -> bool:
-        """Writes a new approval down, unless another one has its id."""
+        """Stores a new approval; `False` if its id is in use."""
         return await self._worker.run(lambda: self._put_new(approval))
 
     async def get(self, approval_id: str) -> Approval | None:
-        """The approval of that id."""
         return await self._worker.run(lambda: self._read(self._path(approval_id)))
 
     async def all(self) -> tuple[Approval, ...]:
-        """All approvals, the oldest first. A file that cannot be read is set aside."""
-        # Where nothing waits there is no folder, and a turn pays this one look.
+        """All approvals, oldest first. A file that cannot be read is set aside."""
+        # Without pending approvals there is no folder, and this check is all that a turn pays.
         return await self._worker.run(self._all) if self._directory.exists() else ()
 
     async def change(
@@ -60,16 +59,16 @@ class ApprovalFolder:
         approval_id: str,
         changed: Callable[[Approval], Approval | None],
         *,
-        by_turn: bool,  # noqa: ARG002 - see below
+        by_turn: bool,  # noqa: ARG002 - see the docstring
     ) -> Approval | None:
-        """Puts what `changed` gives in an approval's place, and gives it back.
+        """Replaces an approval with the result of `changed` and returns it.
 
-        A turn has its lane as long as its process lives, so `by_turn` makes no difference here.
+        A turn keeps its lock as long as its process lives, so `by_turn` makes no difference here.
         """
         return await self._worker.run(lambda: self._change(approval_id, changed))
 
     async def remove(self, approval_id: str) -> None:
-        """Strikes an approval off; it may be gone already."""
+        """Removes an approval, which may be gone already."""
         await self._worker.run(lambda: self._remove(approval_id))
 
     def _path(self, approval_id: str) -> Path:
@@ -97,7 +96,7 @@ class ApprovalFolder:
     def _remove(self, approval_id: str) -> None:
         with self._locked():
             self._unlink(approval_id)
-            with suppress(OSError):  # others wait, or something was set aside
+            with suppress(OSError):  # it contains other approvals or files that were set aside
                 self._directory.rmdir()
 
     def _unlink(self, approval_id: str) -> None:
@@ -112,7 +111,7 @@ class ApprovalFolder:
         with reported("list", self._directory):
             try:
                 paths = sorted(path for path in self._directory.iterdir() if path.suffix == ".json")
-            except FileNotFoundError:  # the last one was struck off
+            except FileNotFoundError:  # the last one was removed
                 return ()
         found = [approval for path in paths if (approval := self._read(path)) is not None]
         return tuple(sorted(found, key=lambda approval: (approval.asked_at_ms, approval.id)))
@@ -125,21 +124,21 @@ class ApprovalFolder:
         if approval is None or approval.id != path.stem:
             aside = set_aside(path, found[0], now=self._now)
             self._unlink(path.stem)
-            log.warning("%s holds no approval and was set aside as %s", path.name, aside.name)
+            log.warning("%s does not contain an approval and was set aside as %s", path.name, aside.name)
             return None
         return approval
 
 
 POLL_SECONDS = 0.5
-"""How often a turn that waits looks whether another process has the answer."""
+"""How often a waiting turn checks for another process's answer."""
 ID_CHARS = 8
-"""Short enough to be typed: how much of a new id names an approval."""
+"""The length of an approval's id, which must be short enough to type."""
 
 
 class Approvals:
-    """The approvals of one agent. `wait_seconds` is how long a turn waits for an answer.
+    """The approvals of one agent. `wait_seconds` limits how long a turn waits for an answer.
 
-    `expire_ms` is how long one may be answered, in milliseconds.
+    `expire_ms` is how long an approval may be answered, in milliseconds.
     """
 
     def __init__(
@@ -158,21 +157,21 @@ class Approvals:
         self._expire_ms = expire_ms
         self._waiting: dict[str, asyncio.Event] = {}
 
-    async def ask(self, asked: Callable[[str, int, int], Approval]) -> Approval:
-        """Writes down what `asked` makes of an id, the present moment and the last one for an answer."""
+    async def ask(self, make: Callable[[str, int, int], Approval]) -> Approval:
+        """Stores the approval that `make` returns for an id, the current time and the expiry time."""
         now_ms = self._now_ms()
         while True:
             approval_id = _plain(self._new_id())[-ID_CHARS:]
-            approval = asked(approval_id, now_ms, now_ms + self._expire_ms)
+            approval = make(approval_id, now_ms, now_ms + self._expire_ms)
             if await self._store.put(approval):
                 break
         log.info("%s of %s waits for approval as %s", approval.tool_name, approval.session_key, approval.id)
         return approval
 
     async def wait(self, approval: Approval) -> Approval | None:
-        """The approval when it was answered, in this process or another; as it is when the time is up.
+        """Waits for an answer in this process or another, and returns the approval, answered or not.
 
-        `None` when it is gone.
+        Returns `None` if it was removed.
         """
         answered = self._waiting.setdefault(approval.id, asyncio.Event())
         found: Approval | None = approval
@@ -184,7 +183,7 @@ class Approvals:
                             await asyncio.wait_for(answered.wait(), POLL_SECONDS)
         finally:
             del self._waiting[approval.id]
-        # An answer may have come with the last moment: whoever gave it believed that somebody waits.
+        # An answer may have come at the last moment from somebody who expected the turn to wait.
         return await self._store.get(approval.id)
 
     def is_awaited(self, approval_id: str) -> bool:
@@ -192,7 +191,7 @@ class Approvals:
         return approval_id in self._waiting
 
     async def pending(self) -> tuple[Approval, ...]:
-        """The calls that may still be approved, the oldest first."""
+        """The calls that may still be approved, oldest first."""
         now_ms = self._now_ms()
         return tuple(
             found
@@ -201,7 +200,7 @@ class Approvals:
         )
 
     async def find(self, text: str) -> Approval:
-        """The call that an id, or its beginning, means.
+        """Finds a pending call by its id or the beginning of its id.
 
         Raises:
             ApprovalNotFound: there is none, or there are several.
@@ -212,18 +211,18 @@ class Approvals:
         if len(found) != 1:
             waiting = ", ".join(each.id for each in pending) or "none"
             raise ApprovalNotFound(
-                f"No call waits for approval as {text.strip()[:40]!r}. It was answered, its time is up, "
-                f"or the id is another one. Waiting: {waiting}."
+                f"No call waits for approval as {text.strip()[:40]!r}. It was answered, it expired, "
+                f"or the id is wrong. Waiting: {waiting}."
             )
         return found[0]
 
     async def answer(self, approval_id: str, *, approved: bool, reason: str = "") -> Approval:
-        """Approves or denies a call; the answer is on disk when this returns.
+        """Approves or denies a call; the answer is on disk on return.
 
-        A call that was approved and has not begun may be approved again, which changes nothing.
+        Approving an approved call again before it has started changes nothing.
 
         Raises:
-            ApprovalNotFound: it does not wait any more.
+            ApprovalNotFound: it is not pending any more.
         """
         state: ApprovalState = "approved" if approved else "denied"
 
@@ -234,14 +233,14 @@ class Approvals:
 
         changed = await self._store.change(approval_id, answered, by_turn=False)
         if changed is None:
-            raise ApprovalNotFound(f"The call {approval_id!r} was answered already, or its time is up.")
+            raise ApprovalNotFound(f"The call {approval_id!r} was answered already or has expired.")
         log.info("the call %s was %s", approval_id, state)
         if approval_id in self._waiting:
             self._waiting[approval_id].set()
         return changed
 
     async def claim(self, approval_id: str) -> Approval | None:
-        """Marks an approved call as running, for whoever runs it now; `None` when somebody else has."""
+        """Marks an approved call as running, for whoever runs it now; `None` if somebody else has."""
 
         def running(found: Approval) -> Approval | None:
             return replace(found, state="running") if found.state == "approved" else None
@@ -249,7 +248,7 @@ class Approvals:
         return await self._store.change(approval_id, running, by_turn=True)
 
     async def done(self, approval_id: str, result: str, *, is_error: bool) -> None:
-        """Keeps what came of a call until the conversation holds it."""
+        """Stores the result of a call until the conversation contains it."""
         await self._store.change(
             approval_id,
             lambda found: replace(found, state="done", result=result, is_error=is_error),
@@ -257,22 +256,22 @@ class Approvals:
         )
 
     async def forget(self, approval_id: str) -> None:
-        """Strikes a call off: the conversation holds what came of it."""
+        """Removes a call whose result the conversation contains."""
         await self._store.remove(approval_id)
 
     async def withdraw(self, session_key: str) -> None:
-        """Strikes off what a session's turns ask and nobody has answered."""
-        for each in await self.left_over(session_key):
+        """Removes a session's calls that nobody has answered."""
+        for each in await self.of_session(session_key):
             if each.state == "asked":
                 await self.forget(each.id)
                 if each.id in self._waiting:
                     self._waiting[each.id].set()
 
-    async def left_over(self, session_key: str) -> tuple[Approval, ...]:
-        """The calls of a session that are not struck off, the oldest first; for the holder of its lane."""
+    async def of_session(self, session_key: str) -> tuple[Approval, ...]:
+        """The calls of a session, oldest first. The caller holds the session's lock."""
         return tuple(each for each in await self._store.all() if each.session_key == session_key)
 
 
 def _plain(text: str) -> str:
-    """What of a text can stand in an id, and so in a file's name."""
+    """The characters of a text that may occur in an id and thus in a file name."""
     return re.sub(r"[^a-z0-9]", "", text.strip().lower())

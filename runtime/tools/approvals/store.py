@@ -1,4 +1,4 @@
-"""What the runtime needs of whatever keeps approvals. A contract."""
+"""The interface of approval stores, and the stored form of an approval."""
 
 from __future__ import annotations
 
@@ -7,68 +7,66 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
-from nacre.records.record import Record
+from nacre.record import Record
 
 
 class CopiedApprovals(Record):
-    """How many approvals a source has, and how many of them its target has behind a copy, just so."""
+    """The number of approvals in a source, and of those that are identical in its target after a copy."""
 
     source: int
     target: int
 
 
 class ApprovalStore(Protocol):
-    """The approvals of one agent, which any number of processes may change.
+    """The approvals of one agent. Any number of processes may change them.
 
-    What a call returns from outlives the process. Each method raises `SessionError` when the disk or the
-    database refuses.
+    The result of a call outlives the process. Each method raises `SessionError` if the disk or the database
+    refuses.
     """
 
     async def put(self, approval: Approval) -> bool:
-        """Keeps a new approval, for the turn that asks; `False` when another one has its id.
+        """Stores a new approval for the asking turn; `False` if its id is in use.
 
         Raises:
-            SessionTakenOver: another process has the turn's session by now.
+            SessionTakenOver: another process has taken over the turn's session.
         """
         ...
 
-    async def get(self, approval_id: str) -> Approval | None:
-        """The approval of that id."""
-        ...
+    async def get(self, approval_id: str) -> Approval | None: ...
 
     async def all(self) -> tuple[Approval, ...]:
-        """All approvals that can be read, the oldest first."""
+        """All readable approvals, oldest first."""
         ...
 
     async def change(
         self, approval_id: str, changed: Callable[[Approval], Approval | None], *, by_turn: bool
     ) -> Approval | None:
-        """Puts what `changed` gives in an approval's place, and gives it back.
+        """Replaces an approval with the result of `changed` and returns it.
 
-        `None` when there is no such approval, or when `changed` leaves it as it is by giving none. `by_turn`
-        says that a turn of its session asks for this, and not whoever answers.
+        Returns `None` if there is no such approval, or if `changed` returns `None` and thus changes nothing.
+        `by_turn` means that a turn of its session makes the change, not whoever answers.
 
         Raises:
-            SessionTakenOver: another process has that session by now; nothing is changed.
+            SessionTakenOver: another process has taken over that session; nothing was changed.
         """
         ...
 
     async def remove(self, approval_id: str) -> None:
-        """Strikes an approval off; it may be gone already."""
+        """Removes an approval, which may be gone already."""
         ...
 
 
 async def copy_approvals(source: ApprovalStore, target: ApprovalStore) -> CopiedApprovals:
-    """Copies what the target does not have; what is there stays as it is.
+    """Copies the approvals that the target does not have; existing ones stay unchanged.
 
     Raises:
-        SessionError: a store refused; what was copied stays, and another call goes on.
+        SessionError: a store refused; what was copied so far stays, and another call continues.
     """
-    there = await source.all()
-    for approval in there:
+    approvals = await source.all()
+    for approval in approvals:
         await target.put(approval)
     now = {approval.id: approval for approval in await target.all()}
-    return CopiedApprovals(source=len(there), target=sum(now.get(each.id) == each for each in there))
+    return CopiedApprovals(source=len(approvals), target=sum(now.get(each.id) == each for each in approvals))
 
 
 ApprovalState: TypeAlias = Literal["asked", "approved", "denied", "running", "done"]
@@ -76,12 +74,12 @@ STATES: tuple[ApprovalState, ...] = get_args(ApprovalState)
 
 
 class Approval(Record):
-    """One call that waits for the owner, or was answered; times are milliseconds since the epoch.
+    """A call that waits for the owner, or was answered. Times are milliseconds since the epoch.
 
-    `message_id` is the transcript's entry with the call. `arguments` are what is shown, and what runs. `why`
-    says who wants to know. `chat_kind`, `is_owner` and `is_private_key` are the policy of the chat in which
-    it was asked, `origin` is where that is; the call runs under that policy whoever answers. `reason` is that
-    of a denial; `result` and `is_error` are what came of the call.
+    `message_id` is the transcript entry with the call. `arguments` are what is shown and what runs. `why`
+    says who asks. `chat_kind`, `is_owner` and `is_private_key` are the policy of the chat in which it was
+    asked, and `origin` is that chat; the call runs under that policy, whoever answers. `reason` is the reason
+    of a denial; `result` and `is_error` are the call's result.
     """
 
     id: str
@@ -128,18 +126,18 @@ _STORED: Mapping[str, tuple[str, type]] = {
     "result": ("result", str),
     "is_error": ("isError", bool),
 }
-"""Each field's name and kind in the file, in its order."""
+"""Each field's name and type in the file, in order."""
 
 
 def to_bytes(approval: Approval) -> bytes:
-    """The approval as its file holds it."""
+    """The approval as stored."""
     values = {stored: getattr(approval, name) for name, (stored, _) in _STORED.items()}
     values |= {"arguments": dict(approval.arguments), "origin": dict(approval.origin)}
     return json.dumps({"version": 1, **values}, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass")
 
 
 def from_bytes(data: bytes) -> Approval | None:
-    """The approval that a file holds; `None` when it is none of this version."""
+    """The approval in a stored file; `None` if it is not one of this version."""
     try:
         raw = json.loads(data.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):

@@ -18,7 +18,7 @@ from pathlib import PurePath
 from typing import Protocol
 
 from nacre.prompts import quoted as quoted_lines, render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import ModelError, ModelTimedOut
 from nacre.runtime.contracts.inbound import Attachment, Quoted, QuoteKind
 from nacre.runtime.settings.sections.hooks import AudioSettings

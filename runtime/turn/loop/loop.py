@@ -23,6 +23,7 @@ from nacre.runtime.contracts.events import (
     ToolEnded,
     ToolProgressed,
     ToolStarted,
+    Warned,
 )
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.contracts.model import AnswerRestarted, Ask, ModelRequest, TextDelta
@@ -96,7 +97,14 @@ async def run_loop(
     bounds = bounds or TurnBounds()
     for step in range(max_steps + 1):
         bounds.check_request()
-        answer = await _step(conversation, ask, emit)
+        answer = None
+        while answer is None:
+            request = await conversation.request()
+            try:
+                answer = await _answer(conversation, ask, request, emit)
+            except ContextOverflow as overflow:
+                if not await conversation.make_room(overflow):
+                    raise
         await conversation.record(answer)
         bounds.answered(answer)
         if not answer.tool_calls:
@@ -119,16 +127,6 @@ async def run_loop(
         f"The model was still calling tools after {max_steps} steps, so the turn was ended. "
         "Ask for less at once, or raise agents.defaults.maxSteps."
     )
-
-
-async def _step(conversation: Conversation, ask: Ask, emit: Emit) -> AssistantMessage:
-    while True:
-        request = await conversation.request()
-        try:
-            return await _answer(conversation, ask, request, emit)
-        except ContextOverflow as overflow:
-            if not await conversation.make_room(overflow):
-                raise
 
 
 async def _answer(
@@ -168,7 +166,14 @@ async def _answer(
         await conversation.record(_broken_off(conversation, said, "error", str(error)))
         raise
     _emit_text(emit, silence.finish())
+    if answer.stop_reason == "length":
+        emit(Warned(message=answer.error_message or _cut_off(answer)))
     return answer
+
+
+def _cut_off(answer: AssistantMessage) -> str:
+    took = f" after {answer.usage.output_tokens} tokens" if answer.usage else ""
+    return f"The answer was cut off{took}, which is the most that one may take. Ask to go on."
 
 
 def _broken_off(

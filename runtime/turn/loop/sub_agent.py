@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from pydantic import Field
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.tools.function import FunctionTool, ToolChats, ToolContext, tool
 from nacre.runtime.tools.toolbox import CallScope, ToolArguments

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, get_args, overload
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.tools.function import ToolChat, ToolChats, audience
+from nacre.runtime.tools.function import ToolChat, ToolChats
 
 PromptText: TypeAlias = "str | Awaitable[str | None] | None"
 PromptFunction: TypeAlias = Callable[[ToolChat], PromptText]
@@ -28,7 +28,7 @@ class PromptPart(Record):
 
     def is_for(self, policy: ChatPolicy) -> bool:
         """Whether it stands in the prompt of such a chat."""
-        return audience(policy) in self.chats
+        return policy.audience in self.chats
 
 
 @overload

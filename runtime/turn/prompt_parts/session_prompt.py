@@ -18,12 +18,12 @@ from difflib import SequenceMatcher
 from typing import Any, TypeAlias
 
 from nacre.prompts import quoted, render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.model import ToolSpec
 from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.turn.prompt_parts.system_prompt import StablePart
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
-from nacre.sessions.view.transcript import CHANGES_TYPE, PROMPT_TYPE, RECALL_TYPE, Follower
+from nacre.sessions.view.transcript import CHANGES_TYPE, PROMPT_TYPE, RECALL_TYPE, BranchFollower
 
 MOST_TOLD_SHARE = 10
 """What changed may fill this share of the window, a tenth; then it is cheaper to make the prompt anew."""
@@ -42,7 +42,7 @@ class ToldPrompt:
         """The logs and notes that the newest reminder quotes, where it was seen."""
         self._text: str | None = None
         self._described: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] | None = None
-        self._follower = Follower()
+        self._follower = BranchFollower()
 
     def follow(self, branch: Sequence[Entry]) -> None:
         """Takes what is new of a branch."""
@@ -170,7 +170,7 @@ class SessionPrompt:
         await journal.append_custom(PROMPT_TYPE, prompt.to_record())
 
     def _told(self) -> ToldPrompt:
-        told = self._session.journal.kept(ToldPrompt)
+        told = self._session.journal.cached(ToldPrompt)
         told.follow(self._session.branch)
         return told
 

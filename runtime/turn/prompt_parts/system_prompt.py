@@ -34,14 +34,15 @@ from nacre.memory.workspace.workspace import (
     read_context_file,
 )
 from nacre.prompts import quoted, render
-from nacre.records.record import Record
+from nacre.record import Record
+from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
 from nacre.runtime.settings.sections.agents import AgentSettings, StartupContextSettings
 from nacre.runtime.settings.sections.skills import SkillsSettings
 from nacre.runtime.tools.function import ToolChat
-from nacre.runtime.tools.own_thread import on_its_own_thread
+from nacre.runtime.tools.toolbox import on_its_own_thread
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
@@ -87,6 +88,12 @@ OPTIONAL_FILES = ("MEMORY.md",)
 """Files that hold what the assistant noted; the others are instructions."""
 MOST_COUNTED = 64
 """So many system prompts' tokens are remembered: one for each day, kind of chat, channel and model."""
+
+FILES_PERCENT, STARTUP_PERCENT = 15, 10
+"""The most of a window that workspace files, and the notes of the last days, take, at four characters a
+token."""
+FAIR_SHARES_TOKENS = 16_000
+"""In a smaller window no file takes more than a fifth of that, so that each is shown."""
 
 MOST_KINDS = 256
 """So many kinds of chats have their prompts remembered; a chat that is not private is one of its own."""
@@ -168,16 +175,22 @@ class SystemPrompts:
         *,
         tools: tuple[ToolSpec, ...],
         memory: str,
+        budget: ContextBudget,
         sections: tuple[str, ...] = (),
     ) -> StablePart:
         """The stable part in such a chat: the same object as before, unless a file or a tool changed.
 
-        `memory` is what the memory engine says of its tools, `sections` are the session's prompt parts.
+        `memory` is what the memory engine says of its tools, `sections` are the session's prompt parts. In a
+        small window of the `budget` less of each file is shown.
         """
+        total_chars = self._settings.bootstrap_total_max_chars
+        per_file_chars = self._settings.bootstrap_max_chars
+        if budget.window_tokens * FILES_PERCENT // 25 < total_chars:
+            total_chars = budget.window_tokens * FILES_PERCENT // 25
+        if budget.window_tokens < FAIR_SHARES_TOKENS:
+            per_file_chars = min(per_file_chars, total_chars // 5)
         files = await self._files.read(
-            policy.context_files(),
-            per_file_chars=self._settings.bootstrap_max_chars,
-            total_chars=self._settings.bootstrap_total_max_chars,
+            policy.context_files(), per_file_chars=per_file_chars, total_chars=total_chars
         )
         skills = await self._skill_list(policy)
         names = tuple(tool.name for tool in tools)
@@ -206,9 +219,9 @@ class SystemPrompts:
             made.parts[sections] = part
         return part
 
-    async def logs(self, now: datetime) -> Mapping[str, str]:
+    async def logs(self, now: datetime, budget: ContextBudget) -> Mapping[str, str]:
         """The logs of the days that a private session begins with, by path, as it is shown them."""
-        limits = self._settings.startup_context
+        limits = startup_limits(self._settings.startup_context, budget)
         if not limits.enabled:
             return {}
         days = recalled_days(now, limits.daily_memory_days)
@@ -486,6 +499,14 @@ class Reminder(Record):
     day: date
     max_chars: int
     modified_ns: int = 0
+
+
+def startup_limits(settings: StartupContextSettings, budget: ContextBudget) -> StartupContextSettings:
+    """The settings with no more notes than a tenth of the window holds."""
+    room_chars = budget.window_tokens * STARTUP_PERCENT // 25
+    if room_chars >= settings.max_total_chars:
+        return settings
+    return settings.model_copy(update={"max_total_chars": room_chars})
 
 
 async def recalled_notes(

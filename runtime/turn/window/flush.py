@@ -21,7 +21,7 @@ from nacre.memory.files.bank.retain import without_kind
 from nacre.memory.files.sources.proposed_write import WaitsForReview
 from nacre.memory.workspace.workspace import MEMORY_FOLDER, daily_log_path, workspace_gone
 from nacre.prompts import render
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.errors import ContextOverflow, ModelError
 from nacre.runtime.contracts.events import FlushEnded, FlushStatus
@@ -30,7 +30,7 @@ from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.hooks.hooks import HeardWindow
 from nacre.runtime.open_sessions.open_session import OpenSession, UnfinishedFlush
 from nacre.runtime.settings.sections.agents import MemoryFlushSettings
-from nacre.runtime.tools.file_tools.files import DATE_PLACEHOLDER, FLUSH_HEADING
+from nacre.runtime.tools.file_tools import DATE_PLACEHOLDER, FLUSH_HEADING
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 from nacre.runtime.turn.loop.loop import run_loop, run_tool
 from nacre.runtime.turn.window.window_parts import WindowTurn
@@ -215,7 +215,7 @@ async def _ask_for_notes(
     messages: Sequence[Message],
     limits: FlushLimits,
 ) -> str:
-    """What the model's last call was told when it failed; empty when it did not fail."""
+    """What the model's last call was told when it failed, or why its answer has no end; else empty."""
     tool = notes.tool()
     conversation = FlushConversation(
         session=session,
@@ -225,13 +225,15 @@ async def _ask_for_notes(
         max_output_tokens=limits.max_output_tokens,
     )
     await conversation.record(user_message(_flush_prompt(settings, notes), timestamp_ms=session.now_ms()))
-    await run_loop(
+    answer = await run_loop(
         conversation,
         ask=ask,
         toolbox=Toolbox([tool], now_ms=session.now_ms),
         emit=lambda _event: None,
         max_steps=MAX_FLUSH_STEPS,
     )
+    if answer.stop_reason == "length":
+        return answer.error_message or "The answer was cut off before its notes were written."
     return conversation.refused
 
 

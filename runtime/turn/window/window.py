@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget, Decision
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Emit, Warned
@@ -409,9 +409,8 @@ class Window:
                         self._emit,
                     )
                 ],
-                extractor=extractor(parts.offline, self.budget, parts.settings)
-                if reason == "overflow"
-                else None,
+                extractor=extractor(parts.offline, self.budget, parts.settings),
+                must_shrink=reason == "overflow",
                 instructions="\n".join(text for text in instructions if text),
                 count_tokens=parts.count_tokens,
                 now_ms=session.now_ms,

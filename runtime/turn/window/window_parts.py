@@ -8,15 +8,14 @@ from typing import Protocol
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.proposals.review_queue import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.model import ChatModel, SystemPrompt
 from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.models.failover import ModelChain
-from nacre.runtime.open_sessions.lanes import Told
-from nacre.runtime.open_sessions.open_session import OpenSession
+from nacre.runtime.open_sessions.open_session import NoticeLog, OpenSession
 from nacre.runtime.settings.sections.agents import CompactionSettings, ContextPruningSettings
 
 
@@ -41,7 +40,7 @@ class WindowParts(Record):
     now: Clock
     count_tokens: Callable[[str], int]
     on_notes: Callable[[str], None]
-    told: Told
+    told: NoticeLog
     hooks: Hooks
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from nacre import Inbound
 from nacre.bridges.access.people import CODE_MS, KEPT_MS, MOST_ASKING, People
-from nacre.runtime.ledger.file_ledger import LEDGER_FILE
-from nacre.runtime.ledger.sqlite_tables import open_tables
+from nacre.runtime.ledger.file_ledger import LEDGER_FILE, open_tables
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
 from tests.bridges.chats import OPEN, QUICK, Answering, gateway

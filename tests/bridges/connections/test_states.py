@@ -9,7 +9,7 @@ from nacre.bridges.connections.states import keep_statuses, kept_statuses
 from nacre.bridges.connections.supervisor import BridgeStatus
 from nacre.bridges.contracts.bridge import Bridge, Door, Part
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.ledger.sqlite_ledger import SqliteLedger
+from nacre.runtime.ledger.file_ledger import SqliteLedger
 from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.bridges.chats import FOLLOW_UP, Answering, gateway
 from tests.runtime.agents import START

@@ -11,7 +11,7 @@ from nacre.bridges.contracts.bridge import Bridge, Capabilities, Door, Part, Pla
 from nacre.bridges.contracts.errors import NotDelivered
 from nacre.bridges.delivery.outgoing import Outgoing
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.ledger.sqlite_ledger import SqliteLedger
+from nacre.runtime.ledger.file_ledger import SqliteLedger
 from nacre.runtime.models.scripted import Clock, CountingIds
 
 PLACE = Place(channel="line", account="default", chat_id="ann")

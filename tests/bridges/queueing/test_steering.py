@@ -14,8 +14,7 @@ from nacre import Agent, Inbound, tool
 from nacre.bridges.access.people import People
 from nacre.bridges.gateway import Gateway
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.ledger.file_ledger import LEDGER_FILE
-from nacre.runtime.ledger.sqlite_tables import open_tables
+from nacre.runtime.ledger.file_ledger import LEDGER_FILE, open_tables
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
 from tests.bridges.chats import OPEN, Answering, gateway as opened_gateway

@@ -10,8 +10,7 @@ import pytest
 from nacre.bridges.schedule.timetable import Timetable
 from nacre.bridges.schedule.when import read_when
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.ledger.file_ledger import LEDGER_FILE
-from nacre.runtime.ledger.sqlite_tables import open_tables
+from nacre.runtime.ledger.file_ledger import LEDGER_FILE, open_tables
 from nacre.runtime.models.scripted import Clock
 from tests.bridges.faults.test_kills import driver
 from tests.bridges.line_channel import LineServer

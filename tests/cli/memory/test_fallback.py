@@ -121,7 +121,7 @@ def test_nothing_is_made_twice_and_the_first_provider_comes_back(home: Path, ser
         (
             "llama_cpp",
             {"provider": "gguf"},
-            'needs llama-cpp-python, which is not installed. Install it with: pip install "nacre[gguf]"',
+            "needs llama-cpp-python, which is not installed. Install it with: ",
         ),
         (
             "sentence_transformers",

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from nacre import Inbound
 from nacre.bridges.access.people import People
-from nacre.runtime.ledger.file_ledger import LEDGER_FILE
-from nacre.runtime.ledger.sqlite_tables import open_tables
+from nacre.runtime.ledger.file_ledger import LEDGER_FILE, open_tables
 from tests.cli.program import Terminal, run_here
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
-from nacre.runtime.open_sessions.lanes import Lanes
-from nacre.sessions.disk.locks import LaneFiles
+from nacre.runtime.open_sessions.session_locks import SessionLocks
+from nacre.sessions.disk.locks import TurnLockFiles
 from tests.cli.program import Terminal, run_here, run_nacre
 from tests.runtime.agents import opened, said, user_texts, write_settings
 
@@ -177,7 +177,9 @@ def test_a_session_with_a_turn_is_not_deleted(home: Path) -> None:
 
 
 async def _delete_in_a_turn(home: Path) -> None:
-    lanes = Lanes(LaneFiles(home / ".nacre" / "locks" / "lanes"), sleep=asyncio.sleep, wait_seconds=0.0)
+    lanes = SessionLocks(
+        TurnLockFiles(home / ".nacre" / "locks" / "lanes"), sleep=asyncio.sleep, wait_seconds=0.0
+    )
     async with lanes.enter("agent:main:main", on_wait=lambda _: None):
         refused = await asyncio.to_thread(run_nacre, home, "sessions", "delete", "main")
 

@@ -44,7 +44,7 @@ def test_a_row_stands_where_most_of_its_key_is_named() -> None:
 @pytest.mark.parametrize(
     ("key", "kind"),
     [
-        ("agents.defaults.contextTokens", "whole number of tokens, from 1"),
+        ("agents.defaults.contextTokens", "whole number of tokens, from 4000"),
         ("agents.defaults.maxSteps", "whole number, from 1 to 1000"),
         ("agents.defaults.heartbeat.every", "duration"),
         ("session.maintenance.pruneAfter", "duration, or `false`"),

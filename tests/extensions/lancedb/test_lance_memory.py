@@ -204,7 +204,7 @@ async def test_while_the_provider_is_down_words_find(tmp_path: Path) -> None:
         healed = await engine.status()
 
     assert [item["text"] for item in found["memories"]] == [BOAT]
-    assert found["degraded"].startswith("Searched by words alone.")
+    assert found["degraded"].startswith("Searched by words only.")
     assert status.startswith("1 memory · 1 without a vector · ")
     assert healed == "1 memory"
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from nacre.extensions.lancedb.plugin import LanceMemory, register
-from nacre.extensions.lancedb.settings import ENGINE_ID, lance_settings
+from nacre.extensions.lancedb.plugin import ENGINE_ID, LanceMemory, lance_settings, register
 from nacre.runtime.contracts.clock import system_clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.extensions.host import ExtensionHost

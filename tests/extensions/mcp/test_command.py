@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from nacre.extensions.mcp.client.kept_list import ApprovedTools, KeptList
-from nacre.extensions.mcp.client.listed_tool import ListedTool, ToolList
+from nacre.extensions.mcp.client.tool_list import ApprovedTools, ListedTool, StoredToolList, ToolList
 from nacre.runtime.settings.sections.mcp import McpServer
 from tests.cli.program import Terminal, run_here, run_nacre
 from tests.runtime.agents import write_settings
@@ -21,7 +20,7 @@ def _changed(home: Path) -> None:
     old = ListedTool(name="list", description="Lists.", schema={"type": "object"}, is_read_only=True)
     new = ListedTool(name="list", description="Lists all.", schema={"type": "object"}, is_read_only=True)
     folder.mkdir(parents=True)
-    KeptList(folder, "tracker", SERVER).write(ToolList(at_ms=1, tools=(new,)))
+    StoredToolList(folder, "tracker", SERVER).write(ToolList(at_ms=1, tools=(new,)))
     ApprovedTools(folder, "tracker", SERVER).approve([old])
 
 
@@ -36,7 +35,7 @@ def test_a_changed_tool_is_approved_in_a_terminal(tmp_path: Path) -> None:
     _changed(tmp_path)
     assert _state(tmp_path) == "waiting"
     with Terminal(tmp_path, "mcp", "approve", "tracker", "list") as terminal:
-        terminal.wait_for("Approved of tracker: list")
+        terminal.wait_for("Approved for tracker: list")
         assert terminal.exit_code() == 0
     assert _state(tmp_path) == "approved"
 

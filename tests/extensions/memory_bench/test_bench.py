@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nacre import MemoryPlugin
-from nacre.extensions.memory_bench.asking import Notes, Told, told_by
+from nacre.extensions.memory_bench.engines import EngineResult, Notes, run_engine
 from nacre.extensions.memory_bench.scoring import Place, Question, numbers
 from nacre.runtime.settings.config import load_config
 from tests.cli.program import run_here, run_nacre
@@ -126,7 +126,7 @@ def test_qmd_is_asked_by_words_and_apart(home: Path) -> None:
     assert not any(call[2].startswith(str(home)) for call in added)
     assert not {"query", "embed"} & {call[0] for call in calls}
     assert problem["recallAt6"] is None
-    assert "another engine answered in its place. qmd search ended with exit code 1" in problem["problem"]
+    assert "another engine answered instead. qmd search ended with exit code 1" in problem["problem"]
 
 
 def test_an_engine_that_was_installed_is_asked(home: Path) -> None:
@@ -172,16 +172,16 @@ def test_a_labelled_set_is_asked_over_its_own_notes(home: Path) -> None:
     assert table.stdout.splitlines()[2].split()[:4] == ["memory-core", "1.000", "1.000", "–"]
     assert (unknown.returncode, broken.returncode) == (1, 1)
     assert "There is no engine 'oracle'" in unknown.stderr
-    assert "Line 1 is no question" in broken.stderr
+    assert "Line 1 is not a question" in broken.stderr
 
 
-def _told(engine: MemoryPlugin, folder: Path) -> Told:
+def _told(engine: MemoryPlugin, folder: Path) -> EngineResult:
     line = "Remember that invoice INV-7731 came from the mill."
     question = Question(
         text="invoice INV-7731", kind="name", answers=(Place(path=LOG, start_line=1, end_line=1),)
     )
     return asyncio.run(
-        told_by(
+        run_engine(
             "tested",
             lambda _config, _now, _embedder: engine,
             Notes(files={LOG: line.encode()}, lines={LOG: [line]}),

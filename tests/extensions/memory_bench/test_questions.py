@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.extensions.memory_bench.grep import Grep
-from nacre.extensions.memory_bench.labelled import SetInvalid, labelled_questions
-from nacre.extensions.memory_bench.questions import made_questions
+from nacre.extensions.memory_bench.engines import Grep
+from nacre.extensions.memory_bench.questions import SetInvalid, labelled_questions, made_questions
 from nacre.extensions.memory_bench.scoring import (
     CLIP_CHARS,
     Found,
@@ -87,5 +86,5 @@ def test_a_whole_file_earns_nothing() -> None:
 @pytest.mark.parametrize("line", ["no json", "{}", '{"query": "x", "relevant": [{"path": "a"}]}', "[1]"])
 def test_a_line_of_a_set_that_is_no_question_is_told(line: str) -> None:
     """With its number and what it needs."""
-    with pytest.raises(SetInvalid, match="Line 2 is no question"):
+    with pytest.raises(SetInvalid, match="Line 2 is not a question"):
         list(labelled_questions(f'{{"query": "x", "category": "adversarial"}}\n{line}\n'))

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from nacre.runtime.contracts.clock import epoch_ms
-from nacre.runtime.ledger.file_ledger import LEDGER_FILE
-from nacre.runtime.ledger.sqlite_tables import open_tables
+from nacre.runtime.ledger.file_ledger import LEDGER_FILE, open_tables
 from tests.cli.program import run_nacre
 from tests.house.tree import ROOT
 

@@ -21,8 +21,7 @@ from typing import Any
 import pytest
 
 from nacre.runtime.contracts.clock import epoch_ms
-from nacre.runtime.ledger.file_ledger import LEDGER_FILE
-from nacre.runtime.ledger.sqlite_tables import open_tables
+from nacre.runtime.ledger.file_ledger import LEDGER_FILE, open_tables
 from nacre.runtime.tools.approvals.approvals import ApprovalFolder
 from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.index.record import SessionRecord
@@ -71,7 +70,7 @@ async def filled(state_dir: Path) -> None:
         for line in range(6):
             await transcript.append(user(f"café \u0000 {number} {line} " + "x" * 2_000))
         await transcript.results.keep("whole", "all of it " * 5_000)
-        await store.endings.put(
+        await store.ended_sessions.put(
             EndedSession(session_id=f"e{number}", key="k", reason="new", transcript="e", ended_at_ms=number)
         )
     await store.close()

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from nacre.extensions.postgres import ledger_statements as statements
-from nacre.extensions.postgres.ledger import PostgresLedger, all_of, none_of
-from nacre.extensions.postgres.ledger_rows import LedgerRows
+from nacre.extensions.postgres.ledger import PostgresLedger, PostgresRows, all_of, none_of
 from nacre.extensions.postgres.server.database import Database
 from nacre.runtime.ledger.ledger import Ledger
 from nacre.runtime.ledger.moving import COLUMNS
@@ -111,7 +110,7 @@ async def test_who_lost_the_lock_writes_nothing_once_another_serves(database_url
 async def test_a_lock_that_was_lost_is_taken_again(database_url: str) -> None:
     """Without another program in between; then a second one is kept away as before."""
     database = Database(database_url)
-    rows = LedgerRows(database, "main")
+    rows = PostgresRows(database, "main")
     async with opened(database_url, look_seconds=0.02) as ledger:
         lose_locks(database_url)
         async with asyncio.timeout(30):

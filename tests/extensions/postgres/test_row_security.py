@@ -50,7 +50,7 @@ async def test_a_role_has_its_agents_rows_alone(database_url: str, role_url: str
         await each.index.update(MAIN, lambda _: FIRST)
         await (await each.transcript(FIRST)).append(user("hello"))
     ann, ben = store(role_url, "ann"), store(role_url, "ben")
-    async with ann.lane(MAIN) as is_ours:
+    async with ann.turn_lock(MAIN) as is_ours:
         assert is_ours
         transcript = await ann.transcript(FIRST)
         await transcript.append(user("more"))

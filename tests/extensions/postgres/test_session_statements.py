@@ -83,7 +83,7 @@ async def test_agents_of_one_database_know_nothing_of_each_other(database_url: s
         for store in (mine, theirs):
             await store.index.edit(lambda _: {MAIN: FIRST, DM: FIRST})
             await (await store.transcript(FIRST)).append(user("said"))
-        async with mine.lane(MAIN) as is_mine, theirs.lane(MAIN) as is_theirs:
+        async with mine.turn_lock(MAIN) as is_mine, theirs.turn_lock(MAIN) as is_theirs:
             assert is_mine
             assert is_theirs
         [session, _] = await mine.sessions(with_earlier=True)

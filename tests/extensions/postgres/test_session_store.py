@@ -49,21 +49,21 @@ class DiesAt:
     def __init__(self, store: Any, writes: int) -> None:
         self._store = store
         self._left = writes
-        self.index, self.endings = self, self
+        self.index, self.ended_sessions = self, self
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def bring_in(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
+    async def import_transcript(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
         self._count()
-        await self._store.bring_in(name, data, results)
+        await self._store.import_transcript(name, data, results)
 
     async def has(self, ended: EndedSession) -> bool:
-        return bool(await self._store.endings.has(ended))
+        return bool(await self._store.ended_sessions.has(ended))
 
     async def put(self, ended: EndedSession) -> None:
         self._count()
-        await self._store.endings.put(ended)
+        await self._store.ended_sessions.put(ended)
 
     async def edit(self, change: Any) -> Any:
         self._count()
@@ -86,7 +86,7 @@ async def _talk(store: CopyableStore) -> None:
     await first.append(user("caf\u00e9 \u0000 and a line\u2028 of its own"))
     await first.results.keep("whole", "all of it")
     await (await store.transcript(SECOND)).append(user("hello"))
-    await store.endings.put(ENDED)
+    await store.ended_sessions.put(ENDED)
 
 
 async def _said(store: CopyableStore) -> list[tuple[str, bytes, Mapping[str, bytes]]]:
@@ -156,7 +156,7 @@ SHORT_SECONDS = 0.05
 async def taken(store: PostgresSessionStore) -> None:
     """Waits until the lane is free, takes it and leaves it: somebody else's turn."""
     while True:
-        async with store.lane(MAIN) as is_ours:
+        async with store.turn_lock(MAIN) as is_ours:
             if is_ours:
                 return
         await asyncio.sleep(0)
@@ -173,7 +173,7 @@ async def test_a_late_writer_writes_nothing(database_url: str) -> None:
     async with stores(database_url) as opener, AsyncExitStack() as turn:
         late, other = opener.store(lease_seconds=SHORT_SECONDS), opener.store()
         await late.index.update(MAIN, lambda _: FIRST)
-        assert await turn.enter_async_context(late.lane(MAIN))
+        assert await turn.enter_async_context(late.turn_lock(MAIN))
         transcript = await late.transcript(FIRST)
         await transcript.append(user("one"))
         await asleep(late)
@@ -205,16 +205,16 @@ async def test_a_turn_that_goes_on_keeps_its_lane(database_url: str) -> None:
     async with stores(database_url) as opener:
         one, other = opener.store(lease_seconds=1.0), opener.store()
         await one.index.update(MAIN, lambda _: FIRST)
-        async with one.lane(MAIN) as is_ours:
+        async with one.turn_lock(MAIN) as is_ours:
             assert is_ours
             first = await _held_until(other)
             while await _held_until(other) == first:  # noqa: ASYNC110 - the database says when
                 await asyncio.sleep(0)
-            async with other.lane(MAIN) as is_theirs:
+            async with other.turn_lock(MAIN) as is_theirs:
                 assert not is_theirs
             await (await one.transcript(FIRST)).append(user("one"))
         for store in (other, one):
-            async with store.lane(MAIN) as is_ours:
+            async with store.turn_lock(MAIN) as is_ours:
                 assert is_ours
                 await (await store.transcript(FIRST)).append(user("more"))
         assert said((await one.transcript(FIRST)).branch()) == ["one", "more", "more"]
@@ -228,7 +228,7 @@ async def test_a_next_holder_waits_for_what_is_being_written(database_url: str) 
         late, other = opener.store(lease_seconds=SHORT_SECONDS), opener.store()
         await late.index.update(MAIN, lambda _: FIRST)
         transcript = await late.transcript(FIRST)
-        assert await turn.enter_async_context(late.lane(MAIN))
+        assert await turn.enter_async_context(late.turn_lock(MAIN))
         await asleep(late)
         with psycopg.connect(database_url) as writing:
             # The writer's statement got as far as its fence, and waits.
@@ -258,17 +258,17 @@ async def test_who_was_killed_in_a_turn_is_waited_for_less(database_url: str) ->
     killed += "(classid::bigint << 32 | objid::bigint) = lanes.life"
     async with stores(database_url) as opener:
         late, other = opener.store(), opener.store()
-        async with late.lane(MAIN):
+        async with late.turn_lock(MAIN):
             with psycopg.connect(database_url, autocommit=True) as connection:
                 assert connection.execute(silent).rowcount == 1
-                async with other.lane(MAIN) as is_taken:
+                async with other.turn_lock(MAIN) as is_taken:
                     assert not is_taken
                 assert connection.execute(killed.encode()).fetchall() == [(True,)]
                 connection.execute("UPDATE lanes SET held_until = clock_timestamp() + interval '19 seconds'")
-                async with other.lane(MAIN) as is_taken:
+                async with other.turn_lock(MAIN) as is_taken:
                     assert not is_taken, "it said something a moment ago"
                 connection.execute(silent)
-                async with other.lane(MAIN) as is_taken:
+                async with other.turn_lock(MAIN) as is_taken:
                     assert is_taken
 
 

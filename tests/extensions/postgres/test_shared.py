@@ -13,7 +13,7 @@ from nacre.extensions.postgres.server.connections import MOST_CONNECTIONS
 from nacre.extensions.postgres.server.database import shared_database
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.runtime.settings.config import load_config
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import storage_of
 from tests.sessions.talk import counted_ids, ticking_clock
 
 pytestmark = pytest.mark.postgres

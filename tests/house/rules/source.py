@@ -42,13 +42,13 @@ class Source:
 
     @property
     def root(self) -> str:
-        """The root room that the file belongs to, for example `memory`."""
-        return self.path.split("/", 1)[0]
+        """The root room that the file belongs to, for example `memory`; a module of the root is one."""
+        return self.path.split("/", 1)[0].removesuffix(".py")
 
     @property
     def room(self) -> str:
-        """The folder that holds the file, for example `memory/text`."""
-        return self.path.rpartition("/")[0]
+        """The folder that holds the file, for example `memory/text`; of a module of the root its name."""
+        return self.path.rpartition("/")[0] or self.root
 
     @cached_property
     def imports(self) -> frozenset[tuple[str, str]]:

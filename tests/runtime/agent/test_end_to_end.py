@@ -163,7 +163,7 @@ async def test_an_overflow_at_the_provider_is_helped(tmp_path: Path) -> None:
     async with ProviderServer() as server:
         for _ in range(3):
             server.reply("ok", usage=usage(2_000, 10))
-        server.overflow()
+        server.overflow(window_tokens=20_000, asked_tokens=20_400)
         server.reply("NO_REPLY")
         server.reply("## Goal\nBees.")
         server.reply("fits now")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nacre.runtime.contracts.errors import BadModelReply
-from nacre.runtime.contracts.events import CompactionEnded, FlushEnded, ReplyReady, TurnFailed
+from nacre.runtime.contracts.events import CompactionEnded, ReplyReady, TurnFailed
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.sessions.contracts.messages import AssistantMessage, Text, Usage
 from tests.runtime.agents import (
@@ -102,7 +102,7 @@ async def test_what_comes_behind_the_final_message_is_not_waited_for(tmp_path: P
 
 
 async def test_a_model_that_breaks_in_flush_and_compaction_loses_no_turn(tmp_path: Path) -> None:
-    """Notes are extracted instead, the history stays whole, and the conversation goes on."""
+    """Notes and the summary are extracted instead, and the conversation goes on."""
 
     async def only_talks(request: ModelRequest) -> AsyncIterator[Any]:
         if request.purpose != "turn":
@@ -118,7 +118,7 @@ async def test_a_model_that_breaks_in_flush_and_compaction_loses_no_turn(tmp_pat
 
     assert "Lisbon" in (tmp_path / "workspace" / TODAY).read_text(encoding="utf-8")
     [ended] = [event for event in later if isinstance(event, CompactionEnded)]
-    assert "ZeroDivisionError" in ended.problem
-    assert not any(isinstance(event, FlushEnded) for event in later)
+    assert ended.problem == ""
+    assert ended.tokens_after < ended.tokens_before
     assert isinstance(events[-1], ReplyReady)
     assert isinstance(later[-1], ReplyReady)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.runtime.contracts.budget import ContextBudget, resolve_budget
+from nacre.runtime.contracts.budget import ContextBudget, WindowSource, resolve_budget
 from nacre.runtime.contracts.errors import ConfigError
 
 
@@ -63,18 +63,40 @@ def test_a_compaction_is_not_followed_by_a_flush_of_the_same(
 
 @pytest.mark.parametrize(
     ("window", "reserve", "soft"),
-    [(16_000, 8_000, 4_000), (24_000, 12_000, 4_000), (32_000, 16_000, 4_000), (40_000, 20_000, 4_000)],
+    [
+        (4_096, 1_024, 682),
+        (8_192, 2_048, 1_365),
+        (16_000, 4_000, 2_666),
+        (24_000, 12_000, 4_000),
+        (32_000, 16_000, 4_000),
+        (40_000, 20_000, 4_000),
+    ],
 )
 def test_a_small_window_gets_a_smaller_reserve(window: int, reserve: int, soft: int) -> None:
-    """The reserve is never more than half of the window."""
+    """Half of the window at most, and a quarter of the smallest."""
     budget = budget_for(window)
     assert (budget.reserve_tokens, budget.soft_threshold_tokens) == (reserve, soft)
 
 
-def test_a_window_under_16000_tokens_is_refused_with_the_number() -> None:
+def test_a_window_under_4000_tokens_is_refused_with_the_number() -> None:
     """The message names the size, where it came from and the minimum."""
-    with pytest.raises(ConfigError, match=r"too small \(8000 tokens, from model\). Minimum is 16000"):
-        budget_for(8_000)
+    with pytest.raises(ConfigError, match=r"too small \(2048 tokens, from model\). Minimum is 4000"):
+        budget_for(2_048)
+
+
+@pytest.mark.parametrize(("source", "window"), [("server", 8_192), ("refusal", 8_192), ("model", 32_000)])
+def test_what_a_server_has_counts_where_the_owner_says_more(source: WindowSource, window: int) -> None:
+    """A price map may be wrong, and gives way to the owner."""
+    budget = resolve_budget(
+        configured_window_tokens=32_000,
+        model_window_tokens=8_192,
+        model_source=source,
+        reserve_tokens=16_384,
+        reserve_floor_tokens=20_000,
+        soft_threshold_tokens=4_000,
+        keep_recent_tokens=20_000,
+    )
+    assert budget.window_tokens == window
 
 
 def test_the_larger_of_reserve_and_floor_counts_for_flush_and_compaction_alike() -> None:
@@ -102,7 +124,7 @@ def test_what_is_switched_off_says_so(switch: str) -> None:
 
 
 @given(
-    window=st.integers(16_000, 2_000_000),
+    window=st.integers(4_000, 2_000_000),
     reserve=st.integers(0, 3_000_000),
     floor=st.integers(0, 3_000_000),
     soft=st.integers(0, 3_000_000),
@@ -124,7 +146,7 @@ def test_any_settings_leave_room_to_talk_flush_and_keep(
 
 
 def test_a_smaller_window_has_smaller_lines_and_a_larger_one_changes_nothing() -> None:
-    """Of a window of 200,000 that turned out to be smaller; 16,000 is the least."""
+    """Of a window of 200,000 that turned out to be smaller; 4,000 is the least."""
     budget = resolve_budget(
         configured_window_tokens=None,
         model_window_tokens=None,
@@ -135,5 +157,5 @@ def test_a_smaller_window_has_smaller_lines_and_a_larger_one_changes_nothing() -
     )
     smaller = budget.within(24_000)
     assert (smaller.compact_at, smaller.flush_at, smaller.keep_recent_tokens) == (12_000, 8_000, 6_000)
-    assert budget.within(9_000).window_tokens == 16_000
+    assert budget.within(900).window_tokens == 4_000
     assert budget.within(300_000) == budget

@@ -12,8 +12,8 @@ from hypothesis import given, strategies as st
 
 from nacre.bridges.contracts.bridge import Place
 from nacre.runtime.contracts.inbound import Attachment, Inbound
+from nacre.runtime.ledger.file_ledger import SqliteLedger
 from nacre.runtime.ledger.records import MOST_KEPT_IDS, LedgerUnusable, inbound_from_json, inbound_to_json
-from nacre.runtime.ledger.sqlite_ledger import SqliteLedger
 from nacre.runtime.models.scripted import Clock, CountingIds
 
 PLACE = Place(channel="line", account="default", chat_id="c")
@@ -158,7 +158,7 @@ async def test_work_that_fails_takes_nothing_else_back(tmp_path: Path) -> None:
 
         results = await asyncio.gather(
             ledger.receive(_said(1), "k"),
-            ledger.database.write(broken),
+            ledger.rows.database.write(broken),
             ledger.receive(_said(2), "k"),
             return_exceptions=True,
         )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from nacre.bridges.access.people import People
 from nacre.bridges.queueing.choices import Choices
+from nacre.runtime.ledger.file_ledger import SqliteLedger
 from nacre.runtime.ledger.ledger import owner_chats
-from nacre.runtime.ledger.sqlite_ledger import SqliteLedger
 from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.house.tree import ROOT
 from tests.runtime.agents import START

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
-from nacre.runtime.open_sessions.open_session import MOST_KEPT_BYTES, Journals
+from nacre.runtime.open_sessions.open_session import MAX_CACHED_BYTES, Journals
 from nacre.sessions.contracts.messages import message_text, user_message
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.store import Transcript
@@ -47,7 +47,7 @@ async def test_the_transcript_that_was_used_longest_ago_goes_first(tmp_path: Pat
 
     async def large(name: str) -> Transcript:
         journal = await kept.open(line(name))
-        await journal.append(user_message("x" * (MOST_KEPT_BYTES * 2 // 5), timestamp_ms=1))
+        await journal.append(user_message("x" * (MAX_CACHED_BYTES * 2 // 5), timestamp_ms=1))
         return await kept.open(line(name))
 
     first, second = await large("a"), await large("b")
@@ -61,10 +61,10 @@ async def test_long_transcripts_make_room_for_each_other(tmp_path: Path) -> None
     """Of transcripts that are large together only the one in use stays in memory."""
     kept = journals(tmp_path)
     first = await kept.open(line("0"))
-    await first.append(user_message("x" * (MOST_KEPT_BYTES // 2), timestamp_ms=1))
+    await first.append(user_message("x" * (MAX_CACHED_BYTES // 2), timestamp_ms=1))
     assert await kept.open(line("0")) is first
     second = await kept.open(line("1"))
-    await second.append(user_message("x" * (MOST_KEPT_BYTES // 2), timestamp_ms=1))
+    await second.append(user_message("x" * (MAX_CACHED_BYTES // 2), timestamp_ms=1))
     assert await kept.open(line("1")) is second
     assert await kept.open(line("0")) is not first
 

@@ -1,4 +1,4 @@
-"""Lanes: one turn at a time in a session, first come first served, and nobody else held up."""
+"""SessionLocks: one turn at a time in a session, first come first served, and nobody else held up."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from nacre.runtime.contracts.errors import SessionInUse, TurnCancelled
 from nacre.runtime.contracts.events import ReplyReady, TurnFailed, Warned
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.runtime.models.scripted import ScriptedModel, says
-from nacre.runtime.open_sessions.lanes import POLL_SECONDS, Lanes
+from nacre.runtime.open_sessions.session_locks import POLL_SECONDS, SessionLocks
 from nacre.sessions.contracts.messages import AssistantMessage, message_text
-from nacre.sessions.disk.locks import LaneFiles
+from nacre.sessions.disk.locks import TurnLockFiles
 from tests.runtime.agents import events_of, opened, said, transcript_file, user_texts
 
 KEY = "agent:main:main"
@@ -38,15 +38,15 @@ class Held(ScriptedModel):
             yield item
 
 
-def lanes(folder: Path, *, wait_seconds: float = 0.0, slept: list[float] | None = None) -> Lanes:
-    """Lanes whose waiting takes no time."""
+def lanes(folder: Path, *, wait_seconds: float = 0.0, slept: list[float] | None = None) -> SessionLocks:
+    """SessionLocks whose waiting takes no time."""
 
     async def sleep(seconds: float) -> None:
         if slept is not None:
             slept.append(seconds)
         await asyncio.sleep(0)
 
-    return Lanes(LaneFiles(folder), sleep=sleep, wait_seconds=wait_seconds)
+    return SessionLocks(TurnLockFiles(folder), sleep=sleep, wait_seconds=wait_seconds)
 
 
 async def test_turns_of_one_session_run_in_the_order_they_came(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ async def test_another_process_is_waited_for_and_told(tmp_path: Path) -> None:
         async with mine.enter("another", on_wait=told.append):
             pass
 
-    assert told == [f"Waiting: another process is in a turn of session {KEY!r}."]
+    assert told == [f"Waiting: another process is running a turn of session {KEY!r}."]
     assert sum(slept) == pytest.approx(10.0, abs=2 * POLL_SECONDS)
     async with mine.enter(KEY, on_wait=told.append):
         pass

@@ -11,8 +11,9 @@ import pytest
 
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.models.scripted import Clock, CountingIds
-from nacre.runtime.open_sessions.lanes import Lanes, route
 from nacre.runtime.open_sessions.open_session import SessionOpener
+from nacre.runtime.open_sessions.routing import route
+from nacre.runtime.open_sessions.session_locks import SessionLocks
 from nacre.runtime.settings.sections.session import SessionSettings
 from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.contracts.messages import message_text, user_message
@@ -69,7 +70,7 @@ async def test_sessions_open_on_a_store_without_files() -> None:
     for text in ("one", "two"):
         store = RememberedStore(everything)
         opener = SessionOpener(store, now=Clock(), new_id=CountingIds())
-        lanes = Lanes(store, sleep=asyncio.sleep, wait_seconds=0)
+        lanes = SessionLocks(store, sleep=asyncio.sleep, wait_seconds=0)
         async with lanes.enter(where.key, on_wait=print):
             session = await opener.open(where)
             await session.say(user_message(text, timestamp_ms=1))
@@ -100,4 +101,4 @@ async def test_a_strange_line_of_the_index_does_not_begin_the_conversation_anew(
 
     assert session.session_id == begun.session_id
     assert len(again.index.notices) == 1
-    assert f"The conversation goes on in {begun.session_id}" in again.index.notices[0]
+    assert f"The conversation continues in {begun.session_id}" in again.index.notices[0]

@@ -9,7 +9,7 @@ import pytest
 
 from nacre.runtime.contracts.errors import ConfigError, PrivacyError
 from nacre.runtime.models.scripted import ScriptedModel, says
-from nacre.runtime.open_sessions.lanes import Route, route
+from nacre.runtime.open_sessions.routing import Route, route
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.settings.sections.session import SessionSettings
 from tests.runtime.agents import opened, said, write_settings

@@ -11,12 +11,12 @@ import pytest
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.models.scripted import ScriptedModel, says
-from nacre.runtime.open_sessions.lanes import Lanes
+from nacre.runtime.open_sessions.session_locks import SessionLocks
 from nacre.runtime.session_lifecycle.session_memory import last_quotes
 from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.contracts.messages import AssistantMessage, message_text
-from nacre.sessions.disk.durable import EndingFolder
-from nacre.sessions.disk.locks import LaneFiles
+from nacre.sessions.disk.locks import TurnLockFiles
+from nacre.sessions.stores.files import EndedSessionFiles
 from tests.runtime.agents import START, opened, said, transcript_file, user_texts, write_settings
 
 QUIET = {
@@ -138,7 +138,7 @@ async def test_an_ending_that_did_not_come_or_has_no_transcript_is_struck_off(
         reason="daily",
         ended_at_ms=1_773_500_000_000,
     )
-    await EndingFolder(tmp_path / "agents/main/endings", now=lambda: START).put(ended)
+    await EndedSessionFiles(tmp_path / "agents/main/endings", now=lambda: START).put(ended)
 
     seen = Seen()
     async with opened(tmp_path, ScriptedModel(), ids="b") as agent:
@@ -162,8 +162,8 @@ async def test_what_another_process_is_about_to_end_is_left_to_it(tmp_path: Path
         reason="daily",
         ended_at_ms=1_773_500_000_000,
     )
-    await EndingFolder(tmp_path / "agents/main/endings", now=lambda: START).put(ended)
-    lanes = Lanes(LaneFiles(tmp_path / "locks/lanes"), sleep=asyncio.sleep, wait_seconds=0)
+    await EndedSessionFiles(tmp_path / "agents/main/endings", now=lambda: START).put(ended)
+    lanes = SessionLocks(TurnLockFiles(tmp_path / "locks/lanes"), sleep=asyncio.sleep, wait_seconds=0)
 
     async with lanes.enter(ended.key, on_wait=print):
         async with opened(tmp_path, ScriptedModel(), ids="b"):

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
-from nacre.runtime.session_lifecycle.session_memory import Recalled
+from nacre.runtime.session_lifecycle.session_memory import KnownNotes
 from nacre.sessions.contracts.messages import Text, ToolCall, ToolResultMessage
 from tests.runtime.agents import START, opened, said
 from tests.runtime.session_lifecycle.spoken import assistant, entry
@@ -68,11 +68,11 @@ async def test_an_answer_from_the_notes_is_not_noted(tmp_path: Path) -> None:
 
 def test_what_an_answer_repeats_of_the_notes_is_left_out() -> None:
     """Quoted lines, whole sentences and quoted words go; what the model says of its own stays."""
-    recalled = Recalled(
+    recalled = KnownNotes(
         [entry(found("## House\n\n- The gate code is 4711.\n- Yes.", "犬の名前はポチです。"))]
     )
 
-    assert recalled.left_out_of(
+    assert recalled.remove_from(
         "Yes. The gate code is 4711. I would change it.\n"
         "> - The gate code is 4711.\n> — `MEMORY.md#L3`\n\n"
         "Your note says: “The gate code is 4711.” Shall I?\n"
@@ -85,5 +85,5 @@ def test_what_was_written_into_the_notes_is_not_noted_again() -> None:
     call = ToolCall(id="a", name="append", arguments={"path": "x.md", "text": "- my dentist is Dr. Rossi"})
     confirmed = "I wrote down “my dentist is Dr. Rossi”."
 
-    assert Recalled([assistant("", call)]).left_out_of(confirmed) == "I wrote down […]."
-    assert Recalled([assistant("Hello.")]).left_out_of(confirmed) == confirmed
+    assert KnownNotes([assistant("", call)]).remove_from(confirmed) == "I wrote down […]."
+    assert KnownNotes([assistant("Hello.")]).remove_from(confirmed) == confirmed

@@ -218,7 +218,7 @@ async def test_a_session_that_cannot_be_ended_goes_on(tmp_path: Path) -> None:
 
     assert session_id(second) == session_id(first)
     [told] = [event.message for event in second if isinstance(event, Warned)]
-    assert told.startswith("The session could not be ended and goes on: Could not ")
+    assert told.startswith("The session could not be ended and continues: Could not ")
     assert user_texts(transcript(tmp_path, 0)) == ["first", "second"]
 
 

@@ -68,8 +68,8 @@ async def test_warn_mode_says_what_would_go(tmp_path: Path) -> None:
 
     told = [event.message for event in events if isinstance(event, Warned)]
     assert told == [
-        "Lines that would leave the index because nobody used them: agent:main:chat:dm:joe. "
-        "What was said stays in `nacre sessions list --all`."
+        "Unused sessions that would leave the index: agent:main:chat:dm:joe. "
+        "`nacre sessions list --all` still lists them."
     ]
     assert keys(tmp_path) == ["agent:main:chat:dm:joe", "agent:main:main"]
 
@@ -86,7 +86,7 @@ async def test_files_that_were_removed_are_told(tmp_path: Path) -> None:
 
     assert gone is not None
     told = [event.message for event in events if isinstance(event, Warned)]
-    assert f"removed, as session.maintenance asks: {gone.session_id}.jsonl" in told[0]
+    assert f"removed because of session.maintenance: {gone.session_id}.jsonl" in told[0]
     assert not (tmp_path / f"agents/main/sessions/{gone.session_id}.jsonl").exists()
 
 
@@ -110,7 +110,7 @@ def test_cleanup_does_it_at_once(tmp_path: Path) -> None:
         "removed": [],
         "removedBytes": 0,
     }
-    assert done.startswith("Lines that left the index because nobody used them: agent:main:chat:dm:joe.")
+    assert done.startswith("Unused sessions that left the index: agent:main:chat:dm:joe.")
     assert again == "The sessions are within their limits.\n"
 
 

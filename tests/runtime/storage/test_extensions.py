@@ -16,7 +16,7 @@ VAULT = """
 from dataclasses import dataclass, replace
 from pathlib import Path
 from nacre.runtime.settings.disk.agent_folders import AgentFolders
-from nacre.runtime.storage.files import FileStorage
+from nacre.runtime.storage.storage import FileStorage
 
 @dataclass
 class Home:
@@ -40,6 +40,7 @@ def open_storage(home):
     )
     return Vault(Home(folder, folders))
 """
+BREAKS = "def open_storage(home):\n    raise RuntimeError('no disk')\n"
 SCHEMA = {"type": "object", "required": ["folder"], "properties": {"folder": {"type": "string"}}}
 
 
@@ -84,6 +85,7 @@ def test_everything_lies_with_the_backend_that_is_chosen(tmp_path: Path) -> None
             {},
             "could not be loaded: ImportError: no driver",
         ),
+        (BREAKS, {"kind": "storage"}, {}, {}, "which could not be opened: RuntimeError: no disk"),
         ("open_storage = 3", {"kind": "storage"}, {}, {}, "has no open_storage"),
         (VAULT, {"kind": "storage", "configSchema": SCHEMA}, {}, {}, "plugins.entries.vault.config"),
         (VAULT, {"kind": "storage"}, {}, {"deny": ["vault"]}, "plugins switches this extension off"),
@@ -107,3 +109,17 @@ def test_one_that_cannot_be_used_is_an_error(
     assert sentence in ended.stderr
     assert "Traceback" not in ended.stderr
     assert [path for path in home.rglob("*") if path.suffix in (".md", ".jsonl", ".sqlite")] == []
+
+
+def test_doctor_tells_of_one_that_cannot_be_used(tmp_path: Path) -> None:
+    """As a problem among what else it looked at; it does not look at what the backend keeps."""
+    _chosen(tmp_path)
+
+    ended = run_nacre(tmp_path, "doctor", "--json")
+
+    found = {each["area"]: each for each in json.loads(ended.stdout)["findings"]}
+    assert ended.returncode == 1
+    assert found["storage"]["state"] == "problem"
+    assert "storage.driver is 'vault'" in found["storage"]["text"]
+    assert "sessions" not in found
+    assert len(found) > 1

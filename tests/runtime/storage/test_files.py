@@ -8,8 +8,7 @@ import pytest
 
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.storage.backend import StorageBackend
-from nacre.runtime.storage.files import FileStorage
-from nacre.runtime.storage.opening import storage_of
+from nacre.runtime.storage.storage import FileStorage, storage_of
 from tests.runtime.agents import write_settings
 from tests.runtime.storage.storage_contract import OpenStorage, StorageContract
 

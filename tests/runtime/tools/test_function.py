@@ -207,9 +207,9 @@ def local_type() -> Callable[..., Any]:
         (wants_a_lock, "The parameters of the tool 'wants_a_lock' have no schema."),
         (local_type(), "A type of the tool 'heavy' cannot be found: name 'Weight' is not defined."),
         (untyped, "The parameter 'hive' of the tool 'untyped' has no type."),
-        (undocumented, "The tool 'undocumented' has no docstring."),
-        (many, "has 'hives', but each parameter needs a name to call it by"),
-        (lambda hive: hive, "'<lambda>' cannot name a tool"),
+        (undocumented, "The tool 'undocumented' has no docstring, which the model reads."),
+        (many, "has 'hives'. Each parameter must be callable by name"),
+        (lambda hive: hive, "'<lambda>' is not a valid tool name"),
         (read, "There are two tools named 'read'."),
     ],
 )
@@ -226,7 +226,7 @@ async def test_what_cannot_be_a_tool_is_told_when_the_agent_is_opened(
 @pytest.mark.parametrize("chats", ["group", ("everyone",)])
 async def test_chats_that_do_not_exist_are_refused(chats: Any) -> None:
     """A tool that no chat would be offered says so when it is made."""
-    with pytest.raises(TypeError, match="name some of"):
+    with pytest.raises(TypeError, match="Use \\("):
         tool(name="weigh", chats=chats)(weigh.function)
 
 

@@ -168,7 +168,7 @@ async def test_a_name_cannot_leave_the_folder(tmp_path: Path, name: str) -> None
     """Only names that were given here lead to a file."""
     (tmp_path / "s.txt").write_text("secret")
     assert await ResultFiles(tmp_path / "s.jsonl").read(name) is None
-    with pytest.raises(ValueError, match="no name"):
+    with pytest.raises(ValueError, match="not a valid result name"):
         await ResultFiles(tmp_path / "s.jsonl").keep(name, "x")
 
 

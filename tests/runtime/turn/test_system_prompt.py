@@ -11,6 +11,7 @@ from nacre.memory.files.skills import Skills
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.workspace import ensure_workspace
 from nacre.prompts import render
+from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.runtime.models.tokenizer import estimate_tokens
@@ -30,7 +31,10 @@ TOOLS = (
 
 
 async def prompt_of(
-    workspace: Path, policy: ChatPolicy = PRIVATE, settings: AgentSettings | None = None
+    workspace: Path,
+    policy: ChatPolicy = PRIVATE,
+    settings: AgentSettings | None = None,
+    window_tokens: int = 200_000,
 ) -> StablePart:
     folder = FolderWorkspace(workspace, lock_dir=workspace.parent / "locks")
     prompts = SystemPrompts(
@@ -44,7 +48,14 @@ async def prompt_of(
     memory = render("system/memory_core", citations=render("system/citations_off"))
     if not policy.is_private:
         memory = render("system/memory_chat", folder="chats/chat-group-club")
-    return await prompts.stable(policy, tools=TOOLS, memory=memory)
+    budget = ContextBudget(
+        window_tokens=window_tokens,
+        window_source="model",
+        reserve_tokens=2_000,
+        soft_threshold_tokens=500,
+        keep_recent_tokens=1_000,
+    )
+    return await prompts.stable(policy, tools=TOOLS, memory=memory, budget=budget)
 
 
 async def stable(workspace: Path, policy: ChatPolicy = PRIVATE) -> str:
@@ -120,6 +131,16 @@ async def test_the_owner_says_how_much_of_a_file(tmp_path: Path, written: object
     (tmp_path / "SOUL.md").write_text("x" * (limit + 1), encoding="utf-8")
 
     assert len((await prompt_of(tmp_path, settings=settings)).notices) == 1
+
+
+async def test_in_a_small_window_every_file_is_shown_in_part(tmp_path: Path) -> None:
+    """Together they take about 15 % of it, and no file the place of the others."""
+    await ensure_workspace(FolderWorkspace(tmp_path / "ws", lock_dir=tmp_path / "locks"))
+    for name in ("AGENTS.md", "SOUL.md", "USER.md"):
+        (tmp_path / "ws" / name).write_text("bees " * 400, encoding="utf-8")
+    part = await prompt_of(tmp_path / "ws", window_tokens=4_096)
+    assert sum(map(len, part.files.values())) < 4_096 * 4 * 0.2
+    assert all("bees" in part.files[name] for name in ("AGENTS.md", "SOUL.md", "USER.md"))
 
 
 async def test_tools_are_listed_under_the_names_they_are_called_by(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_one_endless_turn_cannot_be_compacted() -> None:
     """When only the request precedes the cut there is nothing to summarise, and the history stays."""
     branch = Branch([user("go"), answer("", "c1"), result("c1", "w " * 500)])
     assert planned(branch, 10) == NothingToCompact(
-        reason="Nothing to compact: the latest turn is all there is to summarise."
+        reason="Nothing to compact: the latest turn is all there is to summarize."
     )
 
 

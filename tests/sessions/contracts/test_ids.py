@@ -33,7 +33,9 @@ def test_case_blanks_and_line_ends_part_people_and_groups() -> None:
 @pytest.mark.parametrize("sender", ["", " ", "\n"])
 def test_a_direct_message_without_a_sender_is_refused(sender: str) -> None:
     """People without an id would share one session, so nobody without an id has one; the owner needs none."""
-    with pytest.raises(SessionKeyInvalid, match=r"^A direct message .* names no sender.*sender_id\.$"):
+    with pytest.raises(
+        SessionKeyInvalid, match=r"^A direct message .* has no sender.*sender_id in the bridge\.$"
+    ):
         key(is_owner=False, sender_id=sender)
     assert key(sender_id=sender) == "agent:main:main"
 

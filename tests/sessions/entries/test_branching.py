@@ -145,7 +145,7 @@ async def test_a_fork_overwrites_nothing(tmp_path: Path) -> None:
     """A file that is in the fork's place stays."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one")
     (tmp_path / "f.jsonl").write_text("mine")
-    with pytest.raises(SessionCorrupt, match="is there already"):
+    with pytest.raises(SessionCorrupt, match="already exists"):
         await journal.fork("f.jsonl", session_id="f", leaf_id=ids[0])
     assert (tmp_path / "f.jsonl").read_text() == "mine"
 

@@ -25,7 +25,7 @@ from nacre.sessions.entries.entries import (
     entry_to_json,
     header_from_json,
     header_to_json,
-    is_misshapen,
+    is_malformed,
 )
 from tests.sessions.talk import FIXTURES, STAMP, user
 
@@ -87,7 +87,7 @@ def test_reading_loses_nothing_of_a_pi_file(name: str) -> None:
     for raw in raws:
         assert raw is not None
         entry = entry_from_json(raw)
-        assert not is_misshapen(entry)
+        assert not is_malformed(entry)
         written = entry_to_json(entry)
         for key in ("type", "id", "parentId", "timestamp"):
             assert written[key] == raw[key]
@@ -110,8 +110,8 @@ def test_an_entry_of_a_wrong_shape_is_kept_as_it_is(raw: dict[str, Any]) -> None
     entry = entry_from_json(raw)
     assert isinstance(entry.body, RawBody)
     assert entry.body.raw == raw
-    assert is_misshapen(entry)
-    assert not is_misshapen(entry_from_json({"type": ["odd"], "id": "a"}))
+    assert is_malformed(entry)
+    assert not is_malformed(entry_from_json({"type": ["odd"], "id": "a"}))
 
 
 def test_a_line_holds_what_json_cannot() -> None:

@@ -34,7 +34,7 @@ async def test_an_old_file_is_migrated_once_and_kept(tmp_path: Path, name: str, 
     assert said(journal.branch()) == texts
     [notice] = journal.notices
     version = name[1]
-    assert f"{name} was brought from format version {version} to 3" in notice
+    assert f"{name} was migrated from format version {version} to 3" in notice
     [kept] = tmp_path.glob(f"{name}.v{version}-*")
     assert (kept.name in notice, kept.read_bytes()) == (True, before)
 
@@ -89,7 +89,7 @@ async def test_a_torn_old_file_loses_nothing(tmp_path: Path) -> None:
     journal = await opened(path)
 
     assert said(journal.branch()) == ["Good morning", "Take an umbrella."]
-    assert "2 unreadable line(s) that were left out" in journal.notices[0]
+    assert "2 unreadable line(s) were left out" in journal.notices[0]
     assert [copy.read_bytes() for copy in tmp_path.glob("*.v2-*")] == [before]
     assert set_aside_in(tmp_path) == []
 

@@ -14,10 +14,10 @@ from nacre.sessions.entries.entries import (
     Entry,
     EntryTree,
     SessionOwner,
-    begun_private,
     entry_from_json,
     entry_to_json,
     session_owner,
+    started_in_private,
 )
 from tests.sessions.talk import STAMP
 
@@ -45,7 +45,7 @@ def test_a_damaged_owner_says_nothing(data: Any) -> None:
     assert session_owner(told(data)) == SessionOwner(key=None, chat_kind=None, is_private=None)
     tree = EntryTree()
     tree.add(told(data))
-    assert begun_private(tree) is None
+    assert started_in_private(tree) is None
 
 
 def test_the_first_word_about_privacy_holds() -> None:
@@ -53,7 +53,7 @@ def test_the_first_word_about_privacy_holds() -> None:
     tree = EntryTree()
     for number, data in enumerate(({"key": "k"}, {"private": False}, {"private": True})):
         tree.add(told(data, number))
-    assert begun_private(tree) is False
+    assert started_in_private(tree) is False
 
 
 def test_another_entry_tells_no_owner() -> None:

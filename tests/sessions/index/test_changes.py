@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.locks.kernel_lock import try_lock
+from nacre.locks import try_lock
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
 from tests.runtime.turn.watched_work import watched_work

@@ -32,7 +32,7 @@ async def test_a_torn_change_is_set_aside_and_the_others_stay(tmp_path: Path, cu
     assert found == record(label="whole", compaction_count=2)
     assert torn.startswith(whole)
     assert set_aside_in(tmp_path) == [torn]
-    assert "not every line could be read" in sessions.notices[0]
+    assert "Not every line" in sessions.notices[0]
 
 
 async def test_a_broken_line_of_changes_costs_only_itself(tmp_path: Path) -> None:

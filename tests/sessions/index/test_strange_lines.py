@@ -26,13 +26,13 @@ async def test_a_strange_line_is_told_and_its_session_found_again(
     (tmp_path / "sessions.json").write_text(odd)
 
     sessions = index(tmp_path)
-    found = await sessions.found_again(MAIN)
+    found = await sessions.recover(MAIN)
 
     assert found is not None
     assert found.session_id == "s-1"
     assert set_aside_in(tmp_path) == [odd.encode()]
     assert len(sessions.notices) == 1
-    assert "goes on in s-1" in sessions.notices[0]
+    assert "continues in s-1" in sessions.notices[0]
     assert {key: item.session_id for key, item in (await index(tmp_path).all()).items()} == {
         MAIN: "s-1",
         "other": "s-9",
@@ -48,6 +48,6 @@ async def test_a_session_that_was_left_is_not_found_again(tmp_path: Path) -> Non
 
     sessions = index(tmp_path)
 
-    assert await sessions.found_again(MAIN) == left
-    assert await sessions.found_again("agent:main:none") is None
+    assert await sessions.recover(MAIN) == left
+    assert await sessions.recover("agent:main:none") is None
     assert sessions.notices == ()

@@ -81,7 +81,7 @@ async def test_a_useless_compaction_is_refused(tmp_path: Path) -> None:
     entry = await journal.append(user("hi"))
     before = journal.path.read_bytes()
     for summary, first in (("S", "nowhere"), (" ", entry.id)):
-        with pytest.raises(ValueError, match="the history was left as it is"):
+        with pytest.raises(ValueError, match="The history is unchanged"):
             await journal.append(Compaction(summary=summary, first_kept_entry_id=first, tokens_before=1))
     assert journal.path.read_bytes() == before
 
@@ -146,7 +146,7 @@ async def test_only_plain_files_are_opened(tmp_path: Path, kind: str) -> None:
         target.write_text("secret")
     path = tmp_path / "s.jsonl"
     path.mkdir() if kind == "folder" else path.symlink_to(target)
-    with pytest.raises(SessionCorrupt, match=r"s\.jsonl is (a symbolic link|not a plain file)"):
+    with pytest.raises(SessionCorrupt, match=r"s\.jsonl is (a symbolic link|not a regular file)"):
         await opened(path)
     assert (target.read_text() if kind == "link" else target.exists()) in ("secret", False)
 

@@ -128,7 +128,7 @@ async def test_a_torn_line_of_another_writer_is_repaired_in_passing(tmp_path: Pa
 
     assert said(journal.branch()) == said((await opened(path)).branch()) == ["one", "two"]
     assert set_aside_in(tmp_path) == [b'{"type":"message","id":"zz","par']
-    assert "was torn" in journal.notices[0]
+    assert "was incomplete" in journal.notices[0]
 
 
 async def test_a_file_that_was_exchanged_is_read_anew(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ async def test_a_file_that_was_exchanged_is_read_anew(tmp_path: Path) -> None:
     assert await journal.refresh() is True
     await journal.append(user("next"))
     assert said(journal.branch()) == said((await opened(path)).branch()) == ["new", "next"]
-    assert journal.notices == ("s.jsonl was changed by another program and was read anew.",)
+    assert journal.notices == ("s.jsonl was changed by another program and was read again.",)
 
 
 async def test_a_file_that_was_written_over_is_read_anew(tmp_path: Path) -> None:
@@ -157,5 +157,5 @@ async def test_a_file_that_was_written_over_is_read_anew(tmp_path: Path) -> None
     assert await journal.refresh() is True
     await journal.append(user("next"))
     assert said(journal.branch()) == ["new", "and longer " * 50, "next"]
-    assert journal.notices == ("s.jsonl was changed by another program and was read anew.",)
+    assert journal.notices == ("s.jsonl was changed by another program and was read again.",)
     assert set_aside_in(tmp_path) == []

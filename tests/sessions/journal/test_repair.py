@@ -55,7 +55,7 @@ async def test_a_torn_end_is_set_aside(tmp_path: Path, torn: bytes) -> None:
 
     assert (path.read_bytes(), aside(path)) == (good, [torn])
     assert len(journal.notices) == 1
-    assert journal.notices[0].startswith("The end of s.jsonl was torn")
+    assert journal.notices[0].startswith("The end of s.jsonl was incomplete")
     await journal.append(user("next"))
     again = await opened(path)
     assert (said(again.branch()), again.notices, len(aside(path))) == (["kept", "next"], (), 1)
@@ -73,7 +73,7 @@ async def test_a_last_line_without_its_feed_is_kept(tmp_path: Path) -> None:
     path = written(tmp_path, to_line(HEADER), line("a", None, "whole").rstrip(b"\n"))
     journal = await opened(path)
     await journal.append(user("next"))
-    assert journal.notices == ("The last line of s.jsonl lacked its line feed; it was kept and ended.",)
+    assert journal.notices == ("The last line of s.jsonl had no line feed; the line was kept and ended.",)
     assert (await texts(path), aside(path)) == (["whole", "next"], [])
 
 
@@ -131,8 +131,8 @@ async def test_an_unknown_parent_does_not_hide_the_past(tmp_path: Path) -> None:
     journal = await opened(path)
     assert said(journal.branch()) == ["one", "two", "three"]
     assert [notice[:30] for notice in journal.notices] == [
-        "The entry 'b' names the parent",
-        "The entry 'c' names the parent",
+        "The entry 'b' has the parent",
+        "The entry 'c' has the parent",
     ]
 
 
@@ -160,7 +160,7 @@ async def test_an_entry_of_a_wrong_shape_is_told(tmp_path: Path) -> None:
     path = written(tmp_path, to_line(HEADER), line("a", None, "one"), odd, line("c", "b", "two"))
     journal = await opened(path)
     assert (said(journal.branch()), len(journal.tree.entries)) == (["one", "two"], 3)
-    assert journal.notices == ("The entry 'b' of type 'message' cannot be read, so no model sees it.",)
+    assert journal.notices == ("The entry 'b' of type 'message' cannot be read, so models do not see it.",)
 
 
 async def test_foreign_line_ends_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:

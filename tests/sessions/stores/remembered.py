@@ -13,7 +13,7 @@ from nacre.sessions.contracts.messages import UserMessage, message_text
 from nacre.sessions.disk.json_text import timestamp_text
 from nacre.sessions.entries.entries import SessionHeader, StoredTranscript, session_owner
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.stores.store import LastWords
+from nacre.sessions.stores.store import LastMessage
 from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport, lines_to_prune
 from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts
 from tests.sessions.stores.remembered_transcript import Everything, Kept, RememberedTranscript, json_lines
@@ -35,7 +35,7 @@ class RememberedLines:
     async def all(self) -> dict[str, SessionRecord]:
         return dict(self._everything.lines)
 
-    async def found_again(self, key: str) -> SessionRecord | None:
+    async def recover(self, key: str) -> SessionRecord | None:
         return self._everything.lines.get(key)
 
     async def update(
@@ -83,7 +83,7 @@ class RememberedStore:
     def __init__(self, everything: Everything) -> None:
         self._everything = everything
         self.index = RememberedLines(everything)
-        self.endings = RememberedEndings(everything)
+        self.ended_sessions = RememberedEndings(everything)
         self.place = "memory"
 
     def transcript_name(self, record: SessionRecord) -> str:
@@ -117,7 +117,7 @@ class RememberedStore:
                 found.append(self._listed(key, record, is_current=False))
         return sorted(found, key=lambda session: session.active_at_ms, reverse=True)
 
-    async def last_words(self, sessions: Iterable[StoredSession], *, most: int) -> list[LastWords]:
+    async def last_messages(self, sessions: Iterable[StoredSession], *, most: int) -> list[LastMessage]:
         found = []
         for session in sessions:
             kept = self._everything.transcripts.get(session.transcript)
@@ -153,7 +153,7 @@ class RememberedStore:
         gone = self._everything.transcripts.pop(session.transcript, None)
         return f"memory:deleted:{session.transcript}" if gone is not None else ""
 
-    async def keep_up(
+    async def maintain(
         self, limits: MaintenanceLimits, *, main_key: str, active_keys: Collection[str], dry_run: bool
     ) -> UpkeepReport:
         now_ms = int(self._everything.now().timestamp() * 1000)
@@ -164,7 +164,7 @@ class RememberedStore:
         return UpkeepReport(pruned_keys=tuple(keys))
 
     @asynccontextmanager
-    async def lane(self, key: str) -> AsyncIterator[bool]:
+    async def turn_lock(self, key: str) -> AsyncIterator[bool]:
         if key in self._everything.lanes:
             yield False
             return

@@ -93,8 +93,8 @@ class RememberedTranscript:
     def sent(self) -> SentView:
         return self._views.sent(self.tree)
 
-    def kept(self, make: Callable[[], T]) -> T:
-        return self._views.kept(make)
+    def cached(self, make: Callable[[], T]) -> T:
+        return self._views.cached(make)
 
     async def refresh(self) -> bool:
         return self._follow()

@@ -122,12 +122,12 @@ class StoreContract:
         store = open_store()
         late, early = ended("s-2", 9), ended("s-1", 5)
         for each in (late, early, replace(early, attempts=1)):
-            await store.endings.put(each)
-        assert await open_store().endings.all() == (replace(early, attempts=1), late)
+            await store.ended_sessions.put(each)
+        assert await open_store().ended_sessions.all() == (replace(early, attempts=1), late)
         for _ in range(2):
-            await store.endings.remove(early)
-        assert not await open_store().endings.has(early)
-        assert await open_store().endings.has(late)
+            await store.ended_sessions.remove(early)
+        assert not await open_store().ended_sessions.has(early)
+        assert await open_store().ended_sessions.has(late)
 
     async def test_a_fork_is_a_transcript_of_its_own(self, open_store: OpenStore) -> None:
         """It has the branch and the whole results; what is said in one is not said in the other."""
@@ -160,7 +160,7 @@ class StoreContract:
         assert await again.results.read("r-2") is None
         assert await (await open_store().transcript(SECOND)).results.read("r-1") is None
         for name in ("../r", "", "a/b"):
-            with pytest.raises(ValueError, match="no name"):
+            with pytest.raises(ValueError, match="result"):
                 await mine.results.keep(name, "x")
             assert await mine.results.read(name) is None
 
@@ -189,8 +189,8 @@ class StoreContract:
         assert found["s-1"].transcript == other.transcript_name(FIRST)
         assert found["s-1"].size_bytes
         wanted = [found["s-3"], found["s-2"], found["s-1"]]
-        assert [words for _, words in await other.last_words(wanted, most=9)] == ["late", "early"]
-        assert [words for _, words in await other.last_words(wanted, most=1)] == ["late"]
+        assert [words for _, words in await other.last_messages(wanted, most=9)] == ["late", "early"]
+        assert [words for _, words in await other.last_messages(wanted, most=1)] == ["late"]
 
     async def test_a_transcript_is_handed_out_as_json_lines(self, open_store: OpenStore) -> None:
         """A header and an entry a line; the listing counts them, also those that came since."""
@@ -240,7 +240,7 @@ class StoreContract:
         await store.index.edit(lambda _: {DM: FIRST, f"{DM}2": SECOND})
         await (await store.transcript(FIRST)).append(user("one"))
         for dry_run in (True, False):
-            report = await store.keep_up(limits, main_key="main", active_keys=[f"{DM}2"], dry_run=dry_run)
+            report = await store.maintain(limits, main_key="main", active_keys=[f"{DM}2"], dry_run=dry_run)
             assert report.pruned_keys == (DM,)
             assert (DM in await open_store().index.all()) is dry_run
         assert set(await open_store().index.all()) == {f"{DM}2"}
@@ -261,11 +261,15 @@ class StoreContract:
         one, other = open_store(), open_store()
 
         async def broken() -> None:
-            async with one.lane(MAIN) as mine, other.lane(MAIN) as theirs, other.lane("k") as free:
+            async with (
+                one.turn_lock(MAIN) as mine,
+                other.turn_lock(MAIN) as theirs,
+                other.turn_lock("k") as free,
+            ):
                 assert (mine, theirs, free) == (True, False, True)
                 raise RuntimeError
 
         with pytest.raises(RuntimeError):
             await broken()
-        async with other.lane(MAIN) as mine:
+        async with other.turn_lock(MAIN) as mine:
             assert mine

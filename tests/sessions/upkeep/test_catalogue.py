@@ -11,9 +11,8 @@ from nacre.sessions.contracts.messages import Message
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.journal.journal import Journal, ResultFiles, read_transcript, transcript_bytes
+from nacre.sessions.upkeep.session_folder import delete_session, last_message, move_aside, stored_sessions
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
-from nacre.sessions.upkeep.transcript_listing import last_words, stored_sessions
-from nacre.sessions.upkeep.upkeep import delete_session, move_aside
 from tests.sessions.disk_steps import disk_steps, is_on_disk
 from tests.sessions.talk import answer, counted_ids, said, ticking_clock, user
 
@@ -113,7 +112,7 @@ async def test_a_session_is_found_by_what_people_write(folder: Path, name: str, 
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("aaaa", "'aaaa' could be any of .*aaaa-.*Write more"),
+        ("aaaa", "'aaaa' matches .*aaaa-.*Give more"),
         ("ccc", "There is no session 'ccc'"),
         ("", "There is no session ''"),
         ("telegram:dm:10", "There is no session"),
@@ -133,9 +132,9 @@ async def test_the_last_words_are_read_from_the_end(tmp_path: Path) -> None:
     await talk(tmp_path, "s", MAIN, "first", "x" * 70_000, "last")
     await talk(tmp_path, "empty", MAIN)
 
-    assert last_words(tmp_path / "s.jsonl") == "last"
-    assert last_words(tmp_path / "empty.jsonl") == ""
-    assert last_words(tmp_path / "none.jsonl") == ""
+    assert last_message(tmp_path / "s.jsonl") == "last"
+    assert last_message(tmp_path / "empty.jsonl") == ""
+    assert last_message(tmp_path / "none.jsonl") == ""
 
 
 async def test_the_last_words_are_those_of_the_present_branch(tmp_path: Path) -> None:
@@ -144,10 +143,10 @@ async def test_the_last_words_are_those_of_the_present_branch(tmp_path: Path) ->
     journal = await begun(tmp_path / "s.jsonl", "s")
     words_again = [entry for entry in journal.tree.entries if isinstance(entry.body, Message)][-2]
     await journal.rewind(words_again.parent_id)
-    assert last_words(tmp_path / "s.jsonl") == "first"
+    assert last_message(tmp_path / "s.jsonl") == "first"
 
     await journal.rewind(None)
-    assert last_words(tmp_path / "s.jsonl") == "left again"
+    assert last_message(tmp_path / "s.jsonl") == "left again"
 
 
 async def test_looking_leaves_no_trace(folder: Path) -> None:
@@ -161,7 +160,7 @@ async def test_looking_leaves_no_trace(folder: Path) -> None:
     assert said(transcript.branch) == ["second", "yes", "third", "yes"]
     assert await transcript_bytes(path, session_id="aaaa-new") == path.read_bytes()
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
-    with pytest.raises(SessionNotFound, match="gone"):
+    with pytest.raises(SessionNotFound, match="missing"):
         await read_transcript(folder / "dddd.jsonl", session_id="dddd", now=ticking_clock())
 
 

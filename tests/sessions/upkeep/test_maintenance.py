@@ -21,7 +21,7 @@ from nacre.sessions.upkeep.maintenance import (
     files_to_remove,
     lines_to_prune,
 )
-from nacre.sessions.upkeep.upkeep import keep_up
+from nacre.sessions.upkeep.session_folder import maintain
 from tests.sessions.disk_steps import disk_steps, is_on_disk
 from tests.sessions.talk import START
 
@@ -173,10 +173,10 @@ async def test_what_was_said_stays_on_disk(tmp_path: Path) -> None:
     """A peer's line leaves the index and its transcript stays; a job's transcript is moved aside."""
     index = await folder(tmp_path)
     before = names(tmp_path)
-    dry = await keep_up(index, LIMITS, now=lambda: START, main_key="main", dry_run=True)
+    dry = await maintain(index, LIMITS, now=lambda: START, main_key="main", dry_run=True)
     assert names(tmp_path) == before
 
-    report = await keep_up(index, LIMITS, now=lambda: START, main_key="main")
+    report = await maintain(index, LIMITS, now=lambda: START, main_key="main")
 
     assert report == dry
     assert set(report.pruned_keys) == {
@@ -186,7 +186,7 @@ async def test_what_was_said_stays_on_disk(tmp_path: Path) -> None:
     }
     assert set(await index.all()) == {"agent:main:main"}
     assert names(tmp_path) == (before - {"cron-1.jsonl"}) | {"cron-1.jsonl.deleted.2026-03-01T09-00-00.000Z"}
-    assert (await keep_up(index, LIMITS, now=lambda: START, main_key="main")).is_empty
+    assert (await maintain(index, LIMITS, now=lambda: START, main_key="main")).is_empty
 
 
 async def test_a_limit_of_the_disk_removes_the_oldest_that_nothing_names(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ async def test_a_limit_of_the_disk_removes_the_oldest_that_nothing_names(tmp_pat
     after = START.replace(year=2027)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # threads that begin when watched
     with disk_steps(tmp_path) as steps:
-        first = await keep_up(index, limits, now=lambda: after, main_key="main")
+        first = await maintain(index, limits, now=lambda: after, main_key="main")
 
     assert is_on_disk(steps, "peer-1.jsonl")
     assert set(first.removed) >= {"peer-1.jsonl", "x.jsonl.deleted.2025-01-01T00-00-00.000Z"}
@@ -215,5 +215,5 @@ async def test_a_new_folder_has_nothing_to_keep_up(tmp_path: Path) -> None:
     index = SessionIndex(tmp_path / "none", now=lambda: START)
     limits = replace(LIMITS, most_bytes=1, archive_retention_ms=1)
 
-    assert (await keep_up(index, limits, now=lambda: START, main_key="main")).is_empty
+    assert (await maintain(index, limits, now=lambda: START, main_key="main")).is_empty
     assert not (tmp_path / "none").exists()

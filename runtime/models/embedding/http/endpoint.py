@@ -9,7 +9,7 @@ from dataclasses import field, replace
 
 from nacre.memory.contracts.index_settings import RemoteSettings
 from nacre.memory.contracts.settings import MemorySearchSettings
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.completions.addresses import without_credentials
 from nacre.runtime.settings.disk.variables import unset_in

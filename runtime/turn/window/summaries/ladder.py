@@ -1,6 +1,7 @@
 """From a plan to a summary: which models are asked, in which order, and when an extract must do.
 
-    the model for compactions ─► the session's model ─► an extract, if the window overflowed
+    the model for compactions ─► the session's model ─► an extract, if it wrote no summary or the window
+                                                    │   overflowed
                                                     └─► the history stays, and the owner is told why
 
 A placeholder is never an answer: without a summary nothing is replaced.
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from nacre.records.record import Record
+from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelError
 from nacre.runtime.contracts.events import Emit
@@ -52,7 +53,8 @@ async def summary_of(
     plan: CompactionPlan,
     *,
     models: Sequence[SummaryModel],
-    extractor: SummaryModel | None,
+    extractor: SummaryModel,
+    must_shrink: bool,
     instructions: str,
     count_tokens: Callable[[str], int],
     now_ms: Callable[[], int],
@@ -60,16 +62,17 @@ async def summary_of(
 ) -> Summary:
     """The summary from the first model that gives one.
 
-    `extractor` is asked last, and only after answers that could not be used: a provider that is away
-    or refuses the key is no reason to put up with less.
+    `extractor` is asked last, and only after answers that were no summaries: a provider that is away or
+    refuses the key is no reason to put up with less. Where the history `must_shrink`, a time-out or one
+    more overflow is.
 
     Raises:
         ModelError: nobody gave one; the last model's failure, with the reasons of all.
     """
     problems: list[str] = []
     failure: ModelError = BadModelReply("There is no model to ask for a summary.")
-    for model in (*models, *([extractor] if extractor else [])):
-        if model is extractor and not _is_unusable(failure):
+    for model in (*models, extractor):
+        if model is extractor and not _is_unusable(failure, must_shrink=must_shrink):
             break
         summariser = Summariser(
             ask=model.ask,
@@ -138,6 +141,8 @@ def summary_limits(
     )
 
 
-def _is_unusable(failure: ModelError) -> bool:
+def _is_unusable(failure: ModelError, *, must_shrink: bool) -> bool:
     """Whether asking again would very likely end the same way."""
-    return isinstance(failure, BadModelReply | ContextOverflow | SummaryTimedOut)
+    if must_shrink and isinstance(failure, ContextOverflow | SummaryTimedOut):
+        return True
+    return isinstance(failure, BadModelReply)

@@ -12,7 +12,7 @@ from typing import Any
 from nacre import Agent
 from nacre.extensions.http.openai.mount import openai_mount
 from nacre.extensions.http.page.home import PageHome
-from nacre.extensions.http.page.page import page_mount
+from nacre.extensions.http.page.mount import page_mount
 from nacre.extensions.http.server.server import HttpServer
 from nacre.extensions.http.server.tokens import Tokens
 from nacre.runtime.contracts.clock import owner_clock

@@ -8,9 +8,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from nacre.extensions.http.page.diff_lines import diff_lines, diff_of
-from nacre.extensions.http.page.picture import HEIGHT, WIDTH, context_picture
-from nacre.extensions.http.page.safe_markdown import safe_html
+from nacre.extensions.http.page.rendering import diff_lines, diff_of, safe_html
+from nacre.extensions.http.page.sessions import HEIGHT, WIDTH, context_picture
 from nacre.runtime.agent.insight.timeline import timeline
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.sessions.contracts.messages import AssistantMessage, Text, Usage, user_message
@@ -61,7 +60,7 @@ def test_the_picture_has_every_answer_its_parts_and_marks_within_its_frame() -> 
 
     assert len(picture.bars) == 3
     assert [mark.kind for mark in picture.marks] == ["compaction"]
-    assert "3 answers, 0 flushes, 1 compactions" in picture.told
+    assert "3 answers, 0 flushes, 1 compactions" in picture.summary
     assert {block.part for block in picture.bars[2].blocks} == {"fixed", "summary", "conversation"}
     for bar in picture.bars:
         assert sum(block.height for block in bar.blocks) == pytest.approx(
@@ -82,10 +81,10 @@ def test_a_picture_without_prices_tells_of_no_dollars() -> None:
     ]
     picture = context_picture(timeline(branch, _budget(), has_price=lambda _model: False))
 
-    assert picture.told.startswith("3 answers, 0 flushes, 1 compactions, no price known;")
-    assert all(bar.told.endswith("no price known") for bar in picture.bars)
+    assert picture.summary.startswith("3 answers, 0 flushes, 1 compactions, no price known;")
+    assert all(bar.title.endswith("no price known") for bar in picture.bars)
     assert (
-        "$0.0000" in context_picture(timeline(branch, _budget(), has_price=lambda _model: True)).bars[0].told
+        "$0.0000" in context_picture(timeline(branch, _budget(), has_price=lambda _model: True)).bars[0].title
     )
 
 

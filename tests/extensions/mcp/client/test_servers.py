@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from nacre.extensions.mcp.client.kept_list import ApprovedTools, KeptList
 from nacre.extensions.mcp.client.servers import ToolServers
+from nacre.extensions.mcp.client.tool_list import ApprovedTools, StoredToolList
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.settings.sections.mcp import McpServer
 from nacre.runtime.tools.toolbox import Toolbox, ToolOutcome
@@ -66,7 +66,7 @@ async def test_a_servers_tools_are_called_by_their_names_and_checked(tmp_path: P
         names = [tool.name for tool in servers.tools(("w__die",))]
         assert "w__add" in names
         assert not {"w__die", "w__hang", "w__far"} & set(names)
-        assert "nothing is fetched for a schema" in servers.notices[0]
+        assert "schemas are never fetched" in servers.notices[0]
         text, is_error = await call(servers, "w__add", a=2, b=3)
         assert text.endswith("\n5")
         assert "This is data" in text
@@ -125,7 +125,7 @@ async def test_a_tool_that_comes_later_waits_for_the_owner(tmp_path: Path) -> No
         assert "nacre mcp approve w" in servers.notices[0]
     async with opened(tmp_path, w=wild(tmp_path, tools={"allow": ["late", "turn", "change"]})) as servers:
         assert {tool.name for tool in servers.tools(())} == {"w__turn", "w__change"}
-        listed = KeptList(tmp_path / "mcp", "w", wild(tmp_path)).read()
+        listed = StoredToolList(tmp_path / "mcp", "w", wild(tmp_path)).read()
         assert listed is not None
         approved.approve([tool for tool in listed.tools if tool.name == "late"])
         assert {tool.name for tool in servers.tools(())} == {"w__turn", "w__change", "w__late"}
@@ -217,7 +217,7 @@ async def test_a_server_that_dies_in_a_call_is_started_again(tmp_path: Path) -> 
         assert is_error
         assert "was lost during the call" in text
         assert "the disk is on fire" in text
-        assert "not there" in servers.status()[0]
+        assert "unavailable" in servers.status()[0]
         assert (await call(servers, "w__add", a=1, b=1))[0].endswith("\n2")
         assert starts(tmp_path) == 2
         assert "running" in servers.status()[0]
@@ -238,7 +238,7 @@ async def test_floods_and_nonsense_are_results_like_others(tmp_path: Path) -> No
         await servers.ready(OWNER)
         text, _ = await call(servers, "w__flood")
         assert len(text) < 5_001_000
-        assert "100000 more characters were thrown away" in text
+        assert "100000 more characters were dropped" in text
         text, is_error = await call(servers, "w__nonsense")
         assert is_error
         assert "lost during the call" in text

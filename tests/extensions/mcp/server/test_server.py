@@ -80,7 +80,7 @@ async def test_a_note_is_added_found_and_read_by_a_program(home: Path) -> None:
     assert text.startswith("## Noted by a program at ")
     assert text.count(FACT) == 1
     assert noted == f"Noted in memory/{log.name}."
-    assert again == f"Nothing was added: all of it already stands in memory/{log.name}."
+    assert again == f"Nothing was added: memory/{log.name} already contains all of it."
     best = json.loads(found)["results"][0]
     assert (best["path"], FACT in best["snippet"]) == (f"memory/{log.name}", True)
     assert "Marco" in json.loads(read)["text"]
@@ -122,7 +122,7 @@ async def test_what_cannot_be_done_is_a_result_with_a_sentence(home: Path) -> No
     """Wrong arguments, an unknown tool, a day that there is not, a workspace that cannot be written."""
     async with connected(home) as client:
         assert await _called(client, "memory_append", text=" ") == (
-            "The text is empty, so there is nothing to note.",
+            "The text is empty; there is nothing to append.",
             True,
         )
         wrong, is_error = await _called(client, "memory_append", note="x")
@@ -153,5 +153,5 @@ async def test_without_an_index_notes_are_read_and_written(home: Path) -> None:
         got = await memory.tools.run(ToolCall(id="3", name="memory_get", arguments={"path": TODAY}))
 
     assert message_text(added.message) == f"Noted in {TODAY}."
-    assert "Memory search is switched off" in message_text(asked.message)
+    assert "Memory search is disabled" in message_text(asked.message)
     assert FACT in json.loads(message_text(got.message))["text"]

@@ -13,7 +13,7 @@ from nacre.extensions.postgres.workers.worker import handed_over
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import system_clock
 from nacre.runtime.settings.config import load_config
-from nacre.runtime.storage.opening import ledger_of
+from nacre.runtime.storage.storage import ledger_of
 from tests.bridges.chats import FOLLOW_UP
 from tests.bridges.line_channel import LineBridge
 from tests.servers.provider_server import ProviderServer

@@ -56,10 +56,10 @@ class Troubles:
         self.counts = dict.fromkeys(("kill", "pause", "restart", "gateway"), 0)
 
     async def go_on(self, seconds: float) -> None:
-        """One trouble after the other."""
+        """One trouble after the other, each at least once."""
         ends = asyncio.get_running_loop().time() + seconds
         order = list(self.counts)
-        while asyncio.get_running_loop().time() < ends:
+        while asyncio.get_running_loop().time() < ends or not all(self.counts.values()):
             await asyncio.sleep(self._random.uniform(0.5, 2.5))
             await getattr(self, f"_{order[sum(self.counts.values()) % len(order)]}")()
 

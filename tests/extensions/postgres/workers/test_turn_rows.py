@@ -151,9 +151,9 @@ async def test_what_is_not_over_is_counted(database_url: str) -> None:
 async def test_leases_are_counted_by_whether_their_holder_is_heard_of(database_url: str) -> None:
     """One that is held, one whose holder went silent; one that was left counts as neither."""
     async with opened(database_url) as (rows, _), stores(database_url) as opener:
-        async with opener.store().lane("left"):
+        async with opener.store().turn_lock("left"):
             pass
-        async with opener.store().lane("held"), opener.store(lease_seconds=0.0).lane("silent"):
+        async with opener.store().turn_lock("held"), opener.store(lease_seconds=0.0).turn_lock("silent"):
             found = await rows.open_turns("main")
         assert (found.leases, found.leases_run_out) == (1, 1)
 

@@ -59,9 +59,9 @@ def test_each_model_has_its_own_window(tmp_path: Path) -> None:
 
 def test_a_fallback_that_is_too_small_is_told_at_the_start(tmp_path: Path) -> None:
     """Not in the middle of the night when it is needed."""
-    choice = {"primary": "openai/gpt-4o", "fallbacks": ["openai/gpt-4"]}
+    choice = {"primary": "openai/gpt-4o", "fallbacks": ["cloudflare/@cf/meta/llama-2-7b-chat-fp16"]}
     chosen = config(tmp_path, choice)
-    with pytest.raises(ConfigError, match=r"fallback model 'openai/gpt-4' cannot be used.*8192"):
+    with pytest.raises(ConfigError, match=r"fallback model 'cloudflare/.*' cannot be used.*3072"):
         open_models(
             chosen,
             None,

@@ -22,8 +22,8 @@ class Silent:
         self.closed = False
         self._was_told = asyncio.Event()
 
-    def tell(self, has_begun: bool) -> None:
-        self.told.append(has_begun)
+    def tell(self, last: StreamItem | None) -> None:
+        self.told.append(last is not None)
         self._was_told.set()
 
     async def stream(self) -> AsyncGenerator[StreamItem, None]:

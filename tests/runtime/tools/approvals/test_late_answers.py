@@ -45,7 +45,7 @@ async def test_an_answer_in_the_chat_comes_too_late(tmp_path: Path, word: str) -
         [asked] = await agent.approvals.list()
         clock.advance(minutes=12)
         told = await words_of(agent, f"/{word} {asked.id}")
-        assert told.startswith(f"No call waits for approval as {asked.id!r}. It was answered, its time is up")
+        assert told.startswith(f"No call waits for approval as {asked.id!r}. It was answered, it expired")
         assert await words_of(agent, "and?") == "I see."
 
     assert paid(log) == []

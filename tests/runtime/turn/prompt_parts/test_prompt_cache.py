@@ -203,11 +203,11 @@ async def test_changes_are_folded_in_by_a_compaction(tmp_path: Path) -> None:
 
 async def test_large_changes_are_folded_in_at_once(tmp_path: Path) -> None:
     """A tenth of the window at most; then the prompt is made anew, and the earlier messages are left out."""
-    write_settings(tmp_path, {"agents": {"defaults": {"contextTokens": 20_000}}})
+    write_settings(tmp_path, {"agents": {"defaults": {"contextTokens": 40_000}}})
     model = ScriptedModel(*(says("ok") for _ in range(3)))
     async with opened(tmp_path, model) as agent:
         await agent.respond(said("hi"))
-        for text in ("- short\n", "- a line about bees\n" * 500):
+        for text in ("- short\n", "- a line about bees\n" * 1_000):
             noted(agent.workspace / "MEMORY.md", text)
             await agent.respond(said("hi"))
 
@@ -215,7 +215,7 @@ async def test_large_changes_are_folded_in_at_once(tmp_path: Path) -> None:
     assert [
         message_text(message) for message in model.requests[2].messages if "short" in message_text(message)
     ] == []
-    assert model.requests[2].system.stable.count("- a line about bees") == 500
+    assert model.requests[2].system.stable.count("- a line about bees") > 500
 
 
 @pytest.mark.parametrize("reopens", [False, True])

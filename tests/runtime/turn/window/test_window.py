@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nacre.runtime.contracts.errors import ContextOverflow, ModelAuthError, ModelUnavailable
-from nacre.runtime.contracts.events import CompactionEnded, FlushEnded, ReplyReady, TurnFailed
+from nacre.runtime.contracts.events import CompactionEnded, FlushEnded, ReplyReady, TurnFailed, Warned
 from nacre.runtime.models.scripted import ScriptedModel, ScriptedStep, calls, fails, says
 from nacre.sessions.contracts.messages import Usage, message_text
 from tests.runtime.agents import (
@@ -145,15 +145,12 @@ async def test_a_flush_that_the_model_refuses_is_written_by_extraction(tmp_path:
 @pytest.mark.parametrize(
     "summary",
     [
-        [says("", purpose="compaction")] * 2,
-        [says("cut off", stop_reason="length", purpose="compaction")] * 2,
-        [says("I cannot do that.", purpose="compaction")] * 2,
         [fails(ContextOverflow("too long"), purpose="compaction")] * 3,
         [fails(ModelAuthError("no key"), purpose="compaction")],
     ],
 )
 async def test_a_summary_that_failed_is_never_stored(tmp_path: Path, summary: list[ScriptedStep]) -> None:
-    """Empty, cut, no summary at all or refused: the history stays whole and the turn goes on."""
+    """Refused: the history stays whole and the turn goes on."""
     write_settings(tmp_path, window_settings())
     model = ScriptedModel(
         says("noted", usage=used(2_000)),
@@ -173,6 +170,41 @@ async def test_a_summary_that_failed_is_never_stored(tmp_path: Path, summary: li
     assert isinstance(events[-1], ReplyReady)
     assert "compaction" not in kinds(transcript_file(tmp_path))
     assert message_text(model.requests[-1].messages[0]).startswith("0: The hive")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        says("", purpose="compaction"),
+        says("cut off", stop_reason="length", purpose="compaction"),
+        says("I cannot do that.", purpose="compaction"),
+    ],
+)
+async def test_a_model_that_cannot_write_summaries_is_replaced_by_an_extract(
+    tmp_path: Path, answer: ScriptedStep
+) -> None:
+    """Empty, cut or without a heading, and no better the second time: an extract stands in, and is told."""
+    write_settings(tmp_path, window_settings())
+    model = ScriptedModel(
+        says("noted", usage=used(2_000)),
+        says("noted", usage=used(13_500)),
+        says("NO_REPLY", purpose="flush"),
+        answer,
+        answer,
+        says("answered", usage=used(4_000)),
+    )
+    async with opened(tmp_path, model) as agent:
+        await agent.respond(said(f"0: {LONG}"))
+        await agent.respond(said(f"1: {LONG}"))
+        events = await events_of(agent, said("and now?"))
+    model.assert_complete()
+
+    [ended] = [event for event in events if isinstance(event, CompactionEnded)]
+    assert not ended.problem
+    assert ended.tokens_after < ended.tokens_before
+    [warned] = [event.message for event in events if isinstance(event, Warned)]
+    assert warned.startswith("An extract stands for the older history, because: ")
+    assert "compaction" in kinds(transcript_file(tmp_path))
 
 
 async def test_an_overflow_flushes_compacts_and_asks_once_more(tmp_path: Path) -> None:

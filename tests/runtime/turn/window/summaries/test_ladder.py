@@ -49,14 +49,17 @@ def rung(name: str, *steps: ScriptedStep) -> tuple[ScriptedModel, SummaryModel]:
     return model, SummaryModel(name=name, ask=model.stream, limits=limits)
 
 
-async def climbed(*models: SummaryModel, extractor: SummaryModel | None = None) -> Summary:
+async def climbed(
+    *models: SummaryModel, extractor: SummaryModel | None = None, must_shrink: bool = True
+) -> Summary:
     async def forget(_digest: str, _text: str) -> None:
         raise AssertionError("one part needs no partial summary")
 
     return await summary_of(
         PLAN,
         models=models,
-        extractor=extractor,
+        extractor=extractor or rung("offline/extractive", fails(BadModelReply("Nothing to extract.")))[1],
+        must_shrink=must_shrink,
         instructions="",
         count_tokens=lambda text: len(text.split()),
         now_ms=lambda: 1,
@@ -115,11 +118,18 @@ async def test_a_provider_that_is_away_is_no_reason_for_an_extract(error: ModelE
     assert offline.requests == []
 
 
+async def test_a_history_that_may_wait_is_not_extracted_for_a_slow_model() -> None:
+    """A time-out or an overflow of the summariser is tried again later, from where it stopped."""
+    _, model = rung("a/large", *[fails(ContextOverflow("too long"))] * 3)
+    with pytest.raises(ContextOverflow):
+        await climbed(model, must_shrink=False)
+
+
 async def test_when_nobody_can_all_reasons_are_told() -> None:
-    """The last failure's kind, with the words of every model."""
+    """The last failure's kind, with the words of every model and of the extractor."""
     _, first = rung("a/small", fails(ModelAuthError("no key")))
     _, second = rung("a/large", GARBAGE, GARBAGE)
-    with pytest.raises(BadModelReply, match=r"a/small: no key a/large: The answer was no summary"):
+    with pytest.raises(BadModelReply, match=r"a/small: no key a/large: .* no summary.*Nothing to extract"):
         await climbed(first, second)
 
 

@@ -1,0 +1,249 @@
+"""From a client's request to a turn: its agent, its session, and which of its messages are new there.
+
+Clients send the whole conversation with each request. The session has its own record, including the tools'
+work. So only new messages are passed on, and where a client's history differs, the session is rewound to the
+last common message and continues as another branch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+from weakref import WeakValueDictionary
+
+from starlette.requests import Request
+
+from nacre.extensions.http.openai.requests import BadRequest, ClientMessage
+from nacre.prompts import quoted, render
+from nacre.record import Record
+from nacre.runtime.agent.agent import Agent
+from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.errors import ModelError, PrivacyError
+from nacre.runtime.contracts.events import AnswerDiscarded, Event, ReplyReady, TextStreamed, TurnFailed
+from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.inbound import Inbound, Reply
+from nacre.runtime.contracts.model import AnswerRestarted, ModelRequest, SystemPrompt, TextDelta
+from nacre.runtime.extensions.http_mount import Token, caller_of
+from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
+from nacre.sessions.contracts.messages import AssistantMessage, Message, Text, message_text, user_message
+
+SESSION_HEADER = "x-nacre-session"
+OPEN_WEBUI_HEADER = "x-openwebui-chat-id"
+"""Open WebUI sends this header if `ENABLE_FORWARD_USER_INFO_HEADERS` is set."""
+NO_NAMES = ("", "new", "null", "undefined")
+"""What front ends send as the name of a conversation that has none yet."""
+CHANNEL = "openai"
+MAIN = "main"
+"""The short key of the terminal's chat."""
+PLAIN = "plain"
+"""The suffix of an agent's ID for its model without memory and transcript: for titles and tags."""
+
+
+class HistoryMatch(Record):
+    """How a client's history fits a session: how many turns to keep, and which messages are new."""
+
+    kept: int
+    unseen: tuple[ClientMessage, ...]
+
+
+def match_history(history: Sequence[ClientMessage], known: Sequence[str]) -> HistoryMatch:
+    """Compares a client's `history`, without its last message, with what people said in a session.
+
+    `known` is what people said there, the oldest first. The assistant's messages are not compared, because
+    clients change them and remove reasoning.
+    """
+    kept, differs_at = 0, None
+    for position, message in enumerate(history):
+        if message.role != "user":
+            continue
+        if kept < len(known) and _squeezed(message.text) in _squeezed(known[kept]):
+            kept += 1
+        elif not message.text.startswith("/"):  # a command is not a turn of the session
+            differs_at = position
+            break
+    return HistoryMatch(kept=kept, unseen=() if differs_at is None else tuple(history[differs_at:]))
+
+
+def with_context(rules: str, unseen: Sequence[ClientMessage], text: str) -> str:
+    """The message, preceded by quotations of what the session has not seen."""
+    history = "\n\n".join(f"{one.role}: {one.text}" for one in unseen)
+    before = [
+        render("session/client_rules", rules=quoted(rules)) if rules.strip() else "",
+        render("session/client_said", conversation=quoted(history)) if history else "",
+    ]
+    return "\n\n".join((*filter(None, before), text))
+
+
+def owner_session_key(name: str, token_name: str) -> str:
+    """The session key for a name of the owner's client. The key contains a digest of the name only."""
+    digest = hashlib.sha256(f"{token_name}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{CHANNEL}:direct:{digest[:24]}"
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+class RequestedModel(Record):
+    """An agent, and whether only its model is requested."""
+
+    agent: Agent
+    is_plain: bool
+    model_id: str
+
+
+class Conversation(Record):
+    """A client's request: its rules, its messages, and the name of the session, which may be empty.
+
+    `is_raw_key` says that the name is a session key. `kept_turns` is set by clients that name a position
+    instead of sending the history: the number of turns of the session before this one.
+    """
+
+    rules: str
+    messages: tuple[ClientMessage, ...]
+    session_name: str
+    is_raw_key: bool = False
+    kept_turns: int | None = None
+
+
+class PreparedTurn(Record):
+    """A turn that is ready to run: its message, and the number of turns before it."""
+
+    inbound: Inbound
+    turns_before: int
+
+
+def requested_model(agents: Mapping[str, Agent], request: Request, model: str) -> RequestedModel:
+    """The agent of the request's token; `model` must name it.
+
+    Raises:
+        BadRequest: the agent is not open, or the model is not one of the IDs of `/v1/models`.
+    """
+    token = caller_of(request.scope)
+    agent = agents.get(token.agent_id)
+    if agent is None:
+        raise BadRequest(f"The agent {token.agent_id!r} of this token is not open here.", status=404)
+    names = {"": False, agent.id: False, f"{agent.id}/{PLAIN}": True}
+    if model not in names:
+        raise BadRequest(
+            f"There is no model {model!r} here. Use {agent.id!r} or '{agent.id}/{PLAIN}'.",
+            "model",
+            status=404,
+        )
+    return RequestedModel(agent=agent, is_plain=names[model], model_id=model or agent.id)
+
+
+def session_name_of(request: Request, *names: str | None) -> tuple[str, bool]:
+    """The name of the session, and whether it is a key of the owner's. Headers precede `names`."""
+    named = request.headers.get(SESSION_HEADER, "").strip()
+    if caller_of(request.scope).is_owner and (named == MAIN or named.startswith("agent:")):
+        return named, True
+    candidates = (named, request.headers.get(OPEN_WEBUI_HEADER, "").strip(), *names)
+    return next((name for name in candidates if name is not None and name not in NO_NAMES), ""), False
+
+
+class Conversations:
+    """The conversations of programs with the agents of one process."""
+
+    def __init__(self, agents: Mapping[str, Agent], *, now: Clock, new_id: NewId) -> None:
+        self.agents = agents
+        self.now = now
+        self.new_id = new_id
+        self._locks = WeakValueDictionary[tuple[str, str], asyncio.Lock]()
+
+    async def prepare(self, agent: Agent, token: Token, conversation: Conversation) -> PreparedTurn:
+        """Brings the session to the position of the client, and returns the turn to run.
+
+        Raises:
+            BadRequest: the session is not accessible, is not valid, or has no such position.
+            AgentError, SessionError: the session cannot be rewound.
+        """
+        inbound = _inbound(agent, token, conversation, self.new_id)
+        try:
+            key = agent.session_key(inbound)
+        except (PrivacyError, SessionKeyInvalid) as error:
+            raise BadRequest(str(error), SESSION_HEADER, status=403) from error
+        *before, last = conversation.messages
+        async with self._locks.setdefault((agent.id, key), asyncio.Lock()):
+            turns, unseen = await _rewind_to_client(agent, key, conversation, before)
+        text = with_context(conversation.rules if not turns else "", unseen, last.text)
+        inbound_turn = replace(inbound, text=text, attachments=last.attachments)
+        return PreparedTurn(inbound=inbound_turn, turns_before=turns)
+
+
+def _inbound(agent: Agent, token: Token, conversation: Conversation, new_id: NewId) -> Inbound:
+    name = conversation.session_name or f"once-{new_id()}"
+    if not token.is_owner:
+        # A stranger may not choose a key: it could be one of the owner's.
+        return Inbound(
+            text="", chat_kind="direct", channel=CHANNEL, account=token.name, sender_id=f"{token.name}/{name}"
+        )
+    key = name if conversation.is_raw_key else f"agent:{agent.id}:{owner_session_key(name, token.name)}"
+    return Inbound(
+        text="", chat_kind="direct", channel=CHANNEL, account=token.name, is_owner=True, session_key=key
+    )
+
+
+async def _rewind_to_client(
+    agent: Agent, key: str, conversation: Conversation, before: Sequence[ClientMessage]
+) -> tuple[int, tuple[ClientMessage, ...]]:
+    """Returns the number of turns before this one, and the client's messages that are new to the session."""
+    try:
+        session = await agent.sessions.get(key)
+    except SessionNotFound:
+        if conversation.kept_turns:
+            raise BadRequest(
+                "This token has no such response, or the response no longer exists.",
+                "previous_response_id",
+                status=404,
+            ) from None
+        return 0, tuple(before)
+    turns = (await session.turns())[::-1]
+    if conversation.kept_turns is not None:
+        found = HistoryMatch(kept=min(conversation.kept_turns, len(turns)), unseen=tuple(before))
+    elif not before:  # only the message: the session has the history
+        return len(turns), ()
+    else:
+        found = match_history(before, [turn.text for turn in turns])
+    if found.kept < len(turns):
+        await session.rewind(turns[found.kept])
+    return found.kept, found.unseen
+
+
+async def plain_events(
+    agent: Agent, conversation: Conversation, most_tokens: int | None, *, at_ms: int
+) -> AsyncGenerator[Event, None]:
+    """The model's answer to a client's whole history, as the events of a turn."""
+    request = ModelRequest(
+        system=SystemPrompt(stable=conversation.rules),
+        messages=tuple(_message(message.role, message.text, at_ms) for message in conversation.messages),
+        max_output_tokens=most_tokens,
+        purpose="background",
+    )
+    try:
+        async for item in agent.ask_model(request):
+            if isinstance(item, TextDelta):
+                yield TextStreamed(text=item.text)
+            elif isinstance(item, AnswerRestarted):
+                yield AnswerDiscarded(problem=item.problem)
+            elif isinstance(item, AssistantMessage):
+                reply = Reply(text=message_text(item), session_key="", session_id="", usage=item.usage)
+                yield ReplyReady(reply=reply)
+    except ModelError as error:
+        yield TurnFailed(error=error)
+
+
+def _message(role: str, text: str, at_ms: int) -> Message:
+    if role == "user":
+        return user_message(text, timestamp_ms=at_ms)
+    return AssistantMessage(
+        content=(Text(text=text),),
+        api="",
+        provider="",
+        model="",
+        usage=None,
+        stop_reason="stop",
+        timestamp_ms=at_ms,
+    )

@@ -1,0 +1,143 @@
+"""Lock files that the kernel watches, so that the death of a holder frees them. Edge.
+
+`flock`, called as filelock calls it, so that programs which use filelock keep out of the way and are kept
+out. A turn takes five such locks, and filelock's own account of each takes twenty times as long as the
+kernel; its import takes as long as half of a search. So it is asked only where there is no `flock`.
+
+Sessions and memory lock files, and neither may import the other or the runtime, so this is a module of the
+root: it imports nothing of Nacre.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+FILE_MODE = 0o600
+POLL_SECONDS = 0.005
+
+
+def lock_within(path: Path | str, seconds: float) -> Callable[[], None] | None:
+    """Takes the lock at `path` as `try_lock` does, and waits `seconds` at most for somebody who has it.
+
+    Raises:
+        OSError: the system refused.
+    """
+    give_up_at = time.monotonic() + seconds
+    while (release := try_lock(path)) is None and time.monotonic() < give_up_at:
+        time.sleep(POLL_SECONDS)
+    return release
+
+
+def try_lock(path: Path | str) -> Callable[[], None] | None:
+    """Takes the lock at `path`, a file that is made if need be in a folder that is there.
+
+    What comes back releases the lock; `None` says that somebody else has it, in this process or another.
+
+    Raises:
+        OSError: the system refused.
+    """
+    if sys.platform == "win32":
+        return _by_filelock(path)
+    import fcntl
+
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, FILE_MODE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Whoever removed a session took its lock file along: that lock keeps nobody out any more.
+        is_there = os.fstat(descriptor).st_nlink > 0
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno in (errno.ENOSYS, errno.ENOTSUP):
+            return _by_filelock(path)
+        raise
+    if not is_there:
+        os.close(descriptor)
+        return try_lock(path)
+
+    def release() -> None:
+        try:
+            # Closing alone would not do where a process that was forked meanwhile shares the file.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        finally:
+            os.close(descriptor)
+
+    return release
+
+
+def keeps_out(folder: Path, take: Callable[[Path], Callable[[], None] | None] = try_lock) -> bool:
+    """Whether a lock in a folder keeps a second holder out: on some network drives each gets it.
+
+    `take` takes a lock as `try_lock` does. Where none can be taken at all, it is `True`: whoever needs the
+    lock is told then.
+    """
+    path = folder / f".lock-check-{os.getpid()}"
+    try:
+        first = take(path)
+        second = take(path) if first is not None else None
+    except OSError:
+        return True
+    finally:
+        path.unlink(missing_ok=True)
+    for release in (second, first):
+        if release is not None:
+            release()
+    return second is None
+
+
+def _by_filelock(path: Path | str) -> Callable[[], None] | None:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, mode=FILE_MODE, thread_local=False)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return None
+    return lock.release
+
+
+class SharedLock:
+    """The lock file `file`, kept from other processes and other objects of this class."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._holders = 0
+        self._let_go: Callable[[], None] | None = None
+        self._taking = threading.Lock()
+
+    def take(self, wait_seconds: float) -> bool:
+        """Takes the lock if nobody else keeps it for longer than that.
+
+        Raises:
+            OSError: the file cannot be made, or the system refused.
+        """
+        give_up_at = time.monotonic() + wait_seconds
+        if not self._taking.acquire(timeout=wait_seconds):
+            return False
+        try:
+            self._let_go = self._let_go or lock_within(self._file, give_up_at - time.monotonic())
+            if self._let_go is None:
+                return False
+            self._holders += 1
+        finally:
+            self._taking.release()
+        return True
+
+    def release(self) -> None:
+        """Lets go once; harmless when the lock is not held."""
+        with self._taking:
+            if self._let_go is None:
+                return
+            self._holders -= 1
+            if not self._holders:
+                let_go, self._let_go = self._let_go, None
+                let_go()

@@ -1,0 +1,115 @@
+"""`Record`, the base of values that cross files: a frozen, keyword-only dataclass, cheap to define. Pure.
+
+`@dataclass(frozen=True)` writes six methods as source text and compiles them, for each class and each time
+that Python starts: .4 ms. A command that searches once defines a hundred such classes and uses a third. The
+methods of records are ordinary ones which all records share, so that a class costs a twelfth of that.
+
+What crosses files is a `Record`, also what is private to a file that a search imports. What is made by the
+thousand is a dataclass with `slots` or a `NamedTuple`; what needs `order` or `__post_init__` is a dataclass.
+`docs/decisions/0110-what-a-cold-search-defines.md` has the figures. Sessions and memory make
+records, and neither may import the other or the runtime, so this is a module of the root: it imports nothing
+of Nacre.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, dataclass_transform
+
+if TYPE_CHECKING:
+    from inspect import Signature
+
+
+class _Signature:
+    """What `inspect.signature` and editors show of a record; made for who asks."""
+
+    def __get__(self, record: object, kind: type[Record]) -> Signature:
+        from inspect import Parameter, Signature
+
+        return Signature(
+            [
+                Parameter(each.name, Parameter.KEYWORD_ONLY, default=_default(each), annotation=each.type)
+                for each in kind.__dataclass_fields__.values()
+                if each.name in kind._names
+            ]
+        )
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+class Record:
+    """A value with named fields: `class Hit(Record):`, and its fields with their types, as in a dataclass.
+
+    Records are dataclasses for `fields`, `replace`, `asdict` and type checkers. They are made with keywords
+    only and never changed; those of one class with the same values are equal and have the same hash. `field`
+    may give `default`, `default_factory`, `repr` and `compare`. There is no `__post_init__`.
+
+    What is made by the thousand is better a dataclass with `slots`, which takes half the memory.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    _names: ClassVar[frozenset[str]]
+    _defaults: ClassVar[dict[str, Any]]
+    _factories: ClassVar[dict[str, Callable[[], Any]]]
+    _compared: ClassVar[itemgetter[object] | type[type]]
+    __signature__ = _Signature()
+
+    def __init_subclass__(cls) -> None:
+        dataclass(init=False, repr=False, eq=False)(cls)
+        own = fields(cls)
+        cls._names = frozenset([each.name for each in own])
+        cls._defaults = {each.name: each.default for each in own if each.default is not MISSING}
+        cls._factories = {
+            each.name: each.default_factory for each in own if each.default_factory is not MISSING
+        }
+        compared = [each.name for each in own if each.compare]
+        cls._compared = itemgetter(*compared) if compared else type  # without fields all are equal
+
+    def __init__(self, **values: Any) -> None:
+        held = self.__dict__
+        held |= self._defaults
+        held |= values
+        if held.keys() != self._names:
+            self._complete()
+
+    def _complete(self) -> None:
+        held = self.__dict__
+        for name, factory in self._factories.items():
+            if name not in held:
+                held[name] = factory()
+        if held.keys() != self._names:
+            raise TypeError(_refusal(type(self), held))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._compared(self.__dict__) == other._compared(other.__dict__)
+
+    def __hash__(self) -> int:
+        return hash(self._compared(self.__dict__))
+
+    def __repr__(self) -> str:
+        shown = [f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr]
+        return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+def _refusal(kind: type[Record], held: Mapping[str, object]) -> str:
+    if missing := [each.name for each in fields(kind) if each.name not in held]:
+        return f"{kind.__qualname__} needs a value for {', '.join(missing)}."
+    unknown = ", ".join(name for name in held if name not in kind.__dataclass_fields__)
+    return f"{kind.__qualname__} has no field {unknown}."
+
+
+def _default(of: Field[Any]) -> object:
+    from inspect import Parameter
+
+    if of.default_factory is not MISSING:
+        return ...
+    return Parameter.empty if of.default is MISSING else of.default

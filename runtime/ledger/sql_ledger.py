@@ -1,0 +1,263 @@
+"""A ledger of rows for the one program that serves: messages, and the parts that go out. See `sql_tables.py`.
+
+Each method is one transaction; what it returns from is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.contracts.outbound import Place, place_of
+from nacre.runtime.ledger.records import (
+    MOST_KEPT_IDS,
+    Along,
+    OutboundPart,
+    Received,
+    asker_to_json,
+    chat_of,
+    inbound_from_json,
+    inbound_to_json,
+    is_owner_chat,
+    part_from_row,
+    sendable,
+)
+from nacre.runtime.ledger.sql_tables import LedgerRows, LedgerStatements, Run, SqlTables, write_along
+
+
+class SqlOutbox:
+    """The parts of a ledger. `ledger_id` stands in their keys, so that no two ledgers have one in common."""
+
+    def __init__(self, rows: LedgerRows, sql: LedgerStatements, *, ledger_id: str) -> None:
+        self._rows = rows
+        self._sql = sql
+        self._id = ledger_id
+
+    async def put(self, place: Place, texts: Sequence[str], *, answers: str = "") -> None:
+        """Keeps parts that answer no turn."""
+        await self._rows.write(
+            lambda run: [put_part(run, self._sql, place, text, answers=answers) for text in texts]
+        )
+
+    async def draft(self, turn: int, place: Place, text: str, *, answers: str) -> OutboundPart | None:
+        """Notes that the beginning of a turn's answer is about to be shown."""
+
+        def work(run: Run) -> int | None:
+            there = run(self._sql.DRAFT, turn=turn)
+            if not there:
+                return put_part(run, self._sql, place, text, answers=answers, turn=turn, state="draft")
+            return int(there[0][0]) if there[0][1] else None
+
+        number = await self._rows.write(work)
+        return None if number is None else await self._part(number)
+
+    async def next_part(
+        self, channel: str, account: str, chat_id: str, *, after: int = 0
+    ) -> OutboundPart | None:
+        """The oldest part of a chat that is to be sent, of those with a number above `after`."""
+        chat = {"channel": channel, "account": account, "chat_id": chat_id, "after": after}
+        found = await self._rows.read(self._sql.NEXT_PART, **chat)
+        return await self._part(found[0][0]) if found else None
+
+    async def chats_with_parts(self, channel: str, account: str) -> tuple[str, ...]:
+        """The chats that wait for something."""
+        rows = await self._rows.read(self._sql.CHATS, channel=channel, account=account)
+        return tuple(str(chat_id) for (chat_id,) in rows)
+
+    async def sending(self, part: OutboundPart) -> None:
+        """Notes that a part is about to be sent: until `sent`, nobody knows whether it arrived."""
+        await self._rows.run(self._sql.SET_STATE, number=part.number, state="sending")
+
+    async def sent(self, part: OutboundPart, sent_id: str, *, is_whole: bool = True) -> None:
+        """Notes that a part arrived. One that is not `is_whole` is still to be changed."""
+        state = "sent" if is_whole else "pending"
+
+        def work(run: Run) -> None:
+            run(self._sql.SENT, number=part.number, sent_id=sent_id, state=state)
+            _forget_old(run, self._sql, chat_of(part.part.place))
+
+        await self._rows.write(work)
+
+    async def drafted(self, part: OutboundPart, sent_id: str) -> None:
+        """Notes that the beginning of an answer is shown."""
+        await self._rows.run(self._sql.DRAFTED, number=part.number, sent_id=sent_id)
+
+    async def undraft(self, part: OutboundPart) -> None:
+        """Notes that the beginning of an answer surely is not shown."""
+        await self._rows.run(self._sql.UNDRAFT, number=part.number)
+
+    async def not_sent(self, part: OutboundPart, state: str, problem: str) -> None:
+        """Notes that sending failed: `pending`, `unsure` or, for good, `failed`."""
+        problem = sendable(problem[:500])
+        await self._rows.run(self._sql.NOT_SENT, number=part.number, state=state, problem=problem)
+
+    async def counts(self) -> dict[str, int]:
+        """How many parts are in which state, those that arrived left out."""
+        return dict(await self._rows.read(self._sql.OUTBOX_COUNTS))
+
+    async def _part(self, number: int) -> OutboundPart:
+        [row] = await self._rows.read(self._sql.PART_ROW, number=number)
+        return part_from_row(row, self._id)
+
+
+class SqlLedger(SqlTables):
+    """A member of `Ledger`. `notice` is a sentence about what was found at opening, or nothing."""
+
+    def __init__(
+        self, rows: LedgerRows, sql: LedgerStatements, *, now: Clock, ledger_id: str, notice: str = ""
+    ) -> None:
+        super().__init__(rows, sql)
+        self._now = now
+        self.outbox = SqlOutbox(rows, sql, ledger_id=ledger_id)
+        self.notice = notice
+
+    async def receive(
+        self,
+        inbound: Inbound,
+        session_key: str,
+        *,
+        agent_id: str = "",
+        cursor: str = "",
+        along: Along | None = None,
+    ) -> Received | None:
+        """Keeps a message, its bridge's cursor, and `along`; `None` if the message came before."""
+        sql, at_ms = self.sql, epoch_ms(self._now())
+        body, asker = inbound_to_json(inbound), asker_to_json(inbound)
+        account = {"channel": inbound.channel, "account": inbound.account}
+
+        def work(run: Run) -> int:
+            if cursor:
+                run(sql.PUT_CURSOR, **account, value=cursor)
+            added = run(
+                sql.RECEIVE,
+                **account,
+                chat_id=inbound.chat_id,
+                message_id=inbound.message_id,
+                session_key=session_key,
+                answered_by=agent_id,
+                at_ms=at_ms,
+                body=body,
+            )
+            if added and is_owner_chat(inbound):
+                run(sql.PUT_OWNER_CHAT, **account, answered_by=agent_id, at_ms=at_ms, inbound=asker)
+            if along is not None:
+                write_along(run, sql, along)
+            return int(added[0][0]) if added else 0
+
+        number = await self.rows.write(work)
+        received = Received(number=number, session_key=session_key, inbound=inbound, agent_id=agent_id)
+        return received.named if number else None
+
+    async def tell(self, asker: Inbound, texts: Sequence[str], *, along: Along | None = None) -> None:
+        """Puts texts into the outbox that no message asked for, with `along`; both or none."""
+
+        def work(run: Run) -> None:
+            for text in texts:
+                put_part(run, self.sql, place_of(asker), text, answers="", asker=asker_to_json(asker))
+            if along is not None:
+                write_along(run, self.sql, along)
+
+        await self.rows.write(work)
+
+    async def pass_over(self, inbound: Inbound, cursor: str) -> None:
+        """Keeps the cursor of a message that nobody answers."""
+        if cursor:
+            account = {"channel": inbound.channel, "account": inbound.account}
+            await self.rows.run(self.sql.PUT_CURSOR, **account, value=cursor)
+
+    async def cursor(self, channel: str, account: str) -> str:
+        """What a bridge last handed in as its cursor; empty before that."""
+        found = await self.rows.read(self.sql.CURSOR, channel=channel, account=account)
+        return str(found[0][0]) if found else ""
+
+    async def open_messages(self) -> tuple[Received, ...]:
+        """Everything that is not answered, in the order in which it came."""
+        return tuple(
+            Received(
+                number=number,
+                session_key=key,
+                inbound=inbound_from_json(body),
+                turn=turn,
+                was_begun=bool(was_begun),
+                attempts=attempts,
+                agent_id=agent_id,
+                has_joined=bool(has_joined),
+            ).named
+            for number, key, body, turn, was_begun, attempts, agent_id, has_joined in await self.rows.read(
+                self.sql.OPEN_MESSAGES
+            )
+        )
+
+    async def begin(self, batch: Sequence[Received]) -> None:
+        """Notes that messages are handed to the agent, as one turn."""
+        await self.rows.run(self.sql.BEGIN, numbers=_numbers(batch), turn=batch[0].number)
+
+    async def join(self, received: Received, turn: int) -> None:
+        """Notes that a message is about to be said into a turn that runs."""
+        await self.rows.run(self.sql.JOIN, number=received.number, turn=turn)
+
+    async def part(self, apart: Sequence[Received]) -> None:
+        """Notes that messages did not join a turn after all."""
+        await self.rows.run(self.sql.PART, numbers=_numbers(apart))
+
+    async def drop(self, dropped: Sequence[Received]) -> None:
+        """Notes that messages are not answered."""
+        await self.rows.run(self.sql.DROP, numbers=_numbers(dropped))
+
+    async def finish(self, batch: Sequence[Received], place: Place, texts: Sequence[str]) -> None:
+        """Notes that a turn is over, and what is to be said of it; both or none."""
+        sql, last, turn = self.sql, batch[-1].inbound, batch[0].number
+        asker = asker_to_json(last)
+
+        def work(run: Run) -> None:
+            draft, rest = run(sql.DRAFT, turn=turn), list(texts)
+            if draft and rest:
+                first = sendable(rest.pop(0))
+                run(sql.DRAFT_BECOMES, number=draft[0][0], text=first, asker=asker)
+            elif draft:
+                run(sql.SET_STATE, number=draft[0][0], state="sent")
+            for text in rest:
+                put_part(run, sql, place, text, answers=last.message_id, turn=turn, asker=asker)
+            run(sql.DONE, numbers=_numbers(batch))
+            _forget_old(run, sql, chat_of(last))
+
+        await self.rows.write(work)
+
+
+def put_part(
+    run: Run,
+    sql: LedgerStatements,
+    place: Place,
+    text: str,
+    *,
+    answers: str,
+    turn: int = 0,
+    state: str = "pending",
+    asker: str = "",
+) -> int:
+    """Adds a part, within a transaction; its number."""
+    [(number,)] = run(
+        sql.PUT_PART,
+        turn=turn,
+        channel=place.channel,
+        account=place.account,
+        chat_id=place.chat_id,
+        thread_id=place.thread_id,
+        answers=answers,
+        text=sendable(text),
+        state=state,
+        asker=asker,
+    )
+    return int(number)
+
+
+def _forget_old(run: Run, sql: LedgerStatements, chat: tuple[str, str, str]) -> None:
+    """Forgets what is over and older than the newest messages of a chat."""
+    named = dict(zip(("channel", "account", "chat_id"), chat, strict=True))
+    run(sql.FORGET_INBOUND, **named, most=MOST_KEPT_IDS)
+    run(sql.FORGET_OUTBOUND, **named, most=MOST_KEPT_IDS)
+
+
+def _numbers(several: Sequence[Received]) -> list[int]:
+    return [received.number for received in several]

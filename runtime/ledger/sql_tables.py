@@ -1,0 +1,330 @@
+"""What a terminal may look at in a ledger of rows: people, jobs, choices, bridges.
+
+A member says its statements (`LedgerStatements`) and runs them (`LedgerRows`). What is asked, in which order,
+and what follows from an answer is decided here and in `sql_ledger.py`, once for every database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.ledger.records import (
+    Along,
+    Beaten,
+    JobChanged,
+    JobMoved,
+    StoredJob,
+    StoredPerson,
+    StoredStatus,
+    Who,
+    inbound_from_json,
+)
+
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """Runs a statement within a transaction."""
+
+    def __call__(self, statement: str, /, **values: object) -> list[Any]:
+        """The rows that it gives."""
+        ...
+
+
+class LedgerRows(Protocol):
+    """Runs the statements of a member. Each method raises `LedgerUnusable`."""
+
+    async def read(self, statement: str, /, **values: object) -> list[Any]:
+        """The rows of one statement."""
+        ...
+
+    async def run(self, statement: str, /, **values: object) -> list[Any]:
+        """What one statement changes, and the rows that it gives."""
+        ...
+
+    async def write(self, work: Callable[[Run], T]) -> T:
+        """The result of `work`, whole or not at all; it may be run again from its beginning."""
+        ...
+
+    async def close(self) -> None:
+        """Finishes what was asked for and takes nothing more. Safe to repeat."""
+        ...
+
+
+class LedgerStatements(Protocol):
+    """The statements of a member, such as a module of constants. All have the same names of values.
+
+    `numbers` is a list of numbers of messages. Statements that change a row give it back, so that one knows
+    whether there was any.
+    """
+
+    PUT_CURSOR: str
+    CURSOR: str
+    RECEIVE: str
+    OPEN_MESSAGES: str
+    BEGIN: str
+    JOIN: str
+    PART: str
+    DROP: str
+    DONE: str
+    FORGET_INBOUND: str
+    FORGET_OUTBOUND: str
+    PUT_PART: str
+    DRAFT: str
+    DRAFT_BECOMES: str
+    NEXT_PART: str
+    PART_ROW: str
+    CHATS: str
+    SET_STATE: str
+    SENT: str
+    DRAFTED: str
+    UNDRAFT: str
+    NOT_SENT: str
+    OUTBOX_COUNTS: str
+    NOT_DONE: str
+    ROLE: str
+    LOCK_PEOPLE: str
+    FORGET_ASKING: str
+    ASKING_OF_ACCOUNT: str
+    GIVE_WAY: str
+    ASK: str
+    ASKING: str
+    KNOWN: str
+    FIND_CODE: str
+    USE_CODE: str
+    DENY_CODE: str
+    LET_IN: str
+    REVOKE: str
+    CHOICES: str
+    PUT_CHOICE: str
+    FORGET_CHOICE: str
+    PUT_OWNER_CHAT: str
+    OWNER_CHATS: str
+    FORGET_BRIDGES: str
+    PUT_BRIDGE: str
+    BRIDGES: str
+    LOCK_JOBS: str
+    COUNT_JOBS: str
+    ADD_JOB: str
+    JOBS_OF: str
+    JOBS_DUE: str
+    JOBS_RECURRING: str
+    NEXT_DUE: str
+    REMOVE_JOB: str
+    MOVE_JOB: str
+    END_JOB: str
+    FIRST_BEAT: str
+    BEATEN: str
+    LAST_BEAT: str
+
+
+class SqlPeople:
+    """Who was let in, and who asks to be."""
+
+    def __init__(self, rows: LedgerRows, sql: LedgerStatements) -> None:
+        self._rows = rows
+        self._sql = sql
+
+    async def role(self, who: Who) -> str:
+        """What a sender was made."""
+        found = await self._rows.read(self._sql.ROLE, **_named(who))
+        return str(found[0][0]) if found else ""
+
+    async def ask(
+        self, who: Who, code: str, *, now_ms: int, since_ms: int, most: int, gives_way_ms: int = 0
+    ) -> bool:
+        """Keeps a code, unless its sender asks already, or too many do who asked after `gives_way_ms`."""
+        sql, named = self._sql, _named(who)
+        account = {"channel": who[0], "account": who[1]}
+
+        def work(run: Run) -> bool:
+            run(sql.LOCK_PEOPLE)
+            run(sql.FORGET_ASKING, since_ms=since_ms)
+            asking = run(sql.ASKING_OF_ACCOUNT, **account)
+            if (who[2],) in asking:
+                return False
+            if len(asking) >= most and not run(sql.GIVE_WAY, **account, gives_way_ms=gives_way_ms):
+                return False
+            run(sql.ASK, **named, code=code, at_ms=now_ms)
+            return True
+
+        return await self._rows.write(work)
+
+    async def asking(self, since_ms: int) -> tuple[StoredPerson, ...]:
+        """Who asks to be let in."""
+        return tuple(StoredPerson(*row) for row in await self._rows.read(self._sql.ASKING, since_ms=since_ms))
+
+    async def known(self) -> tuple[StoredPerson, ...]:
+        """Who was let in."""
+        return tuple(StoredPerson(*row) for row in await self._rows.read(self._sql.KNOWN))
+
+    async def approve(self, code: str, role: str, *, now_ms: int, since_ms: int) -> Who | None:
+        """Lets in who has a code."""
+        sql = self._sql
+
+        def work(run: Run) -> Who | None:
+            who = self._found(run, code, since_ms)
+            run(sql.USE_CODE, code=code)
+            if who is not None:
+                run(sql.LET_IN, **_named(who), role=role, at_ms=now_ms)
+            return who
+
+        return await self._rows.write(work)
+
+    async def deny(self, code: str, *, since_ms: int) -> Who | None:
+        """Takes a code from who has it."""
+
+        def work(run: Run) -> Who | None:
+            who = self._found(run, code, since_ms)
+            run(self._sql.DENY_CODE, code=code)
+            return who
+
+        return await self._rows.write(work)
+
+    async def revoke(self, channel: str, sender_id: str) -> bool:
+        """Takes back that a person was let in."""
+        return bool(await self._rows.run(self._sql.REVOKE, channel=channel, sender_id=sender_id))
+
+    def _found(self, run: Run, code: str, since_ms: int) -> Who | None:
+        run(self._sql.LOCK_PEOPLE)
+        found: list[Who] = run(self._sql.FIND_CODE, code=code, since_ms=since_ms)
+        return found[0] if found else None
+
+
+def _named(who: Who) -> dict[str, str]:
+    return {"channel": who[0], "account": who[1], "sender_id": who[2]}
+
+
+class SqlJobs:
+    """What is to be done without being asked."""
+
+    def __init__(self, rows: LedgerRows, sql: LedgerStatements) -> None:
+        self._rows = rows
+        self._sql = sql
+
+    async def add(self, job: StoredJob, *, made_ms: int, most: int) -> bool:
+        """Keeps a job unless its agent has too many."""
+        sql = self._sql
+
+        def work(run: Run) -> bool:
+            run(sql.LOCK_JOBS)
+            [(count,)] = run(sql.COUNT_JOBS, answered_by=job.agent_id)
+            if count >= most:
+                return False
+            run(
+                sql.ADD_JOB,
+                id=job.job_id,
+                answered_by=job.agent_id,
+                asker=job.asker,
+                text=job.text,
+                rule=job.rule,
+                made_ms=made_ms,
+                due_ms=job.due_ms,
+                problem=job.problem,
+            )
+            return True
+
+        return await self._rows.write(work)
+
+    async def of_agent(self, agent_id: str) -> tuple[StoredJob, ...]:
+        """The jobs of an agent."""
+        return await self._found(self._sql.JOBS_OF, answered_by=agent_id)
+
+    async def due(self, at_ms: int) -> tuple[StoredJob, ...]:
+        """The jobs that are due."""
+        return await self._found(self._sql.JOBS_DUE, at_ms=at_ms)
+
+    async def recurring(self, after_ms: int) -> tuple[StoredJob, ...]:
+        """The jobs that are due later, and again."""
+        return await self._found(self._sql.JOBS_RECURRING, at_ms=after_ms)
+
+    async def next_due_ms(self) -> int | None:
+        """When the next job is due."""
+        [(due_ms,)] = await self._rows.read(self._sql.NEXT_DUE)
+        return None if due_ms is None else int(due_ms)
+
+    async def remove(self, job_id: str) -> bool:
+        """Removes a job."""
+        return bool(await self._rows.run(self._sql.REMOVE_JOB, id=job_id))
+
+    async def move(self, moved: JobMoved) -> None:
+        """Sets when a job is due next."""
+        await self._rows.write(lambda run: write_along(run, self._sql, moved))
+
+    async def last_beat_ms(self, agent_id: str, now_ms: int) -> int:
+        """When an agent last had a heartbeat."""
+        sql = self._sql
+
+        def work(run: Run) -> int:
+            run(sql.FIRST_BEAT, answered_by=agent_id, at_ms=now_ms)
+            [(at_ms,)] = run(sql.LAST_BEAT, answered_by=agent_id)
+            return int(at_ms)
+
+        return await self._rows.write(work)
+
+    async def _found(self, statement: str, **values: object) -> tuple[StoredJob, ...]:
+        return tuple(StoredJob(*row) for row in await self._rows.read(statement, **values))
+
+
+def write_along(run: Run, sql: LedgerStatements, along: Along) -> None:
+    """Writes it within a transaction. Raises `JobChanged`."""
+    if isinstance(along, Beaten):
+        run(sql.BEATEN, answered_by=along.agent_id, at_ms=along.at_ms)
+        return
+    job = {"id": along.job_id, "before_ms": along.before_ms}
+    if along.due_ms is None and not along.problem:
+        changed = run(sql.END_JOB, **job)
+    else:
+        changed = run(sql.MOVE_JOB, **job, due_ms=along.due_ms, problem=along.problem)
+    if not changed:
+        raise JobChanged(f"The job {along.job_id} was changed meanwhile.")
+
+
+class SqlTables:
+    """A member of `LedgerTables`."""
+
+    def __init__(self, rows: LedgerRows, sql: LedgerStatements) -> None:
+        self.rows = rows
+        self.sql = sql
+        self.people = SqlPeople(rows, sql)
+        self.jobs = SqlJobs(rows, sql)
+
+    async def close(self) -> None:
+        """Finishes what was asked for and takes nothing more. Safe to repeat."""
+        await self.rows.close()
+
+    async def owner_chats(self, agent_id: str) -> tuple[Inbound, ...]:
+        """Where the owner wrote to an agent in private."""
+        rows = await self.rows.read(self.sql.OWNER_CHATS, answered_by=agent_id)
+        return tuple(inbound_from_json(text) for (text,) in rows)
+
+    async def put_statuses(self, statuses: Sequence[StoredStatus]) -> None:
+        """Keeps how all bridges are."""
+
+        def work(run: Run) -> None:
+            run(self.sql.FORGET_BRIDGES)
+            for status in statuses:
+                run(self.sql.PUT_BRIDGE, **status._asdict())
+
+        await self.rows.write(work)
+
+    async def statuses(self) -> tuple[StoredStatus, ...]:
+        """What was last kept of the bridges."""
+        return tuple(StoredStatus(*row) for row in await self.rows.read(self.sql.BRIDGES))
+
+    async def choices(self) -> Mapping[tuple[str, str], str]:
+        """What was chosen."""
+        return {(key, name): value for key, name, value in await self.rows.read(self.sql.CHOICES)}
+
+    async def put_choice(self, session_key: str, name: str, value: str) -> None:
+        """Keeps a choice, or forgets it."""
+        if value:
+            await self.rows.run(self.sql.PUT_CHOICE, session_key=session_key, name=name, value=value)
+        else:
+            await self.rows.run(self.sql.FORGET_CHOICE, session_key=session_key, name=name)
+
+    async def not_done(self) -> dict[str, int]:
+        """How much is not done, by state."""
+        return dict(await self.rows.read(self.sql.NOT_DONE))

@@ -1,0 +1,120 @@
+"""Determines the session of a message, and what that session may do."""
+
+from __future__ import annotations
+
+from nacre.record import Record
+from nacre.runtime.contracts.errors import PrivacyError
+from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
+from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess, notes_folder_of
+from nacre.runtime.settings.sections.session import SessionSettings
+from nacre.runtime.settings.settings import Settings
+from nacre.sessions.contracts.keys import (
+    GLOBAL_KEY,
+    SessionRoute,
+    canonical_key,
+    is_private_key,
+    key_agent,
+    key_kind,
+    route_key,
+)
+from nacre.sessions.index.record import Origin
+
+
+class Route(Record):
+    """A session's key, the policy that applies to it, and where its message came from.
+
+    `ids_fold_case` says whether the message's channel treats `Anna` and `anna` as the same id.
+    """
+
+    key: str
+    policy: ChatPolicy
+    origin: Origin
+    ids_fold_case: bool = False
+
+
+def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Route:
+    """Determines the session of a message. A key in the message takes precedence over the derived one.
+
+    Raises:
+        PrivacyError: a message that is not the owner's, or not from a direct chat, names a private session,
+            whose content must not reach it. Or it names a session of another agent.
+        nacre.sessions.SessionKeyInvalid: the key in the message is invalid, or a direct message that is not
+            the owner's has no `sender_id`.
+    """
+    key = _key(inbound, agent_id=agent_id, settings=settings)
+    private_key = is_private_key(key, main_key=settings.main_key)
+    policy = ChatPolicy(
+        chat_kind=inbound.chat_kind if inbound.chat_kind in CHAT_KINDS else "group",
+        is_owner=_is_owner(inbound),
+        session_key_is_private=private_key,
+        notes_folder=notes_folder_of(key),
+    )
+    # The global session of everything that the owner says is private to the owner too.
+    is_owners_only = private_key or key == GLOBAL_KEY
+    allowed = policy.is_private if private_key else policy.is_owner
+    if inbound.session_key and is_owners_only and not allowed:
+        raise PrivacyError(
+            f"A {inbound.chat_kind} message"
+            f"{'' if policy.is_owner else ' that is not the owner’s'} named the private session {key!r}. "
+            "Leave session_key empty, or name a group session."
+        )
+    return Route(
+        key=key,
+        policy=policy,
+        origin=_origin(inbound, policy),
+        ids_fold_case=inbound.ids_fold_case is True,
+    )
+
+
+def workspace_access(key: str, settings: Settings) -> WorkspaceAccess:
+    """What the settings allow the session with this key to do with the workspace."""
+    sandbox = settings.agent.sandbox
+    is_main = key_kind(key, main_key=settings.session.main_key) == "main"
+    if sandbox.mode == "off" or (sandbox.mode == "non-main" and is_main):
+        return "rw"
+    return sandbox.workspace_access
+
+
+def _key(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> str:
+    if inbound.session_key:
+        key = canonical_key(inbound.session_key, agent_id=agent_id, main_key=settings.main_key)
+        if (named := key_agent(key)) not in ("", agent_id):
+            raise PrivacyError(
+                f"The session key {inbound.session_key!r} belongs to agent {named!r}, and this is agent "
+                f"{agent_id!r}. Send the message to agent {named!r}."
+            )
+        return key
+    return route_key(
+        SessionRoute(
+            agent_id=agent_id,
+            chat_kind=inbound.chat_kind,
+            channel=inbound.channel,
+            account=inbound.account,
+            chat_id=inbound.chat_id,
+            thread_id=inbound.thread_id,
+            sender_id=inbound.sender_id,
+            is_owner=_is_owner(inbound),
+            scope=settings.scope,
+            dm_scope=settings.dm_scope,
+            main_key=settings.main_key,
+            ids_fold_case=inbound.ids_fold_case is True,
+            identity_links=settings.identity_links,
+        )
+    )
+
+
+def _origin(inbound: Inbound, policy: ChatPolicy) -> Origin:
+    return Origin(
+        chat_kind=policy.chat_kind,
+        channel=inbound.channel,
+        account=inbound.account,
+        chat_id=inbound.chat_id,
+        thread_id=inbound.thread_id,
+        sender_id=inbound.sender_id,
+        chat_name=inbound.chat_name,
+    )
+
+
+def _is_owner(inbound: Inbound) -> bool:
+    # A bridge that passes the text "false" must not make everybody the owner.
+    return inbound.is_owner is True

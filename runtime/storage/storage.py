@@ -1,0 +1,198 @@
+"""What keeps an agent's data: files, or the backend that `storage.driver` names. The one place that chooses.
+
+A search in the notes opens a workspace, so whatever it does not need is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from nacre.memory.workspace.folder import FolderWorkspace
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.settings.disk.agent_folders import PRIVATE_FILES
+
+if TYPE_CHECKING:
+    from nacre.memory.contracts.index_place import IndexPlace
+    from nacre.memory.contracts.settings import MemorySearchSettings
+    from nacre.memory.contracts.workspace import Workspace
+    from nacre.memory.files.skills import Skills
+    from nacre.runtime.contracts.clock import Clock
+    from nacre.runtime.contracts.ids import NewId
+    from nacre.runtime.extensions.installed.discovery import Installed
+    from nacre.runtime.ledger.ledger import LedgerPlace
+    from nacre.runtime.settings.config import Config
+    from nacre.runtime.storage.backend import OpenStorage, StorageBackend, StorageHome
+    from nacre.runtime.tools.approvals.store import ApprovalStore
+    from nacre.sessions.stores.copying import AgentSessions
+
+log = logging.getLogger(__name__)
+
+
+def storage_of(home: StorageHome) -> StorageBackend:
+    """What keeps the data of an agent; touches none of it yet.
+
+    Raises:
+        ConfigError: the settings choose a backend that is not installed, or cannot be loaded. Files never
+            stand in for it: what is said meanwhile would be missing where it belongs.
+    """
+    if home.folders.is_in_files:
+        return FileStorage(home)
+    driver, settings = home.folders.storage.driver, home.folders.storage.settings
+    open_storage, schema = _backend(driver)
+    if settings or "required" in schema:
+        from nacre.runtime.extensions.installed.settings_schema import settings_problems
+
+        if problems := settings_problems(settings, schema, key=f"plugins.entries.{driver}.config"):
+            raise ConfigError(f"storage.driver is {driver!r}, which cannot be used. {' '.join(problems)}")
+    try:
+        return open_storage(home)
+    except ConfigError:
+        raise
+    except Exception as error:
+        log.exception("the storage %s could not be opened", driver)
+        raise ConfigError(
+            f"storage.driver is {driver!r}, which could not be opened: {type(error).__name__}: {error}"
+        ) from error
+
+
+def ledger_of(config: Config) -> LedgerPlace:
+    """Where the ledger of the channels is kept: one for all agents, with the default one."""
+    default = next((agent.id for agent in config.agents if agent.is_default), config.agent_id)
+    return storage_of(replace(config, folders=replace(config.folders, agent_id=default))).ledger()
+
+
+def open_skills(config: Config) -> Skills:
+    """The skills of an agent, and of folders that its owner trusts."""
+    from nacre.memory.contracts.settings import at_home
+    from nacre.memory.files.skills import Skills
+
+    kept, lock_dir = kept_places(config), config.state_dir / "locks"
+    trusted = {
+        path: FolderWorkspace(Path(at_home(path, config.home)), lock_dir=lock_dir, kept=kept)
+        for path in config.settings.skills.load.extra_dirs
+    }
+    return Skills(storage_of(config).workspace(), trusted)
+
+
+async def left_in_folder(home: StorageHome, workspace: Workspace) -> str:
+    """A sentence, where a workspace that is no folder is empty and its folder of this machine has notes."""
+    folders = home.folders
+    if folders.is_in_files or any(await workspace.list_folder(".")):
+        return ""
+    if not any(folders.workspace.glob("*.md")):
+        return ""
+    left = f"{workspace.place} has no notes, and the folder {folders.workspace} has: they are not read."
+    how = storage_of(home).how_to_bring
+    return f"{left} {how}." if how else left
+
+
+class FileStorage:
+    """A member of `StorageBackend`: files of the agent's folders, with SQLite where rows are asked for.
+
+    A backend that only lays files elsewhere inherits it.
+    """
+
+    other_rows = None
+    how_to_bring = ""
+
+    def __init__(self, home: StorageHome) -> None:
+        self._folders = home.folders
+        self._state_dir = home.state_dir
+        self._kept = kept_places(home)
+
+    def sessions(self, *, now: Clock, new_id: NewId) -> AgentSessions:
+        """The index file with a transcript a session beside it."""
+        from nacre.sessions.stores.files import FileSessionStore, SessionPlaces
+
+        places = SessionPlaces(
+            index=self._folders.sessions_file,
+            endings=self._folders.agent_dir / "endings",
+            lanes=self._folders.private_dir(self._state_dir) / "locks" / "lanes",
+            cwd=self._folders.workspace,
+        )
+        return FileSessionStore(places, now=now, new_id=new_id)
+
+    def index(self, settings: MemorySearchSettings, *, now: Clock) -> IndexPlace:
+        """A SQLite file."""
+        from nacre.memory.stores.index_file import index_in_file
+
+        return index_in_file(self._folders.index_file, settings, now)
+
+    def workspace(self) -> Workspace:
+        """The folder of the agent.
+
+        Should it hold what belongs to programs, then no tool reads or writes that: settings, conversations,
+        trust, approvals.
+        """
+        return FolderWorkspace(self._folders.workspace, lock_dir=self._state_dir / "locks", kept=self._kept)
+
+    def approvals(self, *, now: Clock, fence_of: Callable[[str], int | None]) -> ApprovalStore:  # noqa: ARG002 - nobody can have the lane of a process that lives
+        """A file a call."""
+        from nacre.runtime.tools.approvals.approvals import ApprovalFolder
+
+        return ApprovalFolder(self._folders.approvals, now=now)
+
+    def ledger(self) -> LedgerPlace:
+        """The SQLite file of the state folder, one for all agents."""
+        from nacre.runtime.ledger.file_ledger import ledger_file
+
+        return ledger_file(self._state_dir)
+
+
+def kept_places(home: StorageHome) -> tuple[Path, ...]:
+    """What belongs to programs, should it lie in the workspace's folder."""
+    state_dir, folders = home.state_dir, home.folders
+    return (
+        state_dir,
+        folders.agent_dir.parent,
+        folders.agent_dir,
+        folders.approvals,
+        folders.proposals,
+        folders.trusted_hooks,
+        *(state_dir / name for name in PRIVATE_FILES),
+    )
+
+
+@cache
+def _backend(driver: str) -> tuple[OpenStorage, Mapping[str, Any]]:
+    """What opens the backend of this name, and the schema of its settings."""
+    # whoever keeps files reads no manifest
+    from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
+    from nacre.runtime.extensions.installed.discovery import built_in_extensions, installed_extensions
+
+    item = built_in_extensions().get(driver)
+    if not _brings_storage(item):
+        found = {each.id: each for each in installed_extensions() if _brings_storage(each)}
+        item = found.get(driver)
+        if item is None:
+            known = ", ".join(["files", *sorted(found)])
+            raise ConfigError(
+                f"storage.driver is {driver!r}, and no extension that is installed keeps data under this "
+                f"name. Install it, or choose one of: {known}."
+            )
+    assert item is not None
+    if item.problem or item.manifest is None:
+        raise ConfigError(f"storage.driver is {driver!r}, which cannot be used. {item.problem}")
+    try:
+        loaded: Any = run_foreign(item.entry_point.load, driver)
+    except ForeignCodeFailed as error:
+        raise ConfigError(
+            f"storage.driver is {driver!r}, which could not be loaded: {error}. Install the package "
+            f"{item.package!r} again; files do not stand in for it."
+        ) from error
+    opener = getattr(loaded, "open_storage", loaded)
+    if not callable(opener):
+        raise ConfigError(
+            f"storage.driver is {driver!r}, and the entry point of the package {item.package!r} has no "
+            "open_storage (nacre.runtime.storage.backend)."
+        )
+    return cast("OpenStorage", opener), item.manifest.settings_schema
+
+
+def _brings_storage(item: Installed | None) -> bool:
+    return item is not None and item.manifest is not None and item.manifest.kind == "storage"
