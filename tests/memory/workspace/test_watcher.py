@@ -156,7 +156,7 @@ async def test_changes_on_a_network_drive_are_looked_for(tmp_path: Path) -> None
     await _eventually(told, "settled")
     await watcher.close()
 
-    assert watcher.problem == f"looking every 2 s, because {root / 'memory'} is not on a local drive (nfs4)"
+    assert watcher.problem == f"polling every 2 s, because {root / 'memory'} is not on a local drive (nfs4)"
 
 
 @pytest.mark.slow
@@ -187,7 +187,7 @@ async def test_changes_are_looked_for_when_the_system_cannot_watch(tmp_path: Pat
         await _eventually(told, "settled")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    assert watcher.problem.startswith("looking every 2 s, because watching failed: ")
+    assert watcher.problem.startswith("polling every 2 s, because watching failed: ")
     touching = asyncio.create_task(_touch(root / "MEMORY.md"))
     await _eventually(told, "changed")
     touching.cancel()
