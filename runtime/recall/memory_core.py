@@ -35,9 +35,8 @@ from pydantic import BeforeValidator, Field
 from nacre.memory.contracts.errors import DayUnknown
 from nacre.memory.contracts.notes import CHATS_FOLDER
 from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport, Source
-from nacre.memory.files.sources.of_hits import sources_of_hits
-from nacre.memory.files.sources.source import PRIVATE
-from nacre.memory.files.sources.telling import SourcedLines
+from nacre.memory.files.sources.source import PRIVATE, SourcedLines
+from nacre.memory.files.sources.sources import sources_of_hits
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
 
 log = logging.getLogger(__name__)
@@ -438,7 +437,7 @@ def _hit(hit: SearchHit, snippet: str, lines: Sequence[SourcedLines], *, cites: 
         **({"citation": hit.citation} if cites else {}),
         **({"also": list(hit.also)} if hit.also else {}),
         **({"superseded": superseded} if superseded else {}),
-        **({"comesFrom": [each.told() for each in lines]} if lines else {}),
+        **({"comesFrom": [each.description() for each in lines]} if lines else {}),
         **(others if hit.path.startswith(f"{CHATS_FOLDER}/") else {}),
     }
 

@@ -15,8 +15,8 @@ from pydantic import BaseModel
 
 from nacre.memory.contracts.notes import FoundNote, NoteMarks, WantedNotes
 from nacre.memory.contracts.workspace import Workspace
-from nacre.memory.files.sources.proposed import WaitsForReview
-from nacre.memory.files.sources.stored import line_key
+from nacre.memory.files.sources.proposed_write import WaitsForReview
+from nacre.memory.files.sources.sources import line_key
 from nacre.memory.workspace.workspace import workspace_gone
 from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget

@@ -114,7 +114,7 @@ LIBRARIES = {
     "watchdog": ("memory/workspace/watcher.py",),
     "uvicorn": ("extensions/http/**/*.py",),
     "wcwidth": ("cli/screen/plain.py",),
-    "yaml": ("extensions/importers/sources/hermes.py", "memory/files/skills/skill.py"),
+    "yaml": ("extensions/importers/sources/hermes.py", "memory/files/skills.py"),
     "yarl": ("extensions/discord/client.py", "extensions/slack/client.py"),
 }
 """The files that may import a foreign library, anywhere in them; a `*` stands for any name."""

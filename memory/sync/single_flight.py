@@ -1,7 +1,4 @@
-"""When a sync runs: one at a time, and everybody who asked meanwhile shares the next one.
-
-Decides nothing about files or vectors; it owns the tasks and hands progress around.
-"""
+"""Runs one sync at a time; callers that arrive during a run share the next one."""
 
 from __future__ import annotations
 
@@ -23,19 +20,19 @@ ProgressListener = Callable[[SyncProgress], None]
 
 @dataclass
 class SyncRun:
-    """One run in progress: why, whether everything is done afresh, and who listens."""
+    """A run in progress: its reason, whether it starts afresh, and its progress listeners."""
 
     reason: str
     force: bool
     listeners: list[ProgressListener] = field(default_factory=list)
 
     def tell(self, progress: SyncProgress) -> None:
-        """Hands progress to whoever listens."""
+        """Passes progress to the listeners."""
         for listener in self.listeners:
             listener(progress)
 
     def advance(self, stage: Literal["index", "embed"]) -> Callable[[int, int], None]:
-        """What a stage tells how much of how much it has done, from now on; guesses the time left."""
+        """A function that takes how much of a stage is done, and estimates the remaining time."""
         started = time.perf_counter()
 
         def advance(done: int, total: int) -> None:
@@ -54,7 +51,7 @@ class SyncRun:
 
 
 class SingleFlight(Generic[T]):
-    """Runs `work` once at a time. Whoever asks gets a run that began after the asking, shared with others."""
+    """Runs `work` one at a time. Each caller gets a run that started after its call, shared with others."""
 
     def __init__(self, name: str, work: Callable[[SyncRun], Coroutine[Any, Any, T]]) -> None:
         self._name = name
@@ -71,14 +68,14 @@ class SingleFlight(Generic[T]):
 
     @property
     def running_seconds(self) -> float:
-        """For how long the present run has been running; 0 when there is none."""
+        """How long the present run has been running; 0 without one."""
         return time.monotonic() - self._started if self.busy else 0.0
 
     async def run(self, reason: str, *, force: bool = False, listener: ProgressListener | None = None) -> T:
         """Waits for a run of its own or a shared one. Cancelling the caller does not cancel the run.
 
         Raises:
-            IndexClosed: after `close()`, or when the engine was closed meanwhile.
+            IndexClosed: the engine is closed, or was closed during the run.
         """
         run, task = self._join(reason, force=force)
         if listener is not None:
@@ -100,7 +97,7 @@ class SingleFlight(Generic[T]):
         return task
 
     async def close(self) -> None:
-        """Cancels what runs and waits until it has let go of the store."""
+        """Cancels all runs and waits until they have released the store."""
         self._closed = True
         tasks = [pair[1] for pair in (self._queued, self._running) if pair and not pair[1].done()]
         for task in tasks:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.memory.files.skills.skill import Skill, SkillBroken, parsed_skill
-from nacre.memory.files.skills.skills import Skills
+from nacre.memory.files.skills import Skill, SkillBroken, Skills, parsed_skill
 from nacre.memory.workspace.folder import FolderWorkspace
 
 GOOD = "---\nname: brew-tea\ndescription: Brews tea.\nlicense: MIT\n---\n\n# How\n"
@@ -32,9 +31,9 @@ def write(workspace: Path, folder: str, text: str) -> Path:
         ("---\nname: make-tea\ndescription: x\n---\n", "both must be the same"),
         ("---\nname: brew-tea\ndescription: ' '\n---\n", "has no description"),
         (f"---\nname: brew-tea\ndescription: {'x' * 1025}\n---\n", "has 1025 characters"),
-        ("---\nname: brew-tea\ndescription: Use it: for tea\n---\n", "no YAML in line 3"),
+        ("---\nname: brew-tea\ndescription: Use it: for tea\n---\n", "not YAML in line 3"),
         ("---\n- brew-tea\n---\n", "no keys"),
-        ("---\nname: !!python/object/apply:os.getcwd []\n---\n", "no YAML"),
+        ("---\nname: !!python/object/apply:os.getcwd []\n---\n", "not YAML"),
     ],
 )
 def test_what_breaks_the_format_is_said_in_a_sentence(text: str, problem: str) -> None:

@@ -1,4 +1,4 @@
-"""A write that waits for the owner: what it would do to a note, which writes wait, and why."""
+"""A write that waits for the owner: its effect on a note, which writes wait, and why."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NAME_CHARS = 60
 
 
 class ProposedWrite(Record):
-    """What would be written into the note `path`.
+    """A write to the note `path` that has not been done.
 
-    With `is_append`, `text` is Markdown that would be added as `Workspace.append` does it with the fields
-    that follow. Else it would be the whole note in the place of `before`, and `None` is no note. Bytes that
-    are no text stand as surrogates. `source` is where it comes from.
+    With `is_append`, `text` is Markdown to be added as by `Workspace.append` with the remaining fields.
+    Otherwise `text` is the whole note after the write and `before` the note now; `None` stands for no note.
+    Bytes that are not UTF-8 are surrogates. `source` says where the text comes from.
     """
 
     path: str
@@ -35,10 +35,10 @@ class ProposedWrite(Record):
 
 
 class WaitsForReview(OSError):
-    """A write that was not done and is not lost: it waits for the owner. `text` is what waits.
+    """A write was not done but waits for the owner; `text` is what waits.
 
-    `because` says who besides the owner was heard, where that is the reason. Without a `proposal_id` nothing
-    waits: the owner has rejected the same words before.
+    `because` names the people besides the owner whose words are the reason, if they are. An empty
+    `proposal_id` means that nothing waits, because the owner has rejected the same words before.
     """
 
     def __init__(self, path: str, proposal_id: str, text: str, *, because: str = "") -> None:
@@ -54,31 +54,32 @@ class WaitsForReview(OSError):
 
 
 class Reviewing(Protocol):
-    """Keeps what waits."""
+    """Stores the writes that wait for the owner."""
 
     async def propose(self, write: ProposedWrite) -> str:
-        """Keeps a write, on disk when it returns; its id. One that waits already is not kept twice.
+        """Stores a write on disk and returns its id. Equal writes are stored once.
 
-        The id is empty for words that the owner has rejected: they are not proposed again.
+        The id is empty for words that the owner has rejected; they are not proposed again.
 
         Raises:
-            OSError, FileBusy: it cannot be kept.
+            OSError, FileBusy: the write cannot be stored.
         """
         ...
 
 
 def is_reviewed(source: Source) -> bool:
-    """Whether what comes from there waits: what a flush or a hook writes, and all that comes of a group."""
+    """Whether `memory.writes: "review"` makes text of this source wait: text from a flush, a hook or a
+    group."""
     return source.written_by in _REVIEWED or source.audience != PRIVATE
 
 
 def is_open(write: ProposedWrite) -> bool:
-    """Whether a write goes ahead although words of others were heard.
+    """Whether a write is done at once although the session has heard words of others.
 
-    That is a note which no prompt carries and which only gains lines: a daily log or another note below
-    `memory/`. A chat that is not private also changes its own notes and facts. Everything else can become a
-    rule, a fact, a skill or a setting: files of the prompt, `memory/facts.md`, `bank/`, `skills/`, unknown
-    names.
+    This holds for notes that no prompt includes and that only gain lines: daily logs and other notes below
+    `memory/`. A chat that is not private may also change its own notes and facts. Any other file can become a
+    rule, a fact, a skill or a setting: the files of the prompt, `memory/facts.md`, `bank/`, `skills/`, and
+    unknown names.
     """
     if write.source.audience != PRIVATE and write.path.startswith(_OPEN_IN_OTHER_CHATS):
         return True
@@ -87,18 +88,18 @@ def is_open(write: ProposedWrite) -> bool:
 
 
 def added_lines(write: ProposedWrite) -> tuple[str, ...]:
-    """The lines that a write brings into its note."""
+    """The lines that a write adds to its note."""
     before = frozenset((write.before or "").splitlines())
     return tuple(line for line in (write.text or "").splitlines() if line.strip() and line not in before)
 
 
 def removes_lines(write: ProposedWrite) -> bool:
-    """Whether a write takes a line away or moves one."""
+    """Whether a write removes or moves a line."""
     return not write.is_append and not _keeps_lines(write.before or "", write.text or "")
 
 
-def told_names(sources: Sequence[Source]) -> str:
-    """Who besides the owner has a part in these sources."""
+def names_of_others(sources: Sequence[Source]) -> str:
+    """The names of the people besides the owner who contributed to these sources."""
     names = dict.fromkeys(name for source in sources if not source.is_owners_word for name in source.names)
     said = dict.fromkeys(
         who for source in sources for who in source.said_by if who not in ("owner", "assistant")
@@ -107,6 +108,5 @@ def told_names(sources: Sequence[Source]) -> str:
 
 
 def _keeps_lines(before: str, after: str) -> bool:
-    """Whether all lines of `before` stand in `after`, in their order."""
     left = iter(after.splitlines())
     return all(line in left for line in before.splitlines())

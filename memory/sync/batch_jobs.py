@@ -1,8 +1,8 @@
-"""Vectors by batch jobs: what many chunks still lack is handed in at once, over all files.
+"""Makes vectors by batch jobs: submits many texts of all files at once.
 
-Every job is kept in the index before it is waited for, with the hashes of its texts, so that a killed process
-pays for nothing twice: the next pass asks after the job and stores what it made. A provider whose jobs fail
-twice in a row gets ordinary requests for the rest of the process.
+Each job is stored in the index with the hashes of its texts before anything waits for it, so that nothing is
+paid for twice after a kill: the next pass polls the job and stores its vectors. After two failed jobs in a
+row, ordinary requests are used for the rest of the process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nacre.memory.batch_jobs.jobs import (
+from nacre.memory.contracts.embedder import EmbeddingFailed, VectorsDiffer
+from nacre.memory.contracts.embedding_jobs import (
     EmbeddingJobs,
     JobState,
     JobsUnavailable,
@@ -22,7 +23,6 @@ from nacre.memory.batch_jobs.jobs import (
     jobs_row,
     kept_jobs,
 )
-from nacre.memory.contracts.embedder import EmbeddingFailed, VectorsDiffer
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.store import Store, Vector, Writer
@@ -30,45 +30,45 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MIN_TEXTS = 50
-"""Fewer are asked for at once: nobody wants to wait minutes for the notes of a day."""
+"""Fewer texts are requested directly, because nobody wants to wait minutes for one day's notes."""
 
 MAX_FAILURES = 2
 _STORED_AT_ONCE = 500
 _POLL_FAILURES = 3
 
 LAST_WAIT_SECONDS = 5.0
-"""How long a pass that is stopped waits for the name of a job that is being handed in."""
+"""How long a stopped pass waits for the name of a job that is being submitted."""
 
 
 @dataclass
 class JobTally:
-    """How jobs went in this process; `problem` is the last failure, as a sentence."""
+    """The results of jobs in this process; `problem` is the last failure, as a sentence."""
 
     failures: int = 0
     problem: str = ""
 
     @property
     def off(self) -> bool:
-        """Whether jobs are not tried any more."""
+        """Whether jobs are no longer tried."""
         return self.failures >= MAX_FAILURES
 
     def failed(self, problem: str, *, times: int = 1) -> None:
-        """One job that made nothing."""
+        """Counts a job without results."""
         self.failures += times
         end = " Ordinary requests are used instead until the next start." if self.off else ""
         self.problem = f"{problem}{end}"
         log.warning("A batch job failed: %s", self.problem)
 
     def unreachable(self, problem: str) -> None:
-        """A job that may have made something, which cannot be known now."""
+        """Records that a job, which may have results, cannot be reached now."""
         self.problem = problem
         log.warning("%s", problem)
 
 
 class JobPass:
-    """The jobs of one pass over the chunks without vectors.
+    """The jobs of one pass over chunks without vectors.
 
-    `advance(done, total)` counts texts of the jobs that are waited for.
+    `advance(done, total)` counts texts of the jobs for which the pass waits.
     """
 
     def __init__(
@@ -90,15 +90,15 @@ class JobPass:
         self._completed: dict[str, int] = {}
         self._total = 0
         self.stored = 0
-        """How many vectors came from jobs."""
+        """The number of vectors from jobs."""
 
     async def run(
         self, missing: Callable[[Set[bytes], int], Awaitable[Mapping[bytes, str]]]
     ) -> frozenset[bytes]:
-        """Fetches what earlier jobs made, and has new ones make the rest where it is much.
+        """Stores the results of earlier jobs, and submits new jobs for the rest if it is large.
 
-        `missing(known, limit)` gives about `limit` texts without a vector but those that are known to be with
-        a job. Returns the hashes of texts that a job still holds at the end.
+        `missing(known, limit)` returns about `limit` texts without vectors, except the known ones. Returns
+        the hashes of texts that running jobs hold at the end.
         """
         held = await self._resume()
         tried = set(held)
@@ -112,7 +112,7 @@ class JobPass:
         return held
 
     async def _resume(self) -> frozenset[bytes]:
-        """What jobs of earlier passes still hold. Jobs of another embedder are cancelled and forgotten."""
+        """The texts that jobs of earlier passes hold. Jobs of another embedder are canceled and removed."""
         kept = kept_jobs(await self._store.read(lambda index: index.meta()))
         for job in kept:
             if job.embedder_key != self._key:
@@ -133,7 +133,7 @@ class JobPass:
         return frozenset().union(*await asyncio.gather(*map(one, parts)))
 
     async def _kept(self, texts: Mapping[str, str]) -> KeptJob | None:
-        """Hands in texts. Whoever stops the pass waits a little for the job's name, which is worth money."""
+        """Submits texts. A stopped pass waits briefly for the job's name, because the job is paid for."""
         handing_in = asyncio.create_task(self._submitted(texts), name="memory-batch-job")
         try:
             return await asyncio.shield(handing_in)
@@ -158,16 +158,16 @@ class JobPass:
         return job
 
     async def _finish(self, jobs: Sequence[KeptJob]) -> frozenset[bytes]:
-        """Waits for jobs and stores their vectors; the hashes of those that run on."""
+        """Waits for jobs and stores their vectors; the hashes in jobs that are still running."""
         self._total += sum(len(job.hashes) for job in jobs)
         ended = await asyncio.gather(*(self._ended(job) for job in jobs))
         running = [job for job, is_ended in zip(jobs, ended, strict=True) if not is_ended]
         return frozenset(bytes.fromhex(text_hash) for job in running for text_hash in job.hashes)
 
     async def _ended(self, job: KeptJob) -> bool:
-        """Whether the job is over, its vectors stored and the job forgotten.
+        """Whether the job is over, its vectors are stored, and it is removed.
 
-        While the provider cannot be asked the job is kept, because what it makes is paid for already.
+        While the provider cannot be asked, the job is kept, because its vectors are paid for.
         """
         try:
             state = await self._waited(job)
@@ -184,10 +184,10 @@ class JobPass:
         return True
 
     async def _waited(self, job: KeptJob) -> JobState | None:
-        """How the job ended; `None` when it runs on and is not waited for.
+        """The final state of a job; `None` if it runs on and the pass does not wait.
 
         Raises:
-            EmbeddingFailed: the provider could not be asked, several times in a row.
+            EmbeddingFailed: the provider could not be asked several times in a row.
         """
         rules, waited_seconds, unanswered = self._jobs.rules, 0.0, 0
         while True:
@@ -211,14 +211,14 @@ class JobPass:
                 return JobState(
                     phase="failed",
                     problem=f"The batch job {job.name} was not done after {rules.timeout_seconds / 60:.15g} "
-                    "minutes and was cancelled.",
+                    "minutes and was canceled.",
                 )
             await self._jobs.pause()
-            # a poll of 0 ms would never come to an end
+            # a poll interval of 0 would never reach the timeout
             waited_seconds += max(rules.poll_seconds, 0.001)
 
     async def _store_results(self, job: KeptJob) -> None:
-        """Stores vectors as they come. Texts without one are left to ordinary requests, which say why.
+        """Stores vectors as they arrive. Ordinary requests are left for texts without one, and report why.
 
         Raises:
             EmbeddingFailed: the results could not be fetched now.

@@ -1,30 +1,30 @@
-"""The skills of a workspace and of the folders that its owner trusts beside it: what each says of itself, and
-what is wrong with those that cannot be used."""
+"""The skills of a workspace and of folders that its owner trusts, and what is wrong with unusable ones."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nacre.memory.contracts.workspace import FileBytes, Fingerprint, PathOutsideRoot, ReadFailed, Workspace
-from nacre.memory.files.skills.skill import MOST_HEAD_BYTES, SKILL_FILE, Skill, SkillBroken, parsed_skill
 from nacre.record import Record
 
 SKILLS_FOLDER = "skills"
 MOST_SKILLS = 200
-"""More folders are not looked at."""
+"""Further folders are ignored."""
 
 
 class FoundSkills(Record):
-    """The skills in the order of their names, and a sentence for each that cannot be used."""
+    """The skills by name, and a sentence for each that cannot be used."""
 
     skills: tuple[Skill, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 class Skills:
-    """The skills of one workspace, and of `trusted` folders with skills by the paths that are told of them.
+    """The skills of a workspace and of `trusted` folders, which are given by the paths shown for them.
 
-    Of two skills with one name that of the workspace counts, then that of the first folder.
+    If two skills have the same name, the workspace comes before the trusted folders, in their order.
     """
 
     def __init__(self, workspace: Workspace, trusted: Mapping[str, Workspace] | None = None) -> None:
@@ -34,14 +34,14 @@ class Skills:
         self._folders = [_SkillFolder(*each) for each in folders]
 
     async def found(self) -> FoundSkills:
-        """What there is now; nothing where there is no such folder."""
+        """The skills that exist now; none if the folders do not exist."""
         found = [await folder.found() for folder in self._folders]
         named = {skill.name: skill for each in reversed(found) for skill in each.skills}
         problems = tuple(problem for each in found for problem in each.problems)
         return FoundSkills(skills=tuple(named[name] for name in sorted(named)), problems=problems)
 
     async def read(self, path: str) -> FileBytes | None:
-        """A file of a skill in a trusted folder, by the path that is told of it; `None` for any other path.
+        """A file of a skill in a trusted folder, by the path shown for it; `None` for any other path.
 
         Raises:
             PathOutsideRoot: a link leads out of the folder.
@@ -58,9 +58,9 @@ class Skills:
 
 
 class _SkillFolder:
-    """A folder with skills. A file is read again when its fingerprint says that it may be another.
+    """A folder with skills, whose files are read again when their fingerprints change.
 
-    `inside` is its name in the workspace, `told` the path that is told of it.
+    `inside` is its name in the workspace, `told` the path shown for it.
     """
 
     def __init__(self, workspace: Workspace, inside: str, told: str) -> None:
@@ -71,8 +71,7 @@ class _SkillFolder:
         self._read: dict[str, Skill | str] = {}
 
     async def found(self) -> FoundSkills:
-        """What there is now; nothing where there is no such folder."""
-        # Most workspaces have none, and each turn asks: a look at a folder of this machine costs no thread.
+        # Each turn looks, and most workspaces have no skills: looking at a local folder needs no thread.
         is_here = self._workspace.folder is not None
         if is_here and (await self._workspace.fingerprints((self._inside,)))[self._inside] is None:
             return FoundSkills()
@@ -82,7 +81,7 @@ class _SkillFolder:
             return FoundSkills()
         except (OSError, PathOutsideRoot) as error:
             return FoundSkills(problems=(f"The folder {self._told}/ cannot be read: {error}",))
-        # A link is no folder here; what it leads to is read inside of the workspace alone, or told.
+        # A link does not count as a folder; its target is only read inside of the workspace.
         names = [entry.name for entry in entries if entry.is_folder or "." not in entry.name]
         problems = [f"There are more than {MOST_SKILLS} skills."] if len(names) > MOST_SKILLS else []
         names = names[:MOST_SKILLS]
@@ -121,3 +120,70 @@ def _unreadable(error: ReadFailed) -> str:
     if isinstance(error, FileNotFoundError):
         return f"It has no {SKILL_FILE}."
     return f"Its {SKILL_FILE} cannot be read: {error}."
+
+
+SKILL_FILE = "SKILL.md"
+MOST_NAME_CHARS = 64
+MOST_DESCRIPTION_CHARS = 1_024
+MOST_HEAD_BYTES = 64_000
+"""How much of a file is read for its front matter."""
+
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_HEAD = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
+
+
+class SkillBroken(Exception):
+    """A file is not a skill. The message is a sentence."""
+
+
+class Skill(Record):
+    """A skill: its name, when to use it, and the path of its file in the workspace."""
+
+    name: str
+    description: str
+    path: str
+
+
+def parsed_skill(text: str, *, folder: str, path: str) -> Skill:
+    """The skill in a file's text; `folder` is the name of its folder.
+
+    Raises:
+        SkillBroken: the front matter is missing or breaks a rule of the format.
+    """
+    head = _HEAD.match(text)
+    if head is None:
+        raise SkillBroken("It does not begin with front matter between two lines of `---`.")
+    values = _yaml(head[1])
+    name, description = values.get("name"), values.get("description")
+    if not isinstance(name, str) or not name:
+        raise SkillBroken("Its front matter has no name.")
+    if len(name) > MOST_NAME_CHARS or not _NAME.fullmatch(name):
+        raise SkillBroken(
+            f"Its name {name[:80]!r} is not 1 to {MOST_NAME_CHARS} of a-z, 0-9 and single hyphens inside."
+        )
+    if name != folder:
+        raise SkillBroken(f"Its name is {name!r} and its folder is {folder!r}; both must be the same.")
+    if not isinstance(description, str) or not description.strip():
+        raise SkillBroken("Its front matter has no description, which says when to use it.")
+    if len(description) > MOST_DESCRIPTION_CHARS:
+        raise SkillBroken(
+            f"Its description has {len(description)} characters; the most are {MOST_DESCRIPTION_CHARS}."
+        )
+    return Skill(name=name, description=" ".join(description.split()), path=path)
+
+
+def _yaml(text: str) -> dict[str, Any]:
+    import yaml  # only workspaces with skills need it
+
+    try:
+        found = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        place = getattr(error, "problem_mark", None)
+        line = f" in line {place.line + 2}" if place is not None else ""
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise SkillBroken(
+            f"Its front matter is not YAML{line}: {problem}. Put a text with a colon into quotes."
+        ) from error
+    if not isinstance(found, dict):
+        raise SkillBroken("Its front matter has no keys such as `name: …`.")
+    return found

@@ -1,6 +1,7 @@
-"""Batch jobs of a provider, as the index sees them: many texts handed in at once, vectors fetched later.
+"""A provider's batch jobs of embeddings: the contract for the provider's code, and the jobs kept in the
+index.
 
-The contract for the runtime's provider code, and what the index keeps of a job until its vectors are stored.
+Many texts are submitted at once, and their vectors are fetched later.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from nacre.record import Record
 
 
 class JobsUnavailable(EmbeddingFailed):
-    """The provider has no batch jobs for this model or account, now or later."""
+    """The provider has no batch jobs for this model or account."""
 
 
 class ResultsGone(EmbeddingFailed):
-    """A job has no results that could still be fetched: its texts are to be asked for again."""
+    """A job's results cannot be fetched any more; its texts have to be submitted again."""
 
 
 class JobRules(Record):
-    """How jobs are used: whether a pass waits for them, how many at a time, how often and how long."""
+    """Whether a pass waits for jobs, how many run at a time, how often they are polled, and for how long."""
 
     wait: bool = True
     concurrency: int = 2
@@ -31,7 +32,8 @@ class JobRules(Record):
 
 
 class JobState(Record):
-    """Where a job is. `failed` has a sentence in `problem`; one that `ended` may still lack some results."""
+    """The state of a job. `problem` is a sentence if it `failed`; a job that `ended` may lack some
+    results."""
 
     phase: Literal["running", "ended", "failed"]
     completed: int = 0
@@ -40,25 +42,25 @@ class JobState(Record):
 
 
 class EmbeddingJobs(Protocol):
-    """A provider's batch jobs for documents. A text's id comes back with its vector."""
+    """A provider's batch jobs for documents. Each vector comes back with the id of its text."""
 
     @property
     def rules(self) -> JobRules: ...
 
     @property
     def max_texts(self) -> int:
-        """The most texts for one job."""
+        """The maximum number of texts in one job."""
 
     async def submit(self, texts: Mapping[str, str]) -> str:
-        """Hands in texts by id; the job's name.
+        """Submits texts by id; the job's name.
 
         Raises:
-            JobsUnavailable: there are no such jobs here.
-            EmbeddingFailed: it could not be handed in.
+            JobsUnavailable: the provider has no such jobs.
+            EmbeddingFailed: the job could not be submitted.
         """
 
     async def state(self, job: str) -> JobState:
-        """Where a job is; one that the provider does not know, or knows no more, has failed.
+        """The state of a job; an unknown job has failed.
 
         Raises:
             EmbeddingFailed: the provider could not be asked.
@@ -68,19 +70,19 @@ class EmbeddingJobs(Protocol):
         """The vectors of a job by id; `None` for a text that got none. Ids may be missing.
 
         Raises:
-            ResultsGone: there are none to be fetched, now or later.
-            EmbeddingFailed: they could not be fetched.
+            ResultsGone: there are no results, now or later.
+            EmbeddingFailed: the results could not be fetched.
         """
 
     async def pause(self) -> None:
-        """Waits as long as the rules say between two looks at a job."""
+        """Waits between two polls of a job."""
 
     async def cancel(self, job: str) -> None:
-        """Asks the provider to stop; never fails."""
+        """Asks the provider to stop a job. Never fails."""
 
 
 class KeptJob(Record):
-    """A job whose vectors are not stored yet: its name, the embedder it belongs to, its texts' hashes."""
+    """A job whose vectors are not stored yet: its name, its embedder, and the hashes of its texts."""
 
     name: str
     embedder_key: str
@@ -92,7 +94,7 @@ JOBS_ROW = "embedding_jobs"
 
 
 def kept_jobs(meta: Mapping[str, str]) -> list[KeptJob]:
-    """The jobs that an earlier pass left; a row that cannot be read counts as none."""
+    """The jobs that earlier passes left; an unreadable row counts as none."""
     try:
         rows = json.loads(meta.get(JOBS_ROW, "[]"))
         return [
@@ -113,5 +115,5 @@ def jobs_row(jobs: Sequence[KeptJob]) -> dict[str, str]:
 
 
 def jobs_of(embedder: object) -> EmbeddingJobs | None:
-    """The embedder's batch jobs; most have none, and say so by not having the attribute."""
+    """The embedder's batch jobs; most embedders have none and no such attribute."""
     return getattr(embedder, "jobs", None)
