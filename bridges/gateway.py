@@ -1,7 +1,7 @@
-"""`Gateway`: agents in the chats of their bridges.
+"""`Gateway`: connects agents with the chats of their bridges.
 
-bridge ─► door ─► ledger ─► the session's queue ─► turn ─► ledger ─► out, part by part
-              └─► /stop, /status, approvals: at once
+bridge ─► inbox ─► ledger ─► the session's queue ─► turn ─► ledger ─► outbox, part by part
+              └─► /stop, /status, approvals: immediately
 """
 
 from __future__ import annotations
@@ -16,20 +16,17 @@ from typing import Self
 from nacre.bridges.access.bindings import BoundAgents
 from nacre.bridges.access.gate import Gate
 from nacre.bridges.access.people import People
-from nacre.bridges.answering.dispatch import Dispatch
-from nacre.bridges.answering.runner import RunHere, TurnRunner
+from nacre.bridges.answering.dispatch import Dispatcher
+from nacre.bridges.answering.turns import RunHere, TurnRunner
 from nacre.bridges.connections.connections import AccountId, Connections
 from nacre.bridges.connections.supervisor import BridgeStatus
 from nacre.bridges.contracts.bridge import Bridge, place_of
 from nacre.bridges.delivery.outgoing import parts_of
-from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.queueing.choices import Choices
-from nacre.bridges.queueing.session_rules import SessionRules
-from nacre.bridges.schedule.coming import coming_lines
+from nacre.bridges.queueing.session_rules import Choices, SessionRules
 from nacre.bridges.schedule.timekeeper import Reach
-from nacre.bridges.schedule.timetable import Timetable
+from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.clock import Clock, Sleep
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound
@@ -44,9 +41,9 @@ FLUSH_SECONDS = 5.0
 
 
 class Gateway:
-    """Runs bridges for one agent, or for several. Use it as `async with await Gateway.open(...)`.
+    """Runs bridges for one or several agents. Use it as `async with await Gateway.open(...)`.
 
-    It closes neither the agents nor anything else that it was given.
+    It does not close the agents or anything else that it was given.
     """
 
     def __init__(
@@ -70,20 +67,20 @@ class Gateway:
             new_id=new_id,
         )
         self._connections = Connections(
-            ledger, receive=self._receive, may_send=self._gate.still_holds, sleep=sleep
+            ledger, receive=self._receive, may_send=self._gate.is_still_allowed, sleep=sleep
         )
         self._now = now
-        self._dispatch = Dispatch(
+        self._dispatcher = Dispatcher(
             agents,
             ledger,
             self._connections,
             self._gate,
             self._rules,
             runner=runner,
-            coming=self._coming,
+            upcoming_lines=self._upcoming_lines,
             sleep=sleep,
         )
-        self._taking: set[asyncio.Task[None]] = set()
+        self._receiving: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(
@@ -98,15 +95,15 @@ class Gateway:
         runner: TurnRunner | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> Self:
-        """Opens the ledger, goes on with what an earlier program left, and starts the bridges.
+        """Opens the ledger, resumes what an earlier program left unfinished, and starts the bridges.
 
-        The ledger is the file of `state_dir` unless a `ledger` is given. Turns are run by `runner`, in this
-        process without one.
+        The ledger is a file in `state_dir` unless `ledger` is given. Without a `runner`, this process runs
+        the turns.
 
         Raises:
-            LedgerUnusable: the ledger cannot be opened, another program is at it, or the state folder has one
-                that was not brought to the database.
-            ValueError: two bridges have one channel and account.
+            LedgerUnusable: the ledger cannot be opened, another program uses it, or the state folder has a
+                ledger that was not moved to the database.
+            ValueError: two bridges have the same channel and account.
         """
         agents = agent if isinstance(agent, BoundAgents) else BoundAgents([agent], agent.settings)
         opened = await (ledger or ledger_file(state_dir)).open(now=now, new_id=new_id)
@@ -126,163 +123,169 @@ class Gateway:
 
     @property
     def notice(self) -> str:
-        """A sentence for the owner about the ledger, or nothing."""
+        """A sentence for the owner about the ledger; empty if there is nothing to say."""
         return self._ledger.notice
 
     @property
     def statuses(self) -> tuple[BridgeStatus, ...]:
-        """How each bridge is."""
+        """The status of each bridge."""
         return self._connections.statuses
 
     async def undelivered(self) -> dict[str, int]:
-        """How many parts did not arrive yet, by their state: `pending`, `sending`, `unsure`, `failed`."""
+        """How many parts have not arrived, by state: `pending`, `sending`, `unsure`, `failed`."""
         return await self._ledger.outbox.counts()
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything that was taken is answered, and sent as far as it can be."""
-        return not (self._dispatch.is_busy or self._connections.is_busy)
+        """Whether every message is answered, and every answer sent as far as possible."""
+        return not (self._dispatcher.is_busy or self._connections.is_busy)
 
     async def add(self, bridge: Bridge) -> None:
-        """Starts one more bridge, and goes on with what waits for it.
+        """Starts another bridge and resumes what waits for it.
 
         Raises:
-            ValueError: there is one of its channel and account.
+            ValueError: a bridge with its channel and account exists.
         """
         connection = self._connections.add(bridge)
         await self._resume()
         await self._connections.start(connection)
 
     async def remove(self, name: AccountId) -> None:
-        """Stops the bridge of a channel and account. What is not sent waits until it is back."""
+        """Stops the bridge of a channel and account. What is not sent waits until it is added again."""
         await self._connections.remove(name)
 
     @property
     def tables(self) -> LedgerTables:
-        """What else is kept in the ledger: jobs, and how the bridges are."""
+        """The other tables of the ledger: jobs, people, and the status of the bridges."""
         return self._ledger
 
     def is_busy_in(self, inbound: Inbound, agent_id: str) -> bool:
-        """Whether a turn runs, or messages wait, in the session of a message to an agent."""
-        return self._dispatch.is_busy_in(self._agent(inbound, agent_id).session_key(inbound))
+        """Whether a turn runs or messages wait in the session of a message to an agent."""
+        return self._dispatcher.is_busy_in(self._agent(inbound, agent_id).session_key(inbound))
 
-    def speaking(self, session_key: str) -> Inbound | None:
+    def current_message(self, session_key: str) -> Inbound | None:
         """The message that is being answered in a session."""
-        return self._dispatch.speaking(session_key)
+        return self._dispatcher.current_message(session_key)
 
     async def reach(self, asker: Inbound, agent_id: str) -> Reach:
-        """Whether `asker` can be told something now: not while their bridge is away, and not by an agent that
-        is gone or with rights that are not as they were."""
+        """Whether an agent can write to the chat of `asker` now.
+
+        `away` means that the bridge is missing, `refused` that the agent no longer exists or that the
+        sender's rights have changed.
+        """
         if self._connections.find(asker) is None:
             return "away"
-        is_here = self._agents.named(agent_id) is not None
-        return "open" if is_here and await self._gate.still_holds(asker) else "refused"
+        exists = self._agents.get(agent_id) is not None
+        return "open" if exists and await self._gate.is_still_allowed(asker) else "refused"
 
     async def submit(self, inbound: Inbound, agent_id: str, *, along: Along) -> None:
-        """Has a message answered that no bridge brought, such as a reminder, in its chat and by the rights
-        that its sender has then. One that was submitted before is dropped.
+        """Answers a message that came from no bridge, such as a reminder.
 
-        Its words are kept when this returns, and `along` with them.
+        The answer goes to the message's chat, with the rights that its sender has at that time. A message
+        that was submitted before is dropped. When this returns, the message and `along` are stored.
 
         Raises:
-            AgentError, SessionError: there is no session for it.
-            JobChanged: what is said `along` does not hold any more; then nothing is written.
+            AgentError, SessionError: the message has no session.
+            JobChanged: `along` no longer applies. Nothing is written.
         """
         key = self._agent(inbound, agent_id).session_key(inbound)
         received = await self._ledger.receive(inbound, key, agent_id=agent_id, along=along)
         if received is not None:
-            self._dispatch.take(received)
+            self._dispatcher.take(received)
 
     async def tell(self, asker: Inbound, text: str, *, along: Along) -> None:
-        """Tells `asker` a text that no model wrote; it is in the outbox when this returns, with `along`."""
+        """Sends a text to the chat of `asker`. When this returns, it is in the outbox and `along` is
+        stored.
+        """
         connection = self._connections.find(asker)
         texts = [text] if connection is None else parts_of(text, connection.bridge.capabilities)
         await self._ledger.tell(asker, texts, along=along)
         self._connections.notify(asker)
 
     async def close(self, *, turn_seconds: float = 0.0) -> None:
-        """Stops the bridges and the turns, which may take `turn_seconds` to end by themselves first.
+        """Waits up to `turn_seconds` for running turns, then stops them and the bridges.
 
-        Messages that come meanwhile are kept. What is not done stays in the ledger, for the next start.
+        Messages that arrive meanwhile are stored. What is not done stays in the ledger for the next start.
         """
-        await self._dispatch.finish(turn_seconds)
+        await self._dispatcher.finish(turn_seconds)
         if not await self._connections.flush(FLUSH_SECONDS):
-            log.info("not everything was sent; the next start goes on with it")
+            log.info("not everything was sent; the next start sends the rest")
         await self._connections.stop_bridges()
-        await asyncio.gather(*self._taking, return_exceptions=True)
-        await self._dispatch.close()
+        await asyncio.gather(*self._receiving, return_exceptions=True)
+        await self._dispatcher.close()
         await self._connections.close()
         await self._ledger.close()
 
     async def __aenter__(self) -> Self:
-        """The gateway itself."""
         return self
 
-    async def __aexit__(self, *_ended: object) -> None:
-        """Closes the gateway."""
+    async def __aexit__(self, *_exception: object) -> None:
         await self.close()
 
     async def _resume(self) -> None:
-        """Goes on with messages that are open and that nobody is at."""
-        known = set(self._dispatch.numbers())
+        """Takes the open messages that are not in a queue yet."""
+        known = set(self._dispatcher.numbers())
         for received in await self._ledger.open_messages():
-            # What came by a bridge that is not here now waits until it is.
+            # A message whose bridge is missing waits until that is added.
             if received.number in known or self._connections.find(received.inbound) is None:
                 continue
-            if received.agent_id and self._agents.named(received.agent_id) is None:
-                log.warning("the agent %s is gone; another answers what it left", received.agent_id)
-                agent = self._agents.of(received.inbound)
+            if received.agent_id and self._agents.get(received.agent_id) is None:
+                log.warning(
+                    "the agent %s no longer exists; another one answers its messages", received.agent_id
+                )
+                agent = self._agents.for_message(received.inbound)
                 key = agent.session_key(received.inbound)
                 received = replace(
                     received, agent_id=agent.id, session_key=key, was_begun=False, has_joined=False
                 )
-            self._dispatch.take(received)
+            self._dispatcher.take(received)
 
     async def _receive(self, inbound: Inbound, cursor: str) -> None:
-        """Takes a message from a bridge; its words are on disk when this returns, if they are answered.
+        """Takes a message from a bridge. When this returns, a message that will be answered is on disk.
 
-        A bridge that is cancelled over it leaves no message on disk that nobody is at: it is taken whole.
+        If the bridge is cancelled meanwhile, the message is still taken completely. Otherwise it could be on
+        disk without being in a queue.
         """
-        taking = asyncio.create_task(self._take_in(inbound, cursor))
-        self._taking.add(taking)
-        taking.add_done_callback(self._taking.discard)
-        await asyncio.shield(taking)
+        receiving = asyncio.create_task(self._store_and_take(inbound, cursor))
+        self._receiving.add(receiving)
+        receiving.add_done_callback(self._receiving.discard)
+        await asyncio.shield(receiving)
 
-    async def _take_in(self, inbound: Inbound, cursor: str) -> None:
+    async def _store_and_take(self, inbound: Inbound, cursor: str) -> None:
         verdict = await self._gate.verdict(inbound)
         if verdict.outcome != "answer":
-            log.info("a message of %s is not answered: %s", inbound.channel, verdict.why)
-            if verdict.outcome == "pair" and (text := await self._gate.invitation(inbound)):
+            log.info("a message from %s is not answered: %s", inbound.channel, verdict.why)
+            if verdict.outcome == "pair" and (text := await self._gate.pairing_text(inbound)):
                 await self._ledger.outbox.put(place_of(inbound), [text])
                 self._connections.notify(inbound)
             await self._ledger.pass_over(inbound, cursor)
             return
-        # Who the owner is, is decided here and nowhere else.
+        # This is the only place that decides who the owner is.
         inbound = replace(inbound, is_owner=verdict.is_owner)
-        agent = self._agents.of(inbound)
+        agent = self._agents.for_message(inbound)
         try:
             key = agent.session_key(inbound)
         except (AgentError, SessionError) as error:
-            log.warning("a message of %s was not taken: %s", inbound.channel, error)
+            log.warning("a message from %s was not taken: %s", inbound.channel, error)
             await self._ledger.pass_over(inbound, cursor)
             return
         received = await self._ledger.receive(inbound, key, agent_id=agent.id, cursor=cursor)
         if received is None:
-            log.info("a message of %s came before and was dropped", key)
+            log.info("a repeated message in %s was dropped", key)
         else:
-            self._dispatch.take(received)
+            self._dispatcher.take(received)
 
     def _agent(self, inbound: Inbound, agent_id: str) -> Agent:
-        return self._agents.named(agent_id) or self._agents.of(inbound)
+        return self._agents.get(agent_id) or self._agents.for_message(inbound)
 
-    async def _coming(self, agent: Agent) -> tuple[str, str]:
+    async def _upcoming_lines(self, agent: Agent) -> tuple[str, str]:
         timetable = Timetable(self._ledger, now=self._now)
-        return await coming_lines(timetable, agent.id, agent.settings.agent.heartbeat, self._now())
+        return await upcoming_lines(timetable, agent.id, agent.settings.agent.heartbeat, self._now())
 
     def _activation(self, inbound: Inbound) -> str:
         if inbound.chat_kind == "direct":
             return ""
         try:
-            return self._rules.activation(self._agents.of(inbound).session_key(inbound))
+            return self._rules.activation(self._agents.for_message(inbound).session_key(inbound))
         except (AgentError, SessionError):
             return ""

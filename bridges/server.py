@@ -1,4 +1,4 @@
-"""`Server`: the agents of a state folder in the chats that its settings name."""
+"""`Server`: connects the agents of a state folder with the chats in its settings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Self, TypeAlias
 
 from nacre.bridges.access.bindings import BoundAgents
-from nacre.bridges.answering.runner import RunHere, TurnRunner
+from nacre.bridges.answering.turns import RunHere, TurnRunner
 from nacre.bridges.channels.configured import Account, Configured, configured_accounts
-from nacre.bridges.connections.states import keep_statuses
-from nacre.bridges.connections.supervisor import BridgeStatus
+from nacre.bridges.connections.supervisor import BridgeStatus, save_statuses
 from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.bridges.gateway import Gateway
-from nacre.bridges.schedule.schedule_tool import ScheduleDesk
+from nacre.bridges.schedule.schedule_tool import ScheduleTools
 from nacre.bridges.schedule.timekeeper import Timekeeper
 from nacre.bridges.schedule.timetable import Timetable
 from nacre.runtime.agent.agent import Agent
@@ -28,20 +27,20 @@ from nacre.runtime.extensions.loading import load_workers
 from nacre.runtime.ledger.ledger import STATES
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, load_config
 from nacre.runtime.settings.disk.settings_file import told_of_emptied
-from nacre.runtime.settings.settings import Settings
 from nacre.runtime.storage.backend import StorageFailed
 from nacre.runtime.storage.storage import ledger_of
 
 log = logging.getLogger(__name__)
 
 LIVE_KEYS = ("channels", "bindings", "commands", "messages")
-"""Top-level keys that are taken over here; the agents take over some of the others."""
+"""Top-level keys whose changes apply at once. The agents apply changes of some other keys."""
 
-Hide: TypeAlias = Callable[[tuple[str, ...]], None]
+HideSecrets: TypeAlias = Callable[[tuple[str, ...]], None]
+"""Keeps secrets out of the log."""
 
 
 def _hide_nothing(_secrets: tuple[str, ...]) -> None:
-    """There is no log to keep anything out of."""
+    pass
 
 
 class Server:
@@ -59,7 +58,7 @@ class Server:
         notices: tuple[str, ...],
         now: Clock,
         closing: AsyncExitStack,
-        hide: Hide,
+        hide: HideSecrets,
     ) -> None:
         self._config = config
         self._hide = hide
@@ -71,7 +70,7 @@ class Server:
         self._now = now
         self._closing = closing
         self.notices = notices
-        """Sentences for the owner from opening."""
+        """Sentences for the owner about the start."""
 
     @classmethod
     async def open(
@@ -81,29 +80,28 @@ class Server:
         *,
         clock: Clock | None = None,
         new_id: NewId = random_id,
-        hide: Hide = _hide_nothing,
+        hide: HideSecrets = _hide_nothing,
     ) -> Self:
         """Opens every agent and the ledger, and starts the bridges.
 
-        `hide` is told the accounts' passwords first, to keep them out of a log.
+        Before anything else, `hide` gets the accounts' passwords.
 
         Raises:
-            ConfigError: no channel that the settings name can be used, or something else in them.
-            TurnBroken: the folders of an agent cannot be made or read.
-            LedgerUnusable: the ledger cannot be opened, or another program is at it.
+            ConfigError: none of the channels in the settings can be used, or the settings are invalid.
+            TurnBroken: the folders of an agent cannot be created or read.
+            LedgerUnusable: the ledger cannot be opened, or another program uses it.
         """
         now = clock or owner_clock(config.settings.agent.user_timezone)
         found = configured_accounts(config.settings, state_dir=config.state_dir, home=config.home)
         hide(found.secrets)
-        bridges, problems = _to_serve(found, config, now)
+        bridges, problems = _bridges_to_serve(found, config, now)
         closing = AsyncExitStack()
         try:
+            schedule_tools = ScheduleTools(now=now, new_id=new_id)
             opening = Runtime.open(
                 state_dir=config.state_dir, environment=environment, clock=clock, new_id=new_id
             )
-            runtime = await closing.enter_async_context(await opening)
-            desk = ScheduleDesk(now=now, new_id=new_id)
-            opened = await _opened(runtime, desk)
+            opened = await _open_agents(await closing.enter_async_context(await opening), schedule_tools)
             agents = BoundAgents(opened, config.settings)
             runner = await closing.enter_async_context(_runner(config))
             gateway = await Gateway.open(
@@ -116,9 +114,10 @@ class Server:
                 runner=runner,
             )
             timetable = Timetable(gateway.tables, now=now)
-            desk.opened(timetable, gateway.speaking)
+            schedule_tools.open(timetable, gateway.current_message)
             timekeeper = Timekeeper(gateway, timetable, opened, now=now, sleep=asyncio.sleep)
             timekeeper.start()
+            notices = (*problems, *agents.unknown_bindings(config.settings), gateway.notice)
         except BaseException:
             await closing.aclose()
             raise
@@ -129,7 +128,7 @@ class Server:
             gateway=gateway,
             timekeeper=timekeeper,
             accounts=_served(found, bridges),
-            notices=_each_once(opened, [*problems, *agents.unknown(config.settings), gateway.notice]),
+            notices=_without_repeats(*(notice for agent in opened for notice in agent.notices), *notices),
             now=now,
             closing=closing,
             hide=hide,
@@ -137,12 +136,12 @@ class Server:
 
     @property
     def statuses(self) -> tuple[BridgeStatus, ...]:
-        """How each bridge is."""
+        """The status of each bridge."""
         return self._gateway.statuses
 
     @property
     def agent_ids(self) -> tuple[str, ...]:
-        """The agents that answer, the default one first."""
+        """The ids of the agents, the default one first."""
         return tuple(agent.id for agent in self._agents)
 
     @property
@@ -151,11 +150,11 @@ class Server:
         return tuple(self._agents)
 
     async def figures(self) -> dict[str, float]:
-        """What is to be done, and how many bridges are connected, by names with units: all are gauges.
+        """Gauges by name: messages in each state, bridges, connected bridges, and turns of the workers.
 
         Raises:
             LedgerUnusable: the ledger cannot be read.
-            StorageFailed: what has the turns of the workers cannot be asked.
+            StorageFailed: the workers' turns cannot be queried.
         """
         counts = await self._gateway.tables.not_done()
         found: dict[str, float] = {f"messages_{state}": counts.get(state, 0) for state in STATES}
@@ -167,14 +166,14 @@ class Server:
             found |= {f"turns_{name}": value for name, value in at.items()}
         return found
 
-    async def keep_statuses(self) -> None:
-        """Puts how the bridges are on disk, for `nacre status`. Raises `LedgerUnusable`."""
-        await keep_statuses(self._gateway.tables, self.statuses, self._now)
+    async def save_statuses(self) -> None:
+        """Stores the bridges' statuses for `nacre status`. Raises `LedgerUnusable`."""
+        await save_statuses(self._gateway.tables, self.statuses, self._now)
 
     async def reload(self) -> tuple[str, ...]:
-        """Reads the settings anew and does what can be done at once; sentences about what was and was not.
+        """Rereads the settings and applies what can be applied at once. Returns sentences about both.
 
-        Settings that cannot be used change nothing. Bridges whose account did not change go on.
+        Invalid settings change nothing. Bridges whose account has not changed keep running.
         """
         if emptied := told_of_emptied(self._config.state_dir / SETTINGS_FILE):
             return (emptied,)
@@ -182,36 +181,36 @@ class Server:
             config = load_config(
                 self._environment, state_dir=self._config.state_dir, agent_id=self._config.agent_id
             )
-            found = checked_channels(config)
+            found = valid_channels(config)
             self._hide(found.secrets)
-            here = {account.id: account for account in self._accounts}
-            wanted = {account.id: account for account in found.accounts}
-            changed = [name for name in wanted if wanted[name] != here.get(name)]
-            made = [wanted[name].bridge(config.state_dir, self._now) for name in changed]
+            before = {account.id: account for account in self._accounts}
+            after = {account.id: account for account in found.accounts}
+            changed = [name for name in after if after[name] != before.get(name)]
+            bridges = [after[name].bridge(config.state_dir, self._now) for name in changed]
         except (ConfigError, ChannelUnusable) as error:
-            return (f"The changed settings cannot be used, and the old ones hold: {error}",)
-        gone = [name for name in here if name not in wanted or name in changed]
-        for name in gone:
+            return (f"The changed settings cannot be used, so the previous ones stay in effect: {error}",)
+        removed = [name for name in before if name not in after or name in changed]
+        for name in removed:
             await self._gateway.remove(name)
-        self._agents.settings = _live(self._agents.settings, config.settings)
-        for bridge in made:
+        live = {name: getattr(config.settings, name) for name in LIVE_KEYS}
+        self._agents.settings = self._agents.settings.model_copy(update=live)
+        for bridge in bridges:
             await self._gateway.add(bridge)
         self._config, self._accounts = config, found.accounts
-        started = [f"{bridge.channel}/{bridge.account}" for bridge in made]
-        stopped = ["/".join(name) for name in gone if name not in wanted]
-        told = dict.fromkeys(sentence for agent in self._agents for sentence in agent.reread_settings())
+        started = [f"{bridge.channel}/{bridge.account}" for bridge in bridges]
+        stopped = ["/".join(name) for name in removed if name not in after]
         return (
             *([f"Started: {', '.join(started)}."] if started else []),
             *([f"Stopped: {', '.join(stopped)}."] if stopped else []),
             *found.notices,
-            *self._agents.unknown(config.settings),
-            *told,
+            *self._agents.unknown_bindings(config.settings),
+            *_without_repeats(*(text for agent in self._agents for text in agent.reread_settings())),
         )
 
     async def close(self, *, turn_seconds: float = 0.0) -> None:
-        """Stops everything; running turns may take `turn_seconds` to end by themselves first.
+        """Waits up to `turn_seconds` for running turns, then stops everything.
 
-        What is not done then is recorded as aborted, and stays in the ledger for the next start.
+        Turns that are not done then are recorded as aborted. They stay in the ledger for the next start.
         """
         try:
             await self._timekeeper.close()
@@ -220,17 +219,15 @@ class Server:
             await self._closing.aclose()
 
     async def __aenter__(self) -> Self:
-        """The server itself."""
         return self
 
-    async def __aexit__(self, *_ended: object) -> None:
-        """Closes the server."""
+    async def __aexit__(self, *_exception: object) -> None:
         await self.close()
 
 
 @asynccontextmanager
 async def _runner(config: Config) -> AsyncIterator[TurnRunner]:
-    """What runs the turns: this process, or workers where the settings say so."""
+    """The runner of turns: this process, or workers if the settings say so."""
     if not config.settings.storage.workers:
         yield RunHere()
         return
@@ -242,8 +239,8 @@ async def _runner(config: Config) -> AsyncIterator[TurnRunner]:
         raise ConfigError(str(error)) from error
 
 
-def checked_channels(config: Config) -> Configured:
-    """The accounts that the settings name.
+def valid_channels(config: Config) -> Configured:
+    """The accounts in the settings.
 
     Raises:
         ConfigError: one of them cannot be used.
@@ -254,32 +251,31 @@ def checked_channels(config: Config) -> Configured:
     return found
 
 
-def checked(config: Config, now: Clock) -> tuple[str, ...]:
-    """A line for each account that the settings name; its bridge is made, and connects to nothing.
+def check_channels(config: Config, now: Clock) -> tuple[str, ...]:
+    """Creates the bridge of each account in the settings, without connecting, and returns a line for each.
 
     Raises:
         ConfigError: one of them cannot be used.
     """
-    found = checked_channels(config)
-    bridges, problems = _made(found, config, now)
+    found = valid_channels(config)
+    bridges, problems = _make_bridges(found, config, now)
     if problems:
         raise ConfigError(" ".join(problems))
     return (*(f"{bridge.channel}/{bridge.account} can be started." for bridge in bridges), *found.notices)
 
 
-async def _opened(runtime: Runtime, desk: ScheduleDesk) -> list[Agent]:
-    """All agents, the default one first."""
-    first = sorted(runtime.agents, key=lambda agent: not agent.is_default)
-    return [await runtime.agent(agent.id, tools=[desk.tool(agent.id)]) for agent in first]
+async def _open_agents(runtime: Runtime, schedule_tools: ScheduleTools) -> list[Agent]:
+    order = sorted(runtime.agents, key=lambda agent: not agent.is_default)
+    return [await runtime.agent(agent.id, tools=[schedule_tools.tool(agent.id)]) for agent in order]
 
 
-def _to_serve(found: Configured, config: Config, now: Clock) -> tuple[list[Bridge], list[str]]:
-    """The bridges that can be made, and sentences about the rest and about settings that nobody reads.
+def _bridges_to_serve(found: Configured, config: Config, now: Clock) -> tuple[list[Bridge], list[str]]:
+    """The bridges that can be created, and sentences about the others and about ignored settings.
 
     Raises:
-        ConfigError: nothing is left to serve.
+        ConfigError: there is nothing to serve.
     """
-    bridges, problems = _made(found, config, now)
+    bridges, problems = _make_bridges(found, config, now)
     if problems and not bridges and config.settings.http.port is None:
         raise ConfigError(" ".join(problems))
     return bridges, [*problems, *found.notices]
@@ -290,8 +286,8 @@ def _served(found: Configured, bridges: Sequence[Bridge]) -> tuple[Account, ...]
     return tuple(account for account in found.accounts if account.id in ids)
 
 
-def _made(found: Configured, config: Config, now: Clock) -> tuple[list[Bridge], list[str]]:
-    """The bridges that can be made, and a sentence for each account and channel that cannot be used."""
+def _make_bridges(found: Configured, config: Config, now: Clock) -> tuple[list[Bridge], list[str]]:
+    """The bridges that can be created, and a sentence for each account that cannot be used."""
     bridges, problems = [], list(found.problems)
     for account in found.accounts:
         try:
@@ -301,12 +297,5 @@ def _made(found: Configured, config: Config, now: Clock) -> tuple[list[Bridge], 
     return bridges, problems
 
 
-def _each_once(agents: Sequence[Agent], notices: Sequence[str]) -> tuple[str, ...]:
-    """What the agents and others have to say, without repeats."""
-    told = [notice for agent in agents for notice in agent.notices]
-    return tuple(dict.fromkeys(notice for notice in (*told, *notices) if notice))
-
-
-def _live(before: Settings, after: Settings) -> Settings:
-    """The settings with the changes that count at once."""
-    return before.model_copy(update={name: getattr(after, name) for name in LIVE_KEYS})
+def _without_repeats(*sentences: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(sentence for sentence in sentences if sentence))

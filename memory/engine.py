@@ -15,17 +15,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from nacre.memory.contracts.embedder import fallback_of
+from nacre.memory.contracts.embedder import fallback_of, language_part_of
 from nacre.memory.contracts.records import SearchReport
 from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.search.question import EmbedderInUse, Question
 from nacre.memory.search.rerankers.reranking import Reranking, reranking_of
 from nacre.memory.stores.index_file import index_in_file
-from nacre.memory.sync.files import Corpus
+from nacre.memory.sync.file_sync import Corpus
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.syncing import Syncing
-from nacre.memory.sync.triggers.following import Following
+from nacre.memory.sync.triggers import IndexTriggers
 from nacre.memory.text.chunker import ChunkSizes
 from nacre.memory.text.days.day_limits import Day, day_limits
 
@@ -67,7 +67,7 @@ class MemoryEngine:
         self._syncing = syncing
         self._now = now
         self._reranking = reranking
-        self._following = Following(plan.settings.sync, start=syncing.start, changed=self.mark_dirty)
+        self._following = IndexTriggers(plan.settings.sync, start=syncing.start, changed=self.mark_dirty)
         self._check: asyncio.Task[None] | None = None
 
     @classmethod
@@ -188,7 +188,7 @@ class MemoryEngine:
         Raises:
             ReadRefused: the path is not one of memory's.
         """
-        from nacre.memory.files.reading import read_excerpt
+        from nacre.memory.files.note_files import read_excerpt
 
         return await read_excerpt(
             self._plan.corpus.notes, path, from_line=from_line, lines=lines, below=below
@@ -285,7 +285,12 @@ class MemoryEngine:
         vectors = self._syncing.query_vectors
         if vectors is None:
             return None
-        return EmbedderInUse(vectors=vectors, identity=self._plan.identity, key=self._plan.embedder_key)
+        return EmbedderInUse(
+            vectors=vectors,
+            identity=self._plan.identity,
+            key=self._plan.embedder_key,
+            language_part=language_part_of(self._plan.embedder),
+        )
 
     async def _freshen(self) -> None:
         """Gives a pending update a moment, unless one has been running for longer already."""

@@ -1,4 +1,4 @@
-"""What a message costs of our own between a bridge and its reply: door, ledger, queue, turn and outbox.
+"""What a message costs of our own between a bridge and its reply: inbox, ledger, queue, turn and outbox.
 
     python -m benchmarks.process.chats [--chats 1 100 1000] [--messages 200] [--folder DIR]
 
@@ -19,7 +19,7 @@ from statistics import median
 
 from benchmarks.turn import QUESTION, InstantModel
 from nacre import Agent, Inbound
-from nacre.bridges.contracts.bridge import Bridge, Capabilities, Door, Part
+from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part
 from nacre.bridges.gateway import Gateway
 
 SETTINGS = (
@@ -35,15 +35,15 @@ class LoopBridge(Bridge):
     capabilities = Capabilities(greatest_length=4_000, has_idempotent_sends=True)
 
     def __init__(self) -> None:
-        self.door: asyncio.Future[Door] = asyncio.get_running_loop().create_future()
+        self.inbox: asyncio.Future[Inbox] = asyncio.get_running_loop().create_future()
         self._waiting: dict[str, asyncio.Event] = {}
         self._stopped = asyncio.Event()
         self._count = 0
 
-    async def start(self, door: Door) -> None:
+    async def start(self, inbox: Inbox) -> None:
         """Is there until it is stopped."""
-        door.connected()
-        self.door.set_result(door)
+        inbox.connected()
+        self.inbox.set_result(inbox)
         await self._stopped.wait()
 
     async def stop(self) -> None:
@@ -60,7 +60,7 @@ class LoopBridge(Bridge):
         self._count += 1
         self._waiting[chat] = asyncio.Event()
         begun = time.perf_counter()
-        await (await self.door).receive(
+        await (await self.inbox).receive(
             Inbound(
                 text=QUESTION,
                 chat_kind="direct",

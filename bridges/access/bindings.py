@@ -1,4 +1,4 @@
-"""Which agent answers a message: by chat, account and channel, as `bindings` in the settings say."""
+"""Which agent answers a message, by the `bindings` in the settings."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from nacre.runtime.settings.sections.channels import Binding
 from nacre.runtime.settings.settings import Settings
 
 
-def bound_to(inbound: Inbound, bindings: Sequence[Binding]) -> str:
-    """The id of the agent that the settings name for a message; empty where they name none. Pure.
+def bound_agent_id(inbound: Inbound, bindings: Sequence[Binding]) -> str:
+    """The id of the agent to which the settings bind a message; empty if there is none.
 
-    The most specific binding counts: one of a chat, then one of an account, then one of every account;
-    among equals the first.
+    The most specific binding counts: for a chat, then for an account, then for all accounts. Of equals, the
+    first counts.
     """
-    folds = inbound.ids_fold_case is True
-    ranked = ((binding.match.rank(inbound, ids_fold_case=folds), binding) for binding in bindings)
-    found = [each for each in ranked if each[0]]
-    return max(found, key=lambda each: each[0])[1].agent_id.strip().lower() if found else ""
+
+    def rank(binding: Binding) -> int:
+        return binding.match.rank(inbound, ids_fold_case=inbound.ids_fold_case is True)
+
+    best = max(bindings, key=rank, default=None)
+    return best.agent_id.strip().lower() if best is not None and rank(best) else ""
 
 
 class BoundAgents:
-    """The agents that answer; the first is the default one. `settings` may be replaced while they run."""
+    """The agents that answer; the first is the default. `settings` may be replaced while they run."""
 
     def __init__(self, agents: Sequence[Agent], settings: Settings) -> None:
         self._agents = {agent.id: agent for agent in agents}
@@ -33,26 +35,26 @@ class BoundAgents:
 
     @property
     def default(self) -> Agent:
-        """The agent that answers what no binding names."""
+        """The agent that answers messages without a binding."""
         return self._default
 
     def __iter__(self) -> Iterator[Agent]:
         return iter(self._agents.values())
 
-    def named(self, agent_id: str) -> Agent | None:
-        """The agent of this id, if it is one of these."""
+    def get(self, agent_id: str) -> Agent | None:
+        """The agent with an id, if it is one of these."""
         return self._agents.get(agent_id)
 
-    def of(self, inbound: Inbound) -> Agent:
+    def for_message(self, inbound: Inbound) -> Agent:
         """The agent that answers a message."""
-        return self._agents.get(bound_to(inbound, self.settings.bindings)) or self._default
+        return self._agents.get(bound_agent_id(inbound, self.settings.bindings)) or self._default
 
-    def unknown(self, settings: Settings) -> tuple[str, ...]:
-        """Sentences about bindings of settings that name no agent of these."""
+    def unknown_bindings(self, settings: Settings) -> tuple[str, ...]:
+        """Sentences about bindings that name an unknown agent."""
         names = dict.fromkeys(binding.agent_id.strip().lower() for binding in settings.bindings)
         known = ", ".join(self._agents)
         return tuple(
-            f"bindings names the agent {name!r}, which there is not; {self._default.id} answers there. "
+            f"bindings names the agent {name!r}, which does not exist; {self._default.id} answers instead. "
             f"The agents are {known}."
             for name in names
             if name not in self._agents

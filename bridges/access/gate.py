@@ -1,21 +1,25 @@
-"""The one place that says of a message whether it is answered, when it comes and as long as that takes."""
+"""Decides whether a message is answered: by its chat, its sender, the settings, and who was let in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Literal
 
-from nacre.bridges.access.people import People
-from nacre.bridges.access.rules import Verdict, judge
+from nacre.bridges.access.people import People, Role
+from nacre.record import Record
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.settings.sections.channels import AccountRules, channel_settings
 from nacre.runtime.settings.settings import Settings
 
-UNKNOWN = "I do not know you yet. My owner can let you in within an hour: nacre pairing approve {code}"
+PAIRING_TEXT = "I do not know you yet. My owner can let you in within an hour: nacre pairing approve {code}"
+
+ANYBODY = "*"
 
 
 class Gate:
-    """The one gate. Settings and who was let in are read anew each time: an owner may have changed them."""
+    """Decides whether messages are answered. Reads the settings and the people anew for each decision."""
 
     def __init__(
         self,
@@ -25,14 +29,13 @@ class Gate:
         activation: Callable[[Inbound], str],
         new_id: NewId,
     ) -> None:
-        """`activation` is what `/activation` chose for a group: `mention`, `always`, or nothing."""
         self._people = people
         self._activation = activation
         self._settings = settings
         self._new_id = new_id
 
     async def verdict(self, inbound: Inbound) -> Verdict:
-        """What becomes of a message now."""
+        """Decides what happens to a message now."""
         return judge(
             inbound,
             self._settings(),
@@ -40,15 +43,79 @@ class Gate:
             activation=self._activation(inbound),
         )
 
-    async def still_holds(self, inbound: Inbound) -> bool:
-        """Whether a message that was taken would be taken again, with the same rights.
-
-        It was meant for the assistant then, whatever has to be said to be heard since.
-        """
+    async def is_still_allowed(self, inbound: Inbound) -> bool:
+        """Whether a message that was answered before would be answered again with the same rights."""
+        # It counted as a mention when it was taken, even if the rule for mentions has changed since.
         verdict = await self.verdict(replace(inbound, is_mentioned=True))
         return verdict.outcome == "answer" and verdict.is_owner == inbound.is_owner
 
-    async def invitation(self, inbound: Inbound) -> str:
-        """What an unknown sender is told; nothing when they were told already, or too many ask."""
-        code = await self._people.ask(inbound, self._new_id)
-        return UNKNOWN.format(code=code) if code else ""
+    async def pairing_text(self, inbound: Inbound) -> str:
+        """The answer to an unknown sender; empty if they have a code already or too many people have one."""
+        code = await self._people.request_access(inbound, self._new_id)
+        return PAIRING_TEXT.format(code=code) if code else ""
+
+
+class Verdict(Record):
+    """What happens to a message: it is answered, its sender is offered a pairing code, or it is ignored."""
+
+    outcome: Literal["answer", "pair", "ignore"]
+    is_owner: bool = False
+    why: str = ""
+
+
+def judge(inbound: Inbound, settings: Settings, role: Role, *, activation: str = "") -> Verdict:
+    """Decides what happens to a message of a sender with `role`.
+
+    Ids are compared byte by byte, or without case if the bridge says that its channel ignores case. Whatever
+    is not `direct` counts as a group. `activation` is the group's choice, `mention` or `always`, and
+    overrides `requireMention`.
+    """
+    is_owner = bool(inbound.sender_id) and (role == "owner" or _is_named_owner(inbound, settings))
+    channel = channel_settings(settings.channels, inbound.channel, inbound.account)
+    if inbound.chat_kind == "direct":
+        return _in_private(inbound, channel, role, is_owner=is_owner)
+    return _in_a_group(inbound, channel, activation, is_owner=is_owner)
+
+
+def _in_private(inbound: Inbound, channel: AccountRules, role: Role, *, is_owner: bool) -> Verdict:
+    if is_owner:
+        return Verdict(outcome="answer", is_owner=True)
+    if channel.dm_policy == "disabled" or not inbound.sender_id:
+        return Verdict(outcome="ignore", why="private chats are off, or the sender has no id")
+    is_known = bool(role) or _has(channel.allow_from, inbound.sender_id, inbound)
+    if is_known or channel.dm_policy == "open":
+        return Verdict(outcome="answer")
+    if channel.dm_policy == "pairing":
+        return Verdict(outcome="pair", why="the sender is unknown")
+    return Verdict(outcome="ignore", why="the sender is not in allowFrom")
+
+
+def _in_a_group(inbound: Inbound, channel: AccountRules, activation: str, *, is_owner: bool) -> Verdict:
+    here = channel.groups.get(inbound.chat_id) or channel.groups.get(ANYBODY)
+    if channel.group_policy == "disabled" or (channel.group_policy == "allowlist" and here is None):
+        return Verdict(outcome="ignore", why="the group is not in groups")
+    senders = channel.group_allow_from
+    if senders and not is_owner and not _has(senders, inbound.sender_id, inbound):
+        return Verdict(outcome="ignore", why="the sender is not in groupAllowFrom")
+    needs_mention = activation != "always" and (
+        activation == "mention" or here is None or here.require_mention
+    )
+    if needs_mention and not inbound.is_mentioned:
+        return Verdict(outcome="ignore", why="the assistant was not mentioned")
+    return Verdict(outcome="answer", is_owner=is_owner)
+
+
+def _is_named_owner(inbound: Inbound, settings: Settings) -> bool:
+    """Whether the settings name the sender on this channel. The same id on another channel is another
+    person.
+    """
+    channel = inbound.channel.strip().lower()
+    named = (each.partition(":") for each in settings.commands.owner_allow_from)
+    ids = [sender for where, _, sender in named if where.strip().lower() == channel and sender]
+    return _has([each for each in ids if each != ANYBODY], inbound.sender_id, inbound)
+
+
+def _has(ids: Iterable[str], sender_id: str, inbound: Inbound) -> bool:
+    if inbound.ids_fold_case is True:
+        sender_id, ids = sender_id.casefold(), [each.casefold() for each in ids]
+    return bool(sender_id) and any(each in (sender_id, ANYBODY) for each in ids)

@@ -1,32 +1,37 @@
-"""Who was let in, and who asks to be; in the ledger, so that a terminal can answer a running program.
+"""People who were let in, and people who ask to be, in the ledger, so that a terminal can answer for a
+running program.
 
-A code is good for one person, once, for an hour. Who asks again within that hour hears nothing more, and
-only some may ask at a time, so that nobody can flood the owner or guess.
+A code is valid for one person, once, for an hour. A person who asks again within that hour gets no answer.
+Only a few people may have a code at a time, so nobody can flood the owner or guess codes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Literal, TypeAlias
 
-from nacre.bridges.access.rules import Role
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.ledger import LedgerTables
 from nacre.runtime.ledger.records import StoredPerson, Who
 
+Role: TypeAlias = Literal["", "guest", "owner"]
+"""What the owner made a person in the terminal; empty for an unknown person."""
+
 CODE_CHARS = 8
 CODE_MS = 60 * 60 * 1000
-MOST_ASKING = 20
-"""So many people of one account may ask at a time."""
-KEPT_MS = 10 * 60 * 1000
-"""So long a code is safe; after that the oldest gives way when too many ask, so that a few strangers do not
-keep everybody else out for an hour."""
+MAX_PENDING = 20
+"""How many people of one account may have a code at a time."""
+PROTECTED_MS = 10 * 60 * 1000
+"""When too many people ask, the oldest code that is older than this is dropped. Otherwise a few strangers
+could keep everybody else out for an hour.
+"""
 
 
 class Person(Record):
-    """Somebody on a channel: one who asks, with a `code`, or one who was let in, with a `role`."""
+    """A person on a channel: one who asks, with a `code`, or one who was let in, with a `role`."""
 
     channel: str
     account: str
@@ -37,53 +42,54 @@ class Person(Record):
 
 
 class People:
-    """The people of a ledger."""
+    """The people in a ledger."""
 
     def __init__(self, tables: LedgerTables, *, now: Clock) -> None:
         self.tables = tables
-        """Where they are kept."""
         self._rows = tables.people
         self._now = now
 
     async def role(self, inbound: Inbound) -> Role:
-        """What the sender of a message was made."""
+        """The role of a message's sender."""
         return _role(await self._rows.role(_who(inbound)))
 
-    async def ask(self, inbound: Inbound, new_id: Callable[[], str]) -> str:
-        """A fresh code for the sender of a message; empty when it has one, or too many ask already."""
+    async def request_access(self, inbound: Inbound, new_id: Callable[[], str]) -> str:
+        """A new code for the sender of a message; empty if they have one or too many people have one."""
         now_ms, code = self._now_ms(), new_id().replace("-", "")[:CODE_CHARS].upper()
-        is_kept = await self._rows.ask(
+        is_new = await self._rows.ask(
             _who(inbound),
             code,
             now_ms=now_ms,
             since_ms=now_ms - CODE_MS,
-            most=MOST_ASKING,
-            gives_way_ms=now_ms - KEPT_MS,
+            most=MAX_PENDING,
+            gives_way_ms=now_ms - PROTECTED_MS,
         )
-        return code if is_kept else ""
+        return code if is_new else ""
 
-    async def asking(self) -> tuple[Person, ...]:
-        """Who asks to be let in, the oldest first."""
+    async def pending(self) -> tuple[Person, ...]:
+        """The people who ask to be let in, the oldest first."""
         return tuple(self._person(row) for row in await self._rows.asking(self._now_ms() - CODE_MS))
 
-    async def known(self) -> tuple[Person, ...]:
-        """Who was let in, the oldest first."""
+    async def approved(self) -> tuple[Person, ...]:
+        """The people who were let in, the oldest first."""
         return tuple(self._person(row) for row in await self._rows.known())
 
     async def approve(self, code: str, role: Role) -> Person | None:
-        """Lets in who has this code, which is used up by that; `None` when nobody has it."""
+        """Lets in the person with this code, which is used up. Returns `None` if the code is unknown."""
         now_ms = self._now_ms()
         who = await self._rows.approve(_plain(code), role, now_ms=now_ms, since_ms=now_ms - CODE_MS)
         return None if who is None else self._person(StoredPerson(*who, now_ms, role=role))
 
     async def deny(self, code: str) -> Person | None:
-        """Refuses who has this code; they may ask again when the hour is over."""
+        """Refuses the person with this code, who may ask again after the hour. Returns `None` if the code is
+        unknown.
+        """
         now_ms = self._now_ms()
         who = await self._rows.deny(_plain(code), since_ms=now_ms - CODE_MS)
         return None if who is None else self._person(StoredPerson(*who, now_ms))
 
     async def revoke(self, channel: str, sender_id: str) -> bool:
-        """Takes back that a person was let in, on every account of a channel; whether they were."""
+        """Removes a person's role on all accounts of a channel. Returns whether they had one."""
         return await self._rows.revoke(channel, sender_id)
 
     def _now_ms(self) -> int:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Protocol
 
-from nacre.bridges.answering.asking import OwnerQuestions
-from nacre.bridges.answering.runner import TurnRunner
 from nacre.bridges.connections.connections import Connection
 from nacre.bridges.contracts.bridge import place_of
 from nacre.bridges.contracts.errors import BridgeError
 from nacre.bridges.delivery.live_reply import LiveReply
 from nacre.bridges.delivery.outgoing import parts_of
-from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.queueing.commands import AT_ONCE
-from nacre.bridges.queueing.joining import Joining
-from nacre.bridges.queueing.waiting import MOST_ATTEMPTS, composed
+from nacre.bridges.queueing.batches import MAX_ATTEMPTS, Steering, combined
+from nacre.bridges.queueing.session_rules import IMMEDIATE_COMMANDS
 from nacre.runtime.agent.agent import Agent
+from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.errors import (
     AgentError,
     AllModelsFailed,
@@ -29,32 +28,34 @@ from nacre.runtime.contracts.errors import (
 )
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined, ReplyReady, TurnFailed
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.ledger.ledger import Ledger
+from nacre.runtime.ledger.ledger import Ledger, owner_chats
 from nacre.runtime.ledger.records import Received
 
 log = logging.getLogger(__name__)
 
-AWAY_SECONDS = 300.0
+UNREACHABLE_SECONDS = 300.0
 """How long a message waits for an unreachable provider before its sender is told that there is no answer."""
-FIRST_AWAY_DELAY_SECONDS = 2.0
-MOST_AWAY_DELAY_SECONDS = 10.0
-AWAY = "The model cannot be reached at the moment. I keep trying, and answer as soon as it is back."
-FAILED_HERE = "I could not answer that. My owner can find out why in my log."
+FIRST_RETRY_SECONDS = 2.0
+MAX_RETRY_SECONDS = 10.0
+SHOWN_CHARS = 3_000
+"""How much of a call's arguments the owner is shown."""
+UNREACHABLE = "The model cannot be reached at the moment. I keep trying and answer as soon as it is back."
+FAILED = "I could not answer that. My owner can find the reason in my log."
 GIVEN_UP = (
-    f"I could not answer this: the program ended {MOST_ATTEMPTS} times while it was at it, and it is not "
-    "tried again. It stands in the conversation; say it in other words, or ask what became of it."
+    f"I could not answer this: the program ended {MAX_ATTEMPTS} times while answering, so I do not retry. "
+    "The message is in the conversation. Rephrase it, or ask what happened to it."
 )
 
 
 class TurnLeftOpen(BridgeError):
-    """A turn was ended from outside, not by its chat: it stays open in the ledger."""
+    """A turn was ended from outside, not by its chat. It stays open in the ledger."""
 
 
 class Turns:
     """Answers batches of messages.
 
-    `connection_of` is the way to a chat, `agent_of` who answers there, `is_stopped` whether a session was
-    stopped, `may_hear` whether whoever asked may still have an answer.
+    `agent_of` and `connection_of` give the agent and the connection for a message. `is_stopped` tells whether
+    a session was stopped, and `is_allowed` whether a sender may still have an answer.
     """
 
     def __init__(
@@ -65,8 +66,8 @@ class Turns:
         agent_of: Callable[[Received], Agent],
         connection_of: Callable[[Inbound], Connection | None],
         is_stopped: Callable[[str], bool],
-        may_hear: Callable[[Inbound], Awaitable[bool]],
-        joining: Joining,
+        is_allowed: Callable[[Inbound], Awaitable[bool]],
+        steering: Steering,
         sleep: Sleep,
     ) -> None:
         self._ledger = ledger
@@ -74,46 +75,48 @@ class Turns:
         self._agent_of = agent_of
         self._connection_of = connection_of
         self._is_stopped = is_stopped
-        self._may_hear = may_hear
-        self._joining = joining
-        self._questions = OwnerQuestions(ledger, connection_of)
+        self._is_allowed = is_allowed
+        self._steering = steering
         self._sleep = sleep
 
-    async def answer(self, batch: tuple[Received, ...], *, cap: int, below: Sequence[str] = ()) -> None:
-        """One turn for a batch; when this returns its reply is in the ledger, and on its way.
+    async def answer(self, batch: tuple[Received, ...], *, cap: int, extra_lines: Sequence[str] = ()) -> None:
+        """Runs one turn for a batch. When this returns, the reply is in the ledger and being sent.
 
-        `below` are lines that follow the reply.
+        `extra_lines` follow the reply.
 
         Raises:
-            TurnLeftOpen: the agent was closed under it, or its bridge is not here.
-            LedgerUnusable: the disk refused; what is done is done, and the turn is still open.
+            TurnLeftOpen: the agent was closed during the turn, or the bridge is missing.
+            LedgerUnusable: the disk failed. The turn is still open.
         """
         first = batch[0]
-        said = tuple(received for received in batch if not received.has_joined) or batch[:1]
-        inbound = composed(said, cap=cap)
-        if first.was_begun and first.attempts >= MOST_ATTEMPTS and self._may_be_why(first, inbound):
-            await self.say(batch, "" if first.inbound.trigger == "heartbeat" else GIVEN_UP)
+        asked = tuple(received for received in batch if not received.has_joined) or batch[:1]
+        inbound = combined(asked, cap=cap)
+        # Turns that run in other processes count their attempts there.
+        runs_here = self._runner.runs_here(self._agent_of(first), inbound)
+        if first.was_begun and first.attempts >= MAX_ATTEMPTS and runs_here:
+            await self.finish(batch, "" if first.inbound.trigger == "heartbeat" else GIVEN_UP)
             return
         if first.was_begun:
-            inbound = replace(inbound, redelivered=True, joined_by=self._joining.ids(batch))
+            inbound = replace(inbound, redelivered=True, joined_by=self._steering.candidate_ids(batch))
         await self._ledger.begin(batch)
-        heard: set[str] = set()
-        ending = await self._ending_with_a_provider(said, inbound, heard)
-        joined, apart = self._joining.end(batch, heard)
-        await self._joining.put_back(apart)
-        said = (*said, *joined)
-        if isinstance(ending, ReplyReady):
-            await self.say(said, await self._kept_back(said, "\n".join((ending.reply.text, *below))))
-        elif isinstance(ending, TurnFailed):
-            await self._failed(said, inbound, ending.error)
+        read_ids: set[str] = set()
+        outcome = await self._run_until_reachable(asked, inbound, read_ids)
+        joined, unread = self._steering.end(batch, read_ids)
+        await self._steering.put_back(unread)
+        answered = (*asked, *joined)
+        if isinstance(outcome, ReplyReady):
+            text = "\n".join((outcome.reply.text, *extra_lines))
+            await self.finish(answered, await self._if_allowed(answered, text))
+        elif isinstance(outcome, TurnFailed):
+            await self._fail(answered, inbound, outcome.error)
         else:
-            await self.say(said, "")
+            await self.finish(answered, "")
 
-    async def say(self, batch: Sequence[Received], text: str) -> None:
-        """Finishes messages with a text, or with silence, and sends it.
+    async def finish(self, batch: Sequence[Received], text: str) -> None:
+        """Finishes messages with a reply, or silently if the text is empty, and sends it.
 
         Raises:
-            TurnLeftOpen: their bridge is not here, so nobody knows how long a message may be.
+            TurnLeftOpen: the bridge is missing, so the length limit of messages is unknown.
         """
         inbound = batch[-1].inbound
         connection = self._connection(inbound)
@@ -122,54 +125,49 @@ class Turns:
         if texts:
             connection.outgoing.notify(inbound.chat_id)
 
-    async def _kept_back(self, batch: Sequence[Received], text: str) -> str:
-        """The text, or nothing: somebody whose right was taken back meanwhile does not read the answer."""
-        if await self._may_hear(batch[-1].inbound):
+    async def _if_allowed(self, batch: Sequence[Received], text: str) -> str:
+        """The text, or nothing if the sender has lost the right to an answer meanwhile."""
+        if await self._is_allowed(batch[-1].inbound):
             return text
-        log.info("an answer in %s is kept back: who asked may not hear it", batch[0].session_key)
+        log.info("an answer in %s is not sent: its sender no longer has the right", batch[0].session_key)
         return ""
-
-    def _may_be_why(self, first: Received, inbound: Inbound) -> bool:
-        """Whether a message may be why the program ended; of a turn that others run they count the ends."""
-        return self._runner.runs_here(self._agent_of(first), inbound)
 
     def _connection(self, inbound: Inbound) -> Connection:
         connection = self._connection_of(inbound)
         if connection is None:
-            raise TurnLeftOpen(f"the bridge {inbound.channel}/{inbound.account} is not here")
+            raise TurnLeftOpen(f"the bridge {inbound.channel}/{inbound.account} is missing")
         return connection
 
-    async def _ending_with_a_provider(
-        self, batch: Sequence[Received], inbound: Inbound, heard: set[str]
+    async def _run_until_reachable(
+        self, batch: Sequence[Received], inbound: Inbound, read_ids: set[str]
     ) -> Event | None:
-        """As `_ending`; a turn whose provider is away goes on when it is back, for `AWAY_SECONDS` at most."""
-        waited_seconds, delay_seconds = 0.0, FIRST_AWAY_DELAY_SECONDS
+        """As `_run`, but retries for up to `UNREACHABLE_SECONDS` while the provider is unreachable."""
+        waited_seconds, delay_seconds = 0.0, FIRST_RETRY_SECONDS
         while True:
-            ending = await self._ending(batch, inbound, heard)
-            is_away = isinstance(ending, TurnFailed) and _is_away(ending.error)
-            if not is_away or inbound.trigger or waited_seconds >= AWAY_SECONDS:
-                return ending
+            outcome = await self._run(batch, inbound, read_ids)
+            is_unreachable = isinstance(outcome, TurnFailed) and _is_unreachable(outcome.error)
+            if not is_unreachable or inbound.trigger or waited_seconds >= UNREACHABLE_SECONDS:
+                return outcome
             if not waited_seconds and inbound.chat_kind == "direct":
-                await self._tell(inbound, AWAY)
+                await self._notify(self._connection(inbound), inbound, UNREACHABLE)
             log.warning("%s waits %.0f s for its provider", batch[0].session_key, delay_seconds)
             await self._sleep(delay_seconds)
             if self._is_stopped(batch[0].session_key):
                 return None
             waited_seconds += delay_seconds
-            delay_seconds = min(delay_seconds * 2, MOST_AWAY_DELAY_SECONDS)
-            joined_by = tuple(dict.fromkeys((*inbound.joined_by, *self._joining.ids(tuple(batch)))))
+            delay_seconds = min(delay_seconds * 2, MAX_RETRY_SECONDS)
+            joined_by = tuple(dict.fromkeys((*inbound.joined_by, *self._steering.candidate_ids(batch))))
             inbound = replace(inbound, redelivered=True, joined_by=joined_by)
 
-    async def _tell(self, inbound: Inbound, text: str) -> None:
-        """Puts a message into the outbox that answers nothing."""
-        connection = self._connection(inbound)
-        texts = parts_of(text, connection.bridge.capabilities)
-        await self._ledger.tell(replace(inbound, text="", attachments=()), texts)
-        connection.outgoing.notify(inbound.chat_id)
+    async def _notify(self, connection: Connection, chat: Inbound, text: str) -> None:
+        """Sends a message that is not the answer to one."""
+        place = replace(chat, text="", attachments=(), quoted=())
+        await self._ledger.tell(place, parts_of(text, connection.bridge.capabilities))
+        connection.outgoing.notify(chat.chat_id)
 
-    async def _ending(self, batch: Sequence[Received], inbound: Inbound, heard: set[str]) -> Event | None:
-        """The event that a turn ended with; what was said into it is added to `heard`."""
-        connection, ending = self._connection(inbound), None
+    async def _run(self, batch: Sequence[Received], inbound: Inbound, read_ids: set[str]) -> Event | None:
+        """Runs a turn and returns its last event. Adds the ids of messages that joined it to `read_ids`."""
+        connection, last = self._connection(inbound), None
         agent = self._agent_of(batch[0])
         live = LiveReply(
             connection.bridge,
@@ -178,7 +176,7 @@ class Turns:
             turn=batch[0].number,
             answers=inbound.message_id,
             may_show=lambda: (
-                inbound.trigger != "heartbeat"  # it may well turn out to be silence
+                inbound.trigger != "heartbeat"  # its answer is often empty
                 and connection.is_up
                 and not connection.outgoing.is_sending(inbound.chat_id)
             ),
@@ -186,45 +184,109 @@ class Turns:
         )
         try:
             if inbound.chat_kind == "direct":
-                live.type()  # in a group the answer may well be silence
-            if self._is_stopped(batch[0].session_key) and agent.command(inbound) not in AT_ONCE:
-                return None  # stopped before the agent heard of it
+                live.show_typing()  # in a group the answer is often empty
+            if self._is_stopped(batch[0].session_key) and agent.command(inbound) not in IMMEDIATE_COMMANDS:
+                return None  # stopped before the turn began
             async with aclosing(self._runner.stream(agent, inbound)) as events:
                 async for event in events:
                     if isinstance(event, MessageJoined):
-                        heard.add(event.inbound_id)
+                        read_ids.add(event.inbound_id)
                     elif isinstance(event, ApprovalAsked):
-                        await self._questions.ask(agent.id, inbound, event)
-                    live.hear(event)
-                    ending = event
+                        await self._ask_owner(agent.id, inbound, event)
+                    live.handle(event)
+                    last = event
         finally:
             await live.close()
-        return ending
+        return last
 
-    async def _failed(self, batch: Sequence[Received], inbound: Inbound, error: AgentError) -> None:
+    async def _ask_owner(self, agent_id: str, inbound: Inbound, asked: ApprovalAsked) -> None:
+        """Asks the owner whether a tool call may run.
+
+        The question goes to the private chat that the message came from, or else to the one in which the
+        owner wrote last: nobody else may read what a call is about.
+        """
+        is_here = inbound.is_owner is True and inbound.chat_kind == "direct"
+        chats = (inbound,) if is_here else await owner_chats(self._ledger, agent_id)
+        for chat in chats:
+            if (connection := self._connection_of(chat)) is not None:
+                await self._notify(connection, chat, _question(asked))
+                return
+        log.warning(
+            "the call %s of %s waits for approval, but the owner has no private chat here in which to ask",
+            asked.approval_id,
+            asked.tool_name,
+        )
+
+    async def _fail(self, batch: Sequence[Received], inbound: Inbound, error: AgentError) -> None:
         if isinstance(error, TurnCancelled):
             if not self._is_stopped(batch[0].session_key):
                 raise TurnLeftOpen(str(error))
-            await self.say(batch, "")
+            await self.finish(batch, "")
             return
         log.warning("a message of %s was not answered: %s", batch[0].session_key, error)
-        if inbound.trigger == "heartbeat":  # nobody waits for it, and the next one may be well
-            await self.say(batch, "")
-            return
-        await self.say(batch, await self._kept_back(batch, failure_text(error, inbound)))
+        # Nobody waits for a heartbeat, and the next one may succeed.
+        text = "" if inbound.trigger == "heartbeat" else _failure_text(error, inbound)
+        await self.finish(batch, await self._if_allowed(batch, text))
 
 
-def _is_away(error: AgentError) -> bool:
-    """Whether a provider was unreachable, so that the message can wait for it."""
+def _is_unreachable(error: AgentError) -> bool:
     if isinstance(error, AllModelsFailed):
-        return any(map(_is_away, error.failures))
+        return any(map(_is_unreachable, error.failures))
     return isinstance(error, ModelUnavailable) and not isinstance(error, ModelTimedOut)
 
 
-def failure_text(error: AgentError, inbound: Inbound) -> str:
-    """What a chat is told of a failure: the owner in private what it is, everybody else only that it is.
+def _failure_text(error: AgentError, inbound: Inbound) -> str:
+    """What a chat reads about a failure. Only the owner in private reads the reason.
 
-    The text of an error may name files, people and providers. A hook's refusal is told as the hook words it.
+    The text of an error may name files, people and providers. A hook words its own refusal.
     """
     in_private = inbound.is_owner is True and inbound.chat_kind == "direct"
-    return str(error) if in_private or isinstance(error, MessageRefused) else FAILED_HERE
+    return str(error) if in_private or isinstance(error, MessageRefused) else FAILED
+
+
+def _question(asked: ApprovalAsked) -> str:
+    arguments = json.dumps(dict(asked.arguments), ensure_ascii=False)
+    if len(arguments) > SHOWN_CHARS:
+        arguments = f"{arguments[:SHOWN_CHARS]} […]"
+    return (
+        f"❓ {asked.why}\n{asked.tool_name} {arguments}\n"
+        f"/approve {asked.approval_id} runs it, /deny {asked.approval_id} [reason] refuses it."
+    )
+
+
+class TurnRunner(Protocol):
+    """Runs turns, in this process or in others."""
+
+    def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
+        """The events of a message's turn. The last one says how it ended.
+
+        A message that was handed in before resumes its turn.
+        """
+
+    def runs_here(self, agent: Agent, inbound: Inbound) -> bool:
+        """Whether a message's turn runs in this process, so that the message may have ended the process."""
+
+    def stop(self, agent: Agent, inbound: Inbound) -> None:
+        """Stops the turns of a message's session."""
+
+    def join(self, agent: Agent, inbound: Inbound) -> bool:
+        """Adds a message to the running turn of its session. Returns whether there is one.
+
+        `MessageJoined` among the turn's events says that the turn has read it.
+        """
+
+
+class RunHere:
+    """Runs each turn in this process."""
+
+    def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
+        return agent.stream(inbound)
+
+    def runs_here(self, agent: Agent, inbound: Inbound) -> bool:  # noqa: ARG002 - all turns do
+        return True
+
+    def stop(self, agent: Agent, inbound: Inbound) -> None:
+        agent.stop(inbound)
+
+    def join(self, agent: Agent, inbound: Inbound) -> bool:
+        return agent.join(inbound)

@@ -1,4 +1,4 @@
-"""From `channels` in the settings to accounts, and from an account to its bridge."""
+"""Turns `channels` in the settings into accounts, and accounts into bridges."""
 
 from __future__ import annotations
 
@@ -21,12 +21,16 @@ from nacre.runtime.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 
+DEFAULT_ACCOUNT = "default"
+_NO_CHANNELS = ("defaults", "modelByChannel")  # keys that OpenClaw has beside the channels
+_ACCOUNT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # it also names a folder
+
 
 def channel_named(name: str, plugins: PluginsSettings) -> tuple[Channel[Any], str]:
-    """The channel of this name, and what an owner installs when its library is missing.
+    """The channel with a name, and the package to install if its library is missing.
 
     Raises:
-        ChannelUnusable: there is no such channel, it is switched off, or it is broken.
+        ChannelUnusable: the channel does not exist, is switched off, or is broken.
     """
     item = built_in_extensions().get(name)
     if item is not None and _brings_a_channel(item):
@@ -36,7 +40,7 @@ def channel_named(name: str, plugins: PluginsSettings) -> tuple[Channel[Any], st
         known = ", ".join(sorted(found)) or "none"
         raise ChannelUnusable(f"There is no channel {name!r}. Installed channels: {known}.")
     if not plugins.enabled or name in plugins.deny:
-        raise ChannelUnusable(f"The channel {name!r} is an extension, and plugins switches it off.")
+        raise ChannelUnusable(f"The channel {name!r} is an extension that plugins switches off.")
     return _loaded(found[name]), found[name].package
 
 
@@ -56,21 +60,14 @@ def _loaded(item: Installed) -> Channel[Any]:
         ) from error
     if not isinstance(channel, Channel) or channel.name != item.id:
         raise ChannelUnusable(
-            f"The entry point of the channel {item.id!r} names no Channel of this name "
-            "(nacre.bridges.contracts.channel)."
+            f"The entry point of the channel {item.id!r} is not a nacre.bridges.contracts.channel.Channel "
+            "with this name."
         )
     return channel
 
 
-DEFAULT_ACCOUNT = "default"
-_NO_CHANNELS = ("defaults", "modelByChannel")
-"""Keys of OpenClaw below `channels` that name none."""
-_ACCOUNT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""It names a folder."""
-
-
 class Account(Record):
-    """One account that the settings name. Two are equal when nothing about their bridge differs."""
+    """An account in the settings. Two accounts are equal if their bridges would be."""
 
     channel: Channel[Any]
     name: str
@@ -79,14 +76,14 @@ class Account(Record):
 
     @property
     def id(self) -> tuple[str, str]:
-        """Channel and account, as `Inbound` has them."""
+        """The channel and the account, as in `Inbound`."""
         return self.channel.name, self.name
 
     def bridge(self, state_dir: Path, now: Clock) -> Bridge:
-        """The bridge, not started.
+        """Creates the bridge without starting it.
 
         Raises:
-            ChannelUnusable: its library is missing, or it refuses its settings.
+            ChannelUnusable: the library is missing, or the settings are refused.
         """
         place = _place(self.channel.name, self.name)
         home = AccountHome(
@@ -111,7 +108,9 @@ class Account(Record):
 
 
 class Configured(Record):
-    """What the settings name: accounts, and sentences about what cannot be used and what nobody reads."""
+    """The accounts in the settings, and sentences about unusable ones (`problems`) and ignored settings
+    (`notices`).
+    """
 
     accounts: tuple[Account, ...] = ()
     problems: tuple[str, ...] = ()
@@ -119,7 +118,7 @@ class Configured(Record):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The passwords and tokens of all accounts, also those of key files."""
+        """The passwords and tokens of all accounts, including those from key files."""
         return tuple(secret for account in self.accounts for secret in secrets_of(account.settings))
 
 
@@ -141,16 +140,16 @@ def configured_accounts(settings: Settings, *, state_dir: Path, home: Path) -> C
         for account, rules in _accounts(section):
             place = _place(name, account)
             if not _ACCOUNT.fullmatch(account):
-                problems.append(f"{place}: an account is named with letters, digits, '.', '_' and '-'.")
+                problems.append(f"{place}: an account's name consists of letters, digits, '.', '_' and '-'.")
                 continue
             try:
                 read = channel.read(rules.model_extra or {}, folders)
             except ChannelUnusable as error:
-                problems.append(f"The settings of {place} do not fit: {error}.")
+                problems.append(f"The settings of {place} are invalid: {error}.")
                 continue
             accounts.append(Account(channel=channel, name=account, settings=read, package=package))
             if unread := ", ".join(unread_keys(read)):
-                notices.append(f"The channel {name!r} does not read these settings of {place}: {unread}.")
+                notices.append(f"The channel {name!r} ignores these settings of {place}: {unread}.")
     return Configured(accounts=tuple(accounts), problems=tuple(problems), notices=tuple(notices))
 
 
@@ -164,5 +163,5 @@ def _accounts(section: ChannelSettings) -> Iterator[tuple[str, AccountRules]]:
 
 
 def _place(channel: str, account: str) -> str:
-    """Where an account stands in the settings, for sentences."""
+    """The place of an account in the settings, for error messages."""
     return f"channels.{channel}" if account == DEFAULT_ACCOUNT else f"channels.{channel}.accounts.{account}"

@@ -1,4 +1,4 @@
-"""The bridges of a gateway: each kept up, with a way in and a way out. They come and go while it runs."""
+"""The bridges of a gateway, which can be added and removed while it runs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from nacre.bridges.connections.door import BridgeDoor
 from nacre.bridges.connections.supervisor import BridgeStatus, Supervisor
 from nacre.bridges.contracts.bridge import Bridge, Place
 from nacre.bridges.delivery.outgoing import MaySend, Outgoing
-from nacre.bridges.delivery.throttle import Sleep
 from nacre.record import Record
+from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.ledger import Ledger
 
@@ -20,7 +19,7 @@ AccountId: TypeAlias = tuple[str, str]
 
 
 class Connection(Record):
-    """One bridge, what keeps it up, and the way out of it."""
+    """A bridge with its supervisor and its outgoing messages."""
 
     bridge: Bridge
     supervisor: Supervisor
@@ -32,13 +31,16 @@ class Connection(Record):
         return self.supervisor.up.is_set()
 
     async def stop(self) -> None:
-        """Stops it for good; what is not sent stays in the ledger."""
+        """Stops it for good. What is not sent stays in the ledger."""
         await self.supervisor.stop()
         await self.outgoing.close()
 
 
 class Connections:
-    """Those of one gateway. `receive` takes a message and a cursor, `may_send` is asked before each part."""
+    """The connections of a gateway.
+
+    `receive` takes a message and a cursor. `may_send` is asked before each part.
+    """
 
     def __init__(
         self,
@@ -56,24 +58,24 @@ class Connections:
 
     @property
     def statuses(self) -> tuple[BridgeStatus, ...]:
-        """How each bridge is."""
+        """The status of each bridge."""
         return tuple(connection.supervisor.status for connection in self._here.values())
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is on its way, or waits to be."""
+        """Whether anything is being sent or waits for a retry."""
         return any(connection.outgoing.is_busy for connection in self._here.values())
 
     def add(self, bridge: Bridge) -> Connection:
-        """Takes a bridge in; `start` starts it.
+        """Adds a bridge without starting it.
 
         Raises:
-            ValueError: there is one of its channel and account.
+            ValueError: a bridge with its channel and account exists.
         """
         name = (bridge.channel, bridge.account)
         if name in self._here:
-            raise ValueError(f"There are two bridges for the account {name[1]!r} of {name[0]!r}.")
-        supervisor = Supervisor(bridge, lambda up: self._door(name, up), sleep=self._sleep)
+            raise ValueError(f"The account {name[1]!r} of {name[0]!r} has two bridges.")
+        supervisor = Supervisor(bridge, lambda up: self._inbox(name, up), sleep=self._sleep)
         outgoing = Outgoing(
             bridge, self._ledger.outbox, supervisor.up, may_send=self._may_send, sleep=self._sleep
         )
@@ -81,7 +83,7 @@ class Connections:
         return self._here[name]
 
     async def start(self, connection: Connection) -> None:
-        """Starts a bridge, and sends what an earlier program left for it."""
+        """Starts a bridge and sends what an earlier program left for it."""
         await connection.outgoing.resume()
         connection.supervisor.start()
 
@@ -91,22 +93,22 @@ class Connections:
             await self.start(connection)
 
     async def remove(self, name: AccountId) -> None:
-        """Stops a bridge and forgets it."""
+        """Stops and removes a bridge."""
         connection = self._here.pop(name, None)
         if connection is not None:
             await connection.stop()
 
     def find(self, place: Place | Inbound) -> Connection | None:
-        """The one that a place is reached by; `None` when it is not here."""
+        """The connection for a place; `None` if its bridge is missing."""
         return self._here.get((place.channel, place.account))
 
     def notify(self, place: Place | Inbound) -> None:
-        """Says that the ledger holds something for a chat; without its bridge that waits until it is here."""
+        """Announces new parts for a chat in the ledger. If its bridge is missing, they wait."""
         if (connection := self.find(place)) is not None:
             connection.outgoing.notify(place.chat_id)
 
     async def flush(self, seconds: float) -> bool:
-        """Waits until everything is sent that can be, so long at most; whether it was."""
+        """Waits up to `seconds` until everything that can be sent is sent. Returns whether it was."""
         try:
             async with asyncio.timeout(seconds):
                 await asyncio.gather(*(each.outgoing.flush() for each in self._here.values()))
@@ -115,12 +117,30 @@ class Connections:
         return True
 
     async def stop_bridges(self) -> None:
-        """Stops every bridge; nothing comes in any more."""
+        """Stops every bridge, so that no more messages arrive."""
         await asyncio.gather(*(each.supervisor.stop() for each in self._here.values()))
 
     async def close(self) -> None:
         """Stops sending."""
         await asyncio.gather(*(each.outgoing.close() for each in self._here.values()))
 
-    async def _door(self, name: AccountId, connected: Callable[[], None]) -> BridgeDoor:
-        return BridgeDoor(await self._ledger.cursor(*name), connected, self._receive)
+    async def _inbox(self, name: AccountId, connected: Callable[[], None]) -> BridgeInbox:
+        return BridgeInbox(await self._ledger.cursor(*name), connected, self._receive)
+
+
+class BridgeInbox:
+    """An `Inbox` that passes messages to `receive` and tracks the cursor of the last one."""
+
+    def __init__(
+        self,
+        cursor: str,
+        connected: Callable[[], None],
+        receive: Callable[[Inbound, str], Awaitable[None]],
+    ) -> None:
+        self.cursor = cursor
+        self.connected = connected
+        self._receive = receive
+
+    async def receive(self, inbound: Inbound, *, cursor: str = "") -> None:
+        await self._receive(inbound, cursor)
+        self.cursor = cursor or self.cursor

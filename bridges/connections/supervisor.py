@@ -1,30 +1,36 @@
-"""Keeps one bridge running: a bridge that fails is started again after a while, and no other notices."""
+"""Keeps a bridge running by restarting it after failures, and stores the statuses of bridges for other
+processes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import Literal, TypeAlias
 
-from nacre.bridges.contracts.bridge import Bridge, Door
+from nacre.bridges.contracts.bridge import Bridge, Inbox
 from nacre.record import Record
+from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
+from nacre.runtime.ledger.ledger import LedgerTables
+from nacre.runtime.ledger.records import StoredStatus
 
 log = logging.getLogger(__name__)
 
 FIRST_WAIT_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 300.0
 STEADY_SECONDS = 60.0
-"""Who was connected for so long has recovered: the next failure waits as little as the first one."""
+"""After this long a connection counts as recovered: the next failure waits as little as the first one."""
 STOP_SECONDS = 10.0
 
 BridgeState: TypeAlias = Literal["stopped", "connecting", "connected", "waiting"]
 
 
 class BridgeStatus(Record):
-    """How a bridge is. `problem` says why it is not connected, or was not before; `restarts` are counted.
+    """The status of a bridge. `problem` says why it is not connected, or why it last was not.
 
-    While it is `waiting`, it is started again `wait_seconds` after it failed.
+    While the state is `waiting`, the bridge is restarted `wait_seconds` after it failed.
     """
 
     channel: str
@@ -36,7 +42,7 @@ class BridgeStatus(Record):
 
     @property
     def line(self) -> str:
-        """One line for a person."""
+        """The status in one line, for people."""
         name = self.channel if self.account == "default" else f"{self.channel}/{self.account}"
         again = f", started again {self.restarts}×" if self.restarts else ""
         why = f": {self.problem}" if self.problem and self.state != "connected" else ""
@@ -44,12 +50,12 @@ class BridgeStatus(Record):
 
 
 class Supervisor:
-    """One bridge and its task. `make_door` gives the door, told what to call when it is connected."""
+    """Runs one bridge in a task. `make_inbox` makes its inbox and takes the callback for `connected`."""
 
     def __init__(
         self,
         bridge: Bridge,
-        make_door: Callable[[Callable[[], None]], Awaitable[Door]],
+        make_inbox: Callable[[Callable[[], None]], Awaitable[Inbox]],
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         stop_seconds: float = STOP_SECONDS,
@@ -57,7 +63,7 @@ class Supervisor:
         self.bridge = bridge
         self.up = asyncio.Event()
         """Set while messages can be sent."""
-        self._make_door = make_door
+        self._make_inbox = make_inbox
         self._sleep = sleep
         self._stop_seconds = stop_seconds
         self._state: BridgeState = "stopped"
@@ -70,7 +76,7 @@ class Supervisor:
 
     @property
     def status(self) -> BridgeStatus:
-        """How the bridge is now."""
+        """The bridge's present status."""
         return BridgeStatus(
             channel=self.bridge.channel,
             account=self.bridge.account,
@@ -81,11 +87,11 @@ class Supervisor:
         )
 
     def start(self) -> None:
-        """Starts the bridge, and from now on again whenever it ends."""
+        """Starts the bridge, and restarts it whenever it ends."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Stops the bridge for good; one that does not end by itself is cancelled."""
+        """Stops the bridge for good. If it does not stop in time, it is cancelled."""
         self._stopping = True
         if self._task is None:
             return
@@ -113,12 +119,11 @@ class Supervisor:
             before_seconds = 0.0 if self._was_steady(clock()) else self._wait_seconds
             self._wait_seconds = next_wait_seconds(before_seconds)
             self._state, self._restarts = "waiting", self._restarts + 1
-            log.warning("the bridge %s; it is tried again in %g s", self.status.line, self._wait_seconds)
+            log.warning("the bridge %s; the next start is in %g s", self.status.line, self._wait_seconds)
             await self._sleep(self._wait_seconds)
 
     async def _until_it_ends(self) -> str:
-        """Runs the bridge once; why it ended."""
-        # In a task of its own: a library that cancels itself must not cancel its supervisor.
+        # In its own task: a library that cancels itself must not cancel the supervisor.
         running = asyncio.create_task(self._start())
         try:
             await asyncio.wait({running})
@@ -133,7 +138,7 @@ class Supervisor:
         return str(error) or type(error).__name__
 
     async def _start(self) -> None:
-        await self.bridge.start(await self._make_door(self._connected))
+        await self.bridge.start(await self._make_inbox(self._connected))
 
     def _is_stopping(self) -> bool:
         return self._stopping
@@ -147,5 +152,56 @@ class Supervisor:
 
 
 def next_wait_seconds(wait_seconds: float) -> float:
-    """The wait behind one of so many seconds: twice as long, up to the longest."""
+    """The delay after one of `wait_seconds`: twice as long, up to the longest."""
     return min(LONGEST_WAIT_SECONDS, max(FIRST_WAIT_SECONDS, wait_seconds * 2))
+
+
+class SavedStatus(Record):
+    """The status of a bridge when it last changed, and when the bridge is restarted if it waits for that."""
+
+    status: BridgeStatus
+    since: datetime | None
+    next_try: datetime | None
+
+
+async def save_statuses(tables: LedgerTables, statuses: Sequence[BridgeStatus], now: Clock) -> None:
+    """Replaces the stored statuses."""
+    now_ms = epoch_ms(now())
+    await tables.put_statuses(
+        [
+            StoredStatus(
+                channel=each.channel,
+                account=each.account,
+                state=each.state,
+                problem=each.problem,
+                restarts=each.restarts,
+                since_ms=now_ms,
+                next_try_ms=now_ms + round(each.wait_seconds * 1000) if each.state == "waiting" else 0,
+            )
+            for each in statuses
+        ]
+    )
+
+
+async def saved_statuses(tables: LedgerTables, now: Clock) -> tuple[SavedStatus, ...]:
+    """The statuses that `save_statuses` stored last."""
+    zone = now().tzinfo
+    return tuple(
+        SavedStatus(
+            status=BridgeStatus(
+                channel=row.channel,
+                account=row.account,
+                state=_state(row.state),
+                problem=row.problem,
+                restarts=row.restarts,
+            ),
+            since=stored_moment(row.since_ms, zone),
+            next_try=stored_moment(row.next_try_ms, zone),
+        )
+        for row in await tables.statuses()
+    )
+
+
+def _state(text: str) -> BridgeState:
+    states: tuple[BridgeState, ...] = ("stopped", "connecting", "connected", "waiting")
+    return next((state for state in states if state == text), "stopped")

@@ -1,12 +1,11 @@
-"""`BridgeContract`: what every bridge must hold, as tests that its author inherits.
+"""`BridgeContract`: the tests that every bridge must pass. Authors of bridges inherit them.
 
     class TestMyBridge(BridgeContract):
         def far_side(self) -> AbstractAsyncContextManager[FarSide]:
             return my_server_and_bridge()
 
 `FarSide` is the other end of the channel: a server, real or on loopback, with a person in a chat. The tests
-are plain functions, so any runner can call them. What a channel cannot do, by its `Capabilities`, is not
-asked.
+are plain functions, so any runner can call them. They skip what the bridge's `Capabilities` exclude.
 """
 
 from __future__ import annotations
@@ -20,32 +19,32 @@ from nacre.bridges.contracts.bridge import Bridge, Part, Place
 from nacre.bridges.contracts.errors import NotDelivered
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
 
-PATIENCE_SECONDS = 20.0
-"""How long anything may take before its test fails."""
+TIMEOUT_SECONDS = 20.0
+"""The time limit of each test."""
 ODD_TEXTS = ("<b>&amp;</b> *_`", "ß\u200b\U0001f41d e\u0301", "-- ' ; \\ %s {}", "two\nlines")
-"""What models do say. A channel may change white space, and no letter."""
+"""Texts that models write. A channel may change white space, but no other character."""
 
 
 class FarSide(Protocol):
-    """The other end: where a test speaks as a person, and sees what a person sees."""
+    """The other end of the channel, where a test writes as a person and sees what a person sees."""
 
     def bridge(self) -> Bridge:
-        """A new bridge to this end, not started; each is the same account."""
+        """A new bridge to this end, not started. All bridges use the same account."""
         ...
 
     async def say(self, text: str) -> None:
-        """A person says something in the chat, whether a bridge is connected or not."""
+        """A person writes in the chat, whether or not a bridge is connected."""
         ...
 
     async def shown(self, least: int) -> Sequence[str]:
-        """What the chat shows of the bridge's messages, as they read now, the oldest first.
+        """The bridge's messages as the chat shows them now, the oldest first.
 
-        Waits until there are at least so many.
+        Waits until there are at least `least`.
         """
         ...
 
     async def cut(self) -> None:
-        """Ends the bridge's connections; new ones are taken."""
+        """Ends the bridge's connections. New ones are accepted."""
         ...
 
     @property
@@ -54,8 +53,8 @@ class FarSide(Protocol):
         ...
 
 
-class HeldDoor:
-    """A door that keeps what comes. `fails`: so many messages are refused first, as by a full disk."""
+class RecordingInbox:
+    """An inbox that records messages. It refuses the first `fails` messages, as a full disk would."""
 
     def __init__(self, cursor: str = "", *, fails: int = 0) -> None:
         self.cursor = cursor
@@ -65,11 +64,10 @@ class HeldDoor:
         self._news = asyncio.Event()
 
     def connected(self) -> None:
-        """Notes that the bridge is connected."""
         self.is_connected.set()
 
     async def receive(self, inbound: Inbound, *, cursor: str = "") -> None:
-        """Keeps a message, each once by its id."""
+        """Records a message, once per id."""
         if self._fails:
             self._fails -= 1
             raise OSError("No space left on device")
@@ -79,41 +77,45 @@ class HeldDoor:
         self._news.set()
 
     async def holds(self, count: int) -> None:
-        """Waits until so many messages came."""
+        """Waits until there are `count` messages."""
         while len(self.inbound) < count:
             self._news.clear()
             await self._news.wait()
 
 
+HeldDoor = RecordingInbox
+"""The former name of `RecordingInbox`."""
+
+
 class BridgeContract:
-    """Inherit it and give `far_side`. A test that fails raises `AssertionError` with a sentence."""
+    """Inherit it and override `far_side`. A failing test raises `AssertionError` with a sentence."""
 
     def far_side(self) -> AbstractAsyncContextManager[FarSide]:
-        """The other end, fresh for each test."""
+        """A fresh other end for each test."""
         raise NotImplementedError("Override far_side(self).")
 
     def test_it_stops_before_and_after_a_start(self) -> None:
-        """`stop` is safe at any time, and ends `start`."""
+        """`stop` is safe at any time and ends `start`."""
 
         async def story(far: FarSide) -> None:
             bridge = far.bridge()
             await bridge.stop()
-            async with started(far.bridge(), HeldDoor()) as running:
+            async with started(far.bridge(), RecordingInbox()) as running:
                 await running.stop()
                 await running.stop()
 
-        self._tell(story)
+        self._run(story)
 
     def test_what_a_person_says_becomes_an_inbound(self) -> None:
-        """Text, chat, sender and ids are there, and two messages are two."""
+        """Messages keep their text, chat, sender and ids, and two messages stay two."""
 
         async def story(far: FarSide) -> None:
-            door = HeldDoor()
-            async with started(far.bridge(), door) as bridge:
+            inbox = RecordingInbox()
+            async with started(far.bridge(), inbox) as bridge:
                 for text in ODD_TEXTS:
                     await far.say(text)
-                await door.holds(len(ODD_TEXTS))
-                for text, inbound in zip(ODD_TEXTS, door.inbound, strict=True):
+                await inbox.holds(len(ODD_TEXTS))
+                for text, inbound in zip(ODD_TEXTS, inbox.inbound, strict=True):
                     _hold(inbound.text.split() == text.split(), f"{text!r} came as {inbound.text!r}.")
                     at = Place(channel=inbound.channel, account=inbound.account, chat_id=inbound.chat_id)
                     _hold(at == _chat(far.place), f"It came from {at}, and was said in {far.place}.")
@@ -122,27 +124,27 @@ class BridgeContract:
                     _hold(bool(inbound.sender_id and inbound.message_id), f"Ids are missing in {inbound}.")
                     _hold(not inbound.is_owner, "A bridge does not know who the owner is.")
 
-        self._tell(story)
+        self._run(story)
 
     def test_what_is_delivered_is_shown(self) -> None:
-        """Odd texts, and the longest one that the bridge claims to take, arrive whole and in one message."""
+        """Odd texts, and the longest text that the bridge accepts, arrive complete and in one message."""
 
         async def story(far: FarSide) -> None:
-            async with started(far.bridge(), HeldDoor()) as bridge:
+            async with started(far.bridge(), RecordingInbox()) as bridge:
                 texts = [*ODD_TEXTS, "w" * bridge.capabilities.greatest_length]
                 for number, text in enumerate(texts):
                     await bridge.deliver(_part(far, text, number))
                 await shows(far, [text.split() for text in texts])
 
-        self._tell(story)
+        self._run(story)
 
     def test_a_second_send_with_one_key_shows_nothing_new(self) -> None:
-        """Where sends are idempotent, across connections too; `find` knows what arrived, where it can."""
+        """With idempotent sends, also across connections. `find` finds what arrived, and nothing else."""
 
         async def story(far: FarSide) -> None:
             ids: list[str] = []
             for _ in range(2):
-                async with started(far.bridge(), HeldDoor()) as bridge:
+                async with started(far.bridge(), RecordingInbox()) as bridge:
                     known = bridge.capabilities
                     if known.has_idempotent_sends or not ids:
                         ids.append(await bridge.deliver(_part(far, "once")))
@@ -154,13 +156,13 @@ class BridgeContract:
                         _hold(missing is None, f"A message that was never sent was found as {missing!r}.")
             _hold(len(set(ids)) == 1, f"One part got the ids {ids}.")
 
-        self._tell(story)
+        self._run(story)
 
     def test_an_edit_changes_the_message(self) -> None:
-        """Where messages can be edited the chat shows the new text, and the same edit twice is no failure."""
+        """The chat shows the new text, and repeating the edit is no failure."""
 
         async def story(far: FarSide) -> None:
-            async with started(far.bridge(), HeldDoor()) as bridge:
+            async with started(far.bridge(), RecordingInbox()) as bridge:
                 if not bridge.capabilities.can_edit:
                     return
                 message_id = await bridge.deliver(_part(far, "first"))
@@ -168,25 +170,27 @@ class BridgeContract:
                     await bridge.edit(_part(far, "second"), message_id)
                 await shows(far, [["second"]])
 
-        self._tell(story)
+        self._run(story)
 
     def test_typing_can_be_shown(self) -> None:
-        """Where there is such a sign, it shows no message."""
+        """The typing indicator shows no message."""
 
         async def story(far: FarSide) -> None:
-            async with started(far.bridge(), HeldDoor()) as bridge:
+            async with started(far.bridge(), RecordingInbox()) as bridge:
                 if bridge.capabilities.has_typing:
                     await bridge.typing(far.place)
                 await bridge.deliver(_part(far, "said"))
                 await shows(far, [["said"]])
 
-        self._tell(story)
+        self._run(story)
 
     def test_what_was_not_written_down_comes_again(self) -> None:
-        """What the door refused, and what was said while nobody was there, is received later."""
+        """A message that the inbox refused, or that arrived while no bridge was connected, is received
+        later.
+        """
 
         async def story(far: FarSide) -> None:
-            refusing, door = HeldDoor(fails=1), HeldDoor()
+            refusing, inbox = RecordingInbox(fails=1), RecordingInbox()
             bridge = far.bridge()
             running = asyncio.create_task(bridge.start(refusing))
             await refusing.is_connected.wait()
@@ -197,22 +201,22 @@ class BridgeContract:
             await asyncio.wait({running})
             offered_again.cancel()
             await far.say("two")
-            door.cursor = refusing.cursor
-            async with started(far.bridge(), door):
+            inbox.cursor = refusing.cursor
+            async with started(far.bridge(), inbox):
                 wanted = ["two"] if refusing.inbound else ["one", "two"]
-                await door.holds(len(wanted))
-                came = [inbound.text for inbound in door.inbound]
+                await inbox.holds(len(wanted))
+                came = [inbound.text for inbound in inbox.inbound]
                 _hold(came == wanted, f"{wanted} should have come, and {came} did.")
 
-        self._tell(story)
+        self._run(story)
 
     def test_a_lost_connection_ends_the_start(self) -> None:
-        """Its supervisor notices, and a delivery without a connection surely did not arrive."""
+        """The supervisor notices a lost connection, and a delivery without one raises `NotDelivered`."""
 
         async def story(far: FarSide) -> None:
-            door, bridge = HeldDoor(), far.bridge()
-            running = asyncio.create_task(bridge.start(door))
-            await door.is_connected.wait()
+            inbox, bridge = RecordingInbox(), far.bridge()
+            running = asyncio.create_task(bridge.start(inbox))
+            await inbox.is_connected.wait()
             await far.cut()
             await asyncio.wait({running})
             try:
@@ -222,25 +226,25 @@ class BridgeContract:
             else:
                 _hold(False, "A delivery without a connection did not raise NotDelivered.")
             await asyncio.gather(running, return_exceptions=True)
-            async with started(far.bridge(), HeldDoor()) as again:
+            async with started(far.bridge(), RecordingInbox()) as again:
                 await again.deliver(_part(far, "here again", 2))
                 await shows(far, [["here", "again"]])
 
-        self._tell(story)
+        self._run(story)
 
-    def _tell(self, story: Callable[[FarSide], Awaitable[None]]) -> None:
-        async def told() -> None:
-            async with asyncio.timeout(PATIENCE_SECONDS), self.far_side() as far:
+    def _run(self, story: Callable[[FarSide], Awaitable[None]]) -> None:
+        async def run() -> None:
+            async with asyncio.timeout(TIMEOUT_SECONDS), self.far_side() as far:
                 await story(far)
 
-        asyncio.run(told())
+        asyncio.run(run())
 
 
 @asynccontextmanager
-async def started(bridge: Bridge, door: HeldDoor) -> AsyncIterator[Bridge]:
-    """A bridge that is connected, and stopped afterwards; what it raises meanwhile is raised here."""
-    running = asyncio.create_task(bridge.start(door))
-    connected = asyncio.create_task(door.is_connected.wait())
+async def started(bridge: Bridge, inbox: RecordingInbox) -> AsyncIterator[Bridge]:
+    """A connected bridge, stopped afterwards. Raises what the bridge raises meanwhile."""
+    running = asyncio.create_task(bridge.start(inbox))
+    connected = asyncio.create_task(inbox.is_connected.wait())
     await asyncio.wait({running, connected}, return_when=asyncio.FIRST_COMPLETED)
     connected.cancel()
     _hold(not running.done(), "The bridge ended before it was connected.")
@@ -252,7 +256,7 @@ async def started(bridge: Bridge, door: HeldDoor) -> AsyncIterator[Bridge]:
 
 
 async def shows(far: FarSide, words: Sequence[Sequence[str]]) -> None:
-    """Holds that the chat shows these messages, word for word, and no other."""
+    """Checks that the chat shows these messages, word for word, and no others."""
     shown = [text.split() for text in await far.shown(len(words))]
     _hold(shown == list(map(list, words)), f"The chat shows {shown} instead of {words}.")
 

@@ -1,4 +1,4 @@
-"""What a channel is: its settings, and how an account of it becomes a bridge. A public contract.
+"""The contract of a channel: its settings, and how an account becomes a bridge. It is public.
 
     class HonkSettings(AccountSettings):
         server: str
@@ -6,7 +6,7 @@
 
     CHANNEL = Channel(name="honk", settings=HonkSettings, make=make)
 
-The module with this is light: `make` imports the module with the bridge, and that the channel's library.
+The module with the channel should import quickly: `make` imports the module with the bridge and its library.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 
 def _from_file(value: object, info: ValidationInfo) -> object:
-    """The text of a key file for `{file: "…"}`; anything else as it is. Pydantic words what it raises."""
     if not isinstance(value, Mapping):
         return value
     if set(value) != {"file"} or not isinstance(value["file"], str) or not value["file"].strip():
-        raise ValueError('a secret is a text, "${NAME}" from the environment, or {file: "path"}')
+        raise ValueError('a secret is a string, "${NAME}" from the environment, or {file: "path"}')
     folders: Mapping[str, Path] = info.context or {}
     text = value["file"].strip()
     first, _, rest = text.partition("/")
@@ -41,7 +40,7 @@ def _from_file(value: object, info: ValidationInfo) -> object:
     try:
         secret = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        why = getattr(error, "strerror", None) or "it is not valid UTF-8"
         raise ValueError(f"the key file {file} cannot be read: {why}") from error
     if not secret:
         raise ValueError(f"the key file {file} is empty")
@@ -49,16 +48,17 @@ def _from_file(value: object, info: ValidationInfo) -> object:
 
 
 Secret: TypeAlias = Annotated[SecretStr, BeforeValidator(_from_file)]
-"""A password or token: a text, `${NAME}` from the environment, or `{file: "path"}` of a file with it alone,
-relative to the state folder. It shows as stars; `get_secret_value()` gives it."""
+"""A password or token: a string, `${NAME}` from the environment, or `{file: "path"}` of a file that holds
+nothing else, relative to the state folder. It prints as stars; `get_secret_value()` returns it.
+"""
 NO_SECRET = SecretStr("")
 
 
 class AccountSettings(SettingsSection):
-    """The keys that a channel reads of `channels.<name>`, with those of an account laid over them.
+    """The settings of a channel's account: the keys of `channels.<name>` with those of the account over them.
 
-    Fields are written in camel case there. Keys that it does not know are told to the owner. What
-    `AccountRules` (`runtime/settings/sections/channels.py`) says of who may speak is not its affair.
+    In the settings, keys are written in camel case. Unknown keys are reported to the owner. The keys of
+    `AccountRules` (`runtime/settings/sections/channels.py`) about who may speak are not part of it.
     """
 
 
@@ -73,9 +73,9 @@ S = TypeVar("S", bound=AccountSettings)
 
 @dataclass(frozen=True, kw_only=True)
 class AccountHome:
-    """What an account's bridge is made with, beside its settings.
+    """What an account's bridge gets besides its settings.
 
-    `folder` is a private folder of its own for what its library keeps, which the bridge makes if it needs it.
+    `folder` is a private folder for what its library stores. The bridge creates it if needed.
     """
 
     account: str
@@ -87,11 +87,11 @@ class AccountHome:
 class Channel(Generic[S]):
     """A channel that the settings can name.
 
-    `make` gives a bridge that has connected to nothing yet; its `channel` is `name`, its `account` that of
-    the home. Whatever it raises as a `ValueError` is told to the owner as a sentence.
+    `make` creates a bridge that has not connected yet. Its `channel` is `name`, and its `account` that of the
+    home. The text of a `ValueError` from `make` is shown to the owner.
 
     Raises:
-        ValueError: the name cannot stand in session keys.
+        ValueError: the name cannot be part of session keys.
     """
 
     name: str
@@ -100,13 +100,13 @@ class Channel(Generic[S]):
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ValueError(f"a channel cannot be named {self.name!r}; use a-z, 0-9, '_' and '-'")
+            raise ValueError(f"a channel's name cannot be {self.name!r}; use a-z, 0-9, '_' and '-'")
 
     def read(self, written: Mapping[str, Any], folders: Mapping[str, Path]) -> S:
-        """The settings of one account, from its keys. `folders`: `home` and `state`, for key files.
+        """The settings of one account. `folders` has `home` and `state`, for key files.
 
         Raises:
-            ChannelUnusable: they do not fit; the text says which keys, and no value: it may be a secret.
+            ChannelUnusable: they are invalid. The text names the keys but no values, which may be secrets.
         """
         try:
             return self.settings.model_validate(dict(written), context=dict(folders))

@@ -1,17 +1,17 @@
-"""What a bridge raises when it cannot connect, or a message could not be sent."""
+"""Errors of bridges and channels."""
 
 from __future__ import annotations
 
 
 class BridgeError(Exception):
-    """Any failure of a bridge, or of what stands behind its door."""
+    """The base class of errors of bridges and channels."""
 
 
 class NotDelivered(BridgeError):
-    """The message surely did not arrive and may be sent again, after `retry_after_seconds` if known.
+    """The message certainly did not arrive and may be sent again, after `retry_after_seconds` if known.
 
-    `holds_chat` says that what waits behind it in its chat could not be sent either, so that it waits in its
-    order. Without it the server refused this message alone, and other answers go out meanwhile.
+    With `holds_chat`, the chat's other messages could not be sent either, so they wait in order. Without it,
+    the server refused only this message, and other answers are sent meanwhile.
     """
 
     def __init__(
@@ -23,12 +23,14 @@ class NotDelivered(BridgeError):
 
 
 class DeliveryRefused(BridgeError):
-    """The message did not arrive and never will: the chat is gone, or the account may not write there."""
+    """The message did not arrive and never will: the chat no longer exists, or the account may not write
+    there.
+    """
 
 
 class CannotConnect(BridgeError):
-    """The server of a channel cannot be reached or refuses; the text says why and what to do."""
+    """The channel's server cannot be reached or refuses. The text says why and what to do."""
 
 
 class ChannelUnusable(BridgeError):
-    """A channel that the settings name cannot be used; the text says why and what to do."""
+    """A channel in the settings cannot be used. The text says why and what to do."""

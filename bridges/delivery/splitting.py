@@ -1,4 +1,6 @@
-"""A long reply as several messages: cut at ends of paragraphs and code blocks, each readable alone. Pure."""
+"""Splits a long reply into messages at the ends of paragraphs and code blocks. Each part is readable on its
+own.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +11,26 @@ from typing import NamedTuple
 
 _FENCE = re.compile(r" {0,3}(?P<marker>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
 _WORST_SHARE = 3
-"""A cut at the end of a paragraph that leaves a part below a third of the limit is not worth it."""
+"""A cut at a paragraph's end that leaves less than a third of the limit is not worth it."""
 _FENCE_SHARE = 4
-"""A fence that takes more than a quarter of the limit is not opened again."""
+"""A fence that takes more than a quarter of the limit is not reopened."""
 _JOINERS = "\u200d\ufe0e\ufe0f"
 _MOST_STEPS_BACK = 16
 
 
 class Fence(NamedTuple):
-    """A code block's opening: its marks, and the whole line."""
+    """The opening of a code block: its marker, and the whole line."""
 
     marker: str
     line: str
 
 
 def split_reply(text: str, *, most: int, length: Callable[[str], int] = len) -> tuple[str, ...]:
-    """The reply as parts of at most `most`, measured by `length`; no part is blank.
+    """Splits a reply into parts of at most `most`, measured by `length`. No part is blank.
 
-    Cut at the end of a paragraph or a code block where there is one in the last two thirds of a part, else
-    at a line's end, else at a blank, else anywhere. A code block that is cut is closed and opened again, with
-    its language. Nothing is left out but white space at the cuts.
+    The cut is at the end of a paragraph or code block if there is one in the last two thirds of a part, else
+    at the end of a line, else at a space, else anywhere. A code block that is cut is closed and reopened with
+    its language. Only white space at the cuts is left out.
     """
     parts, rest, fence = [], text, None
     while rest:
@@ -39,7 +41,7 @@ def split_reply(text: str, *, most: int, length: Callable[[str], int] = len) -> 
 
 
 def open_fence(text: str) -> Fence | None:
-    """The code block that a text leaves open, by the rules of CommonMark for fences."""
+    """The code block that a text leaves open, by CommonMark's rules for fences."""
     fence = None
     for line in text.split("\n"):
         fence = _behind(line, fence)
@@ -49,7 +51,7 @@ def open_fence(text: str) -> Fence | None:
 def _next_part(
     text: str, fence: Fence | None, most: int, length: Callable[[str], int]
 ) -> tuple[str, str, Fence | None]:
-    """The next part, what is left, and the code block that the cut fell into."""
+    """The next part, the rest, and the code block that the cut is in."""
     opening = f"{fence.line}\n" if fence else ""
     if length(opening) * _FENCE_SHARE > most:
         opening = ""
@@ -74,7 +76,6 @@ def _next_part(
 
 
 def _fitting(text: str, most: int, length: Callable[[str], int]) -> int:
-    """How many characters of a text fit; at least one."""
     low, high = 1, min(len(text), most)
     while low < high:
         middle = (low + high + 1) // 2
@@ -83,7 +84,6 @@ def _fitting(text: str, most: int, length: Callable[[str], int]) -> int:
 
 
 def _cut(text: str, end: int, fence: Fence | None) -> int:
-    """Where to cut before `end`: the best place there is."""
     ends = list(_line_ends(text[: end + 1], fence))
     whole = [place for place, is_whole in ends if is_whole and place <= end]
     if whole and whole[-1] * _WORST_SHARE >= end:
@@ -98,7 +98,7 @@ def _cut(text: str, end: int, fence: Fence | None) -> int:
 
 
 def _line_ends(text: str, fence: Fence | None) -> Iterator[tuple[int, bool]]:
-    """The places behind the line feeds of a text, and whether a paragraph or a code block ends there."""
+    """The positions after a text's line feeds, each with whether a paragraph or code block ends there."""
     place, was_inside = 0, fence is not None
     lines = text.split("\n")
     for number, line in enumerate(lines[:-1]):
@@ -112,7 +112,6 @@ def _line_ends(text: str, fence: Fence | None) -> Iterator[tuple[int, bool]]:
 
 
 def _behind(line: str, fence: Fence | None) -> Fence | None:
-    """The code block that is open behind a line."""
     found = _FENCE.match(line)
     if found is None:
         return fence
@@ -124,7 +123,9 @@ def _behind(line: str, fence: Fence | None) -> Fence | None:
 
 
 def _between_characters(text: str, end: int) -> int:
-    """`end`, or a little before it where it would tear a letter from its accents or an emoji apart."""
+    """`end`, or a position shortly before it that does not separate a letter from its accents or split an
+    emoji.
+    """
     for place in range(end, max(0, end - _MOST_STEPS_BACK), -1):
         behind, before = text[place : place + 1], text[place - 1]
         tears = behind and (unicodedata.combining(behind) or behind in _JOINERS or "🏻" <= behind <= "🏿")
@@ -134,5 +135,4 @@ def _between_characters(text: str, end: int) -> int:
 
 
 def _trimmed(text: str, *, inside: bool) -> str:
-    """A part's words without the white space of the cut; inside a code block blank lines are kept."""
     return text.removesuffix("\n") if inside else text.strip("\n").rstrip()

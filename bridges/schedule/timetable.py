@@ -1,7 +1,7 @@
-"""What is to be done without being asked, in the ledger: jobs, and when each agent last had a heartbeat.
+"""Scheduled jobs and the times of the last heartbeats, in the ledger.
 
-It lies there, so that a message and the job that made it change in one step, and a terminal
-can look at it and change it beside the program.
+There, a job and the message that it becomes change in one transaction, and a terminal can read and change
+jobs while the program runs.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from nacre.bridges.contracts.errors import BridgeError
-from nacre.bridges.schedule.when import When
+from nacre.bridges.schedule.times import JobTimes, format_moment, next_heartbeat
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound, Quoted
-from nacre.runtime.ledger.ledger import LedgerTables
+from nacre.runtime.ledger.ledger import LedgerTables, owner_chats
 from nacre.runtime.ledger.records import (
     Beaten,
     JobChanged,
@@ -24,22 +24,24 @@ from nacre.runtime.ledger.records import (
     inbound_from_json,
     inbound_to_json,
 )
+from nacre.runtime.settings.sections.channels import HeartbeatSettings
 
 ID_CHARS = 8
-MOST_JOBS = 100
-"""So many an agent may have."""
+MAX_JOBS = 100
+"""How many jobs an agent may have."""
 
 
 class TooManyJobs(BridgeError):
-    """An agent has as many jobs as it may have."""
+    """An agent already has the most jobs that it may have."""
 
 
 class Job(Record):
-    """What `asker`, a message without a text, asked to be done: there, by their rights, by this agent.
+    """A job that `asker`, a message without text, requested: for the same chat, with the same rights, of this
+    agent.
 
-    Where the text may be the wish of others, it stands in `asker.quoted`, too, so that a model reads it as
-    their words when the job is due. `rule` is a cron expression, empty for once. Without `due` it does not
-    come any more, and `problem` says why.
+    If the text may be other people's wish, it is also in `asker.quoted`, so that the model reads it as their
+    words. `rule` is a cron expression, empty for a job that runs once. A job without `due` does not run any
+    more; `problem` says why.
     """
 
     id: str
@@ -52,7 +54,7 @@ class Job(Record):
 
 
 class Timetable:
-    """That of a ledger."""
+    """The timetable in a ledger."""
 
     def __init__(self, tables: LedgerTables, *, now: Clock) -> None:
         self.tables = tables
@@ -61,55 +63,57 @@ class Timetable:
         self._now = now
 
     async def add(
-        self, agent_id: str, asker: Inbound, text: str, when: When, new_id: NewId, *, said_by: str = ""
+        self, agent_id: str, asker: Inbound, text: str, times: JobTimes, new_id: NewId, *, said_by: str = ""
     ) -> Job:
-        """Keeps a job. `said_by` names others whose wish the text may be; it is empty for the asker's own.
+        """Stores a job. `said_by` names other people whose wish the text may be.
 
         Raises:
-            TooManyJobs: the agent has `MOST_JOBS`.
+            TooManyJobs: the agent has `MAX_JOBS`.
         """
-        job_id, due_ms = new_id().replace("-", "")[-ID_CHARS:].lower(), epoch_ms(when.due)
+        job_id, due_ms = new_id().replace("-", "")[-ID_CHARS:].lower(), epoch_ms(times.due)
         quoted = (Quoted(text=text, kind="quote", said_by=said_by),) if said_by else ()
         asker = replace(asker, text="", attachments=(), quoted=quoted)
-        row = StoredJob(job_id, agent_id, inbound_to_json(asker), text, when.rule, due_ms)
-        if not await self._rows.add(row, made_ms=epoch_ms(self._now()), most=MOST_JOBS):
-            raise TooManyJobs(f"There are {MOST_JOBS} jobs already. Remove one first.")
-        return Job(id=job_id, agent_id=agent_id, asker=asker, text=text, rule=when.rule, due=when.due)
+        row = StoredJob(job_id, agent_id, inbound_to_json(asker), text, times.rule, due_ms)
+        if not await self._rows.add(row, made_ms=epoch_ms(self._now()), most=MAX_JOBS):
+            raise TooManyJobs(f"There are {MAX_JOBS} jobs already. Remove one first.")
+        return Job(id=job_id, agent_id=agent_id, asker=asker, text=text, rule=times.rule, due=times.due)
 
     async def jobs(self, agent_id: str) -> tuple[Job, ...]:
-        """The jobs of an agent, those that are due first in front."""
+        """The jobs of an agent, the next one due first."""
         return self._read(await self._rows.of_agent(agent_id))
 
     async def due(self) -> tuple[Job, ...]:
-        """The jobs of all agents that are due now, in their order."""
+        """The jobs of all agents that are due now, the earliest first."""
         return self._read(await self._rows.due(epoch_ms(self._now())))
 
     async def recurring(self) -> tuple[Job, ...]:
-        """The jobs of all agents that are due later, and again."""
+        """The recurring jobs of all agents that are due later."""
         return self._read(await self._rows.recurring(epoch_ms(self._now())))
 
     async def next_due(self) -> datetime | None:
-        """When the next job is due; `None` when none is."""
+        """When the next job is due; `None` if there is none."""
         due_ms = await self._rows.next_due_ms()
         return None if due_ms is None else self._moment(due_ms)
 
     async def remove(self, job_id: str) -> bool:
-        """Removes a job; whether there was one."""
+        """Removes a job. Returns whether it existed."""
         return await self._rows.remove(job_id)
 
-    async def put_off(self, job: Job, due: datetime | None, *, problem: str = "") -> None:
-        """Sets when a job is due next, or why it is not any more; one that changed stays as it is."""
+    async def reschedule(self, job: Job, due: datetime | None, *, problem: str = "") -> None:
+        """Sets when a job is due next, or why it is not due any more. A job that changed meanwhile stays as
+        it is.
+        """
         try:
-            await self._rows.move(moved(job, due, problem=problem))
+            await self._rows.move(rescheduled(job, due, problem=problem))
         except JobChanged:
             return
 
-    async def last_beat(self, agent_id: str) -> datetime:
-        """When an agent last had a heartbeat; they begin now where it never had one."""
+    async def last_heartbeat(self, agent_id: str) -> datetime:
+        """The time of an agent's last heartbeat. An agent that never had one starts now."""
         return self._moment(await self._rows.last_beat_ms(agent_id, epoch_ms(self._now())))
 
-    def beaten(self, agent_id: str) -> Beaten:
-        """What is written when an agent has a heartbeat now."""
+    def heartbeat_done(self, agent_id: str) -> Beaten:
+        """The row that records a heartbeat of an agent now."""
         return Beaten(agent_id=agent_id, at_ms=epoch_ms(self._now()))
 
     def _read(self, rows: tuple[StoredJob, ...]) -> tuple[Job, ...]:
@@ -130,10 +134,10 @@ class Timetable:
         return stored_moment(at_ms, self._now().tzinfo) or self._now()
 
 
-def moved(job: Job, due: datetime | None, *, problem: str = "") -> JobMoved:
-    """What is written when a job is due next at `due`; one that came once and is done is gone.
+def rescheduled(job: Job, due: datetime | None, *, problem: str = "") -> JobMoved:
+    """The row that makes a job due at `due`. A job that ran once is removed.
 
-    Whoever writes it gets `JobChanged` where the job is not as it was read.
+    Writing it raises `JobChanged` if the job has changed since it was read.
     """
     return JobMoved(
         job_id=job.id,
@@ -141,3 +145,22 @@ def moved(job: Job, due: datetime | None, *, problem: str = "") -> JobMoved:
         due_ms=None if due is None else epoch_ms(due),
         problem=problem,
     )
+
+
+async def upcoming_lines(
+    timetable: Timetable, agent_id: str, settings: HeartbeatSettings, now: datetime
+) -> tuple[str, str]:
+    """Two lines for people about an agent's next heartbeat and next job."""
+    due = next_heartbeat(settings, await timetable.last_heartbeat(agent_id))
+    if due is None:
+        heartbeat = "off"
+    elif not await owner_chats(timetable.tables, agent_id, target=settings.target):
+        heartbeat = "when the owner has written in private"
+    else:
+        heartbeat = format_moment(max(due, now))
+    jobs = [(job.id, job.due) for job in await timetable.jobs(agent_id) if job.due is not None]
+    next_job = "⏰ Jobs: none"
+    if jobs:
+        more = f" · {len(jobs)} jobs" if len(jobs) > 1 else ""
+        next_job = f"⏰ Next job: {jobs[0][0]}, {format_moment(jobs[0][1])}{more}"
+    return f"💓 Next heartbeat: {heartbeat}", next_job

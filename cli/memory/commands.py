@@ -1,4 +1,4 @@
-"""The commands `nacre memory …`: look after the index, search it, read what it found."""
+"""The commands `nacre memory status`, `index`, `get` and `why`, and the list of all others."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ ELSEWHERE: Mapping[str, tuple[str, str]] = {
     "tidy": ("nacre.cli.memory.proposals", "tidy"),
     "undo": ("nacre.cli.memory.history", "undo"),
 }
-"""The commands that stand in other files, which are imported when they run."""
+"""The commands in other files, which are imported when they run."""
 
 
 class MemoryGroup(click.Group):
-    """`nacre memory`: a search does not wait for the import of what it does not call."""
+    """`nacre memory`: imports only the command that is called, so that a search starts quickly."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         from nacre.cli.extension_commands import built_in_commands
@@ -71,7 +71,7 @@ def command() -> None:
 @shared_options
 @on_engine
 async def status(engine: MemoryEngine, voice: IndexVoice, deep: bool, as_json: bool) -> int:
-    """Say what is indexed, what is not, and why."""
+    """Show what is indexed, what is not, and why."""
     from nacre.cli.memory.text import BUILT_IN, status_json, status_lines
 
     found, agent_id = await engine.status(deep=deep), voice.folders.agent_id
@@ -92,10 +92,10 @@ async def status(engine: MemoryEngine, voice: IndexVoice, deep: bool, as_json: b
 @shared_options
 @on_engine
 async def index(engine: MemoryEngine, voice: IndexVoice, force: bool, as_json: bool) -> int:
-    """Bring the index in line with the files."""
+    """Bring the index up to date with the files."""
     from nacre.cli.memory.text import index_lines, index_problems
 
-    gc.enable()  # a pass may last minutes
+    gc.enable()  # a pass may take minutes
     with shown_progress(sys.stderr, voice.environment) as progress:
         report = await engine.sync(reason="cli", force=force, progress=progress)
     problem = ""
@@ -147,7 +147,7 @@ def get(context: click.Context, path: str, from_line: int | None, lines: int | N
 @json_option()
 @shared_options
 def why(context: click.Context, place: str, as_json: bool) -> int:
-    """Say where a line of the notes comes from: PLACE is a citation, such as memory/2026-01-20.md#L3."""
+    """Show where a line of the notes comes from. PLACE is a citation, such as memory/2026-01-20.md#L3."""
 
     async def tell(invocation: Invocation) -> int:
         from nacre.cli.memory.why import tell_why
@@ -166,19 +166,19 @@ _BAR_CELLS = 20
 
 @contextmanager
 def shown_progress(stream: TextIO, environment: Mapping[str, str]) -> Iterator[Tell]:
-    """Gives the function to call with each step of a sync; a line that is replaced is gone at the end."""
+    """A function to call with the progress of a sync. A status line is removed at the end."""
     screen = screen_on(stream, environment)
     if not screen.is_live:
         yield line_teller(stream)
         return
     try:
-        yield lambda progress: screen.status(f"{_bar(progress)}{_told(progress)}")
+        yield lambda progress: screen.status(f"{_bar(progress)}{_progress_text(progress)}")
     finally:
         screen.clear_status()
 
 
 def line_teller(stream: TextIO) -> Tell:
-    """Writes at most ten lines a stage: `Indexing 300/1000 · 0:02 · 0:05 left`."""
+    """Writes at most ten lines per stage: `Indexing 300/1000 · 0:02 · 0:05 left`."""
     shown: set[tuple[str, int]] = set()
 
     def tell(progress: SyncProgress) -> None:
@@ -186,13 +186,13 @@ def line_teller(stream: TextIO) -> Tell:
         if progress.completed == 0 or (progress.stage, part) in shown:
             return
         shown.add((progress.stage, part))
-        stream.write(f"{_told(progress)}\n")
+        stream.write(f"{_progress_text(progress)}\n")
         stream.flush()
 
     return tell
 
 
-def _told(progress: SyncProgress) -> str:
+def _progress_text(progress: SyncProgress) -> str:
     left = "" if progress.eta_seconds is None else f" · {_clock(progress.eta_seconds)} left"
     return (
         f"{_STAGES[progress.stage]} {progress.completed}/{progress.total} "

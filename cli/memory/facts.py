@@ -1,4 +1,4 @@
-"""The commands `nacre memory facts …`: what is known of whom, and since when."""
+"""The commands `nacre memory facts …`: facts and notes about people."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AS_OF = click.option("--as-of", metavar="DAY", help="What was known on this day
 
 
 def on_facts(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
-    """A command that does `work(facts, invocation, identity, …)`, with the owner's identity unless named."""
+    """A command that runs `work(facts, invocation, identity, …)`; the identity is the owner by default."""
 
     @shared_options
     @click.option("--identity", metavar="NAME", default="", help="Whose facts; yours unless given.")
@@ -43,7 +43,7 @@ def on_facts(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
 
 @click.group("facts")
 def command() -> None:
-    """Look at facts of people, set them, and see what was known when."""
+    """List, set and look up facts about people, with their history."""
 
 
 @command.command("list")
@@ -53,7 +53,7 @@ def command() -> None:
 async def list_facts(
     facts: FactMemory, invocation: Invocation, identity: str, as_of: str | None, as_json: bool
 ) -> int:
-    """List what is known, with its source and day."""
+    """List the known facts with their sources and days."""
     from nacre.memory.files.facts.records import fact_json
 
     known = await facts.known(identity, as_of=as_of)
@@ -74,7 +74,7 @@ async def list_facts(
 async def set_fact(
     facts: FactMemory, invocation: Invocation, identity: str, key: str, value: str, as_json: bool
 ) -> int:
-    """Set the fact KEY to VALUE: JSON, or else the words themselves."""
+    """Set the fact KEY to VALUE, which is JSON or plain words."""
     from nacre.memory.files.facts.lines import value_of
     from nacre.memory.files.facts.records import fact_json
 
@@ -90,7 +90,7 @@ async def set_fact(
 @json_option()
 @on_facts
 async def forget(facts: FactMemory, invocation: Invocation, identity: str, key: str, as_json: bool) -> int:
-    """Say that the fact KEY is not known any more; the history keeps it."""
+    """Forget the fact KEY; the history keeps it."""
     if await facts.forget_fact(identity, key, source=SOURCE):
         if as_json:
             return print_json({"forgotten": key})
@@ -105,7 +105,7 @@ async def forget(facts: FactMemory, invocation: Invocation, identity: str, key: 
 @json_option()
 @on_facts
 async def history(facts: FactMemory, invocation: Invocation, identity: str, key: str, as_json: bool) -> int:
-    """List all that was ever known, or what of KEY, in the order of time."""
+    """List all facts that were ever known, or those of KEY, in the order of time."""
     from nacre.memory.files.facts.lines import history_line
     from nacre.memory.files.facts.records import fact_json
 
@@ -136,7 +136,7 @@ async def recall(
     as_of: str | None,
     as_json: bool,
 ) -> int:
-    """Show what is known, and the notes that fit QUERY best, of all that the identity may see."""
+    """Show the known facts and the notes that fit QUERY best, of everything that the identity may see."""
     from nacre.memory.files.facts.records import chunk_json, fact_json
 
     found = await facts.recall(identity, query, k=k, as_of=as_of)

@@ -29,8 +29,6 @@ _LEDGER_ROWS = {"inbound": "messages", "outbound": "answers", "jobs": "jobs", "t
 
 
 class _Plan(Record):
-    """What would be removed."""
-
     target: Target
     cuts: list[NoteCut]
     transcripts: tuple[str, ...]
@@ -266,8 +264,7 @@ async def _memories_with(engine: MemoryPlugin | None, target: Target) -> Mapping
 
 async def _forget_sources(workspace: Workspace, plan: _Plan) -> None:
     """Removes the digests of the removed lines from the stored sources."""
-    from nacre.memory.files.sources.sources import SOURCES_FOLDER
-    from nacre.memory.files.sources.stored import line_key, without_keys
+    from nacre.memory.files.sources.sources import SOURCES_FOLDER, line_key, without_keys
 
     keys = frozenset(filter(None, map(line_key, plan.lines)))
     try:

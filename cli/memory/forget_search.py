@@ -64,7 +64,6 @@ async def remaining_places(
 def _file_sentences(
     config: Config, target: Target, needles: Sequence[bytes], reported: frozenset[str]
 ) -> list[str]:
-    """Sentences about files, except those `reported` already."""
     left = []
     if config.is_in_files:
         if versions := matching_versions(config, target):
@@ -242,7 +241,6 @@ _MIN_NEEDLE_BYTES = 4
 
 
 def _is_packed(head: bytes) -> bool:
-    """Whether a file begins like a compressed or encrypted one."""
     return head.startswith(_PACKED)
 
 
@@ -305,7 +303,6 @@ def _binary_matches(text: str, target: Target) -> bool:
 
 
 def _sqlite_texts(path: Path) -> Iterator[str]:
-    """Every text in a SQLite file, except in virtual tables."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
             database.text_factory = bytes

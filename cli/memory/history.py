@@ -22,9 +22,9 @@ SHORT = 12
 @json_option()
 @shared_options
 def log(context: click.Context, path: str, as_json: bool) -> int:
-    """List the commits of the notes, or those that changed PATH; the newest first."""
+    """List the commits of the notes, or those that changed PATH, newest first."""
 
-    def told(invocation: Invocation, repository: Repository) -> int:
+    def show(invocation: Invocation, repository: Repository) -> int:
         from nacre.memory.workspace.history.undo import commits
 
         found = commits(repository, path)
@@ -37,7 +37,7 @@ def log(context: click.Context, path: str, as_json: bool) -> int:
             invocation.warn(f"No commit changed {path}." if path else "There is no commit yet.")
         return 0
 
-    return _with_history(begin(context), told)
+    return _with_history(begin(context), show)
 
 
 @click.command("diff")
@@ -45,9 +45,9 @@ def log(context: click.Context, path: str, as_json: bool) -> int:
 @json_option()
 @shared_options
 def diff(context: click.Context, commit: str, as_json: bool) -> int:
-    """Show what COMMIT changed, the newest one unless given."""
+    """Show what COMMIT changed, by default the newest one."""
 
-    def told(invocation: Invocation, repository: Repository) -> int:
+    def show(invocation: Invocation, repository: Repository) -> int:
         from nacre.memory.workspace.history.undo import named, shown
 
         name = named(repository, commit)
@@ -57,7 +57,7 @@ def diff(context: click.Context, commit: str, as_json: bool) -> int:
         invocation.say(*text.splitlines())
         return 0
 
-    return _with_history(begin(context), told)
+    return _with_history(begin(context), show)
 
 
 @click.command("undo")
@@ -65,28 +65,28 @@ def diff(context: click.Context, commit: str, as_json: bool) -> int:
 @json_option()
 @shared_options
 def undo(context: click.Context, commit: str, as_json: bool) -> int:
-    """Take back what COMMIT changed, as a new commit; the last of a session unless given.
+    """Revert COMMIT by a new commit; by default the last one of a session.
 
-    What a hand changed since is committed first, and stays.
+    Changes made by hand since are committed first, and stay.
     """
 
-    def taken_back(invocation: Invocation, repository: Repository) -> int:
+    def revert(invocation: Invocation, repository: Repository) -> int:
         from nacre.memory.workspace.history.undo import last_to_undo, named, undo as undone
 
         name = named(repository, commit) if commit else last_to_undo(repository).commit
         made, paths = undone(repository, name)
         if as_json:
             return print_json({"commit": made, "undoes": name, "paths": paths})
-        invocation.say(f"Undid {name[:SHORT]} in {', '.join(paths)}; commit {made[:SHORT]} holds that.")
+        invocation.say(f"Undid {name[:SHORT]} in {', '.join(paths)}; commit {made[:SHORT]} holds the change.")
         return 0
 
-    return _with_history(begin(context), taken_back, commits=True)
+    return _with_history(begin(context), revert, commits=True)
 
 
 def _with_history(
     invocation: Invocation, work: Callable[[Invocation, Repository], int], *, commits: bool = False
 ) -> int:
-    """Does `work` on the history of the agent's notes; with `commits`, what changed is in it before."""
+    """Runs `work` on the history of the agent's notes; `commits` commits changes first."""
     from nacre.memory.contracts.workspace import FileBusy
     from nacre.memory.files.sources.sources import Sources
     from nacre.memory.workspace.git import GitFailed

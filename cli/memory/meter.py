@@ -1,4 +1,4 @@
-"""The command `nacre memory meter`: how full the files are that every conversation begins with."""
+"""The command `nacre memory meter`: how full the files of the context are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _CELLS = 20
 _TIGHT = 0.9
-"""From this share on a file is about to be cut."""
+"""A file above this share is about to be cut."""
 
 
 @click.command("meter")
@@ -24,8 +24,7 @@ _TIGHT = 0.9
 def meter(context: click.Context, as_json: bool) -> int:
     """Show how full MEMORY.md and the other files of the context are.
 
-    A file above its limit is cut, and what stands behind that is not seen without a search. Exit code 1
-    where one is.
+    A file above its limit is cut, and only a search finds the rest. The exit code is 1 if a file is cut.
     """
     from nacre.cli.signals import run_until_signal
 
@@ -53,7 +52,7 @@ async def _metered(invocation: Invocation, *, as_json: bool) -> int:
 def meter_lines(
     files: Sequence[ContextFile], limits: tuple[int, int], count: Callable[[str], int]
 ) -> list[str]:
-    """A line for each file and one for all; `limits` are characters of one file and of all together."""
+    """A line for each file and one for all; `limits` are the characters of one file and of all together."""
     most_of_one, most_of_all = limits
     wide = max([len("together"), *(len(file.name) for file in files)])
     lines = []

@@ -1,4 +1,4 @@
-"""The index, opened for one command by the settings, or by what the last one kept of them, and closed."""
+"""Opens the index for one command, by the settings or by what the last search kept of them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 
 
 class IndexVoice(Voice):
-    """What a command knows beside its open index: whose it is, and how to speak.
+    """What a command needs besides the open index.
 
-    Where `config` is `None` the command goes by what another one kept of the settings; then there is no
-    backend.
+    `config` is `None` if the command uses what an earlier one kept of the settings; then there is no backend.
     """
 
     folders: AgentFolders
@@ -41,7 +40,7 @@ Work: TypeAlias = "Callable[[MemoryEngine, IndexVoice], Coroutine[Any, Any, int]
 
 
 def on_engine(work: Callable[..., Coroutine[Any, Any, int]]) -> Callable[..., int]:
-    """A command that opens the index, does `work(engine, voice, …)`, and closes it."""
+    """A command that opens the index, runs `work(engine, voice, …)`, and closes it."""
 
     @wraps(work)
     def run(context: click.Context, **options: Any) -> int:
@@ -59,11 +58,10 @@ def on_engine(work: Callable[..., Coroutine[Any, Any, int]]) -> Callable[..., in
 def with_engine(
     context: click.Context, name: str, work: Work, local: Callable[[], Embedder], place: SearchPlace | None
 ) -> int:
-    """Opens the index, does `work` with it, closes it, and gives its code. In sentences the command is called
-    `name`.
+    """Opens the index, runs `work`, closes the index, and returns the exit code. Messages use `name`.
 
-    The index is opened by what was kept of the settings, or else by them as a whole; `local` makes the
-    embedder that arrives with the install, should they ask for it.
+    The index is opened by the kept `place`, or by the settings. `local` makes the embedder that comes with
+    the install, if the settings choose it.
 
     Raises:
         ConfigError: a setting or the settings file cannot be used.
@@ -79,9 +77,9 @@ def with_engine(
     root.handlers[:] = [_LateLog(lambda: begin(context))]
     root.setLevel(logging.WARNING)
     logging.getLogger("nacre").setLevel(logging.INFO)
-    gc.disable()  # a twelfth of the time of imports; what one command leaves behind goes with its process
+    gc.disable()  # saves a twelfth of the import time; the process ends soon
     try:
-        return _until_done(voice, name, _remembered(place, voice, work, local))
+        return _run_reporting_errors(voice, name, _remembered(place, voice, work, local))
     finally:
         gc.enable()
 
@@ -89,19 +87,17 @@ def with_engine(
 def run_with(
     invocation: Invocation, name: str, work: Callable[[Invocation], Coroutine[Any, Any, int]]
 ) -> int:
-    """Does `work`, called `name` in sentences, after what the settings have to say."""
+    """Shows the notices of the settings and runs `work`, which messages call `name`."""
     invocation.warn(*invocation.config.notices)
-    return _until_done(invocation, name, work(invocation))
+    return _run_reporting_errors(invocation, name, work(invocation))
 
 
 def local_model(context: click.Context, question: str, place: SearchPlace | None) -> Callable[[], Embedder]:
-    """What makes the embedder that arrives with the install, should the settings ask for it. It begins with
-    the question at once.
-    """
+    """A function that makes the embedder that comes with the install. It embeds the question ahead."""
     from nacre.memory.embedders.question_ahead import QuestionAhead
 
-    # Unless the settings may name another embedder, the question is embedded while they and the index are
-    # opened. Without the process of its own a search took 49 % longer, with one begun later 25 %.
+    # Unless the settings may name another embedder, a process embeds the question while the settings and
+    # the index are opened. Without it, a search took 49 % longer; when started later, 25 % longer.
     begun = QuestionAhead(question) if _may_embed_here(context, place) else None
 
     def asked() -> Embedder:
@@ -122,7 +118,7 @@ def _may_embed_here(context: click.Context, place: SearchPlace | None) -> bool:
 
 
 def memory_backend(voice: Voice, config: Config) -> MemoryBackend | None:
-    """The extension that is asked before the index; warns of one that is missing."""
+    """The extension that answers before the index; warns if it is missing."""
     if not config.settings.memory.has_backend:
         return None
     from nacre.runtime.extensions.loading import load_backend
@@ -133,7 +129,7 @@ def memory_backend(voice: Voice, config: Config) -> MemoryBackend | None:
 
 
 class _LateLog(logging.Handler):
-    """Opens the log when there is something to log: only with the settings is known what is secret."""
+    """Opens the log with the first record, because only the settings say what is secret."""
 
     def __init__(self, begin: Callable[[], object]) -> None:
         super().__init__()
@@ -142,12 +138,12 @@ class _LateLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         root = logging.getLogger()
         root.handlers[:] = [logging.NullHandler()]
-        with suppress(AgentError, OSError):  # as a log that cannot be written: it costs the log alone
+        with suppress(AgentError, OSError):  # without a log, the command continues
             self._begin()
         root.handle(record)
 
 
-def _until_done(voice: Voice, name: str, work: Coroutine[Any, Any, int]) -> int:
+def _run_reporting_errors(voice: Voice, name: str, work: Coroutine[Any, Any, int]) -> int:
     from nacre.cli.signals import run_until_signal
     from nacre.memory.contracts.errors import MemoryIndexError
 

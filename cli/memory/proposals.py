@@ -162,7 +162,7 @@ async def _review(invocation: Invocation, verb: str, name: str, *, as_json: bool
     from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
     from nacre.memory.files.proposals.note_change import ProposalFailed
     from nacre.memory.files.proposals.review_queue import ReviewQueue
-    from nacre.memory.files.sources.stored import source_json
+    from nacre.memory.files.sources.sources import source_json
 
     config, workspace = invocation.config, _workspace(invocation)
     queue = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")

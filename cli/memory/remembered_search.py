@@ -1,9 +1,9 @@
-"""Where a search looks and how, kept from the last time that the settings were read as a whole. Edge.
+"""What a search needs of the settings, kept by the last command that read all of them.
 
-To read and check the settings takes longer than a search: pydantic, and the classes of 70 sections. A command
-that searches once therefore keeps what it needed of them, without a key or a provider, beside the index. It
-counts for as long as the environment and every file that it came from are as they were, by their marks. What
-cannot be kept so is not: several agents, a database, an embedder with a key, settings with something to say.
+Reading the settings takes longer than a search: it needs pydantic and the classes of 70 sections. So a search
+keeps what it needed, without keys and providers, beside the index. This is valid while the environment and
+the marks of every file that it came from are unchanged. Some settings are never kept: several agents, a
+database, an embedder with a key, and settings with notices.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ if TYPE_CHECKING:
     from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
 KEPT_FILE = Path("memory", "search.json")
-"""Below the state folder. It can be deleted at any time."""
+"""A file in the state folder, which can be deleted at any time."""
 
 SETTLED_NS = 2_000_000_000
-"""How old a file must be: one that changes twice at once may keep its marks, where clocks are coarse."""
+"""The required age of a file: with coarse clocks, two quick changes may leave the same marks."""
 
 _PATHS = (STATE_DIR_VARIABLE, WORKSPACE_VARIABLE)
 _VARIABLES = ("HOME", AGENT_VARIABLE, *_PATHS)
-_COUNT = ("agents", "session", "memory", "plugins", "storage")
-"""The sections that decide where and how is searched."""
+_SECTIONS = ("agents", "session", "memory", "plugins", "storage")
+"""The sections that affect a search."""
 _PLACES = ("agent_id", "workspace", "agent_dir", "sessions_file", "index_file")
 _SECRET = frozenset({"remote", "api_key", "base_url"})
-"""Not kept, whether there is something or not: such a search has no use for them."""
+"""Never kept, because such a search does not use them."""
 
 
 class SearchPlace(Record):
     """What a search of one agent needs of the settings.
 
-    `settings` has every path in place, `places` are the fields of its folders, `time_zone` is `userTimezone`.
-    `by_meaning` says that the model that ships embeds the question, else there are words alone.
+    `settings` has all paths filled in, `places` are the fields of the agent's folders, `time_zone` is
+    `userTimezone`. `by_meaning` means that the shipped model embeds the query; otherwise the search is by
+    words only.
     """
 
     state_dir: Path
@@ -60,8 +61,8 @@ class SearchPlace(Record):
 
     @property
     def folders(self) -> AgentFolders:
-        """The places of the agent."""
-        # whoever embeds a question begins with that before such an import
+        """The folders of the agent."""
+        # a query is embedded before this import
         from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
         return AgentFolders(
@@ -74,7 +75,7 @@ class SearchPlace(Record):
 
 
 def remembered_search(environment: Mapping[str, str]) -> SearchPlace | None:
-    """What was kept, if it still holds.
+    """What was kept, if it is still valid.
 
     Raises:
         ConfigError: the state folder is in another user's home.
@@ -102,7 +103,7 @@ def remembered_search(environment: Mapping[str, str]) -> SearchPlace | None:
 
 
 def last_search_used_model(environment: Mapping[str, str]) -> bool:
-    """Whether the last search that was kept asked the model that ships; it may hold no more.
+    """Whether the last kept search used the shipped model; what was kept may be outdated.
 
     Raises:
         ConfigError: the state folder is in another user's home.
@@ -115,12 +116,12 @@ def last_search_used_model(environment: Mapping[str, str]) -> bool:
 
 
 def remember_search(config: Config, settings: MemorySearchSettings, *, began_ns: int) -> None:
-    """Keeps what a search needs of `config`, if it can be kept, for the next one.
+    """Keeps what a search needs of `config` for the next one, if possible.
 
-    `settings` are those of the search with every path in place; `began_ns` is a moment before the settings
-    were read, in nanoseconds since the epoch. Nothing is said when it cannot be written.
+    `settings` are those of the search with all paths filled in; `began_ns` is a time before the settings were
+    read, in nanoseconds since the epoch. Failures to write are ignored.
     """
-    # whoever finds something that was kept waits for none of these
+    # a search that finds something kept does not need these
     from nacre.runtime.settings.disk.settings_file import unfilled_settings
     from nacre.sessions.contracts.errors import SessionError
     from nacre.sessions.disk.durable import make_folder, replace_file
@@ -133,7 +134,7 @@ def remember_search(config: Config, settings: MemorySearchSettings, *, began_ns:
     if any(marks is not None and marks[-1] > began_ns - SETTLED_NS for marks in files.values()):
         return
     raw, named = unfilled_settings(file)
-    if any("${" in json.dumps(raw.get(section)) for section in _COUNT):
+    if any("${" in json.dumps(raw.get(section)) for section in _SECTIONS):
         return
     kept = {
         "made_by": __version__,
@@ -148,11 +149,11 @@ def remember_search(config: Config, settings: MemorySearchSettings, *, began_ns:
     with suppress(OSError, SessionError):
         make_folder((config.state_dir / KEPT_FILE).parent)
         text = json.dumps(kept, ensure_ascii=False)
-        replace_file(config.state_dir / KEPT_FILE, text.encode(), sync=_not_awaited)
+        replace_file(config.state_dir / KEPT_FILE, text.encode(), sync=_skip_sync)
 
 
 def _is_plain(config: Config) -> bool:
-    """Whether one agent keeps files in places that do not depend on the folder one stands in."""
+    """Whether there is one agent, with files in places that do not depend on the working directory."""
     from nacre.runtime.settings.sections.plugins import MEMORY_CORE
 
     settings, agents = config.settings, config.settings.agents
@@ -175,7 +176,7 @@ def _is_plain(config: Config) -> bool:
 
 
 def _embeds_here(settings: MemorySearchSettings) -> bool | None:
-    """Whether the model that ships embeds questions; `None` where it takes more than that to search."""
+    """Whether the shipped model embeds queries; `None` if a search needs more than that."""
     has_extras = (
         not settings.enabled
         or settings.remote is not None
@@ -189,7 +190,7 @@ def _embeds_here(settings: MemorySearchSettings) -> bool | None:
 
 
 def _read(file: Path, folders: AgentFolders) -> Sequence[Path]:
-    """Every file that has a part in the settings, whether it is there or not: also Nacre's own defaults."""
+    """Every file that affects the settings, whether or not it exists, and the files with Nacre's defaults."""
     from nacre.memory.contracts import index_settings, settings
     from nacre.runtime.settings.disk.auth_profiles import FILE_NAMES
     from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE
@@ -201,12 +202,12 @@ def _read(file: Path, folders: AgentFolders) -> Sequence[Path]:
     return (*beside, *keys, *code)
 
 
-def _not_awaited(_file: int) -> None:
-    """What a power cut leaves of it is read as nothing."""
+def _skip_sync(_file: int) -> None:
+    """A power failure may leave an incomplete file, which is ignored."""
 
 
 def _marks(path: Path) -> list[int] | None:
-    """What changes with a file, its time of change last; `None` when there is none."""
+    """What changes with a file, its change time last; `None` without a file."""
     try:
         facts = path.stat()
     except FileNotFoundError:
@@ -219,7 +220,7 @@ def _of(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _checked(settings: Unwritten) -> dict[str, Any]:
-    """The values of a section as it holds them. pydantic would make a serialiser for that first."""
+    """The values of a section. pydantic would first build a serializer."""
     from nacre.memory.contracts.index_settings import Unwritten
 
     values = {name: getattr(settings, name) for name in type(settings).model_fields}
@@ -230,7 +231,7 @@ def _checked(settings: Unwritten) -> dict[str, Any]:
 
 
 class _Values:
-    """A section of settings that was checked when it was kept: its values, under their names."""
+    """The values of a section that was validated before it was kept."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.__dict__.update((name, _values(value)) for name, value in values.items())

@@ -1,6 +1,6 @@
-"""`nacre memory search`: by what the last one kept of the settings, if that still holds.
+"""`nacre memory search`, which reads the settings only if what the last search kept is outdated.
 
-The index is opened and brought up to date as ever; only the settings are not read and checked once more.
+The index is opened and brought up to date in either case.
 """
 
 from __future__ import annotations
@@ -40,32 +40,33 @@ def _words(context: click.Context, _argument: click.Parameter, value: str) -> st
 def search(context: click.Context, query: str, **options: Any) -> int:
     """Find the passages of the notes that fit QUERY best."""
     place = remembered_search(environment_of(context))
-    local = local_model(context, query, place)  # begun before the rest of the program is imported
+    local = local_model(context, query, place)  # starts before the rest of the program is imported
     is_awaited = place is not None and place.by_meaning
 
     async def work(engine: MemoryEngine, voice: IndexVoice) -> int:
         if is_awaited:
-            _load_what_tells()  # there is time while the question's process works
-        return await _told(engine, voice, query, **options)
+            _import_output()  # the embedding process is still working
+        return await _search_and_print(engine, voice, query, **options)
 
     return with_engine(context, "search", work, local, place)
 
 
-def _load_what_tells() -> None:
+def _import_output() -> None:
     import nacre.cli.memory.text
-    import nacre.memory.files.reading
-    import nacre.memory.files.sources.of_hits  # noqa: F401 - loaded ahead
+    import nacre.memory.files.note_files
+    import nacre.memory.files.sources.sources  # noqa: F401 - loaded ahead
 
 
-async def _told(engine: MemoryEngine, voice: IndexVoice, query: str, *, as_json: bool, **asked: Any) -> int:
+async def _search_and_print(
+    engine: MemoryEngine, voice: IndexVoice, query: str, *, as_json: bool, **asked: Any
+) -> int:
     report = await _searched(engine, voice, query, **asked)
     from nacre.cli.memory.text import search_json, search_lines, search_problems
     from nacre.cli.screen.json_text import print_json
 
     sources: LinesOfHits = {}
     if report.hits:
-        from nacre.memory.files.sources.of_hits import sources_of_hits
-        from nacre.memory.files.sources.sources import Sources
+        from nacre.memory.files.sources.sources import Sources, sources_of_hits
         from nacre.runtime.storage.storage import storage_of
 
         kept = Sources(storage_of(voice).workspace())

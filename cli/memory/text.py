@@ -1,6 +1,6 @@
-"""What `nacre memory …` prints, for people and for scripts. Pure.
+"""The output of `nacre memory …`, for people and for scripts.
 
-The JSON has the seeds' names (`dbPath`, `sourceCounts`, `startLine` …), with what Nacre adds beside them.
+The JSON has the seeds' names (`dbPath`, `sourceCounts`, `startLine` …) and additional fields.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nacre.memory.contracts.records import (
 from nacre.runtime.commands.contract.wording import counted
 
 if TYPE_CHECKING:
-    from nacre.memory.files.sources.telling import SourcedLines
+    from nacre.memory.files.sources.source import SourcedLines
 
 _SHOWN_ISSUES = 20
 BUILT_IN: Mapping[str, str] = {"backend": "builtin"}
@@ -31,7 +31,7 @@ LinesOfHits: TypeAlias = "Mapping[str, Sequence[SourcedLines]]"
 
 
 def search_lines(report: SearchReport, sources: LinesOfHits) -> list[str]:
-    """A heading, the snippet and a blank line for each hit; says when there is none."""
+    """A heading, the snippet and a blank line for each hit, or a line that says there is none."""
     if not report.hits:
         return ["No matches."]
     lines: list[str] = []
@@ -43,30 +43,28 @@ def search_lines(report: SearchReport, sources: LinesOfHits) -> list[str]:
         if hit.also:
             lines.append(f"      also in {', '.join(hit.also)}")
         lines += [f"      line {old.line} is not so any more: {old.by}" for old in hit.superseded]
-        lines += [f"      {each.told()}" for each in sources.get(hit.citation, ())]
+        lines += [f"      {each.description()}" for each in sources.get(hit.citation, ())]
         lines.append("")
     return lines
 
 
 def search_problems(report: SearchReport) -> list[str]:
-    """Why a search may have missed something, a line each."""
+    """Why a search may be incomplete, one reason a line."""
     lines = [sentence for sentence in (report.degraded, report.limited, report.absent_sentence) if sentence]
     if report.fallback is not None and report.fallback.reason not in report.degraded:
         lines.append(report.fallback.told())
     if report.stale:
-        lines.append(
-            "The latest changes of the notes are not in the index yet; `nacre memory index` says why."
-        )
+        lines.append("The latest changes of the notes are not indexed yet; `nacre memory index` says why.")
     return lines
 
 
 def search_json(report: SearchReport, sources: LinesOfHits) -> dict[str, Any]:
     hits = [_hit_json(hit, sources.get(hit.citation, ())) for hit in report.hits]
-    told = {"results": hits, **camel_json(report)}
-    del told["hits"]
-    blank = {name: told[name] or None for name in ("model", "degraded", "rerankedBy")}
+    result = {"results": hits, **camel_json(report)}
+    del result["hits"]
+    blank = {name: result[name] or None for name in ("model", "degraded", "rerankedBy")}
     rest = {"fallback": _fallback_json(report.fallback), "elapsedMs": round(report.elapsed_ms, 2)}
-    return told | blank | rest
+    return result | blank | rest
 
 
 def index_lines(report: SyncReport, *, agent_id: str) -> list[str]:
@@ -82,15 +80,15 @@ def index_lines(report: SyncReport, *, agent_id: str) -> list[str]:
 
 
 def index_problems(report: SyncReport) -> list[str]:
-    """What a sync could not do, a line each."""
+    """What a sync could not do, one problem a line."""
     lines = [report.problem] if report.problem else []
     lines += [f"{file.path} could not be indexed: {file.problem}" for file in report.failed[:_SHOWN_ISSUES]]
     if report.fallback is not None and report.fallback.reason not in report.problem:
         lines.append(report.fallback.told())
     if report.held_texts:
-        lines.append(f"A batch job has {report.held_texts} texts; a later pass fetches what it made.")
+        lines.append(f"A batch job has {report.held_texts} texts; a later pass fetches the vectors.")
     if report.pending_vectors:
-        lines.append(f"{report.pending_vectors} texts have no vector yet; words find them.")
+        lines.append(f"{report.pending_vectors} texts have no vector yet; they are found by words.")
     return lines
 
 
@@ -133,19 +131,19 @@ def status_lines(
     lines += [f"{label + ':':<19}{value}" for label, value in pairs if value]
     issues = [f"{file.path}: {file.problem} ({file.attempts} attempts)" for file in status.failed]
     issues += [f"{path.path}: skipped, {path.reason}" for path in status.skipped]
-    issues += [f"{path}: set aside, it was damaged" for path in status.quarantined]
-    issues += [f"{place}: the embedder does not take it, words find it" for place in status.refused]
+    issues += [f"{path}: set aside because it was damaged" for path in status.quarantined]
+    issues += [f"{place}: the embedder refuses it; it is found by words" for place in status.refused]
     if issues:
         lines += ["Issues:", *(f"  {issue}" for issue in issues[:_SHOWN_ISSUES])]
     if len(issues) > _SHOWN_ISSUES:
-        lines.append(f"  … and {len(issues) - _SHOWN_ISSUES} more, all of them in --json")
+        lines.append(f"  … and {len(issues) - _SHOWN_ISSUES} more; --json lists all")
     return lines
 
 
 def status_json(
     status: MemoryStatus, *, agent_id: str, of_backend: Mapping[str, Any] = BUILT_IN
 ) -> list[dict[str, Any]]:
-    """The status for scripts: a list with one agent. `of_backend` says who is asked first."""
+    """The status as JSON: a list with one agent. `of_backend` describes what answers first."""
     entry: dict[str, Any] = {"agentId": agent_id, "status": {**_status_json(status), **of_backend}}
     if (problem := status.embeddings_problem) is not None:
         entry["embeddingProbe"] = {"ok": False, "error": problem} if problem else {"ok": True}
@@ -197,8 +195,8 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
 
 
 def sourced_json(lines: SourcedLines) -> dict[str, Any]:
-    """Lines with their source, for scripts."""
-    from nacre.memory.files.sources.stored import source_json
+    """Lines with their source as JSON."""
+    from nacre.memory.files.sources.sources import source_json
 
     return {
         "startLine": lines.start_line,
@@ -209,15 +207,15 @@ def sourced_json(lines: SourcedLines) -> dict[str, Any]:
 
 
 def _hit_json(hit: SearchHit, sources: Sequence[SourcedLines]) -> dict[str, Any]:
-    told = camel_json(hit) | {"score": round(hit.score, 4)}
+    result = camel_json(hit) | {"score": round(hit.score, 4)}
     if sources:
-        told["comesFrom"] = [sourced_json(each) for each in sources]
+        result["comesFrom"] = [sourced_json(each) for each in sources]
     if hit.explain is None:
-        del told["explain"]
+        del result["explain"]
     for name in ("also", "superseded"):
-        if not told[name]:
-            del told[name]
-    return told
+        if not result[name]:
+            del result[name]
+    return result
 
 
 def _explanation(why: HitExplanation) -> str:
@@ -271,17 +269,17 @@ def _fallback(status: MemoryStatus) -> str:
     if status.fallback is None:
         return ""
     left, again = status.fallback, moment(status.fallback.retry_at_seconds)
-    when = f" It is asked again by `nacre memory index`, and in a chat after {again}." if again else ""
+    when = f" `nacre memory index` tries it again, and a chat after {again}." if again else ""
     return f"for {left.provider} ({left.model}). {left.reason}{when}"
 
 
 def _fallback_json(fallback: Fallback | None) -> dict[str, Any] | None:
-    """The seed's shape: who was left, and why."""
+    """The seeds' form: which embedder was replaced, and why."""
     if fallback is None:
         return None
-    told = {"from": fallback.provider, "reason": fallback.reason}
+    result = {"from": fallback.provider, "reason": fallback.reason}
     again = moment(fallback.retry_at_seconds)
-    return told | {"retryAt": again} if again else told
+    return result | {"retryAt": again} if again else result
 
 
 def _rerank_json(status: MemoryStatus) -> dict[str, Any] | None:

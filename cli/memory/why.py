@@ -1,4 +1,4 @@
-"""`nacre memory why`: where a line of the notes comes from, with the words that it was made of."""
+"""`nacre memory why`: where a line of the notes comes from, with the messages that it was made from."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from nacre.cli.invocation import Invocation
 from nacre.cli.memory.text import sourced_json
 from nacre.cli.screen.json_text import print_json
 from nacre.memory.files.sources.secrets import without_secrets
-from nacre.memory.files.sources.source import PRIVATE, Source, may_hear
+from nacre.memory.files.sources.source import PRIVATE, Source, audience_text, may_see, passages, source_text
 from nacre.memory.files.sources.sources import Sources
-from nacre.memory.files.sources.telling import passages, told, told_audience
 from nacre.record import Record
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.ids import random_id
@@ -29,15 +28,15 @@ from nacre.sessions.entries.entries import Entry, entry_from_json
 from nacre.sessions.index.record import SessionRecord
 
 MOST_WORDS = 5
-"""So many messages are shown of those that a line may have been made of, the likeliest."""
+"""The most messages shown for a line, the likeliest ones."""
 MOST_CHARS = 400
 
 _PLACE = re.compile(r"(?P<path>.+?)(?:#L|:)(?P<first>\d+)(?:-L?(?P<last>\d+))?")
 _WORD = re.compile(r"[^\W_]+")
 
 
-class Said(Record):
-    """A message that a line was made of."""
+class SourceMessage(Record):
+    """A message that a line was made from."""
 
     entry_id: str
     speaker: str
@@ -45,10 +44,10 @@ class Said(Record):
 
 
 async def tell_why(invocation: Invocation, place: str, *, as_json: bool) -> int:
-    """Tells it of each line that is named; 1 if there is no such line.
+    """Explains each line of a citation; 1 if there is no such line.
 
     Raises:
-        ReadRefused: the path is not one of memory's.
+        ReadRefused: the path is not a memory file.
     """
     named = _PLACE.fullmatch(place.strip())
     if named is None:
@@ -62,47 +61,48 @@ async def tell_why(invocation: Invocation, place: str, *, as_json: bool) -> int:
     lines = excerpt.text.split("\n")
     sources = Sources(storage_of(config).workspace())
     found = await sources.of_lines(excerpt.path, lines)
-    told_lines: list[dict[str, Any]] = []
+    explained: list[dict[str, Any]] = []
     for number, (line, source) in enumerate(zip(lines, found, strict=True), excerpt.start_line):
-        said = await _said(config, source, line) if source is not None else ()
-        told_lines.append(_line_json(excerpt.path, number, line, source, said))
+        messages = await _messages(config, source, line) if source is not None else ()
+        explained.append(_line_json(excerpt.path, number, line, source, messages))
         if not as_json:
-            invocation.say(*_line_text(excerpt.path, number, line, source, said))
-    return print_json(told_lines) if as_json else 0
+            invocation.say(*_line_text(excerpt.path, number, line, source, messages))
+    return print_json(explained) if as_json else 0
 
 
-def _line_text(path: str, number: int, line: str, source: Source | None, said: Sequence[Said]) -> list[str]:
+def _line_text(
+    path: str, number: int, line: str, source: Source | None, messages: Sequence[SourceMessage]
+) -> list[str]:
     head = [f"{path}#L{number}  {line.strip()}"]
-    readers = told_audience(readers_of(path))
+    readers = audience_text(readers_of(path))
     if source is None:
         return [*head, "  No source was kept: it was written by hand, or before Nacre kept any.", ""]
     pairs = [
-        ("Source", told(source)),
-        ("Audience", told_audience(source.audience)),
-        ("Read by", "" if may_hear(readers_of(path), source.audience) else f"{readers}: it was put here"),
+        ("Source", source_text(source)),
+        ("Audience", audience_text(source.audience)),
+        ("Read by", "" if may_see(readers_of(path), source.audience) else f"{readers}: it was put here"),
         ("Session", " ".join(filter(None, (source.session_key, source.session_id)))),
         ("Entries", " to ".join(source.entry_ids)),
         ("At", source.at),
     ]
-    words = [f"  > {each.speaker}: {each.text}" for each in said]
-    if source.session_id and not said:
+    words = [f"  > {each.speaker}: {each.text}" for each in messages]
+    if source.session_id and not messages:
         words = ["  The transcript does not have these words any more."]
     return [*head, *(f"  {label + ':':<10}{value}" for label, value in pairs if value), *words, ""]
 
 
 def _line_json(
-    path: str, number: int, line: str, source: Source | None, said: Sequence[Said]
+    path: str, number: int, line: str, source: Source | None, messages: Sequence[SourceMessage]
 ) -> dict[str, Any]:
     base = {"path": path, "line": number, "text": line, "readBy": readers_of(path)}
     if source is None:
         return {**base, "source": None}
     (lines,) = passages([source], start_line=number)
-    words = [{"entryId": each.entry_id, "speaker": each.speaker, "text": each.text} for each in said]
+    words = [{"entryId": each.entry_id, "speaker": each.speaker, "text": each.text} for each in messages]
     return {**base, "source": sourced_json(lines), "said": words}
 
 
-async def _said(config: Config, source: Source, line: str) -> Sequence[Said]:
-    """The messages that a line was made of; none where the transcript is gone."""
+async def _messages(config: Config, source: Source, line: str) -> Sequence[SourceMessage]:
     if not source.session_id:
         return ()
     now = owner_clock(config.settings.agent.user_timezone)
@@ -129,18 +129,20 @@ def between(entries: Iterable[Entry], entry_ids: Sequence[str]) -> list[Entry]:
     return found
 
 
-def likeliest(line: str, entries: Sequence[Entry], *, is_private: bool) -> tuple[Said, ...]:
-    """The messages that share most words with a line, in the order in which they were said."""
+def likeliest(line: str, entries: Sequence[Entry], *, is_private: bool) -> tuple[SourceMessage, ...]:
+    """The messages that share most words with a line, in their order."""
     words = _words(line)
-    said = [each for entry in entries if (each := _message(entry, is_private)) is not None]
-    ranked = sorted(range(len(said)), key=lambda at: len(words & _words(said[at].text)), reverse=True)
+    messages = [each for entry in entries if (each := _message(entry, is_private)) is not None]
+    ranked = sorted(range(len(messages)), key=lambda at: len(words & _words(messages[at].text)), reverse=True)
     return tuple(
-        Said(entry_id=said[at].entry_id, speaker=said[at].speaker, text=_shown(said[at].text))
+        SourceMessage(
+            entry_id=messages[at].entry_id, speaker=messages[at].speaker, text=_shown(messages[at].text)
+        )
         for at in sorted(ranked[:MOST_WORDS])
     )
 
 
-def _message(entry: Entry, is_private: bool) -> Said | None:
+def _message(entry: Entry, is_private: bool) -> SourceMessage | None:
     match entry.body:
         case UserMessage() as message:
             speaker = message.sender or ("User" if is_private else "Somebody")
@@ -151,7 +153,7 @@ def _message(entry: Entry, is_private: bool) -> Said | None:
         case _:
             return None
     text = " ".join(message_text(message).split())
-    return Said(entry_id=entry.id, speaker=speaker, text=text) if text else None
+    return SourceMessage(entry_id=entry.id, speaker=speaker, text=text) if text else None
 
 
 def _shown(text: str) -> str:

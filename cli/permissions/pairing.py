@@ -102,7 +102,7 @@ def _list(context: click.Context, *, as_json: bool) -> int:
     invocation = begin(context)
 
     async def both(people: People) -> tuple[tuple[Person, ...], tuple[Person, ...]]:
-        return await people.asking(), await people.known()
+        return await people.pending(), await people.approved()
 
     asking, known = _with_people(invocation, both)
     if as_json:

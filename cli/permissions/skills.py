@@ -11,7 +11,7 @@ from nacre.cli.invocation import begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
-    from nacre.memory.files.skills.skills import FoundSkills
+    from nacre.memory.files.skills import FoundSkills
     from nacre.runtime.settings.config import Config
 
 

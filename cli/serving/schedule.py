@@ -47,8 +47,8 @@ def list_(context: click.Context, as_json: bool) -> int:
 def add(context: click.Context, text: str, cron: str, at: str, channel: str, as_json: bool) -> int:
     """Have the assistant do TEXT when its time has come, and tell you in your private chat."""
     from nacre.bridges.schedule.schedule_tool import job_line
+    from nacre.bridges.schedule.times import InvalidTime, parse_times
     from nacre.bridges.schedule.timetable import TooManyJobs
-    from nacre.bridges.schedule.when import WhenUnreadable, read_when
     from nacre.runtime.contracts.clock import owner_zone, system_clock
     from nacre.runtime.contracts.ids import random_id
     from nacre.runtime.ledger.ledger import owner_chats
@@ -56,8 +56,8 @@ def add(context: click.Context, text: str, cron: str, at: str, channel: str, as_
     invocation = begin(context)
     zone = owner_zone(invocation.config.settings.agent.user_timezone or None)
     try:
-        when = read_when(cron=cron, at=at, now=system_clock(zone)())
-    except WhenUnreadable as error:
+        when = parse_times(cron=cron, at=at, now=system_clock(zone)())
+    except InvalidTime as error:
         raise click.UsageError(str(error)) from error
     agent_id = invocation.config.agent_id
 

@@ -57,12 +57,12 @@ def command(context: click.Context, check: bool) -> int:
 
 
 def _check(invocation: Invocation) -> int:
-    from nacre.bridges.server import checked
+    from nacre.bridges.server import check_channels
     from nacre.runtime.contracts.clock import owner_clock
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)
-    invocation.say(*checked(config, now), f"Agents: {', '.join(agent.id for agent in config.agents)}.")
+    invocation.say(*check_channels(config, now), f"Agents: {', '.join(agent.id for agent in config.agents)}.")
     invocation.warn(*config.notices)
     for host in _hosts(invocation):
         for service in host.services:
@@ -158,7 +158,7 @@ async def _follow(invocation: Invocation, server: Server) -> None:
     while True:
         if server.statuses != kept:
             kept = server.statuses
-            await server.keep_statuses()
+            await server.save_statuses()
         await asyncio.sleep(LOOK_SECONDS)
         _tell_changes(invocation, server, told)
         now = await asyncio.to_thread(_stamp, file)

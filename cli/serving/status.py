@@ -11,7 +11,7 @@ from nacre.cli.invocation import begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
-    from nacre.bridges.connections.states import KeptStatus
+    from nacre.bridges.connections.supervisor import SavedStatus
     from nacre.cli.invocation import Invocation
     from nacre.runtime.contracts.clock import Clock
     from nacre.runtime.settings.config import Config
@@ -41,9 +41,8 @@ def command(context: click.Context, as_json: bool) -> int:
 
 
 async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
-    from nacre.bridges.connections.states import kept_statuses
-    from nacre.bridges.schedule.coming import coming_lines
-    from nacre.bridges.schedule.timetable import Timetable
+    from nacre.bridges.connections.supervisor import saved_statuses
+    from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
     from nacre.cli.serving.overview import overview_of
     from nacre.runtime.ledger.ledger import told
     from nacre.runtime.storage.storage import ledger_of
@@ -64,10 +63,10 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
     is_running = await place.is_served()
     tables = await place.open_tables(now=now)
     try:
-        kept = await kept_statuses(tables, now)
+        kept = await saved_statuses(tables, now)
         counts = await tables.not_done()
         timetable = Timetable(tables, now=now)
-        coming = await coming_lines(timetable, config.agent_id, config.settings.agent.heartbeat, now())
+        coming = await upcoming_lines(timetable, config.agent_id, config.settings.agent.heartbeat, now())
     finally:
         await tables.close()
     turns = await _turns(config) if config.settings.storage.workers else {}
@@ -122,7 +121,7 @@ async def _turns(config: Config) -> dict[str, Any]:
     }
 
 
-def _line(kept: KeptStatus, *, is_running: bool) -> str:
+def _line(kept: SavedStatus, *, is_running: bool) -> str:
     from nacre.cli.screen.plain import one_line
 
     since = f" since {kept.since:%Y-%m-%d %H:%M}" if kept.since is not None else ""
@@ -131,7 +130,7 @@ def _line(kept: KeptStatus, *, is_running: bool) -> str:
     return one_line(f"{was}{kept.status.line}{since}{again}")
 
 
-def _json(kept: KeptStatus) -> dict[str, Any]:
+def _json(kept: SavedStatus) -> dict[str, Any]:
     status = kept.status
     return {
         "channel": status.channel,

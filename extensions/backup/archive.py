@@ -39,7 +39,7 @@ from nacre.extensions.backup.manifest import (
 from nacre.locks import try_lock
 from nacre.record import Record
 from nacre.runtime.settings.config import Config
-from nacre.sessions.disk.locks import locked
+from nacre.sessions.disk.durable import locked
 
 SQLITE_HEAD = b"SQLite format 3\0"
 MOST_TRIES = 5
@@ -355,7 +355,6 @@ class _Writer:
 
 @contextmanager
 def _work_folder(state: Path) -> Iterator[Path]:
-    """Makes a private folder for copies and removes it afterwards."""
     locks = state / "locks"
     locks.mkdir(mode=0o700, exist_ok=True)
     release: Callable[[], None] | None = try_lock(locks / "backup")

@@ -69,7 +69,6 @@ class Manifest(Record):
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of entries of each kind, and the total number of bytes."""
         kinds = Counter(entry.kind for entry in self.entries)
         return {kind: kinds[kind] for kind in _KINDS} | {
             "bytes": sum(entry.size_bytes for entry in self.entries)

@@ -1,8 +1,8 @@
-"""`DiscordBridge`: one bot of Discord, over its gateway.
+"""`DiscordBridge`: one Discord bot, connected to the gateway.
 
-The gateway confirms nothing and tells a new session nothing of what was missed. So the newest id that is in
-the ledger is the cursor, and the chats in which the bot has to do with somebody are read from there on when a
-session begins. An answer names what it answers, by which it is found again when nobody knows if it arrived.
+Discord's gateway takes no acknowledgments and does not tell a new session what it missed. The cursor is
+therefore the newest message id in the ledger. At the start of a session the bridge reads the known chats from
+there on. An answer refers to the message it answers, so `find` can look for it after an unclear delivery.
 """
 
 from __future__ import annotations
@@ -10,40 +10,40 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nacre.bridges.channels.live_connection import LiveConnection
-from nacre.bridges.contracts.bridge import Bridge, Capabilities, Door, Part, Place
-from nacre.bridges.contracts.errors import BridgeError, CannotConnect, DeliveryRefused
-from nacre.extensions.discord.api import CONNECT_SECONDS, Api, opened
-from nacre.extensions.discord.known_chats import KnownChats
+from nacre.bridges.channels.connection import LiveConnection, until_stopped
+from nacre.bridges.channels.messages import Ignored, with_files
+from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part, Place
+from nacre.bridges.contracts.errors import CannotConnect, DeliveryRefused
+from nacre.extensions.discord.client import CONNECT_SECONDS, DiscordClient, open_client
 from nacre.extensions.discord.messages import (
     CHANNEL,
     Chat,
-    Me,
-    PassedOver,
-    RemoteFile,
+    Identity,
     channel_id_of,
-    chat_of,
-    heard,
-    roles_of,
-    shows,
+    is_part,
+    own_roles,
+    read_chat,
+    read_message,
+    snowflake_at,
+    with_margin,
 )
-from nacre.extensions.discord.snowflakes import before
-from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.inbound import Attachment
+from nacre.runtime.contracts.clock import Clock, epoch_ms
 
 log = logging.getLogger(__name__)
 
-FILE_SECONDS = 60.0
-"""How long one file may take."""
+MAX_KNOWN_CHATS = 500
+"""Only the most recent known chats are read after a pause."""
+_KNOWN_CHATS_FILE = "known-chats"
 _NONCE_CHARS = 25
 
 
 class DiscordBridge(Bridge):
-    """A bot. Files above `file_bytes` are not fetched; `folder` is its own."""
+    """One bot. It does not fetch files above `file_bytes`. `folder` is private to the account."""
 
     channel = CHANNEL
     capabilities = Capabilities(
@@ -67,123 +67,108 @@ class DiscordBridge(Bridge):
         self._now = now
         self._file_bytes = file_bytes
         self._reads_content = reads_content
-        self._live: LiveConnection[Api] = LiveConnection("Discord")
+        self._live: LiveConnection[DiscordClient] = LiveConnection("Discord")
         self._stopped = asyncio.Event()
         self._known: KnownChats | None = None
         self._chats: dict[str, Chat] = {}
-        self._me = Me(id="")
+        self._me = Identity(id="")
         self._newest = 0
 
-    async def start(self, door: Door) -> None:
-        """Hears the gateway until it is stopped, or the session ends."""
+    async def start(self, inbox: Inbox) -> None:
         known = self._known = await asyncio.to_thread(KnownChats.load, self._folder, self._now)
-        self._newest = int(door.cursor or 0)
-        async with opened(self._token, reads_content=self._reads_content) as api:
-            self._live.begins(api)
-            tasks = [
-                asyncio.create_task(api.listen()),
-                asyncio.create_task(self._take_all(api, door, known)),
-                asyncio.create_task(self._stopped.wait()),
-            ]
+        self._newest = int(inbox.cursor or 0)
+        async with open_client(self._token, reads_content=self._reads_content) as client:
+            self._live.open(client)
             try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                if not self._stopped.is_set():
-                    [await task for task in tasks if task.done()]
+                await until_stopped(self._stopped, client.listen(), self._receive(client, inbox, known))
             finally:
-                self._live.ends()
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-                await self._live.settled()
+                await self._live.close()
 
     async def stop(self) -> None:
-        """Ends the session."""
         self._stopped.set()
 
     async def deliver(self, part: Part) -> str:
-        """Sends one message."""
         nonce = hashlib.sha256(part.key.encode()).hexdigest()[:_NONCE_CHARS]
-        answers = part.answers if part.answers.isdecimal() else ""
-        async with self._live.use() as api:
-            sent_id = await api.send(_channel_of(part.place), part.text, nonce=nonce, answers=answers)
-            await self._know(_channel_of(part.place))
+        async with self._live.use() as client:
+            channel_id = _channel_id(part.place)
+            sent_id = await client.send(channel_id, part.text, nonce=nonce, answers=_answered_id(part))
+            await self._remember(channel_id)
             return sent_id
 
     async def edit(self, part: Part, message_id: str) -> None:
-        """Changes one; one that somebody deleted meanwhile is sent anew."""
-        async with self._live.use() as api:
-            is_there = await api.edit(_channel_of(part.place), message_id, part.text)
+        """Edits the message. If somebody has deleted it, sends a new one."""
+        async with self._live.use() as client:
+            is_there = await client.edit(_channel_id(part.place), message_id, part.text)
         if not is_there:
             await self.deliver(part)
 
     async def typing(self, place: Place) -> None:
-        """Shows the sign."""
-        async with self._live.use() as api:
-            await api.type(_channel_of(place))
+        async with self._live.use() as client:
+            await client.type(_channel_id(place))
 
     async def find(self, part: Part) -> str | None:
-        """Looks for it in the chat, behind the message that it answers."""
-        answers = part.answers if part.answers.isdecimal() else ""
-        async with self._live.use() as api:
-            said = await api.history(_channel_of(part.place), answers)
-        found = [raw for raw in said if shows(raw, part.text, answers, self._me.id)]
+        """Looks for the part in the chat, after the message that it answers."""
+        answers = _answered_id(part)
+        async with self._live.use() as client:
+            history = await client.history(_channel_id(part.place), answers)
+        found = [raw for raw in history if is_part(raw, part.text, answers, self._me.id)]
         return str(found[-1]["id"]) if found else None
 
-    async def _take_all(self, api: Api, door: Door, known: KnownChats) -> None:
-        """Takes what the gateway tells, one after the other, behind what was missed."""
-        await self._ready(api)
-        door.connected()
-        since = str(max(known.since, before(self._newest)))
+    async def _receive(self, client: DiscordClient, inbox: Inbox, known: KnownChats) -> None:
+        """Receives what was missed, then what the gateway sends, one message after the other."""
+        await self._wait_until_ready(client)
+        inbox.connected()
+        since = str(max(known.since, with_margin(self._newest)))
         for channel_id in known.newest:
-            await self._catch_up(api, door, channel_id, since)
+            await self._catch_up(client, inbox, channel_id, since)
         while True:
-            name, payload = await api.events.get()
+            name, payload = await client.events.get()
             if name == "MESSAGE_CREATE":
-                await self._take(api, door, payload)
+                await self._take(client, inbox, payload)
             else:
                 self._note(payload)
 
-    async def _ready(self, api: Api) -> None:
+    async def _wait_until_ready(self, client: DiscordClient) -> None:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 while True:
-                    name, payload = await api.events.get()
+                    name, payload = await client.events.get()
                     if name == "READY":
-                        self._me = Me(id=str(payload["user"]["id"]))
+                        self._me = Identity(id=str(payload["user"]["id"]))
                         return
         except TimeoutError:
-            raise CannotConnect("Discord's gateway did not say that it is ready.") from None
+            raise CannotConnect("Discord's gateway did not send its READY event.") from None
         except (KeyError, TypeError):
-            raise CannotConnect("Discord's gateway does not say who the bot is.") from None
+            raise CannotConnect("Discord's READY event does not say who the bot is.") from None
 
     def _note(self, payload: Any) -> None:
-        """Keeps what a server, a channel or a thread is, and the bot's own roles."""
+        """Notes the chats that an event describes, and the bot's own roles."""
         if not isinstance(payload, dict):
             return
-        self._me = replace(self._me, roles={*self._me.roles, *roles_of(payload, self._me.id)})
+        self._me = replace(self._me, roles={*self._me.roles, *own_roles(payload, self._me.id)})
         lists = [payload.get(name) for name in ("channels", "threads")]
         for raw in [payload, *(raw for found in lists if isinstance(found, list) for raw in found)]:
             try:
-                chat = chat_of(raw)
-            except PassedOver:
+                chat = read_chat(raw)
+            except Ignored:
                 continue
             if "type" in raw:
                 self._chats[str(raw["id"])] = chat
 
-    async def _catch_up(self, api: Api, door: Door, channel_id: str, since: str) -> None:
+    async def _catch_up(self, client: DiscordClient, inbox: Inbox, channel_id: str, since: str) -> None:
         try:
-            missed = await api.history(channel_id, since)
+            missed = await client.history(channel_id, since)
         except DeliveryRefused as error:
-            log.info("a chat of Discord's cannot be read any more: %s", error)
+            log.info("a Discord chat cannot be read any more: %s", error)
             return
         for raw in missed:
-            # The cursor stands until all chats are read: what is new in the next one may be older.
-            await self._take(api, door, raw, moves_cursor=False, channel_id=channel_id)
+            # The cursor stays until all chats are read: new messages of the next chat may be older.
+            await self._take(client, inbox, raw, moves_cursor=False, channel_id=channel_id)
 
     async def _take(
         self,
-        api: Api,
-        door: Door,
+        client: DiscordClient,
+        inbox: Inbox,
         raw: Any,
         *,
         moves_cursor: bool = True,
@@ -191,51 +176,87 @@ class DiscordBridge(Bridge):
     ) -> None:
         try:
             at = channel_id or channel_id_of(raw)
-            message = heard(raw, await self._chat(api, at), self._me, self.account)
-        except PassedOver as why:
-            log.info("a message of Discord's was passed over: %s", why)
+            message = read_message(raw, await self._chat(client, at), self._me, self.account)
+        except Ignored as why:
+            log.info("a Discord message was ignored: %s", why)
             return
         inbound = message.inbound
         if inbound.chat_kind == "direct" or inbound.is_mentioned:
-            await self._know(at)
+            await self._remember(at)
         if moves_cursor:
             self._newest = max(self._newest, int(inbound.message_id))
-        files = [await self._fetched(api, file) for file in message.files]
-        await door.receive(
-            replace(inbound, attachments=tuple(files)), cursor=str(self._newest) if moves_cursor else ""
-        )
+        inbound = await with_files(message, client.file, service="Discord", limit_bytes=self._file_bytes)
+        await inbox.receive(inbound, cursor=str(self._newest) if moves_cursor else "")
 
-    async def _know(self, channel_id: str) -> None:
-        """Notes a chat as one in which the bot has to do with somebody."""
-        if self._known is not None and (add := self._known.adding(channel_id)) is not None:
-            await asyncio.to_thread(add)
+    async def _remember(self, channel_id: str) -> None:
+        if self._known is not None and self._known.add(channel_id):
+            await asyncio.to_thread(self._known.save, channel_id)
 
-    async def _chat(self, api: Api, channel_id: str) -> Chat:
-        """What a channel is; Discord is asked once."""
+    async def _chat(self, client: DiscordClient, channel_id: str) -> Chat:
         if channel_id not in self._chats:
             try:
-                self._chats[channel_id] = chat_of(await api.channel(channel_id))
+                self._chats[channel_id] = read_chat(await client.channel(channel_id))
             except DeliveryRefused as error:
-                raise PassedOver(f"its channel cannot be read: {error}") from None
+                raise Ignored(f"its channel cannot be read: {error}") from None
         return self._chats[channel_id]
 
-    async def _fetched(self, api: Api, file: RemoteFile) -> Attachment:
-        """A file with its bytes, or with the reason why they are not there."""
-        data, problem = b"", ""
-        if file.size_bytes > self._file_bytes:
-            problem = f"it has {file.size_bytes} bytes, and {self._file_bytes} are fetched at most"
-        else:
-            try:
-                async with asyncio.timeout(FILE_SECONDS):
-                    data = await api.file(file.url)
-            except TimeoutError:
-                problem = "Discord took too long to send it"
-            except (BridgeError, ValueError) as error:
-                log.warning("a file could not be fetched from Discord: %s", error)
-                problem = "Discord did not send it"
-        return Attachment(name=file.name, mime_type=file.mime_type, data=data, problem=problem)
+
+class KnownChats:
+    """The chats in which the bot has talked to somebody; the bridge reads them after a pause.
+
+    A bot cannot ask Discord for its private chats, so a file lists them: the first line is the time of the
+    first start as a snowflake, each further line a chat. Lines are only appended, each with an fsync. Nothing
+    older than `since` is ever read.
+    """
+
+    def __init__(self, path: Path, since: int, chats: tuple[str, ...]) -> None:
+        self.since = since
+        self._path = path
+        self._chats = dict.fromkeys(chats)
+
+    @classmethod
+    def load(cls, folder: Path, now: Clock) -> KnownChats:
+        """Reads or creates the file. Raises `OSError`."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / _KNOWN_CHATS_FILE
+        lines = path.read_text("ascii", "replace").split("\n") if path.exists() else []
+        whole = [line for line in lines[:-1] if line.isascii() and line.isdecimal()]
+        if not whole:
+            whole = [str(snowflake_at(epoch_ms(now())))]
+            _append(path, whole[0])
+        elif lines[-1]:
+            _append(path, "")  # terminates a line that a kill cut off
+        return cls(path, int(whole[0]), tuple(whole[1:]))
+
+    @property
+    def newest(self) -> tuple[str, ...]:
+        """The chats to read, the one added last first."""
+        return tuple(reversed(self._chats))[:MAX_KNOWN_CHATS]
+
+    def add(self, chat: str) -> bool:
+        """Adds a chat in memory. Returns whether it is new; then `save` puts it on disk."""
+        is_new = chat not in self._chats
+        self._chats[chat] = None
+        return is_new
+
+    def save(self, chat: str) -> None:
+        """Appends a chat to the file. Blocks."""
+        _append(self._path, chat)
 
 
-def _channel_of(place: Place) -> str:
-    """The id that Discord sends to: a thread is a channel of its own."""
+def _append(path: Path, line: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(descriptor, f"{line}\n".encode("ascii"))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _answered_id(part: Part) -> str:
+    return part.answers if part.answers.isdecimal() else ""
+
+
+def _channel_id(place: Place) -> str:
+    """The channel to send to. In Discord a thread is a channel of its own."""
     return place.thread_id or place.chat_id

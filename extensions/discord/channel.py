@@ -1,4 +1,4 @@
-"""What the settings say of a bot of Discord. The library is imported when a bridge is made."""
+"""The settings of `channels.discord`, and `CHANNEL`. The library is imported only when a bridge is made."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from nacre.bridges.contracts.channel import NO_SECRET, AccountHome, AccountSetti
 
 
 class DiscordSettings(AccountSettings):
-    """The keys of `channels.discord`."""
+    """A Discord bot."""
 
     bot_token: Secret = NO_SECRET
-    """What Discord's developer portal gives under Bot."""
+    """The bot's token, from the Discord developer portal under Bot."""
     message_content: bool = True
-    """Whether messages in servers are read that do not mention the bot: the Message Content Intent."""
+    """Whether to read server messages that do not mention the bot. This needs the Message Content Intent."""
     media_max_mb: Annotated[float, Field(gt=0, le=500)] = 20.0
-    """The largest file that is fetched."""
+    """The largest file to fetch, in megabytes."""
 
 
 def make(home: AccountHome, settings: DiscordSettings) -> Bridge:
-    """The bridge of one bot. Raises `ValueError` when it has no token."""
+    """Makes a bot's bridge. Raises `ValueError` if there is no token."""
     from nacre.extensions.discord.bridge import DiscordBridge
 
     token = settings.bot_token.get_secret_value()
     if not token:
-        raise ValueError("botToken is missing; https://discord.com/developers gives one, under Bot")
+        raise ValueError("botToken is missing; you find it at https://discord.com/developers under Bot")
     return DiscordBridge(
         account=home.account,
         token=token,

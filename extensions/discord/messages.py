@@ -1,38 +1,33 @@
-"""From a message of Discord's, as its gateway and its history word it, to one for the door. Pure."""
+"""Conversion of Discord messages, from the gateway and from the history, to `Inbound`; and Discord's ids.
+
+Ids, called snowflakes, grow with time across all chats. The upper 42 of their 64 bits are milliseconds since
+2015.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from nacre.extensions.discord.snowflakes import is_snowflake
+from nacre.bridges.channels.messages import Ignored, IncomingMessage, RemoteFile
 from nacre.record import Record
 from nacre.runtime.contracts.inbound import ChatKind, Inbound, Quoted
 
 CHANNEL = "discord"
-_SAID = (0, 19)
-"""A plain message, and one that answers another; all other types are told by Discord, not said."""
+_MESSAGE_TYPES = (0, 19)  # a plain message and a reply; Discord itself writes all other types
 _PRIVATE, _NEWS, _THREADS = 1, 5, (10, 11, 12)
-_LEAST_WORDS = 24
+_MIN_DRAFT_CHARS = 24
 _FENCE_END = re.compile(r"\n[`~]{3,}\Z")
 
-
-class PassedOver(Exception):
-    """An event that is no message of a person; the text says why, and no word of it."""
-
-
-class RemoteFile(NamedTuple):
-    """A file that lies on the server."""
-
-    url: str
-    name: str
-    mime_type: str
-    size_bytes: int
+_EPOCH_MS = 1_420_070_400_000
+_TIME_BIT = 22
+MARGIN_SECONDS = 60
+"""Messages of different chats may arrive out of order by this much."""
 
 
 class Chat(Record):
-    """A channel of Discord's: the chat that it is, or the chat and the thread in it."""
+    """A Discord channel as a chat, or as a thread of a chat."""
 
     chat_id: str
     kind: ChatKind
@@ -40,33 +35,26 @@ class Chat(Record):
     name: str = ""
 
 
-class Me(Record):
-    """The bot: its id, and the roles that are its alone, which people mention as if they were it."""
+class Identity(Record):
+    """The bot: its id, and the roles that only it has. People also mention it by these roles."""
 
     id: str
     roles: Collection[str] = ()
 
 
-class Heard(Record):
-    """A message, without its files yet."""
-
-    inbound: Inbound
-    files: tuple[RemoteFile, ...] = ()
-
-
-def chat_of(raw: object) -> Chat:
-    """What a channel is. Only what Discord calls a private chat is one.
+def read_chat(raw: object) -> Chat:
+    """The chat that a channel object describes. Only Discord's own type makes a chat private.
 
     Raises:
-        PassedOver: it has no id, or is a thread of nothing.
+        Ignored: it has no id, or it is a thread without a channel.
     """
     if not isinstance(raw, Mapping) or not is_snowflake(raw.get("id")):
-        raise PassedOver("its channel has no id")
+        raise Ignored("its channel has no id")
     name, kind = raw.get("name"), raw.get("type")
     title = name if isinstance(name, str) else ""
     if kind in _THREADS:
         if not is_snowflake(raw.get("parent_id")):
-            raise PassedOver("its thread is in no channel")
+            raise Ignored("its thread is in no channel")
         return Chat(chat_id=raw["parent_id"], kind="group", thread_id=raw["id"], name=title)
     if type(kind) is int and kind == _PRIVATE:
         return Chat(chat_id=raw["id"], kind="direct")
@@ -74,33 +62,33 @@ def chat_of(raw: object) -> Chat:
 
 
 def channel_id_of(raw: object) -> str:
-    """The channel that a message stands in. Raises `PassedOver`."""
+    """The id of a message's channel. Raises `Ignored` if there is none."""
     if not isinstance(raw, Mapping) or not is_snowflake(raw.get("channel_id")):
-        raise PassedOver("it stands in no channel")
+        raise Ignored("it has no channel")
     return str(raw["channel_id"])
 
 
-def heard(raw: object, chat: Chat, me: Me, account: str) -> Heard:
-    """A message that somebody said in a chat.
+def read_message(raw: object, chat: Chat, me: Identity, account: str) -> IncomingMessage:
+    """The message that somebody wrote in a chat.
 
     Raises:
-        PassedOver: nobody did, or it is not whole.
+        Ignored: nobody wrote it, or it is malformed.
     """
     if not isinstance(raw, Mapping) or not is_snowflake(raw.get("id")):
-        raise PassedOver("it has no id")
+        raise Ignored("it has no id")
     author = raw.get("author")
     if not isinstance(author, Mapping) or not is_snowflake(author.get("id")):
-        raise PassedOver("it has no sender")
+        raise Ignored("it has no sender")
     if author.get("bot") or author.get("system") or raw.get("webhook_id"):
-        raise PassedOver("a bot said it")
-    if type(raw.get("type")) is not int or raw["type"] not in _SAID:
-        raise PassedOver(f"messages of the type {str(raw.get('type'))[:20]!r} are not said by anybody")
+        raise Ignored("a bot wrote it")
+    if type(raw.get("type")) is not int or raw["type"] not in _MESSAGE_TYPES:
+        raise Ignored(f"nobody wrote it: its type is {str(raw.get('type'))[:20]!r}")
     mentions = list(_mappings(raw.get("mentions")))
-    text = "\n".join((*_said(raw.get("content"), mentions, me), *_besides(raw)))
+    text = "\n".join((*_text(raw.get("content"), mentions, me), *_extras(raw)))
     quoted = tuple(_forwarded(raw))
     files = tuple(_files(raw))
     if not (text.strip() or quoted or files):
-        raise PassedOver("it has nothing that can be read; is the Message Content Intent switched on?")
+        raise Ignored("it has no readable content; is the Message Content Intent switched on?")
     inbound = Inbound(
         text=text,
         quoted=quoted,
@@ -112,23 +100,23 @@ def heard(raw: object, chat: Chat, me: Me, account: str) -> Heard:
         sender_id=str(author["id"]),
         message_id=str(raw["id"]),
         chat_name=chat.name,
-        is_mentioned=_speaks_to(raw, mentions, me),
+        is_mentioned=_is_mentioned(raw, mentions, me),
     )
-    return Heard(inbound=inbound, files=files)
+    return IncomingMessage(inbound=inbound, files=files)
 
 
-def roles_of(guild: object, me_id: str) -> Iterator[str]:
-    """The roles of a server that are the bot's alone."""
+def own_roles(guild: object, me_id: str) -> Iterator[str]:
+    """The roles of a server that only the bot has."""
     for role in _mappings(guild.get("roles") if isinstance(guild, Mapping) else None):
         tags = role.get("tags")
         if isinstance(tags, Mapping) and tags.get("bot_id") == me_id and is_snowflake(role.get("id")):
             yield str(role["id"])
 
 
-def shows(raw: object, text: str, answers: str, me_id: str) -> bool:
-    """Whether a message of the history is the part with this text that answers that message.
+def is_part(raw: object, text: str, answers: str, me_id: str) -> bool:
+    """Whether a message of the history is the part with this text that answers this message.
 
-    It may also be the beginning of it, shown while the answer was being written.
+    It may also be the beginning of the part, shown as a draft.
     """
     if not isinstance(raw, Mapping) or not isinstance(raw.get("author"), Mapping):
         return False
@@ -138,15 +126,15 @@ def shows(raw: object, text: str, answers: str, me_id: str) -> bool:
         return False
     shown, whole = content.strip(), text.strip()
     beginning = _FENCE_END.sub("", shown)
-    return shown == whole or (len(beginning) >= _LEAST_WORDS and whole.startswith(beginning))
+    return shown == whole or (len(beginning) >= _MIN_DRAFT_CHARS and whole.startswith(beginning))
 
 
-def _said(content: object, mentions: list[Mapping[str, Any]], me: Me) -> Iterator[str]:
-    """The words, without the bot's name in front, and with names for the ids of others."""
+def _text(content: object, mentions: list[Mapping[str, Any]], me: Identity) -> Iterator[str]:
+    """The text without a leading mention of the bot, and with names in place of other people's ids."""
     if content is None or content == "":
         return
     if not isinstance(content, str):
-        raise PassedOver("its text is no text")
+        raise Ignored("its text is not text")
     signs = [f"<@{me.id}>", f"<@!{me.id}>", *(f"<@&{role}>" for role in me.roles)]
     for sign in signs:
         if content.startswith(sign):
@@ -159,8 +147,8 @@ def _said(content: object, mentions: list[Mapping[str, Any]], me: Me) -> Iterato
     yield content
 
 
-def _besides(raw: Mapping[str, Any]) -> Iterator[str]:
-    """What else a message can be, in words."""
+def _extras(raw: Mapping[str, Any]) -> Iterator[str]:
+    """Text for what else a message may contain."""
     for sticker in _mappings(raw.get("sticker_items")):
         yield f"[sticker {str(sticker.get('name'))!r}]"
     poll = raw.get("poll")
@@ -169,7 +157,7 @@ def _besides(raw: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _forwarded(raw: Mapping[str, Any]) -> Iterator[Quoted]:
-    """The words of forwarded messages; Discord does not say whose they are."""
+    """The text of forwarded messages. Discord does not say who wrote it."""
     for snapshot in _mappings(raw.get("message_snapshots")):
         message = snapshot.get("message")
         content = message.get("content") if isinstance(message, Mapping) else None
@@ -177,7 +165,7 @@ def _forwarded(raw: Mapping[str, Any]) -> Iterator[Quoted]:
             yield Quoted(text=content, kind="forward")
 
 
-def _speaks_to(raw: Mapping[str, Any], mentions: list[Mapping[str, Any]], me: Me) -> bool:
+def _is_mentioned(raw: Mapping[str, Any], mentions: list[Mapping[str, Any]], me: Identity) -> bool:
     answered = raw.get("referenced_message")
     author = answered.get("author") if isinstance(answered, Mapping) else None
     roles = raw.get("mention_roles")
@@ -190,17 +178,31 @@ def _speaks_to(raw: Mapping[str, Any], mentions: list[Mapping[str, Any]], me: Me
 
 def _files(raw: Mapping[str, Any]) -> Iterator[RemoteFile]:
     for file in _mappings(raw.get("attachments")):
-        size, kind, name = file.get("size"), file.get("content_type"), file.get("filename")
-        if not isinstance(file.get("url"), str):
-            continue
-        yield RemoteFile(
-            url=file["url"],
-            name=name if isinstance(name, str) else "file",
-            mime_type=kind.partition(";")[0] if isinstance(kind, str) else "application/octet-stream",
-            size_bytes=size if type(size) is int else 0,
-        )
+        kind = file.get("content_type")
+        if isinstance(file.get("url"), str):
+            yield RemoteFile.read(
+                file["url"],
+                name=file.get("filename"),
+                mime_type=kind.partition(";")[0] if isinstance(kind, str) else None,
+                size_bytes=file.get("size"),
+            )
 
 
 def _mappings(value: object) -> Iterator[Mapping[str, Any]]:
     if isinstance(value, list):
         yield from (item for item in value if isinstance(item, Mapping))
+
+
+def snowflake_at(at_ms: int) -> int:
+    """The lowest id of a moment, given in milliseconds since 1970."""
+    return max(0, at_ms - _EPOCH_MS) << _TIME_BIT
+
+
+def with_margin(snowflake: int) -> int:
+    """An id `MARGIN_SECONDS` earlier. Messages after it are read again."""
+    return max(0, snowflake - (MARGIN_SECONDS * 1_000 << _TIME_BIT))
+
+
+def is_snowflake(value: object) -> bool:
+    """Whether a value is an id in Discord's format."""
+    return isinstance(value, str) and value.isascii() and value.isdecimal() and 0 < int(value[:20]) < 2**63

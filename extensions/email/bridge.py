@@ -1,7 +1,7 @@
-"""`EmailBridge`: the assistant by e-mail.
+"""`EmailBridge`: the assistant in a mailbox.
 
-The cursor is the number of the last message that is on disk, and what the server counts by. Nobody can be
-asked what a server sent on, so a message of which nobody knows is sent again with a mark, under the same id.
+The cursor is the uid of the last message on disk, with the mailbox's UIDVALIDITY. No server tells whether it
+has sent a message on, so a message whose delivery is unclear is sent again with a mark and the same id.
 """
 
 from __future__ import annotations
@@ -9,28 +9,27 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 
-from nacre.bridges.contracts.bridge import Bridge, Capabilities, Door, Part
+from nacre.bridges.channels.messages import FIRST_LOOK_BACK, Ignored
+from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part
 from nacre.bridges.contracts.errors import CannotConnect, DeliveryRefused, NotDelivered
-from nacre.extensions.email.composing import composed, recipients
-from nacre.extensions.email.loops import LoopGuard
-from nacre.extensions.email.mailbox import Mailbox
-from nacre.extensions.email.messages import CHANNEL, Me, heard
+from nacre.extensions.email.messages import CHANNEL, Identity, compose, read_message, recipients
+from nacre.extensions.email.servers import Mailbox, submit
 from nacre.extensions.email.settings import EmailSettings
-from nacre.extensions.email.submission import submit
 from nacre.runtime.contracts.clock import Clock
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-FIRST_LOOK_BACK = timedelta(minutes=10)
-"""How far back a mailbox is read where there is no cursor yet."""
-FORGOTTEN_LOOK_BACK = timedelta(days=1)
-"""How far back it is read when the server counts its messages anew."""
+RENUMBERED_LOOK_BACK = timedelta(days=1)
+"""How far back a mailbox is read after the server has renumbered its messages."""
+
+WINDOW = timedelta(hours=1)
 
 
 class EmailBridge(Bridge):
@@ -43,7 +42,7 @@ class EmailBridge(Bridge):
         self.account = account
         self._settings = settings
         self._now = now
-        self._me = Me(
+        self._me = Identity(
             address=settings.address,
             account=account,
             auth_server=settings.auth_server,
@@ -53,45 +52,42 @@ class EmailBridge(Bridge):
         self._stopping = asyncio.Event()
         self._mailbox: Mailbox | None = None
 
-    async def start(self, door: Door) -> None:
-        """As `Bridge`."""
+    async def start(self, inbox: Inbox) -> None:
         if self._stopping.is_set():
             return
         thread = ThreadPoolExecutor(1, thread_name_prefix="mailbox")
         try:
             mailbox = await _on(thread, lambda: Mailbox.open(self._settings))
             self._mailbox = mailbox
-            last = await _on(thread, lambda: self._last(mailbox, door.cursor))
-            door.connected()
+            last = await _on(thread, lambda: self._last_uid(mailbox, inbox.cursor))
+            inbox.connected()
             while not self._stopping.is_set():
-                async for number, raw, size in self._news(thread, mailbox, last):
-                    await self._take(raw, size, door, json.dumps({"of": mailbox.validity, "uid": number}))
-                    last = number
+                async for uid, raw, size in self._new_messages(thread, mailbox, last):
+                    await self._take(raw, size, inbox, json.dumps({"of": mailbox.validity, "uid": uid}))
+                    last = uid
                 await _on(thread, lambda: mailbox.wait(self._settings.poll_seconds))
         except ConnectionError:
             if not self._stopping.is_set():
                 raise
         finally:
-            mailbox_then, self._mailbox = self._mailbox, None
-            if mailbox_then is not None:
-                mailbox_then.hang_up()
-                thread.submit(mailbox_then.close)
+            opened, self._mailbox = self._mailbox, None
+            if opened is not None:
+                opened.interrupt()
+                thread.submit(opened.close)
             thread.shutdown(wait=False)
 
     async def stop(self) -> None:
-        """As `Bridge`."""
         self._stopping.set()
         if self._mailbox is not None:
-            self._mailbox.hang_up()
+            self._mailbox.interrupt()
 
     async def deliver(self, part: Part) -> str:
-        """As `Bridge`."""
         if self._mailbox is None:
             raise NotDelivered(f"there is no connection to {self._settings.imap_host}")
         return await asyncio.to_thread(self._send, part)
 
     def _send(self, part: Part) -> str:
-        """Looks up what is answered, sends, and marks it there; on a thread."""
+        """Finds the message that is answered, sends the answer, and marks the message as answered. Blocks."""
         try:
             mailbox = Mailbox.open(self._settings, writes=True)
         except (CannotConnect, ConnectionError) as error:
@@ -102,7 +98,7 @@ class EmailBridge(Bridge):
             except ConnectionError as error:
                 raise NotDelivered(str(error)) from error
             try:
-                mail = composed(part, self._settings, answered, self._now)
+                mail = compose(part, self._settings, answered, self._now)
             except ValueError as error:
                 raise DeliveryRefused(str(error)) from error
             submit(mail, recipients(part), self._settings)
@@ -110,36 +106,61 @@ class EmailBridge(Bridge):
                 try:
                     mailbox.mark_answered(answered.uid)
                 except ConnectionError as error:
-                    log.warning("a message was answered and could not be marked so: %s", error)
+                    log.warning("an answered e-mail could not be marked as answered: %s", error)
         finally:
             mailbox.close()
         return str(mail["Message-ID"])
 
-    def _last(self, mailbox: Mailbox, cursor: str) -> int:
-        """The number of the last message that needs not be taken."""
-        kept = json.loads(cursor) if cursor else {}
-        if kept.get("of") == mailbox.validity:
-            return int(kept["uid"])
-        if kept:
-            log.warning("the mailbox of %s counts its messages anew", self._settings.address)
-        return mailbox.newest_before(self._now() - (FORGOTTEN_LOOK_BACK if kept else FIRST_LOOK_BACK))
+    def _last_uid(self, mailbox: Mailbox, cursor: str) -> int:
+        """The uid after which messages are new."""
+        stored = json.loads(cursor) if cursor else {}
+        if stored.get("of") == mailbox.validity:
+            return int(stored["uid"])
+        if stored:
+            log.warning("the server has renumbered the mailbox of %s", self._settings.address)
+        return mailbox.last_uid_before(self._now() - (RENUMBERED_LOOK_BACK if stored else FIRST_LOOK_BACK))
 
-    async def _news(
+    async def _new_messages(
         self, thread: ThreadPoolExecutor, mailbox: Mailbox, last: int
     ) -> AsyncIterator[tuple[int, bytes, int]]:
-        found = mailbox.behind(last)
+        found = mailbox.messages_after(last)
         while (item := await _on(thread, lambda: next(found, None))) is not None:
             yield item
 
-    async def _take(self, raw: bytes, too_large_bytes: int, door: Door, cursor: str) -> None:
-        message = await asyncio.to_thread(heard, raw, self._me, too_large_bytes=too_large_bytes)
-        if not isinstance(message, str) and not self._loops.admits(message.sender_id, self._now()):
-            message = f"{message.sender_id} has had {self._settings.most_per_hour} answers within an hour"
-        if isinstance(message, str):
-            log.info("an e-mail is not answered: %s", message)
+    async def _take(self, raw: bytes, too_large_bytes: int, inbox: Inbox, cursor: str) -> None:
+        try:
+            inbound = await asyncio.to_thread(read_message, raw, self._me, too_large_bytes=too_large_bytes)
+            if not self._loops.admits(inbound.sender_id, self._now()):
+                limit = self._settings.most_per_hour
+                raise Ignored(f"{inbound.sender_id} has received {limit} answers within an hour")
+        except Ignored as why:
+            log.info("an e-mail was ignored: %s", why)
             return
-        await door.receive(message, cursor=cursor)
+        await inbox.receive(inbound, cursor=cursor)
 
 
-async def _on(thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-    return await asyncio.get_running_loop().run_in_executor(thread, work)
+async def _on(thread: ThreadPoolExecutor, call: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(thread, call)
+
+
+class LoopGuard:
+    """Limits how many messages of one sender are answered within `WINDOW`, so that two programs do not
+    loop.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._taken: dict[str, deque[datetime]] = {}
+
+    def admits(self, sender: str, now: datetime) -> bool:
+        """Whether one more message of a sender is answered. If so, it is counted."""
+        for known in [name for name, taken in self._taken.items() if now - taken[-1] > WINDOW]:
+            del self._taken[known]
+        taken = self._taken.get(sender, deque())
+        while taken and now - taken[0] > WINDOW:
+            taken.popleft()
+        if len(taken) >= self._limit:
+            return False
+        taken.append(now)
+        self._taken[sender] = taken
+        return True

@@ -1,4 +1,4 @@
-"""`CHANNEL`: e-mail, as the settings name it."""
+"""`CHANNEL`: e-mail as a channel of the settings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def _make(home: AccountHome, settings: EmailSettings) -> Bridge:
 
     if not (settings.auth_server or settings.trust_from):
         raise ValueError(
-            "authServer is missing: what the mailbox's server calls itself in its Authentication-Results. "
-            "Without it anybody can write as anybody; trustFrom: true takes that into account"
+            "authServer is missing: the name of the mailbox's server in its Authentication-Results. "
+            "Without it anybody can write as anybody. To accept that, set trustFrom to true"
         )
     return EmailBridge(settings, account=home.account, now=home.now)
 

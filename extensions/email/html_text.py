@@ -1,8 +1,8 @@
-"""HTML as text, as a person sees it: what a page hides is left out, and quotations stand behind `>`. Pure.
+"""Converts HTML to the text that a person sees: without hidden text, and with `>` in front of quotations.
 
-What decides is the style that a mail program would apply: attributes, and the rules of `<style>`. A selector
-is read as more than it says (its last part alone, without conditions), so that in doubt text is left out.
-`Page.hides_text` says that this happened, so that a reader can be told.
+The styles that a mail client would apply decide: attributes and the rules of `<style>`. Selectors match more
+than they say (only their last part, without conditions), so in doubt text is left out. `Page.hides_text` says
+that this happened, so that the model can be told.
 """
 
 from __future__ import annotations
@@ -21,26 +21,25 @@ from tinycss2.color3 import parse_color
 
 from nacre.record import Record
 
-HIDDEN_TEXT = "[this mail hides text from its readers, which was left out here]"
+HIDDEN_TEXT = "[this e-mail contains hidden text, which is left out here]"
 _BLOCKS = re.compile(r"address|article|blockquote|dd|div|dl|dt|h[1-6]|hr|li|ol|p|pre|section|table|tr|ul")
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     r"audio|canvas|datalist|head|iframe|math|noembed|noframes|object|script|select|style|svg|template|textarea"
     r"|title|video"
 )
-_ALONE = re.compile(r"dd|dt|li|option|p|t[dhr]")
-"""Tags that end the same one before them."""
+_IMPLIED_END = re.compile(r"dd|dt|li|option|p|t[dhr]")
 _VOID = re.compile(r"area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr")
 _QUOTES = ("yahoo_quoted",)
 MOST_HTML_CHARS = 2_000_000
 MOST_RULES = 3_000
 _LEAST_CONTRAST = 0.15
-"""Of 0 to 1, in the channel in which two colors differ most."""
+"""From 0 to 1, in the color channel that differs most."""
 _LEAST_FONT_PX = 4.0
 _FAR_PX = 200.0
 _PIXELS = {"px": 1.0, "pt": 1.33, "em": 16.0, "rem": 16.0, "%": 0.16, "in": 96.0, "cm": 38.0, "mm": 3.8}
 _PIXELS |= {"vw": 10.0, "vh": 8.0, "ex": 8.0, "ch": 8.0, "pc": 16.0, "q": 0.95, "": 1.0}
 _FONT_WORDS = {"xx-small": 9.0, "x-small": 10.0, "small": 13.0, "medium": 16.0, "large": 18.0}
-_PASSING = re.compile(r":(?:hover|focus|active|visited|link|target|checked|[\w-]*before|[\w-]*after)\b")
+_STATES = re.compile(r":(?:hover|focus|active|visited|link|target|checked|[\w-]*before|[\w-]*after)\b")
 _OTHER_MEDIA = re.compile(r"print|speech|max-(?:device-)?width|prefers-color-scheme|prefers-reduced", re.I)
 _COMPOUND = re.compile(r"[\s>+~]+(?![^\[(]*[\])])")
 
@@ -49,14 +48,14 @@ Style = Mapping[str, str]
 
 
 class Page(Record):
-    """The visible text of a page, and whether the page hides more."""
+    """The visible text of a page, and whether the page hides more text."""
 
     text: str
     hides_text: bool = False
 
 
 class _Rule(Record):
-    """A rule of a style sheet: the element that it is about, as far as that is read, and its declarations."""
+    """A style sheet rule: the element that it selects, as far as it is parsed, and its declarations."""
 
     tag: str
     names: tuple[str, ...]
@@ -65,7 +64,7 @@ class _Rule(Record):
 
 
 class _Look(Record):
-    """How text looks at a place: whether it is seen at all, and the colors and size that are handed down."""
+    """How text looks at some place: whether it is visible, and the inherited colors and size."""
 
     is_left_out: bool = False
     is_hidden: bool = False
@@ -76,8 +75,7 @@ class _Look(Record):
     line_px: float = 16.0
 
     @property
-    def is_seen(self) -> bool:
-        """Whether text at this place can be read by a person."""
+    def is_visible(self) -> bool:
         is_small = self.font_px < _LEAST_FONT_PX or self.line_px <= 1
         return not (self.is_hidden or is_small or _difference(self.color, self.background) < _LEAST_CONTRAST)
 
@@ -102,7 +100,7 @@ class _Reader(HTMLParser):
         above = self._open[-1][0] if self._open else ""
         if tag == "body" and self._counts["head"]:
             self.handle_endtag("head")
-        elif (above == "p" and _BLOCKS.fullmatch(tag)) or (above == tag and _ALONE.fullmatch(tag)):
+        elif (above == "p" and _BLOCKS.fullmatch(tag)) or (above == tag and _IMPLIED_END.fullmatch(tag)):
             self.handle_endtag(above)
         if _BLOCKS.fullmatch(tag) or tag == "br":
             self.pieces.append((self._look.quotes, "\n"))
@@ -125,14 +123,14 @@ class _Reader(HTMLParser):
         look = self._look
         if look.is_left_out:
             return
-        if not look.is_seen:
+        if not look.is_visible:
             self.hidden_chars += len(data.strip())
             return
         self.pieces.append((look.quotes, re.sub(r"\s+", " ", data)))
 
 
 def html_text(html: str) -> Page:
-    """What a page of HTML shows. One with more rules for its looks than are weighed shows nothing."""
+    """The visible text of an HTML page; empty for a page with more than `MOST_RULES` style rules."""
     html = html[:MOST_HTML_CHARS]
     rules = list(islice(_rules(html), MOST_RULES + 1))
     if len(rules) > MOST_RULES:
@@ -153,41 +151,40 @@ def html_text(html: str) -> Page:
 
 
 def _names(attrs: Mapping[str, str]) -> set[str]:
-    """What selectors call an element by: its classes, its id and its attributes."""
+    """The names by which selectors can select an element: its classes, its id and its attributes."""
     names = {f".{name}" for name in attrs.get("class", "").lower().split()}
     names |= {f"#{attrs['id'].lower()}"} if attrs.get("id") else set()
     return names | {f"[{name}" for name in attrs}
 
 
 def _look_of(
-    tag: str, attrs: Mapping[str, str], names: set[str], rules: Sequence[_Rule], above: _Look
+    tag: str, attrs: Mapping[str, str], names: set[str], rules: Sequence[_Rule], parent: _Look
 ) -> _Look:
     applied = [rule for rule in rules if rule.tag in ("", tag) and names.issuperset(rule.names)]
-    if not (attrs or applied or _UNSEEN.fullmatch(tag) or tag in ("blockquote", "dialog")):
-        return above  # most tags
+    if not (attrs or applied or _INVISIBLE.fullmatch(tag) or tag in ("blockquote", "dialog")):
+        return parent  # most tags
     of_tag: dict[str, str] = {}
     for name, style_name in (("color", "color"), ("bgcolor", "background-color")):
         if name in attrs:
             of_tag[style_name] = attrs[name].lower()
-    written, urgent = _written(attrs.get("style", ""))
+    normal, important = _inline_styles(attrs.get("style", ""))
     is_quote = tag == "blockquote" or any(name in attrs.get("class", "") for name in _QUOTES)
-    is_unseen_tag = _UNSEEN.fullmatch(tag) is not None or (tag == "dialog" and "open" not in attrs)
+    is_invisible_tag = _INVISIBLE.fullmatch(tag) is not None or (tag == "dialog" and "open" not in attrs)
     look = replace(
-        above,
-        is_left_out=above.is_left_out or is_unseen_tag,
-        is_hidden=above.is_hidden or "hidden" in attrs,
-        quotes=above.quotes + is_quote,
+        parent,
+        is_left_out=parent.is_left_out or is_invisible_tag,
+        is_hidden=parent.is_hidden or "hidden" in attrs,
+        quotes=parent.quotes + is_quote,
     )
     look = _styled(look, [of_tag])
-    # Which of several rules wins is not worked out: the one that shows least.
-    look = _least([_styled(look, rule.styles) for rule in applied if not rule.is_important], look)
-    look = _styled(look, written)
-    look = _least([_styled(look, rule.styles) for rule in applied if rule.is_important], look)
-    return _styled(look, urgent)
+    # Which of several rules wins is not computed: the one that shows least counts.
+    look = _least_visible([_styled(look, rule.styles) for rule in applied if not rule.is_important], look)
+    look = _styled(look, normal)
+    look = _least_visible([_styled(look, rule.styles) for rule in applied if rule.is_important], look)
+    return _styled(look, important)
 
 
-def _least(looks: Sequence[_Look], before: _Look) -> _Look:
-    """Of what each of several rules would make of a look, the least that is seen."""
+def _least_visible(looks: Sequence[_Look], before: _Look) -> _Look:
     if not looks:
         return before
     background = next((each.background for each in looks if each.background != before.background), None)
@@ -206,16 +203,15 @@ def _least(looks: Sequence[_Look], before: _Look) -> _Look:
 
 
 def _styled(look: _Look, styles: Sequence[Style]) -> _Look:
-    """A look with styles that follow each other."""
     for style in styles:
-        color, is_unseen = _color(style.get("color", ""), look.color)
+        color, is_invisible = _color(style.get("color", ""), look.color)
         back = style.get("background-color") or _first_color(style.get("background", ""))
         line_px = _px(style.get("line-height", ""))
         if style.get("line-height", "").replace(".", "").isdigit():
             line_px = float(style["line-height"]) * 16
         look = replace(
             look,
-            is_hidden=look.is_hidden or is_unseen or _hides(style),
+            is_hidden=look.is_hidden or is_invisible or _is_invisible(style),
             color=color,
             background=_color(back, look.background)[0] if back else look.background,
             font_px=_font_px(style, look.font_px),
@@ -224,38 +220,37 @@ def _styled(look: _Look, styles: Sequence[Style]) -> _Look:
     return look
 
 
-def _hides(style: Style) -> bool:
-    """Whether a style alone makes text unseen."""
-    given = style.get
-    overflow = given("overflow", "") + given("overflow-x", "") + given("overflow-y", "")
+def _is_invisible(style: Style) -> bool:
+    value = style.get
+    overflow = value("overflow", "") + value("overflow-x", "") + value("overflow-y", "")
     is_cut = any(word in overflow for word in ("hidden", "clip", "scroll", "auto"))
-    sizes = [_px(given(name, "")) for name in ("height", "width", "max-height", "max-width")]
-    opacity = _number(given("opacity", "1"))
-    moved = [_px(given(name, "")) for name in ("left", "top", "right", "bottom")]
-    shifted = [_px(word) for name in _MARGINS for word in given(name, "").split()]
-    is_apart = given("position", "") in ("absolute", "fixed", "relative", "sticky")
+    sizes = [_px(value(name, "")) for name in ("height", "width", "max-height", "max-width")]
+    opacity = _number(value("opacity", "1"))
+    moved = [_px(value(name, "")) for name in ("left", "top", "right", "bottom")]
+    shifted = [_px(word) for name in _MARGINS for word in value(name, "").split()]
+    is_apart = value("position", "") in ("absolute", "fixed", "relative", "sticky")
     return any(
         (
-            given("display", "") == "none",
-            given("visibility", "") in ("hidden", "collapse"),
-            given("content-visibility", "") == "hidden",
-            "all" in given("mso-hide", ""),
+            value("display", "") == "none",
+            value("visibility", "") in ("hidden", "collapse"),
+            value("content-visibility", "") == "hidden",
+            "all" in value("mso-hide", ""),
             opacity is not None and opacity < 0.2,
             any(size is not None and size <= 1 for size in sizes if is_cut or size == 0),
             is_apart and any(size is not None and abs(size) >= _FAR_PX * 3 for size in moved),
             any(size is not None and size <= -_FAR_PX for size in (*moved, *shifted)),
             any(
-                word in given(name, "")
+                word in value(name, "")
                 for name in ("clip", "clip-path")
                 for word in ("rect", "inset", "circle", "polygon")
             ),
             re.search(
-                r"scale[xy]?\(\s*0?\.?0*[0-4]?\s*[,)]|translate|matrix|rotate[xy]", given("transform", "")
+                r"scale[xy]?\(\s*0?\.?0*[0-4]?\s*[,)]|translate|matrix|rotate[xy]", value("transform", "")
             )
             is not None,
-            re.search(r"opacity\(\s*(?:0|\.0)", given("filter", "")) is not None,
-            # What only a browser can work out is not taken for seen.
-            any(re.search(r"var\(|env\(|attr\(", given(name, "")) for name in _DECISIVE),
+            re.search(r"opacity\(\s*(?:0|\.0)", value("filter", "")) is not None,
+            # What only a browser can compute does not count as visible.
+            any(re.search(r"var\(|env\(|attr\(", value(name, "")) for name in _DECISIVE),
         )
     )
 
@@ -265,7 +260,6 @@ _DECISIVE = ("display", "visibility", "opacity", "color", "font-size", "height",
 
 
 def _rules(html: str) -> Iterator[_Rule]:
-    """The rules of a page's style sheets that may hide text or give it a color."""
     sheets = re.findall(r"<style\b[^>]*>(.*?)(?:</style|\Z)", html, re.IGNORECASE | re.DOTALL)
     sheet = re.sub(r"<!--|-->", " ", "\n".join(sheets))
     yield from _read_rules(tinycss2.parse_stylesheet(sheet, skip_comments=True, skip_whitespace=True))
@@ -280,16 +274,15 @@ def _read_rules(nodes: Sequence[Any]) -> Iterator[_Rule]:
                     tinycss2.parse_rule_list(node.content, skip_comments=True, skip_whitespace=True)
                 )
         elif node.type == "qualified-rule":
-            written, urgent = _declarations(node.content)
+            normal, important = _declarations(node.content)
             for selector in prelude.split(","):
-                if not _PASSING.search(selector):
-                    for styles, is_important in ((written, False), (urgent, True)):
+                if not _STATES.search(selector):
+                    for styles, is_important in ((normal, False), (important, True)):
                         if styles:
                             yield _rule(selector, styles, is_important=is_important)
 
 
 def _rule(selector: str, styles: tuple[Style, ...], *, is_important: bool) -> _Rule:
-    """A rule about the last element of a selector, without conditions on its place and its state."""
     last = _COMPOUND.split(selector.strip())[-1].lower().replace("\\", "")
     last = re.sub(r"::?[\w-]+(?:\([^)]*\))?", "", last)
     names = re.findall(r"[.#][\w-]+|\[[\w-]+", last)
@@ -298,14 +291,15 @@ def _rule(selector: str, styles: tuple[Style, ...], *, is_important: bool) -> _R
 
 
 @lru_cache(maxsize=500)
-def _written(css: str) -> tuple[tuple[Style, ...], tuple[Style, ...]]:
-    """The declarations of an attribute; a page has the same ones many times."""
+def _inline_styles(css: str) -> tuple[tuple[Style, ...], tuple[Style, ...]]:
     return _declarations(css) if css else ((), ())
 
 
 def _declarations(css: Any) -> tuple[tuple[Style, ...], tuple[Style, ...]]:
-    """Names and values in lower case, and those marked as important. A name that stands twice, of which a
-    program may take either, begins another style."""
+    """Normal and important declarations, with names and values in lower case.
+
+    A repeated name starts a new style, because a client may apply either value.
+    """
     found: tuple[list[dict[str, str]], list[dict[str, str]]] = ([], [])
     for node in tinycss2.parse_blocks_contents(css, skip_comments=True, skip_whitespace=True):
         if node.type == "declaration":
@@ -317,50 +311,47 @@ def _declarations(css: Any) -> tuple[tuple[Style, ...], tuple[Style, ...]]:
     return tuple(found[0]), tuple(found[1])
 
 
-def _font_px(style: Style, above: float) -> float:
-    said = style.get("font-size", "")
-    if not said:
-        # A bare number is a weight, unless it is none at all.
+def _font_px(style: Style, parent_px: float) -> float:
+    text = style.get("font-size", "")
+    if not text:
+        # A bare number is a font weight, unless it is zero.
         sizes = re.findall(r"(?:^|\s)(\.?\d[\d.]*(?:px|pt|em|rem|%)?)(?=/|\s|$)", style.get("font", ""))
-        said = next((size for size in sizes if not size.isdigit() or int(size) == 0), "")
-    if said in _FONT_WORDS:
-        return _FONT_WORDS[said]
-    found = re.fullmatch(r"([\d.]+)(em|%)", said)
+        text = next((size for size in sizes if not size.isdigit() or int(size) == 0), "")
+    if text in _FONT_WORDS:
+        return _FONT_WORDS[text]
+    found = re.fullmatch(r"([\d.]+)(em|%)", text)
     if found is not None:
         number = _number(found[1])
-        return above if number is None else above * number / (1 if found[2] == "em" else 100)
-    size = _px(said)
-    return above if size is None else size
+        return parent_px if number is None else parent_px * number / (1 if found[2] == "em" else 100)
+    size = _px(text)
+    return parent_px if size is None else size
 
 
-def _px(said: str) -> float | None:
-    """A length in pixels, roughly; `None` for what is none."""
-    found = re.fullmatch(r"([-+]?(?:\d+\.?\d*|\.\d+))(?:e[+-]?\d+)?([a-z%]*)", said.strip())
+def _px(text: str) -> float | None:
+    found = re.fullmatch(r"([-+]?(?:\d+\.?\d*|\.\d+))(?:e[+-]?\d+)?([a-z%]*)", text.strip())
     if found is None or found[2] not in _PIXELS:
         return None
     return float(found[1]) * _PIXELS[found[2]]
 
 
-def _number(said: str) -> float | None:
+def _number(text: str) -> float | None:
     try:
-        return float(said.rstrip("%")) / (100 if said.endswith("%") else 1)
+        return float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         return None
 
 
-def _first_color(said: str) -> str:
-    """The color in a `background`."""
-    words = re.findall(r"#[0-9a-f]+|[a-z]+\([^)]*\)|[a-z]+", said)
+def _first_color(text: str) -> str:
+    words = re.findall(r"#[0-9a-f]+|[a-z]+\([^)]*\)|[a-z]+", text)
     return next((word for word in words if parse_color(word) is not None), "")
 
 
-def _color(said: str, above: Color) -> tuple[Color, bool]:
-    """A color, and whether it cannot be seen through to anything; an unknown one is that from above."""
-    found = parse_color(said) if said else None
+def _color(value: str, parent: Color) -> tuple[Color, bool]:
+    found = parse_color(value) if value else None
     if found is None or isinstance(found, str):
-        return above, False
+        return parent, False
     if found.alpha < 0.2:
-        return above, True
+        return parent, True
     return (found.red, found.green, found.blue), False
 
 

@@ -1,7 +1,7 @@
-"""What a message says, by whom as the own server vouches for them, and in which thread. Pure.
+"""Conversion of e-mails to `Inbound`, and of parts to e-mails.
 
-A thread is named by the message that began it and by its subject, as a hash of each, so that an id which the
-assistant gave to an answer says in which thread that is.
+A thread is named by hashes of the id of its first message and of its subject. The ids that the assistant
+gives to answers contain the former, so each answer tells its thread.
 """
 
 from __future__ import annotations
@@ -9,18 +9,26 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from email.utils import getaddresses
+from collections.abc import Sequence
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime, formataddr, getaddresses
+from typing import NamedTuple
 
 from imap_tools import MailMessage
 
-from nacre.extensions.email.senders import Stranger, sender_of
+from nacre.bridges.channels.messages import Ignored
+from nacre.bridges.contracts.bridge import Part
+from nacre.extensions.email.senders import verified_sender
+from nacre.extensions.email.settings import EmailSettings
 from nacre.extensions.email.words import words_of
 from nacre.record import Record
+from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 
 CHANNEL = "email"
 OWN_ID = re.compile(r"<[0-9a-f]{24}\.([0-9a-f]{12})@[^<>\s]+>")
-"""An id that the assistant gave: the part's key and the thread's first message, as hashes."""
+"""The id of an assistant's e-mail: hashes of the part's key and of the thread's first message."""
 _ID = re.compile(r"<[^<>\s]+>")
 _ADDRESS = re.compile(r"[^\s@<>\"(),:;]+@[^\s@<>\"(),:;]+")
 _PREFIXES = re.compile(
@@ -35,9 +43,12 @@ _MOST_HOLDERS = 50
 _HOLDER = re.compile(rb"content-type\s*:\s*(?:message|multipart)/[a-z0-9-]+", re.IGNORECASE)
 _OPAQUE = b"Content-Type: application/x-too-deep"
 
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+MOST_REFERENCES = 30
 
-class Me(Record):
-    """The assistant: its address and the account in the settings, and who vouches for senders."""
+
+class Identity(Record):
+    """The assistant: its address, the account in the settings, and whose word about senders counts."""
 
     address: str
     account: str = "default"
@@ -45,40 +56,44 @@ class Me(Record):
     trust_from: bool = False
 
 
-def heard(raw: bytes, me: Me, *, too_large_bytes: int = 0) -> Inbound | str:
-    """What a message says, or why it is not answered. `too_large_bytes`: `raw` is the head of so many."""
+def read_message(raw: bytes, me: Identity, *, too_large_bytes: int = 0) -> Inbound:
+    """The message in an e-mail.
+
+    If the e-mail is too large to fetch, `raw` is only its header and `too_large_bytes` its size.
+
+    Raises:
+        Ignored: it is not a message to answer.
+    """
     try:
-        sender = sender_of(raw, me.auth_server, trust_from=me.trust_from)
-        return _heard(_parsed(raw), sender, me, too_large_bytes)
-    except Stranger as why:
-        return str(why)
+        sender = verified_sender(raw, me.auth_server, trust_from=me.trust_from)
+        return _read(_parsed(raw), sender, me, too_large_bytes)
     except (ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError) as error:
-        return f"it cannot be read: {type(error).__name__}"
+        raise Ignored(f"it cannot be read: {type(error).__name__}") from None
 
 
-def _heard(mail: MailMessage, sender: str, me: Me, too_large_bytes: int) -> Inbound | str:
-    if why := _by_a_program(mail):
-        return why
+def _read(mail: MailMessage, sender: str, me: Identity, too_large_bytes: int) -> Inbound:
+    if why := _automation(mail):
+        raise Ignored(why)
     if sender == me.address.lower():
-        return "it is the assistant's own"
+        raise Ignored("it is the assistant's own")
     if sender.partition("@")[0].startswith(_PROGRAMS):
-        return "a program sent it"
+        raise Ignored("a program sent it")
     message_id = next(iter(_ids(mail, "message-id")), "")
     if not message_id:
-        return "it has no id"
+        raise Ignored("it has no id")
     words = words_of(mail.obj, is_forward=_FORWARDS.match(mail.subject) is not None)
     files = words.files
     if too_large_bytes:
-        problem = f"it has {too_large_bytes} bytes, which is more than are fetched"
+        problem = f"it has {too_large_bytes} bytes, which is over the limit"
         files = (Attachment(name="message", mime_type="message/rfc822", data=b"", problem=problem),)
     if not (words.text or words.quoted or files):
-        return "it says nothing"
+        raise Ignored("it has no readable content")
     others = sorted({*_addresses(mail, "to"), *_addresses(mail, "cc")} - {me.address.lower(), sender})
     return Inbound(
         text=words.text,
         quoted=words.quoted,
-        # A reader whose address cannot be read is a reader all the same.
-        chat_kind="group" if others or _has_odd_readers(mail) else "direct",
+        # Recipients with malformed addresses count as recipients too.
+        chat_kind="group" if others or _has_malformed_recipients(mail) else "direct",
         channel=CHANNEL,
         account=me.account,
         chat_id=",".join(sorted({sender, *others})),
@@ -92,7 +107,9 @@ def _heard(mail: MailMessage, sender: str, me: Me, too_large_bytes: int) -> Inbo
 
 
 def _parsed(raw: bytes) -> MailMessage:
-    """The message. Parts that lie too deep for the parser are opaque to it in a second attempt."""
+    """The parsed e-mail. If parts are nested too deeply for the parser, a second attempt treats them as
+    opaque.
+    """
     try:
         return MailMessage.from_bytes(raw)
     except RecursionError:
@@ -103,7 +120,7 @@ def _parsed(raw: bytes) -> MailMessage:
 
 
 def thread_of(mail: MailMessage, message_id: str) -> str:
-    """The thread of a message; another subject is another thread."""
+    """The thread of an e-mail. A different subject makes a different thread."""
     named = [*_ids(mail, "references"), *_ids(mail, "in-reply-to")]
     first = named[0] if named else message_id
     own = OWN_ID.fullmatch(first)
@@ -112,23 +129,23 @@ def thread_of(mail: MailMessage, message_id: str) -> str:
 
 
 def bare_subject(subject: str) -> str:
-    """A subject without the signs of answers, and on one line."""
+    """A subject without reply prefixes, on one line."""
     return " ".join(_PREFIXES.sub("", " ".join(subject.split())).split())
 
 
 def is_address(text: str) -> bool:
-    """Whether a text can be whom a message goes to."""
+    """Whether a text is an address that e-mail can be sent to."""
     return text.isascii() and _ADDRESS.fullmatch(text) is not None
 
 
-def _by_a_program(mail: MailMessage) -> str:
-    """Why a message is by a program, or goes to a list; empty if it is not (RFC 3834, RFC 2919)."""
+def _automation(mail: MailMessage) -> str:
+    """Why an e-mail comes from a program or a list (RFC 3834, RFC 2919); empty if it does not."""
     if _header(mail, "auto-submitted").lower() not in ("", "no"):
         return "a program sent it (Auto-Submitted)"
     if _header(mail, "precedence").lower() in _BULK:
-        return "it went to many (Precedence)"
+        return "it is a bulk e-mail (Precedence)"
     if _header(mail, "list-id") or _header(mail, "list-unsubscribe"):
-        return "it went to a list"
+        return "it comes from a list"
     if _header(mail, "x-autoreply") or _header(mail, "x-autorespond"):
         return "a program sent it"
     if "return-path" in mail.headers and _header(mail, "return-path") == "<>":
@@ -144,8 +161,8 @@ def _addresses(mail: MailMessage, name: str) -> list[str]:
     return list(dict.fromkeys(filter(is_address, found)))
 
 
-def _has_odd_readers(mail: MailMessage) -> bool:
-    """Whether an address in `To` or `Cc` is one that cannot be answered; an empty group has none."""
+def _has_malformed_recipients(mail: MailMessage) -> bool:
+    """Whether `To` or `Cc` has an address that cannot be answered. An empty group has none."""
     values = [str(value) for name in ("to", "cc") for value in mail.headers.get(name, ())]
     listed = [value for value in values if value.strip() and not _NOBODY.fullmatch(value)]
     found = (address for value in listed for _, address in getaddresses([value[:_MOST_HEADER_CHARS]]))
@@ -162,3 +179,51 @@ def _header(mail: MailMessage, name: str) -> str:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+class Answered(NamedTuple):
+    """The message that a part answers, with its uid in the mailbox."""
+
+    uid: str
+    subject: str
+    references: Sequence[str]
+
+
+def compose(part: Part, settings: EmailSettings, answered: Answered | None, now: Clock) -> EmailMessage:
+    """The e-mail for a part. Raises `ValueError` if the chat is not a list of addresses.
+
+    Without `answered` the subject is unknown, but the e-mail still belongs to the thread.
+    """
+    mail = EmailMessage(policy=SMTP.clone(max_line_length=900))
+    name, subject = _one_line(settings.name), _one_line(bare_subject(answered.subject)) if answered else ""
+    root = part.place.thread_id.partition("-")[0] or _hash(part.key)[:12]
+    domain = settings.address.rpartition("@")[2]
+    mail["From"] = formataddr((name, settings.address))
+    mail["To"] = ", ".join(recipients(part))
+    mail["Subject"] = f"Re: {subject}".strip() if part.answers else name
+    mail["Date"] = format_datetime(now())
+    mail["Message-ID"] = f"<{_hash(part.key)[:24]}.{root}@{domain}>"
+    if re.fullmatch(r"<[^<>\s]+>", part.answers):
+        known = [each for each in (answered.references if answered else ()) if each != part.answers]
+        kept = [*known[:1], *known[1:][-MOST_REFERENCES:]]
+        mail["In-Reply-To"] = part.answers
+        mail["References"] = " ".join([*kept, part.answers])
+    # Programs that follow RFC 3834 do not answer this, so there is no loop.
+    mail["Auto-Submitted"] = "auto-replied"
+    mail["X-Auto-Response-Suppress"] = "All"
+    mail.set_content(_CONTROLS.sub("", part.text))
+    return mail
+
+
+def recipients(part: Part) -> list[str]:
+    """The addresses that a part goes to: the people of its chat. Raises `ValueError` if they are not
+    addresses.
+    """
+    people = part.place.chat_id.split(",")
+    if not all(is_address(person) for person in people):
+        raise ValueError(f"{part.place.chat_id!r} is not a list of addresses")
+    return people
+
+
+def _one_line(text: str) -> str:
+    return " ".join(_CONTROLS.sub(" ", text).split())

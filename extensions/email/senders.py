@@ -1,16 +1,16 @@
-"""Who wrote a message, as the mailbox's own server vouches for them. Pure.
+"""Who wrote an e-mail, as verified by the mailbox's own server.
 
-Two facts are needed, and anything ambiguous about either of them makes the sender a stranger:
+Two facts are needed. If either is ambiguous, the sender is unverified:
 
-1. `From` names one address, in the plain form that all mail programs write (a subset of RFC 5322).
-2. The topmost `Authentication-Results` of the configured server (RFC 8601) has one DMARC result, which is
-   `pass`, with one `header.from`, which is exactly the domain of that address.
+1. `From` names one address, in the plain form that all mail clients write (a subset of RFC 5322). 2. The
+topmost `Authentication-Results` of the configured server (RFC 8601) has one DMARC result. It is `pass`, and
+its one `header.from` equals the domain of that address.
 
-DMARC's relaxed alignment is between `From` and what SPF and DKIM have proved. The server has weighed that
-when it says `pass`. `header.from` is what it read as the domain of `From`, so only an equal domain will do.
+DMARC's relaxed alignment relates `From` to what SPF and DKIM prove, and the server has checked it when it
+says `pass`. `header.from` is what the server read as the domain of `From`, so only an equal domain counts.
 
-The grammars here accept less than the standards allow. Parsers that repair what they read, such as that of
-the standard library, may read the same bytes otherwise than the server; so a stranger becomes the owner.
+These grammars accept less than the standards allow. A parser that repairs its input, such as the standard
+library's, may read the same bytes differently than the server, and then a stranger passes for the owner.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from nacre.bridges.channels.messages import Ignored
 from nacre.record import Record
 
 MOST_HEADER_CHARS = 20_000
 MOST_FROM_CHARS = 1_000
 UNNAMED = "-"
-"""`authServer` for a server that writes no name into its results, as Microsoft 365."""
+"""The value of `authServer` for a server that writes no name into its results, such as Microsoft 365."""
 
 _FIELD = re.compile(rb"([!-9;-~]+):(.*)", re.DOTALL)
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -43,12 +44,12 @@ _PROPERTIES = re.compile(rf"\s+{_PROPERTY}")
 _SERVER = re.compile(r"\s*([A-Za-z0-9._-]+)(?:\s+(\d+))?\s*")
 
 
-class Stranger(Exception):
-    """Nobody vouches for the sender of a message; the text says why."""
+class UnverifiedSender(Ignored):
+    """The sender of an e-mail cannot be verified. The text says why."""
 
 
 class _Dmarc(Record):
-    """What one server says about DMARC: results, and what they hold of `header.from`."""
+    """What one server says about DMARC: results, each with its values of `header.from`."""
 
     results: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
@@ -56,87 +57,89 @@ class _Dmarc(Record):
         return [(word, tuple(map(str.lower, names))) for word, names in self.results] == [("pass", (domain,))]
 
 
-def sender_of(raw: bytes, auth_server: str, *, trust_from: bool = False) -> str:
-    """The address of the sender, in lower case.
+def verified_sender(raw: bytes, auth_server: str, *, trust_from: bool = False) -> str:
+    """The sender's address in lower case.
 
-    `trust_from` takes `From` as it is; it has to be unambiguous all the same.
+    `trust_from` skips the verification. `From` must be unambiguous all the same.
 
     Raises:
-        Stranger: it is not certain who wrote the message.
+        UnverifiedSender: it is not certain who wrote the e-mail.
     """
     fields = list(_fields(raw))
     address = _from_address(fields)
     if trust_from:
         return address
     if not auth_server:
-        raise Stranger("no server is configured that says who a sender is")
+        raise UnverifiedSender("no server is configured that verifies senders")
     _check_results(fields, auth_server, address.rpartition("@")[2])
     return address
 
 
 def _fields(raw: bytes) -> Iterator[tuple[str, bytes]]:
-    """The header fields, names in lower case, values unfolded; nothing of them is repaired."""
+    """The header fields, with names in lower case and unfolded values. Nothing is repaired."""
     field: bytes | None = None
     for line in raw.split(b"\n"):
         line = line.removesuffix(b"\r")
         if b"\r" in line or b"\0" in line:
-            raise Stranger("its header has a NUL or a line end that is none")
+            raise UnverifiedSender("its header has a NUL or an invalid line end")
         if not line:
             break
         if line[:1] in b" \t":
             if field is None or not line.strip():
-                raise Stranger("its header is folded in a way that no program writes")
+                raise UnverifiedSender("its header is folded in an invalid way")
             field += line
             continue
         if field is not None:
             yield _split(field)
         field = line
     if field is None:
-        raise Stranger("it has no header")
+        raise UnverifiedSender("it has no header")
     yield _split(field)
 
 
 def _split(field: bytes) -> tuple[str, bytes]:
     found = _FIELD.fullmatch(field)
     if found is None:
-        raise Stranger("its header has a line that is no field")
+        raise UnverifiedSender("its header has a line that is not a field")
     return found[1].decode("ascii").lower(), found[2]
 
 
 def _values(fields: Sequence[tuple[str, bytes]], name: str, most_chars: int) -> list[str]:
-    """The values of a field, which must be short and ASCII."""
     values = [value for each, value in fields if each == name]
     if any(len(value) > most_chars or not value.isascii() for value in values):
-        raise Stranger(f"its {name} is too long, or has characters beyond ASCII")
+        raise UnverifiedSender(f"its {name} is too long or contains characters other than ASCII")
     return [value.decode("ascii") for value in values]
 
 
 def _from_address(fields: Sequence[tuple[str, bytes]]) -> str:
     values = _values(fields, "from", MOST_FROM_CHARS)
     if len(values) != 1:
-        raise Stranger("it has no sender, or several")
+        raise UnverifiedSender("it has no sender, or several")
     found = _BARE_FROM.fullmatch(values[0]) or _NAMED_FROM.fullmatch(values[0])
     if found is None:
-        raise Stranger("it has no sender, or several, or one in an odd form")
+        raise UnverifiedSender("it has no sender, or several, or one in an unusual form")
     if not _DOMAIN.fullmatch(found["domain"]):
-        raise Stranger("the domain of its sender is none")
+        raise UnverifiedSender("its sender's domain is invalid")
     return f"{found['local']}@{found['domain']}".lower()
 
 
 def _check_results(fields: Sequence[tuple[str, bytes]], auth_server: str, domain: str) -> None:
-    """Raises `Stranger` unless the topmost results of the server vouch for a domain without contradiction."""
+    """Raises `UnverifiedSender` unless the server's topmost results verify a domain without contradiction."""
     values = _values(fields, "authentication-results", MOST_HEADER_CHARS)
     is_named = auth_server != UNNAMED
     found = map(_pieces, values if is_named else values[:1])
-    said = [_dmarc(pieces, is_named=is_named) for pieces in found if _is_own(pieces, auth_server)]
-    if not said or not said[0].is_pass_for(domain):
-        raise Stranger(f"{_told(auth_server)} does not say that the sender is who it says")
-    if any(each.results and not each.is_pass_for(domain) for each in said[1:]):
-        raise Stranger(f"{_told(auth_server)} contradicts itself about the sender")
+    results = [_dmarc(pieces, is_named=is_named) for pieces in found if _is_own(pieces, auth_server)]
+    server = auth_server if is_named else "the mailbox's server"
+    if not results or not results[0].is_pass_for(domain):
+        raise UnverifiedSender(f"{server} does not verify the sender")
+    if any(each.results and not each.is_pass_for(domain) for each in results[1:]):
+        raise UnverifiedSender(f"{server} contradicts itself about the sender")
 
 
 def _is_own(pieces: Sequence[str], auth_server: str) -> bool:
-    """Whether results are of the configured server: `mx.example.org`, or `*.example.org` for any below it."""
+    """Whether results come from the configured server: `mx.example.org`, or `*.example.org` for all below
+    it.
+    """
     found = _SERVER.fullmatch(pieces[0])
     if auth_server == UNNAMED:
         return found is None
@@ -145,19 +148,19 @@ def _is_own(pieces: Sequence[str], auth_server: str) -> bool:
 
 
 def _dmarc(pieces: Sequence[str], *, is_named: bool) -> _Dmarc:
-    """What is said of DMARC. Raises `Stranger` if any part of the whole is not as it should be."""
     if is_named:
         server = _SERVER.fullmatch(pieces[0])
         if server is None or server[2] not in (None, "1"):
-            raise Stranger("the results of the own server are of a version that nobody knows")
+            raise UnverifiedSender("the results of its own server have an unknown version")
     results: list[tuple[str, tuple[str, ...]]] = []
-    told = pieces[1:] if is_named else pieces
-    for number, piece in enumerate(told, 1):
-        if piece.strip().lower() == "none" or (number == len(told) and number > 1 and not piece.strip()):
+    found_results = pieces[1:] if is_named else pieces
+    for number, piece in enumerate(found_results, 1):
+        is_last = number == len(found_results)
+        if piece.strip().lower() == "none" or (is_last and number > 1 and not piece.strip()):
             continue
         found = _RESULT.fullmatch(piece)
         if found is None:
-            raise Stranger("the results of the own server cannot be read")
+            raise UnverifiedSender("the results of its own server cannot be read")
         if found[1].lower() == "dmarc":
             named = _PROPERTIES.findall(found[3])
             results.append((found[2].lower(), tuple(v for k, v in named if k.lower() == "header.from")))
@@ -165,10 +168,10 @@ def _dmarc(pieces: Sequence[str], *, is_named: bool) -> _Dmarc:
 
 
 def _pieces(value: str) -> list[str]:
-    """A value at its semicolons, with a blank for each comment.
+    """Splits a value at its semicolons and replaces comments with spaces.
 
-    Raises `Stranger` for quotes and brackets that do not match, and for quotes and backslashes in comments,
-    which servers escape in different ways.
+    Raises `UnverifiedSender` for unbalanced quotes and parentheses, and for quotes and backslashes in
+    comments, which servers escape in different ways.
     """
     pieces: list[list[str]] = [[]]
     depth, is_quoted, is_escaped = 0, False, False
@@ -190,8 +193,4 @@ def _pieces(value: str) -> list[str]:
     else:
         if not (depth or is_quoted):
             return ["".join(piece) for piece in pieces]
-    raise Stranger("the results of a server cannot be read")
-
-
-def _told(auth_server: str) -> str:
-    return "the mailbox's server" if auth_server == UNNAMED else auth_server
+    raise UnverifiedSender("the results of a server cannot be read")

@@ -1,61 +1,62 @@
-"""`channels.email`: the mailbox, the server that sends, and whose word counts."""
+"""The settings of `channels.email`."""
 
 from __future__ import annotations
 
-from nacre.bridges.channels.secure_connection import Address
+from nacre.bridges.channels.connection import Address
 from nacre.bridges.contracts.channel import NO_SECRET, AccountSettings, Secret
 
 
 class EmailSettings(AccountSettings):
-    """An account for e-mail."""
+    """A mailbox and the server that sends."""
 
     address: str
     """The assistant's address: `nacre@example.org`."""
     name: str = "Nacre"
-    """The name beside it."""
+    """The display name of the address."""
     user: str = ""
-    """The login at both servers; empty is the address."""
+    """The login at both servers. If empty, the address is used."""
     password: Secret = NO_SECRET
-    """Its password, at both servers."""
+    """The password at both servers."""
     imap_host: str
-    """The server with the mailbox."""
+    """The host name of the IMAP server."""
     imap_port: int = 993
-    """Its port; 993 is the one for TLS."""
+    """The port of the IMAP server. 993 is the port for TLS."""
     smtp_host: str
-    """The server that sends."""
+    """The host name of the SMTP server."""
     smtp_port: int = 465
-    """Its port: 465 speaks TLS at once, any other after STARTTLS."""
+    """The port of the SMTP server. Port 465 uses TLS from the start, all others STARTTLS."""
     tls: bool = True
-    """Whether the connections are encrypted. Without it no password is sent to another machine."""
+    """Whether to encrypt the connections. Without TLS no password is sent to another machine."""
     tls_ca_file: str = ""
-    """A file with the certificate of the authority that signed the servers'; empty is those of the system."""
+    """The file of the authority that signed the servers' certificates. If empty, the system's authorities are
+    used.
+    """
     folder: str = "INBOX"
-    """The folder that is read."""
+    """The folder to read."""
     auth_server: str = ""
-    """What the mailbox's server calls itself in `Authentication-Results`, where it says who wrote:
-    `mx.example.org`; `*.example.org` for several servers; `-` for one without a name, as Microsoft 365."""
+    """The name of the mailbox's server in `Authentication-Results`, where it verifies senders:
+    `mx.example.org`, `*.example.org` for several servers, or `-` for a server without a name, such as
+    Microsoft 365.
+    """
     trust_from: bool = False
-    """Whether senders are believed without that. Anybody can write any sender into a message."""
+    """Whether to believe senders without verification. Anybody can write any sender into an e-mail."""
     poll_seconds: float = 60.0
-    """How often is looked for news where the server does not say it by itself."""
+    """How often to look for new messages if the server does not announce them."""
     most_per_hour: int = 60
-    """How many messages of one sender are answered in an hour: two programs have no end."""
+    """How many messages of one sender to answer in an hour, so that two programs do not loop."""
     media_max_mb: float = 20.0
-    """The largest message that is fetched."""
+    """The largest message to fetch, in megabytes."""
 
     @property
     def login(self) -> str:
-        """The login at both servers."""
         return self.user or self.address
 
     @property
     def imap(self) -> Address:
-        """Where the mailbox is."""
         return self._at(self.imap_host, self.imap_port)
 
     @property
     def smtp(self) -> Address:
-        """Where messages are handed in."""
         return self._at(self.smtp_host, self.smtp_port)
 
     def _at(self, host: str, port: int) -> Address:

@@ -1,8 +1,8 @@
-"""The words of a message: whose they are, and which of them are the sender's own. Pure.
+"""Whose words an e-mail contains, and which are the sender's own.
 
-The sender's own words are what stands above the first forward or quotation, and between quotations. A
-forward, an attached message, and quotations between own words are the words of others. A quotation below all
-own words is the message that is answered, which the conversation has already, and is left out.
+The sender's own words stand above the first forward or quotation, and between quotations. Forwards, attached
+messages and quotations between own words are the words of others. A quotation below all own words is the
+message that is answered. The conversation already contains it, so it is left out.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from nacre.runtime.contracts.inbound import Attachment, Quoted, QuoteKind
 
 MOST_QUOTED_CHARS = 50_000
 MOST_DEPTH = 3
-"""So deep messages are read that are attached to attached messages."""
+"""How deeply messages attached to attached messages are read."""
 MOST_ATTACHED = 20
 MOST_INTRODUCTION_LINES = 3
-"""`On Monday, somebody <…> wrote:` stands above what is quoted, and may be broken into so many lines."""
+"""How many lines the introduction of a quotation may have: `On Monday, somebody <…> wrote:`."""
 
 _SENDERS = re.compile(
     r"from|von|vom|de|da|van|från|fra|od|от|від|lähettäjä|gönderen|kimden|feladó|odesílatel|expeditor|από|מאת|من"
     r"|发件人|寄件者|差出人|보낸|보낸사람"
 )
-"""What mail programs call `From` in the header of a message that they forward."""
+"""What mail clients call `From` in the header of a forwarded message."""
 _WROTE = re.compile(
     r"wrote|schrieb|écrit|escribió|scritto|escreveu|schreef|skrev|napisał|napisal|kirjoitti|yazdı|írta|писал|пише"
     r"|έγραψε|כתב|كتب|写道|寫道|書きました|작성"
@@ -40,7 +40,7 @@ _ORIGINAL = re.compile(
     r"|original appointment)\s*-{2,}|_{20,})\s*",
     re.IGNORECASE,
 )
-"""What stands above a message that is answered, and in some programs above one that is forwarded."""
+"""The line above a message that is answered, and in some clients above one that is forwarded."""
 _FORWARDED = re.compile(
     r"[\s*]*(?:begin forwarded message|anfang der weitergeleiteten (?:nachricht|e-mail)"
     r"|début du (?:message|mail) (?:réexpédié|transféré)|inicio del mensaje reenviado"
@@ -62,7 +62,7 @@ _FORWARD_WORDS = re.compile(
 
 
 class Words(Record):
-    """The words of a message: the sender's own, those of others, and the files."""
+    """The words and files of an e-mail: the sender's own, and those of others."""
 
     text: str
     quoted: tuple[Quoted, ...] = ()
@@ -70,7 +70,7 @@ class Words(Record):
 
 
 def words_of(mail: Message, *, is_forward: bool = False) -> Words:
-    """The words of a message. `is_forward`: its subject says that it forwards another one."""
+    """The words and files of an e-mail. `is_forward` tells that its subject marks it as a forward."""
     plain, html, holders, files = _parts(mail)
     text, notice = _text_of(plain, html)
     own = split(text, is_forward=is_forward)
@@ -91,8 +91,10 @@ def words_of(mail: Message, *, is_forward: bool = False) -> Words:
 
 
 def split(text: str, *, is_forward: bool = False) -> Words:
-    """A text as the sender's own words and those of others, without the message that it answers and without
-    the signature. Where words of others stood between own words, the text says so: `[quote 1]`.
+    """Splits a text into the sender's own words and those of others.
+
+    The message that is answered and the signature are left out. A mark such as `[quote 1]` replaces a
+    quotation between own words.
     """
     lines = text.replace("\r\n", "\n").split("\n")
     start, is_marked_forward = _passed_on(lines)
@@ -107,7 +109,7 @@ def split(text: str, *, is_forward: bool = False) -> Words:
 
 
 def _passed_on(lines: Sequence[str]) -> tuple[int, bool]:
-    """Where a whole message of somebody else begins, and whether it says that it is forwarded."""
+    """Where somebody else's message begins, and whether it is marked as forwarded."""
     for number, line in enumerate(lines):
         if _FORWARDED.fullmatch(line):
             return number, True
@@ -122,7 +124,7 @@ def _passed_on(lines: Sequence[str]) -> tuple[int, bool]:
 
 
 def _is_header(lines: Sequence[str], start: int) -> bool:
-    """Whether the header of a message stands here: three lines with a name, one of the first two `From`."""
+    """Whether a message header starts here: three lines with a field name, one of the first two `From`."""
     found = [_HEADER.fullmatch(line) for line in lines[start : start + 3]]
     names = [each[1].casefold().split()[0] for each in found if each is not None]
     return len(names) == 3 and any(map(_SENDERS.fullmatch, names[:2]))
@@ -142,8 +144,10 @@ def _without_signature(lines: Sequence[str]) -> list[str]:
 
 
 def _between(lines: list[str]) -> tuple[str, tuple[Quoted, ...]]:
-    """The own words, with a mark where others are quoted, and the quotations. What is quoted below is left
-    out, unless there are no own words."""
+    """The own words with marks for quotations, and the quotations.
+
+    A quotation below the own words is left out, unless there are no own words.
+    """
     end = len(lines)
     while end and (not lines[end - 1].strip() or _is_quoted(lines[end - 1])):
         end -= 1
@@ -177,9 +181,9 @@ def _is_quoted(line: str) -> bool:
 
 
 def _introduction(lines: Sequence[str], end: int, *, is_any: bool) -> int:
-    """Where the words end, if what is above a quotation introduces it: a sentence with a colon at its end.
+    """Where the own words end if the sentence above a quotation, which ends with a colon, introduces it.
 
-    Unless `is_any` does, it must say that somebody wrote, or name an address or a time.
+    Unless `is_any` is set, the sentence must say that somebody wrote, or contain an address or a time.
     """
     above = end
     while above and not lines[above - 1].strip():
@@ -198,7 +202,7 @@ def _introduction(lines: Sequence[str], end: int, *, is_any: bool) -> int:
 
 
 def _parts(mail: Message) -> tuple[list[str], list[str], list[Message], list[Message]]:
-    """Plain texts, HTML texts, attached messages, and files; nothing of what is in an attached message."""
+    """Plain texts, HTML texts, attached messages and files, without the content of attached messages."""
     plain, html, holders, files = list[str](), list[str](), list[Message](), list[Message]()
     for part in _walked(mail):
         kind = part.get_content_type()
@@ -214,7 +218,6 @@ def _parts(mail: Message) -> tuple[list[str], list[str], list[Message], list[Mes
 
 
 def _text_of(plain: Sequence[str], html: Sequence[str]) -> tuple[str, str]:
-    """The text of a message, and a sentence where its HTML hides some."""
     text = "".join(plain)
     if text.strip():
         return text, ""
@@ -223,14 +226,14 @@ def _text_of(plain: Sequence[str], html: Sequence[str]) -> tuple[str, str]:
 
 
 def _is_file(part: Message) -> bool:
-    """Whether a part is a file; some programs give the text itself a `Content-ID`, too."""
+    """Whether a part is a file. Some clients give even the text a `Content-ID`."""
     if part.get_filename() or part.get_content_disposition() == "attachment":
         return True
     return part.get("Content-ID") is not None and part.get_content_maintype() != "text"
 
 
 def _walked(mail: Message) -> Iterator[Message]:
-    """The parts of a message that are no holders of others; an attached message is one part."""
+    """The leaf parts of an e-mail. An attached message is one leaf."""
     waiting = [mail]
     while waiting:
         part = waiting.pop()
@@ -242,7 +245,6 @@ def _walked(mail: Message) -> Iterator[Message]:
 
 
 def _attached(part: Message, depth: int) -> Words:
-    """An attached message: all of it is the word of whom it names."""
     payload = part.get_payload()
     inner = payload[0] if isinstance(payload, list) and payload else None
     if not isinstance(inner, Message):

@@ -13,7 +13,7 @@ from nacre.runtime.extensions.service import Service, ServiceFailed, Serving
 
 if TYPE_CHECKING:
     from nacre.extensions.http.server.tokens import Tokens
-    from nacre.runtime.extensions.http_mount import HttpMount
+    from nacre.runtime.extensions.service import HttpMount
     from nacre.runtime.settings.config import Config
 
 NOT_INSTALLED = (

@@ -1,4 +1,4 @@
-"""`CHANNEL`: IRC, as the settings name it."""
+"""`CHANNEL`: IRC as a channel of the settings."""
 
 from __future__ import annotations
 

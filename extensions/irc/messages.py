@@ -1,4 +1,4 @@
-"""What an IRC line says, and an answer as IRC lines. Pure."""
+"""Conversion of IRC lines to `Inbound`, and of answers to lines."""
 
 from __future__ import annotations
 
@@ -9,75 +9,93 @@ from datetime import UTC, datetime
 from ircstates import Server
 from irctokens import Line
 
-from nacre.bridges.channels.mentions import addressed
-from nacre.bridges.channels.spoken import Spoken
+from nacre.bridges.channels.messages import Ignored, strip_mention
+from nacre.record import Record
+from nacre.runtime.contracts.inbound import Inbound
 
+CHANNEL = "irc"
 LINE_BYTES = 320
-"""A line has 512 bytes. Of these the server spends up to 190 on the sender's mask, the target and marks."""
+"""A line has 512 bytes. The server may use 190 of them for the sender's mask, the target and separators."""
 _FORMATS = re.compile("\x03(?:\\d{1,2}(?:,\\d{1,2})?)?|\x04[0-9A-Fa-f]{0,6}|[\x02\x0f\x11\x16\x1d\x1e\x1f]")
 _CONTROLS = re.compile("[\0\r]")
 
 
-class Heard(Spoken):
-    """A message, the nick of who said it, and when; `None` where the server does not tell."""
+class IrcMessage(Record):
+    """A message, the nick of its sender, and its time if the server tells it."""
 
+    inbound: Inbound
     nick: str
     at: datetime | None = None
 
 
-def heard(line: Line, server: Server, *, knows_accounts: bool, own_nick: str = "") -> Heard | str:
-    """What a PRIVMSG says, or why it is not answered. `own_nick`: as `is_own`, for what is history."""
+def read_message(
+    line: Line, server: Server, account: str, *, knows_accounts: bool, own_nick: str = ""
+) -> IrcMessage:
+    """The message in a PRIVMSG. `own_nick` is as in `is_own`, for lines of the history.
+
+    Its id is empty if the server sends neither an id nor a time.
+
+    Raises:
+        Ignored: it is not a message to answer.
+    """
     if line.source is None or len(line.params) != 2:
-        return "it has no sender or no text"
+        raise Ignored("it has no sender or no text")
     if not (line.hostmask.nickname and line.hostmask.username and line.hostmask.hostname):
-        return "it comes from a server"
+        raise Ignored("it comes from a server")
     if line.hostmask.nickname.startswith("*"):
-        return "it comes from a bouncer"
+        raise Ignored("it comes from a bouncer")
     if is_own(line.hostmask.nickname, server, own_nick):
-        return "it is the assistant's own"
+        raise Ignored("it is the assistant's own")
     tags = line.tags or {}
     if "bot" in tags:
-        return "a bot said it"
+        raise Ignored("a bot wrote it")
     target, text = line.params
-    text = _spoken(text)
+    text = _plain(text)
     if not text.strip():
-        return "it says nothing"
+        raise Ignored("it has no readable content")
     is_private = is_own(target, server, own_nick)
     if not (is_private or server.is_channel(target)):
-        return f"it went to {target!r}, which is neither the assistant nor a channel"
-    bare, is_mentioned = _addressed(text, server)
-    sender_id = vouched(line, server, knows_accounts=knows_accounts)
-    return Heard(
-        kind="direct" if is_private else "group",
-        chat_id=sender_id if is_private else server.casefold(target),
-        sender_id=sender_id,
-        nick=line.hostmask.nickname,
+        raise Ignored(f"it was sent to {target!r}, which is neither the assistant nor a channel")
+    bare, is_mentioned = _strip_mention(text, server)
+    sender_id = verified_sender(line, server, knows_accounts=knows_accounts)
+    room = "" if is_private else server.casefold(target)
+    inbound = Inbound(
         text=bare,
-        is_mentioned=is_mentioned,
+        chat_kind="direct" if is_private else "group",
+        channel=CHANNEL,
+        account=account,
+        chat_id=room or sender_id,
+        sender_id=sender_id,
         message_id=message_id(line, server),
-        at=moment(tags.get("time", "")),
+        chat_name=room,
+        # IRC folds the case of ASCII letters only.
+        ids_fold_case=sender_id.isascii(),
+        is_mentioned=is_mentioned,
     )
+    return IrcMessage(inbound=inbound, nick=line.hostmask.nickname, at=parse_time(tags.get("time", "")))
 
 
 def is_own(nick: str, server: Server, own_nick: str) -> bool:
-    """Whether a nick is the assistant's. In history it may have had a tail: give `own_nick` there."""
-    tail_less = server.casefold(own_nick).rstrip("_")
-    return bool(server.is_me(nick) or (tail_less and server.casefold(nick).rstrip("_") == tail_less))
+    """Whether a nick is the assistant's. For lines of the history give `own_nick`: `_` may have been appended
+    to it then.
+    """
+    bare = server.casefold(own_nick).rstrip("_")
+    return bool(server.is_me(nick) or (bare and server.casefold(nick).rstrip("_") == bare))
 
 
 def message_id(line: Line, server: Server) -> str:
-    """The id of a message, the same when the history repeats it; empty where the server tells no time."""
+    """The id of a message, the same when the history repeats it; empty if the server sends no time."""
     tags = line.tags or {}
-    at = moment(tags.get("time", ""))
+    at = parse_time(tags.get("time", ""))
     if tags.get("msgid") or at is None:
         return str(tags.get("msgid", ""))
     names = (server.casefold(word) for word in (line.source or "", *line.params[:1]))
-    said = "\0".join((stamp(at), *names, *line.params[1:]))
-    return f"~{hashlib.sha256(said.encode('utf-8', 'replace')).hexdigest()[:32]}"
+    content = "\0".join((format_time(at), *names, *line.params[1:]))
+    return f"~{hashlib.sha256(content.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 
-def moment(text: str) -> datetime | None:
-    """A moment as the tag `time` tells it; `None` for what is none."""
+def parse_time(text: str) -> datetime | None:
+    """The time in a `time` tag, or `None` if it is invalid."""
     try:
         at = datetime.fromisoformat(text)
         return at.astimezone(UTC) if at.tzinfo else None
@@ -85,15 +103,15 @@ def moment(text: str) -> datetime | None:
         return None
 
 
-def stamp(at: datetime) -> str:
-    """A moment as the tag `time` tells it: UTC, with milliseconds."""
+def format_time(at: datetime) -> str:
+    """A time in the format of the `time` tag: UTC with milliseconds."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def vouched(line: Line, server: Server, *, knows_accounts: bool) -> str:
-    """Who sent a line: the account where the server tells accounts, else `nick!user@host`.
+def verified_sender(line: Line, server: Server, *, knows_accounts: bool) -> str:
+    """Who sent a line: the account if the server tells accounts, else `nick!user@host`.
 
-    Nobody can look like an account: its name has no `!`.
+    Nobody can imitate an account: its name contains no `!`.
     """
     account = (line.tags or {}).get("account", "") if knows_accounts else ""
     if account and account != "*" and "!" not in account:
@@ -102,26 +120,26 @@ def vouched(line: Line, server: Server, *, knows_accounts: bool) -> str:
 
 
 def mask(server: Server, nick: str, user: str, host: str) -> str:
-    """`nick!user@host`, with the letters that the server takes for the same made the same."""
+    """`nick!user@host`, with letters folded as the server compares them."""
     return f"{server.casefold(nick)}!{user}@{host.lower()}"
 
 
-def _addressed(text: str, server: Server) -> tuple[str, bool]:
-    """As `addressed`, with the letters that the server takes for the same; folding keeps the length."""
-    bare, is_mentioned = addressed(server.casefold(text), server.nickname_lower)
+def _strip_mention(text: str, server: Server) -> tuple[str, bool]:
+    # The server decides which characters are the same letter. Folding keeps the length.
+    bare, is_mentioned = strip_mention(server.casefold(text), server.nickname_lower)
     return text[len(text) - len(bare) :], is_mentioned
 
 
-def message_lines(text: str, most_bytes: int = LINE_BYTES) -> tuple[str, ...]:
-    """A text as the lines of IRC messages: no line is empty, and none is longer than `most_bytes`."""
+def message_lines(text: str) -> tuple[str, ...]:
+    """A text as lines of at most `LINE_BYTES` bytes, none of them empty."""
     lines = (line.rstrip() for line in _CONTROLS.sub("", text).split("\n"))
-    return tuple(piece for line in lines if line for piece in _pieces(line, most_bytes))
+    return tuple(piece for line in lines if line for piece in _pieces(line))
 
 
-def _pieces(line: str, most_bytes: int) -> list[str]:
+def _pieces(line: str) -> list[str]:
     raw, pieces = line.encode("utf-8", "replace"), []
-    while len(raw) > most_bytes:
-        end = most_bytes
+    while len(raw) > LINE_BYTES:
+        end = LINE_BYTES
         while raw[end] & 0xC0 == 0x80:  # inside a character
             end -= 1
         pieces.append(raw[:end].decode())
@@ -129,8 +147,8 @@ def _pieces(line: str, most_bytes: int) -> list[str]:
     return [*pieces, raw.decode()]
 
 
-def _spoken(text: str) -> str:
-    """The words without colours; `/me waves` is `*waves*`, other requests between programs are nothing."""
+def _plain(text: str) -> str:
+    """The text without color codes. `/me waves` becomes `*waves*`; other CTCP requests become empty."""
     if text.startswith("\x01"):
         words = text.strip("\x01")
         text = f"*{words.removeprefix('ACTION ')}*" if words.startswith("ACTION ") else ""

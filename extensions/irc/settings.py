@@ -1,8 +1,8 @@
-"""`channels.irc`: which server, as whom, and where."""
+"""The settings of `channels.irc`."""
 
 from __future__ import annotations
 
-from nacre.bridges.channels.secure_connection import Address
+from nacre.bridges.channels.connection import Address
 from nacre.bridges.contracts.channel import NO_SECRET, AccountSettings, Secret
 
 
@@ -10,31 +10,32 @@ class IrcSettings(AccountSettings):
     """An account on an IRC network."""
 
     host: str
-    """The server."""
+    """The server's host name."""
     port: int = 6697
-    """Its port; 6697 is the one for TLS."""
+    """The server's port. 6697 is the port for TLS."""
     tls: bool = True
-    """Whether the connection is encrypted. Without it no password is sent to another machine."""
+    """Whether to encrypt the connection. Without TLS no password is sent to another machine."""
     tls_ca_file: str = ""
-    """A file with the certificate of the authority that signed the server's; empty is those of the system."""
+    """The file of the authority that signed the server's certificate. If empty, the system's authorities are
+    used.
+    """
     nick: str
-    """The assistant's nick. If it is taken, `_` is added until it is free."""
+    """The assistant's nick. If it is taken, `_` is appended."""
     real_name: str = "Nacre"
-    """What the network shows beside the nick."""
+    """The name that the network shows beside the nick."""
     sasl_account: str = ""
-    """The account to log in to; empty is the nick."""
+    """The account to log in to. If empty, the nick is used."""
     sasl_password: Secret = NO_SECRET
-    """The account's password; empty is no login."""
+    """The account's password. If empty, the assistant does not log in."""
     server_password: Secret = NO_SECRET
-    """The password that some servers want of everybody."""
+    """The password that some servers require from everybody."""
     join: tuple[str, ...] = ()
     """The channels to join."""
     lines_per_second: float = 1.0
-    """How fast lines are sent; the first five of an answer go at once."""
+    """How fast to send lines. The first five lines of an answer are sent at once."""
 
     @property
     def address(self) -> Address:
-        """Where the server is."""
         return Address(
             host=self.host, port=self.port, tls=self.tls, ca_file=self.tls_ca_file, setting="channels.irc"
         )

@@ -221,7 +221,6 @@ class Memories:
         await self._table.purge(self.scope(None))
 
     async def all(self, scope: Scope) -> list[Memory]:
-        """Every memory of a scope, the newest first."""
         return await self._table.all(scope)
 
     async def count_without_vector(self) -> int:
@@ -229,7 +228,6 @@ class Memories:
         return await self._table.count_without_vector(self._key) if self._embedder else 0
 
     async def count(self) -> int:
-        """The number of memories of the agent, for every audience."""
         return await self._table.count(self.scope(None))
 
     async def make_vectors(self) -> None:

@@ -1,4 +1,4 @@
-"""`CHANNEL`: Matrix, as the settings name it."""
+"""`CHANNEL`: Matrix as a channel of the settings."""
 
 from __future__ import annotations
 

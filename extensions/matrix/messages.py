@@ -1,4 +1,7 @@
-"""What an event of a room says, and by whom as the homeserver vouches for them. Pure."""
+"""Conversion of Matrix events to `Inbound`, and of parts to the content of events.
+
+An event has at most 64 kB. An edit contains its text up to four times, two of them as HTML.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from nacre.bridges.channels.mentions import addressed
+from markdown_it import MarkdownIt
+
+from nacre.bridges.channels.messages import Ignored, IncomingMessage, RemoteFile, strip_mention
+from nacre.bridges.contracts.bridge import Part
 from nacre.extensions.matrix.rooms import RoomView
 from nacre.record import Record
 from nacre.runtime.contracts.inbound import Inbound, Quoted
@@ -19,66 +25,57 @@ _FILES = {
     "m.video": "video/*",
 }
 _USER_ID = re.compile(r"@[^\s:]+:[^\s]+")
+# Older clients put the message that is answered in front of the answer.
 _QUOTED = re.compile(r"(?:> .*\n|>\n)+\n?")
-"""What older programs put in front of an answer: the words that it answers."""
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f]")
+# A client would fetch the address of an image, and an address may leak what it was made from.
+_MARKDOWN = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table").disable("image")
 
 
-class Me(Record):
-    """The assistant: its id, the name that people see, and the account in the settings."""
+class Identity(Record):
+    """The assistant: its user id, its display name, and the account in the settings."""
 
     user_id: str
     name: str
     account: str = "default"
 
 
-class RemoteFile(Record):
-    """A file on the server; `size_bytes` is 0 where nobody says. `problem`: why it cannot be fetched."""
-
-    mxc: str
-    name: str
-    mime_type: str
-    size_bytes: int
-    problem: str = ""
-
-
-class Heard(Record):
-    """A message, without its files yet."""
-
-    inbound: Inbound
-    files: tuple[RemoteFile, ...] = ()
-
-
 def is_encrypted(event: object) -> bool:
-    """Whether an event is a message that only its devices can read."""
+    """Whether an event is an end-to-end encrypted message."""
     return isinstance(event, Mapping) and event.get("type") == "m.room.encrypted"
 
 
-def heard(event: object, room: RoomView, me: Me) -> Heard | str:
-    """What an event says, or why it is not answered."""
+def read_message(event: object, room: RoomView, me: Identity) -> IncomingMessage:
+    """The message of an event.
+
+    Raises:
+        Ignored: the event is not a message to answer.
+    """
     if not isinstance(event, Mapping) or not isinstance(content := event.get("content"), Mapping):
-        return "it is no event"
+        raise Ignored("it is not an event")
     sender, event_id = event.get("sender"), event.get("event_id")
     if not (isinstance(sender, str) and _USER_ID.fullmatch(sender)):
-        return "it has no sender"
+        raise Ignored("it has no sender")
     if not (isinstance(event_id, str) and event_id.startswith("$")):
-        return "it has no id"
+        raise Ignored("it has no id")
     if sender == me.user_id:
-        return "it is the assistant's own"
+        raise Ignored("it is the assistant's own")
     if event.get("type") != "m.room.message" or "state_key" in event:
-        return f"it is of the type {_shown(event.get('type'))}"
+        raise Ignored(f"its type is {event.get('type')!r:.80}")
     relation = content.get("m.relates_to")
     relation = relation if isinstance(relation, Mapping) else {}
     if relation.get("rel_type") == "m.replace":
-        return "it corrects a message that was heard already"
+        raise Ignored("it edits an earlier message")
     kind = content.get("msgtype")
     if kind not in ("m.text", "m.emote", *_FILES):
-        return f"it is of the kind {_shown(kind)}"
+        raise Ignored(f"its message type is {kind!r:.80}")
     files = (_file(content, str(kind)),) if kind in _FILES else ()
-    text = _words(content, is_answer="m.in_reply_to" in relation)
+    text = _text(content, is_answer="m.in_reply_to" in relation)
     text, quoted = _own_words(text, content)
-    bare, is_named = addressed(text, me.name)
+    bare, is_named = strip_mention(text, me.name)
     if not (bare.strip() or quoted or files):
-        return "it says nothing"
+        raise Ignored("it has no readable content")
     inbound = Inbound(
         text=f"*{bare}*" if kind == "m.emote" and bare.strip() else bare,
         quoted=quoted,
@@ -92,14 +89,14 @@ def heard(event: object, room: RoomView, me: Me) -> Heard | str:
         chat_name=room.name,
         is_mentioned=is_named or _mentions(content, me.user_id),
     )
-    return Heard(inbound=inbound, files=files)
+    return IncomingMessage(inbound=inbound, files=files)
 
 
-def _words(content: Mapping[str, Any], *, is_answer: bool) -> str:
+def _text(content: Mapping[str, Any], *, is_answer: bool) -> str:
     body = content.get("body")
     text = body if isinstance(body, str) else ""
     if content.get("msgtype") in _FILES:
-        # A caption is there only beside a name of its own.
+        # The body is a caption only if the file has a name of its own.
         name = content.get("filename")
         return text if isinstance(name, str) and name != text else ""
     found = _QUOTED.match(text) if is_answer else None
@@ -107,9 +104,9 @@ def _words(content: Mapping[str, Any], *, is_answer: bool) -> str:
 
 
 def _own_words(text: str, content: Mapping[str, Any]) -> tuple[str, tuple[Quoted, ...]]:
-    """The sender's own words, and those of others: a whole forwarded message, or the quotation in front.
+    """The sender's own words, and the words of others: a forwarded message or a leading quotation.
 
-    An answer that says what it answers has no quotation here any more.
+    The quotation that clients add to an answer has been removed already.
     """
     if any(content.get(name) for name in ("m.forwarded", "m.forward", "org.matrix.msc2723.forwarded")):
         return "", (Quoted(text=text, kind="forward"),) if text.strip() else ()
@@ -137,21 +134,51 @@ def _thread(relation: Mapping[str, Any]) -> str:
 def _file(content: Mapping[str, Any], kind: str) -> RemoteFile:
     info = content.get("info")
     info = info if isinstance(info, Mapping) else {}
-    size, mime_type, url = info.get("size"), info.get("mimetype"), content.get("url")
-    name = next(
-        (n for n in (content.get("filename"), content.get("body")) if isinstance(n, str) and n), "file"
-    )
+    url, name = content.get("url"), content.get("filename")
     problem = "" if isinstance(url, str) and url.startswith("mxc://") else "it has no address on the server"
     if isinstance(content.get("file"), Mapping):
-        problem = "it is encrypted from end to end"
-    return RemoteFile(
-        mxc=url if isinstance(url, str) else "",
-        name=name,
-        mime_type=mime_type if isinstance(mime_type, str) and mime_type else _FILES[kind],
-        size_bytes=size if type(size) is int and size > 0 else 0,
+        problem = "it is end-to-end encrypted"
+    return RemoteFile.read(
+        url if isinstance(url, str) else "",
+        name=name if isinstance(name, str) and name else content.get("body"),
+        mime_type=info.get("mimetype"),
+        size_bytes=info.get("size"),
+        default_type=_FILES[kind],
         problem=problem,
     )
 
 
-def _shown(value: object) -> str:
-    return repr(value)[:80]
+def message_content(part: Part, *, is_private: bool) -> dict[str, Any]:
+    """The content of a new message. In a group it refers to the message that it answers."""
+    content = _text_content(part.text)
+    answered = {"m.in_reply_to": {"event_id": part.answers}} if part.answers.startswith("$") else {}
+    if thread := part.place.thread_id:
+        content["m.relates_to"] = {
+            "rel_type": "m.thread",
+            "event_id": thread,
+            "is_falling_back": True,
+            **(answered or {"m.in_reply_to": {"event_id": thread}}),
+        }
+    elif answered and not is_private:
+        content["m.relates_to"] = answered
+    return content
+
+
+def edit_content(part: Part, event_id: str) -> dict[str, Any]:
+    """The content of an edit. Clients that do not support edits show the new text with a star."""
+    content = _text_content(part.text)
+    return {
+        **content,
+        "body": f"* {content['body']}",
+        "m.new_content": content,
+        "m.relates_to": {"rel_type": "m.replace", "event_id": event_id},
+    }
+
+
+def _text_content(text: str) -> dict[str, Any]:
+    text = _CONTROLS.sub("", text)
+    content: dict[str, Any] = {"msgtype": "m.text", "body": text, "m.mentions": {}}
+    html = _MARKDOWN.render(text).strip()
+    if html != f"<p>{text}</p>" and len(html) <= 2 * len(text) + 200:
+        content |= {"format": "org.matrix.custom.html", "formatted_body": html}
+    return content

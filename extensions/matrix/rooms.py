@@ -1,27 +1,27 @@
-"""What a room is, and what of its past is to be heard. Pure.
+"""What a Matrix room is, and which of its past events count.
 
-A room is private when the assistant's account holds it for a private chat (`m.direct`), exactly one other
-person is in it and nobody is invited, and nobody else can come in or read there unasked. Whatever else is a
-group. nio's own `is_group` says something else: that a room has no name.
+A room is private if the account's `m.direct` lists it, exactly one other person is in it, nobody is invited,
+and nobody else can join or read it without an invitation. Every other room is a group. nio's `is_group` means
+something else: that a room has no name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from nio import MatrixRoom
 
+from nacre.bridges.channels.messages import FIRST_LOOK_BACK
 from nacre.record import Record
 
 Json = Mapping[str, Any]
 _CLOSED = ("invite", "knock", "private")
-FIRST_LOOK_BACK_MS = 10 * 60 * 1_000
-"""How far back rooms are read at the very first start."""
 
 
 class RoomView(Record):
-    """A room. `private_with` is the other person in it, empty in a group."""
+    """A room. `private_with` is the other person in a private chat, empty in a group."""
 
     room_id: str
     name: str
@@ -29,12 +29,12 @@ class RoomView(Record):
 
     @property
     def chat_id(self) -> str:
-        """The chat: a private one is the room with this one person, so that it ends when others come in."""
+        """The chat. A private chat is the room with this person, so it ends when others join."""
         return f"{self.room_id} {self.private_with}" if self.private_with else self.room_id
 
 
-def view(room: MatrixRoom, direct: Mapping[str, Sequence[str]]) -> RoomView:
-    """What a room is. `direct`: the rooms of private chats by person, as the account holds them."""
+def room_view(room: MatrixRoom, direct: Mapping[str, Sequence[str]]) -> RoomView:
+    """Describes a room. `direct` is the account's `m.direct`: the rooms of private chats by person."""
     others = [user for user in room.users if user != room.own_user_id]
     is_private = (
         len(others) == 1
@@ -48,7 +48,7 @@ def view(room: MatrixRoom, direct: Mapping[str, Sequence[str]]) -> RoomView:
 
 
 def read_direct(content: object) -> dict[str, list[str]]:
-    """`m.direct`, without what is no id."""
+    """The content of `m.direct` without malformed entries."""
     if not isinstance(content, Mapping):
         return {}
     return {
@@ -59,13 +59,13 @@ def read_direct(content: object) -> dict[str, list[str]]:
 
 
 def with_direct(direct: Mapping[str, Sequence[str]], user: str, room_id: str) -> dict[str, list[str]]:
-    """The same with one more private chat."""
+    """A copy with one more private chat."""
     rooms = [known for known in direct.get(user, ()) if known != room_id]
     return {**{name: list(known) for name, known in direct.items()}, user: [*rooms, room_id]}
 
 
 def invitation(events: Sequence[Json], me: str) -> tuple[str, bool] | None:
-    """Who invited the assistant, and whether to a private chat; `None` where nobody did."""
+    """Who invited the assistant and whether to a private chat; `None` if nobody did."""
     for event in events:
         content = event.get("content")
         if event.get("type") != "m.room.member" or event.get("state_key") != me:
@@ -76,16 +76,16 @@ def invitation(events: Sequence[Json], me: str) -> tuple[str, bool] | None:
 
 
 def arrival(events: Sequence[Json], me: str) -> int | None:
-    """Where in a timeline the assistant was invited or came in last; what is before is not for it."""
+    """The index of the assistant's last invitation or arrival. Earlier events are not meant for it."""
     found = (number for number in reversed(range(len(events))) if _arrives(events[number], me))
     return next(found, None)
 
 
-def to_hear(events: Sequence[Json], me: str, *, first_ms: int | None) -> Iterator[Json]:
-    """What of a timeline is to be heard, the oldest first.
+def relevant_events(events: Sequence[Json], me: str, *, first_ms: int | None) -> Iterator[Json]:
+    """The events of a timeline that count, the oldest first.
 
-    `first_ms` is when the assistant was started for the very first time, while nothing is known of an earlier
-    start: then what it answered before that, and what is older than `FIRST_LOOK_BACK_MS`, is left out.
+    `first_ms` is the time of the very first start, `None` once there is a sync token. At the first start,
+    events before the assistant's last own message and events older than `FIRST_LOOK_BACK` are left out.
     """
     begin = arrival(events, me) or 0
     if first_ms is not None:
@@ -94,7 +94,7 @@ def to_hear(events: Sequence[Json], me: str, *, first_ms: int | None) -> Iterato
         ]
         begin = max([begin, *own])
     for event in events[begin:]:
-        if first_ms is None or _sent_ms(event) >= first_ms - FIRST_LOOK_BACK_MS:
+        if first_ms is None or _sent_ms(event) >= first_ms - FIRST_LOOK_BACK // timedelta(milliseconds=1):
             yield event
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.extensions.host import ExtensionHost
-from nacre.runtime.extensions.http_mount import HttpMount
+from nacre.runtime.extensions.service import HttpMount
 from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.function import ToolSource
 

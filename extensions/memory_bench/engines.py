@@ -260,7 +260,6 @@ def _found(hit: Mapping[str, Any]) -> Found:
 
 
 def _size_bytes(folder: Path, workspace: Path) -> int:
-    """The disk space that an engine uses besides the notes."""
     return sum(
         (Path(place) / name).stat().st_size
         for place, _, names in os.walk(folder)

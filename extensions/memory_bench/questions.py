@@ -93,7 +93,6 @@ def _sections(path: str, lines: Sequence[str]) -> Iterator[tuple[str, Place]]:
 
 
 def _days(notes: Mapping[str, Sequence[str]]) -> Iterator[Question]:
-    """Yields the days that have exactly one log."""
     days = {path: day for path in notes if (day := day_in_path(path))}
     counts = Counter(days.values())
     for path, day in days.items():
@@ -125,7 +124,6 @@ def _looks_like_a_name(word: str) -> bool:
 
 
 def _unknown(names: Sequence[Question], known_words: set[str]) -> Iterator[Question]:
-    """Yields names spelled backwards that no note contains."""
     for name in names:
         backwards = name.text[::-1].casefold()
         if backwards not in known_words:

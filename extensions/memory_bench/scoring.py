@@ -87,7 +87,6 @@ def by_kind(answers: Sequence[Answer]) -> dict[str, dict[str, float | None]]:
 
 
 def plain(text: str) -> str:
-    """Words only, lowercase, separated by single spaces."""
     return re.sub(r"\W+", " ", text.lower()).strip()
 
 

@@ -18,7 +18,7 @@ from nacre.extensions.qmd.upkeep import Upkeep
 from nacre.memory.contracts.errors import MemoryIndexError, ReadRefused
 from nacre.memory.contracts.notes import NoteBytes
 from nacre.memory.contracts.records import Excerpt, Fallback, SearchMode, SearchReport, Source
-from nacre.memory.files.reading import content_lines, excerpt_of
+from nacre.memory.files.note_files import content_lines, excerpt_of
 from nacre.memory.text.days.day_limits import Day, day_limits
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock

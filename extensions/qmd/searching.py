@@ -26,7 +26,7 @@ from nacre.extensions.qmd.program import (
 from nacre.memory.contracts.notes import NoteBytes
 from nacre.memory.contracts.records import SearchHit
 from nacre.memory.contracts.workspace import ReadFailed
-from nacre.memory.files.reading import content_lines
+from nacre.memory.files.note_files import content_lines
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.record import Record

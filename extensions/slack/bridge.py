@@ -1,8 +1,9 @@
-"""`SlackBridge`: one app of Slack, over Socket Mode.
+"""`SlackBridge`: one Slack app in Socket Mode.
 
-An envelope is acknowledged when its words are in the ledger and not before; Slack sends one that is not
-acknowledged a few times more. What it gave up is read from the chats when a session begins, behind the newest
-message that is in the ledger. A message of the bot carries its key, by which it is found again.
+The bridge acknowledges an envelope only after the ledger has its message. Slack sends an envelope without an
+acknowledgment a few more times and then gives up. At the start of a session the bridge therefore reads the
+chats from the newest message in the ledger on. Each message of the bot carries its key as metadata, by which
+`find` recognizes it.
 """
 
 from __future__ import annotations
@@ -10,51 +11,45 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from nacre.bridges.channels.live_connection import LiveConnection
-from nacre.bridges.contracts.bridge import Bridge, Capabilities, Door, Part
-from nacre.bridges.contracts.errors import BridgeError, CannotConnect, DeliveryRefused, NotDelivered
-from nacre.extensions.slack.api import Api, envelope, opened
-from nacre.extensions.slack.formatting import mrkdwn
+from nacre.bridges.channels.connection import LiveConnection, until_stopped
+from nacre.bridges.channels.messages import Ignored, IncomingMessage, with_files
+from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part
+from nacre.bridges.contracts.errors import CannotConnect, DeliveryRefused, NotDelivered
+from nacre.extensions.slack.client import SlackClient, open_client, read_envelope
 from nacre.extensions.slack.messages import (
     CHANNEL,
-    Heard,
-    PassedOver,
-    RemoteFile,
-    event_of,
-    heard,
-    is_ts,
+    is_timestamp,
     key_of,
+    message_event,
+    mrkdwn,
+    read_message,
 )
-from nacre.runtime.contracts.inbound import Attachment
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-FILE_SECONDS = 60.0
-"""How long one file may take."""
-MOST_CHATS = 100
-"""So many chats are looked through; Slack allows some fifty requests a minute."""
-PATIENCE_SECONDS = 300.0
-"""So long Slack may keep the bridge waiting that reads what was missed."""
+MAX_CHATS = 100
+"""How many chats are read after a pause. Slack allows about fifty requests a minute."""
+CATCH_UP_SECONDS = 300.0
+"""The longest total time that rate limits may delay reading what was missed."""
 MARGIN_SECONDS = 60
-"""Messages of different chats may come in another order than they were said."""
+"""Messages of different chats may arrive out of order by this much."""
 
 
-class _Patience:
-    """Asks again when Slack asks to wait, as long as all waits together take no more than so many seconds."""
+class _RateLimitBudget:
+    """Repeats requests that Slack asks to delay, until all delays together exceed a number of seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
-    async def __call__(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def __call__(self, request: Callable[[], Awaitable[T]]) -> T:
         while True:
             try:
-                return await ask()
+                return await request()
             except NotDelivered as error:
                 wait = error.retry_after_seconds
                 if wait is None or wait > self._seconds:
@@ -64,11 +59,11 @@ class _Patience:
 
 
 class SlackBridge(Bridge):
-    """An app. `server` is the Web API's address; files above `file_bytes` are not fetched."""
+    """One app. `server` is the URL of the Web API. It does not fetch files above `file_bytes`."""
 
     channel = CHANNEL
     capabilities = Capabilities(
-        greatest_length=2_900,  # an edit takes 4,000, and signs that Slack reads become longer
+        greatest_length=2_900,  # an edit takes 4,000, and escaping makes some characters longer
         length_unit="utf16",
         can_edit=True,
         edit_seconds=1.5,
@@ -83,151 +78,129 @@ class SlackBridge(Bridge):
         self._app_token = app_token
         self._server = server
         self._file_bytes = file_bytes
-        self._live: LiveConnection[Api] = LiveConnection("Slack")
+        self._live: LiveConnection[SlackClient] = LiveConnection("Slack")
         self._stopped = asyncio.Event()
         self._newest = ""
 
-    async def start(self, door: Door) -> None:
-        """Hears the socket until it is stopped, or the connection ends."""
-        self._newest = door.cursor if is_ts(door.cursor) else ""
-        async with opened(self._bot_token, self._app_token, self._server) as api:
-            hearing = asyncio.create_task(self._hear(api, door))
-            stopping = asyncio.create_task(self._stopped.wait())
+    async def start(self, inbox: Inbox) -> None:
+        self._newest = inbox.cursor if is_timestamp(inbox.cursor) else ""
+        async with open_client(self._bot_token, self._app_token, self._server) as client:
             try:
-                await asyncio.wait({hearing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                if not self._stopped.is_set():
-                    await hearing
+                await until_stopped(self._stopped, self._listen(client, inbox))
             finally:
-                self._live.ends()
-                for task in (hearing, stopping):
-                    task.cancel()
-                await asyncio.gather(hearing, stopping, return_exceptions=True)
-                await self._live.settled()
+                await self._live.close()
 
     async def stop(self) -> None:
-        """Ends the connection."""
         self._stopped.set()
 
     async def deliver(self, part: Part) -> str:
-        """Sends one message."""
-        async with self._live.use() as api:
+        async with self._live.use() as client:
             place = part.place
-            return await api.send(place.chat_id, mrkdwn(part.text), thread=place.thread_id, key=part.key)
+            return await client.send(place.chat_id, mrkdwn(part.text), thread=place.thread_id, key=part.key)
 
     async def edit(self, part: Part, message_id: str) -> None:
-        """Changes one; one that somebody deleted meanwhile is sent anew."""
-        async with self._live.use() as api:
-            is_there = await api.edit(part.place.chat_id, message_id, mrkdwn(part.text))
+        """Edits the message. If somebody has deleted it, sends a new one."""
+        async with self._live.use() as client:
+            is_there = await client.edit(part.place.chat_id, message_id, mrkdwn(part.text))
         if not is_there:
             await self.deliver(part)
 
     async def find(self, part: Part) -> str | None:
-        """Looks for its key in the chat, behind the message that it answers."""
-        place, since = part.place, part.answers if is_ts(part.answers) else ""
-        async with self._live.use() as api:
-            said = await api.history(place.chat_id, since or "0", thread=place.thread_id)
-        found = [str(raw["ts"]) for raw in said if key_of(raw) == part.key and is_ts(raw.get("ts"))]
-        return found[0] if found else None
+        """Looks for the part's key in the chat, after the message that the part answers."""
+        place, since = part.place, part.answers if is_timestamp(part.answers) else "0"
+        async with self._live.use() as client:
+            history = await client.history(place.chat_id, since, thread=place.thread_id)
+        found = (str(raw["ts"]) for raw in history if key_of(raw) == part.key and is_timestamp(raw.get("ts")))
+        return next(found, None)
 
-    async def _hear(self, api: Api, door: Door) -> None:
-        """One socket after the other: Slack asks for a new one every few hours."""
+    async def _listen(self, client: SlackClient, inbox: Inbox) -> None:
+        """Reads one socket after the other: Slack asks for a new one every few hours."""
         is_first = True
         while True:
-            async with api.socket() as socket:
+            async with client.socket() as socket:
                 async for message in socket:
                     try:
-                        told = envelope(message)
+                        envelope = read_envelope(message)
                     except ValueError as error:
-                        log.info("an envelope of Slack's was passed over: it cannot be read: %s", error)
+                        log.info("a Slack envelope was ignored because it cannot be read: %s", error)
                         continue
-                    if told.get("type") == "hello" and is_first:
+                    if envelope.get("type") == "hello" and is_first:
                         is_first = False
-                        self._live.begins(api)
-                        door.connected()
-                        await self._catch_up(api, door)
-                    if told.get("type") == "disconnect":
+                        self._live.open(client)
+                        inbox.connected()
+                        await self._catch_up(client, inbox)
+                    if envelope.get("type") == "disconnect":
                         break
-                    await self._take_envelope(api, door, socket, told)
+                    await self._take_envelope(client, inbox, socket, envelope)
                 else:
-                    raise CannotConnect("Slack ended the connection.")
-            if told.get("reason") == "link_disabled":
-                raise CannotConnect("Socket Mode is switched off for this app; https://api.slack.com/apps.")
+                    raise CannotConnect("Slack closed the connection.")
+            if envelope.get("reason") == "link_disabled":
+                raise CannotConnect(
+                    "Socket Mode is switched off for this app. Switch it on at https://api.slack.com/apps."
+                )
 
-    async def _take_envelope(self, api: Api, door: Door, socket: Any, told: Any) -> None:
-        name = told.get("envelope_id")
-        if not isinstance(name, str):
-            if told.get("type") != "hello":
-                log.info("an envelope of Slack's was passed over: it has no id")
+    async def _take_envelope(self, client: SlackClient, inbox: Inbox, socket: Any, envelope: Any) -> None:
+        envelope_id = envelope.get("envelope_id")
+        if not isinstance(envelope_id, str):
+            if envelope.get("type") != "hello":
+                log.info("a Slack envelope was ignored because it has no id")
             return
         try:
-            await self._take(api, door, heard(event_of(told.get("payload")), api.me, self.account))
-        except PassedOver as why:
-            log.info("an envelope of Slack's was passed over: %s", why)
-        await socket.send_json({"envelope_id": name})
+            message = read_message(message_event(envelope.get("payload")), client.me, self.account)
+            await self._take(client, inbox, message)
+        except Ignored as why:
+            log.info("a Slack envelope was ignored: %s", why)
+        await socket.send_json({"envelope_id": envelope_id})
 
-    async def _catch_up(self, api: Api, door: Door) -> None:
-        """Reads what Slack gave up while nobody listened."""
+    async def _catch_up(self, client: SlackClient, inbox: Inbox) -> None:
+        """Receives what Slack gave up delivering while nobody was connected."""
         if not self._newest:
             return
         seconds, _, number = self._newest.partition(".")
-        patiently = _Patience(PATIENCE_SECONDS)
+        within_budget = _RateLimitBudget(CATCH_UP_SECONDS)
         since = f"{max(0, int(seconds) - MARGIN_SECONDS)}.{number}"
-        for chat, is_private in await patiently(lambda: api.chats(MOST_CHATS)):
+        for chat, is_private in await within_budget(lambda: client.chats(MAX_CHATS)):
             try:
-                said = await self._said_since(api, patiently, chat, since)
+                history = await self._history(client, within_budget, chat, since)
             except DeliveryRefused as error:
-                log.info("a chat of Slack's cannot be read: %s", error)
+                log.info("a Slack chat cannot be read: %s", error)
                 continue
             except NotDelivered:
-                log.warning("Slack lets no more of what was said meanwhile be read")
+                log.warning("Slack's rate limit stops reading the rest of what was missed")
                 return
-            for raw in said:
+            for raw in history:
                 at = {"channel": chat, **({"channel_type": "im"} if is_private else {})}
                 try:
-                    message = heard({**raw, **at}, api.me, self.account)
-                except (PassedOver, TypeError) as why:
-                    log.info("a message of Slack's was passed over: %s", why)
+                    message = read_message({**raw, **at}, client.me, self.account)
+                except (Ignored, TypeError) as why:
+                    log.info("a Slack message was ignored: %s", why)
                     continue
-                # The cursor stands until all chats are read: what is new in the next one may be older.
-                await self._take(api, door, message, moves_cursor=False)
+                # The cursor stays until all chats are read: new messages of the next chat may be older.
+                await self._take(client, inbox, message, moves_cursor=False)
 
-    async def _said_since(self, api: Api, patiently: _Patience, chat: str, since: str) -> list[Any]:
-        said = list(await patiently(lambda: api.history(chat, since)))
-        for thread in [raw["ts"] for raw in said if _has_newer_replies(raw, since)]:
-            said += await patiently(partial(api.history, chat, since, thread=thread))
-        return said
+    async def _history(
+        self, client: SlackClient, within_budget: _RateLimitBudget, chat: str, since: str
+    ) -> list[Any]:
+        history = list(await within_budget(lambda: client.history(chat, since)))
+        for thread in [raw["ts"] for raw in history if _has_newer_replies(raw, since)]:
+            history += await within_budget(partial(client.history, chat, since, thread=thread))
+        return history
 
-    async def _take(self, api: Api, door: Door, message: Heard, *, moves_cursor: bool = True) -> None:
+    async def _take(
+        self, client: SlackClient, inbox: Inbox, message: IncomingMessage, *, moves_cursor: bool = True
+    ) -> None:
         if moves_cursor:
-            self._newest = max(self._newest, message.inbound.message_id, key=_moment)
-        files = [await self._fetched(api, file) for file in message.files]
-        inbound = replace(message.inbound, attachments=tuple(files))
-        await door.receive(inbound, cursor=self._newest if moves_cursor else "")
-
-    async def _fetched(self, api: Api, file: RemoteFile) -> Attachment:
-        """A file with its bytes, or with the reason why they are not there."""
-        data, problem, size = b"", "", file.size_bytes
-        if size <= self._file_bytes:
-            try:
-                async with asyncio.timeout(FILE_SECONDS):
-                    data = await api.file(file.url, self._file_bytes)
-                size = len(data)
-            except TimeoutError:
-                problem = "Slack took too long to send it"
-            except (BridgeError, ValueError) as error:
-                log.warning("a file could not be fetched from Slack: %s", error)
-                problem = "Slack did not send it"
-        if size > self._file_bytes:
-            data, problem = b"", f"it has {size} bytes, and {self._file_bytes} are fetched at most"
-        return Attachment(name=file.name, mime_type=file.mime_type, data=data, problem=problem)
+            self._newest = max(self._newest, message.inbound.message_id, key=_sort_key)
+        inbound = await with_files(message, client.file, service="Slack", limit_bytes=self._file_bytes)
+        await inbox.receive(inbound, cursor=self._newest if moves_cursor else "")
 
 
-def _moment(ts: str) -> tuple[int, str]:
-    """For comparing moments, of which the seconds may differ in length."""
+def _sort_key(ts: str) -> tuple[int, str]:
+    # As texts, timestamps whose seconds differ in length would compare wrongly.
     seconds, _, number = ts.partition(".")
     return (int(seconds or 0), number)
 
 
 def _has_newer_replies(raw: Any, since: str) -> bool:
-    latest = raw.get("latest_reply") if isinstance(raw, dict) and "ts" in raw else None
-    return isinstance(latest, str) and is_ts(latest) and is_ts(raw["ts"]) and _moment(latest) > _moment(since)
+    latest = raw.get("latest_reply") if isinstance(raw, dict) and is_timestamp(raw.get("ts")) else None
+    return isinstance(latest, str) and is_timestamp(latest) and _sort_key(latest) > _sort_key(since)

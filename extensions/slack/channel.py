@@ -1,4 +1,4 @@
-"""What the settings say of an app of Slack. The library is imported when a bridge is made."""
+"""The settings of `channels.slack`, and `CHANNEL`. The library is imported only when a bridge is made."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from nacre.bridges.contracts.channel import NO_SECRET, AccountHome, AccountSetti
 
 
 class SlackSettings(AccountSettings):
-    """The keys of `channels.slack`."""
+    """A Slack app."""
 
     bot_token: Secret = NO_SECRET
-    """What Slack gives under OAuth & Permissions; it begins with `xoxb-`."""
+    """The token under OAuth & Permissions. It begins with `xoxb-`."""
     app_token: Secret = NO_SECRET
-    """What Slack gives under Basic Information, with `connections:write`; it begins with `xapp-`."""
+    """The token under Basic Information with the scope `connections:write`. It begins with `xapp-`."""
     api_root: str = "https://slack.com/api/"
-    """The Web API's address."""
+    """The URL of the Web API."""
     media_max_mb: Annotated[float, Field(gt=0, le=1_000)] = 20.0
-    """The largest file that is fetched."""
+    """The largest file to fetch, in megabytes."""
 
 
 def make(home: AccountHome, settings: SlackSettings) -> Bridge:
-    """The bridge of one app. Raises `ValueError` when a token is missing, or there is no address."""
+    """Makes an app's bridge. Raises `ValueError` if a token is missing or the URL is invalid."""
     from nacre.extensions.slack.bridge import SlackBridge
 
     bot_token, app_token = settings.bot_token.get_secret_value(), settings.app_token.get_secret_value()
     if not (bot_token and app_token):
         raise ValueError(
-            "botToken (xoxb-…) and appToken (xapp-…) are both needed; https://api.slack.com/apps"
+            "botToken (xoxb-…) or appToken (xapp-…) is missing; you find both at https://api.slack.com/apps"
         )
     if not settings.api_root.startswith(("https://", "http://")):
-        raise ValueError(f"apiRoot is {settings.api_root!r}; an address begins with https://")
+        raise ValueError(f"apiRoot is {settings.api_root!r}; write a URL that begins with https://")
     return SlackBridge(
         account=home.account,
         bot_token=bot_token,

@@ -1,4 +1,4 @@
-"""What the settings say of a bot of Telegram. The library is imported when a bridge is made."""
+"""The settings of `channels.telegram`, and `CHANNEL`. The library is imported only when a bridge is made."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from nacre.bridges.contracts.channel import NO_SECRET, AccountHome, AccountSetti
 
 
 class TelegramSettings(AccountSettings):
-    """The keys of `channels.telegram`."""
+    """A Telegram bot."""
 
     bot_token: Secret = NO_SECRET
-    """What @BotFather gave."""
+    """The bot's token, from @BotFather."""
     api_root: str = "https://api.telegram.org"
-    """The Bot API's address; another one for a server of one's own."""
+    """The URL of the Bot API. Change it for a self-hosted server."""
     media_max_mb: Annotated[float, Field(gt=0, le=2_000)] = 20.0
-    """The largest file that is fetched; Telegram's own server gives 20 MB at most."""
+    """The largest file to fetch, in megabytes. Telegram's own server sends at most 20 MB."""
 
 
 def make(home: AccountHome, settings: TelegramSettings) -> Bridge:
-    """The bridge of one bot. Raises `ValueError` when it has no token, or no address to go to."""
+    """Makes a bot's bridge. Raises `ValueError` if there is no token or the URL is invalid."""
     from nacre.extensions.telegram.bridge import TelegramBridge
 
     token = settings.bot_token.get_secret_value()
     if not token:
         raise ValueError("botToken is missing; @BotFather in Telegram gives one")
     if not settings.api_root.startswith(("https://", "http://")):
-        raise ValueError(f"apiRoot is {settings.api_root!r}; an address begins with https://")
+        raise ValueError(f"apiRoot is {settings.api_root!r}; write a URL that begins with https://")
     return TelegramBridge(
         account=home.account,
         token=token,

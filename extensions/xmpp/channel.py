@@ -1,4 +1,4 @@
-"""`CHANNEL`: XMPP, as the settings name it."""
+"""`CHANNEL`: XMPP as a channel of the settings."""
 
 from __future__ import annotations
 

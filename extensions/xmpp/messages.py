@@ -1,4 +1,4 @@
-"""What a message stanza says, and by whom as the servers vouch for it. Pure."""
+"""Conversion of XMPP stanzas to `Inbound`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from dataclasses import field
 
 from slixmpp import Message
 
-from nacre.bridges.channels.mentions import addressed
-from nacre.bridges.channels.spoken import Spoken
+from nacre.bridges.channels.messages import Ignored, strip_mention
 from nacre.record import Record
-from nacre.runtime.contracts.inbound import Quoted
+from nacre.runtime.contracts.inbound import Inbound, Quoted
+
+CHANNEL = "xmpp"
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SID, _MUC_USER = "{urn:xmpp:sid:0}", "{http://jabber.org/protocol/muc#user}"
@@ -20,78 +21,88 @@ _MUC_HIDDEN = "{http://jabber.org/protocol/muc#user}x"
 _CORRECTION = "{urn:xmpp:message-correct:0}replace"
 _REPLY, _FALLBACK = "{urn:xmpp:reply:0}reply", "{urn:xmpp:fallback:0}fallback"
 _FORWARDED = "{urn:xmpp:forward:0}forwarded"
+# For clients that do not support replies, a reply begins with the message that it answers.
 _QUOTED = re.compile(r"(?:>[^\n]*(?:\n|\Z))+")
-"""What stands in front of an answer, for programs that do not know answers: the words that it answers."""
 _WRAPPED = ("{urn:xmpp:mam:2}result", "{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
 
 
-class Me(Record):
-    """The assistant: its bare address, its name in rooms, and the rooms that it is in.
+class Identity(Record):
+    """The assistant: its bare address, its nick in rooms, the account in the settings, and the rooms that it
+    is in.
 
-    `people` are the addresses of a room's people by their names there, where the room shows them.
+    `people` maps a room and a nick to the person's address, if the room shows it.
     """
 
     jid: str
     nick: str
+    account: str = "default"
     rooms: frozenset[str] = frozenset()
     people: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
-class Heard(Spoken):
-    """A message. `archive` holds it, empty for the account's own, under `archive_id`."""
+class XmppMessage(Record):
+    """A message and its id in the archive of the room `archive`, or of the account if that is empty."""
 
+    inbound: Inbound
     archive: str
     archive_id: str
 
 
-def heard(stanza: Message, me: Me, *, archive_id: str = "") -> Heard | str:
-    """What a message says, or why it is not answered. `archive_id`: it comes from the archive, under this id.
+def read_message(stanza: Message, me: Identity, *, archive_id: str = "") -> XmppMessage:
+    """The message in a stanza. `archive_id` is its id if it comes from an archive.
 
     Raises:
-        ValueError: an address in it is none.
+        Ignored: it is not a message to answer.
+        ValueError: it contains an invalid address.
     """
     sender, kind = stanza["from"], stanza["type"]
     room = sender.bare if sender.bare in me.rooms else ""
     text = _NOT_XML.sub("", stanza["body"] or "")
     if any(stanza.xml.find(name) is not None for name in _WRAPPED):
-        return "it holds a message of somebody else"
+        raise Ignored("it contains somebody else's message")
     if kind not in ("chat", "normal", "groupchat"):
-        return f"it is of the type {kind!r}"
+        raise Ignored(f"its type is {kind!r}")
     if sender.bare in ("", me.jid) or (room and sender.resource == me.nick):
-        return "it is the assistant's own"
+        raise Ignored("it is the assistant's own")
     if stanza.xml.find(_CORRECTION) is not None:
-        return "it corrects a message that was heard already"
+        raise Ignored("it corrects an earlier message")
     text, quoted = _without_quotation(stanza, text)
     if not (text.strip() or quoted):
-        return "it says nothing"
+        raise Ignored("it has no readable content")
     if kind == "groupchat":
         if not (room and sender.resource):
-            return "it comes from a room that the assistant is not in"
+            raise Ignored("it comes from a room that the assistant is not in")
         if not archive_id and stanza.xml.find("{urn:xmpp:delay}delay") is not None:
-            return "it is the room's history, which the archive tells"
+            raise Ignored("it is the room's history, which the archive repeats")
         sender_id = me.people.get((room, sender.resource)) or sender.full
-        text, is_mentioned = addressed(text, me.nick)
+        text, is_mentioned = strip_mention(text, me.nick)
     elif room or stanza.xml.find(_MUC_HIDDEN) is not None:
-        return "it is whispered in a room, where nobody knows for sure who speaks"
+        raise Ignored("it is a private message in a room, where the sender cannot be verified")
     else:
         sender_id, is_mentioned = sender.bare, False
     archive_id = archive_id or stanza_id(stanza, room or me.jid)
-    return Heard(
-        kind="group" if room else "direct",
-        chat_id=room or sender.bare,
-        sender_id=sender_id,
+    inbound = Inbound(
         text=text,
         quoted=quoted,
-        is_mentioned=is_mentioned,
+        chat_kind="group" if room else "direct",
+        channel=CHANNEL,
+        account=me.account,
+        chat_id=room or sender.bare,
+        sender_id=sender_id,
         message_id=_sent_id(stanza, room) or archive_id or f"{sender.full} ",
-        archive=room,
-        archive_id=archive_id,
+        chat_name=room,
+        ids_fold_case=False,
+        is_mentioned=is_mentioned,
     )
+    return XmppMessage(inbound=inbound, archive=room, archive_id=archive_id)
 
 
 def _without_quotation(stanza: Message, text: str) -> tuple[str, tuple[Quoted, ...]]:
-    """The sender's own words, and those of others: what an answer quotes (XEP-0461, and lines that begin with
-    `>` as XEP-0393 marks them), and the whole of a body beside a forwarded stanza (XEP-0297)."""
+    """The sender's own words, and the words of others.
+
+    The latter are what a reply quotes (XEP-0461, or lines that begin with `>` as in XEP-0393), or the whole
+    body if the stanza contains a forwarded one (XEP-0297).
+    """
     reply = stanza.xml.find(_REPLY)
     author = (reply.get("to") or "") if reply is not None else ""
     if stanza.xml.find(_FORWARDED) is not None:
@@ -99,17 +110,17 @@ def _without_quotation(stanza: Message, text: str) -> tuple[str, tuple[Quoted, .
     end = 0
     for fallback in stanza.xml.findall(_FALLBACK) if reply is not None else ():
         body = fallback.find("{urn:xmpp:fallback:0}body")
-        given = body.get("end") if body is not None and body.get("start") in (None, "0") else None
-        if fallback.get("for") == "urn:xmpp:reply:0" and given is not None and given.isdecimal():
-            end = max(end, int(given[:9]))
+        body_end = body.get("end") if body is not None and body.get("start") in (None, "0") else None
+        if fallback.get("for") == "urn:xmpp:reply:0" and body_end is not None and body_end.isdecimal():
+            end = max(end, int(body_end[:9]))
     found = _QUOTED.match(text)
     end = max(end, found.end() if found is not None else 0)
     words = re.sub(r"(?m)^> ?", "", text[:end]).strip()
     return text[end:].lstrip("\n"), (Quoted(text=words, kind="quote", said_by=author),) if words else ()
 
 
-def unanswered(archived: Sequence[tuple[str, Message]], me: Me) -> list[tuple[str, Message]]:
-    """Of messages in an archive, by their ids there, those behind the assistant's last one in each chat."""
+def unanswered(archived: Sequence[tuple[str, Message]], me: Identity) -> list[tuple[str, Message]]:
+    """The archived messages, with their archive ids, that follow the assistant's last one in each chat."""
     waiting: dict[str, list[tuple[str, Message]]] = {}
     for archive_id, stanza in archived:
         sender = stanza["from"]
@@ -123,10 +134,10 @@ def unanswered(archived: Sequence[tuple[str, Message]], me: Me) -> list[tuple[st
 
 
 def _sent_id(stanza: Message, room: str) -> str:
-    """The same for each copy of a message that its sender sends again; empty for one without an id.
+    """An id that all copies of a message share when its sender repeats it; empty if it has none.
 
-    The archive gives every copy an id of its own. The text is part of it, because some clients count anew
-    after each start.
+    The archive gives each copy its own id. The text is part of the id, because some clients restart their
+    counter.
     """
     origin = stanza.xml.find(f"{_SID}origin-id")
     sent_id = (origin.get("id") if origin is not None else "") or stanza["id"]
@@ -137,15 +148,15 @@ def _sent_id(stanza: Message, room: str) -> str:
 
 
 def stanza_id(stanza: Message, by: str) -> str:
-    """The id that an archive gave to a message; empty if it did not."""
+    """The id that the archive `by` gave to a message; empty if there is none."""
     found = (item for item in stanza.xml.findall(f"{_SID}stanza-id") if item.get("by") == by)
     return next((item.get("id") or "" for item in found), "")
 
 
-def vouched_address(jid: str, room: str, own_domain: str) -> str:
-    """Whose address a room shows: nobody's, unless the room is on the assistant's own server.
+def verified_address(jid: str, room: str, own_domain: str) -> str:
+    """The address that a room shows for a person, but only if the room is on the assistant's own server.
 
-    A room of a stranger could show any address, the owner's too.
+    A stranger's room could show any address, even the owner's.
     """
     service = room.rpartition("@")[2]
     is_trusted = service == own_domain or service.endswith(f".{own_domain}")
@@ -153,5 +164,5 @@ def vouched_address(jid: str, room: str, own_domain: str) -> str:
 
 
 def sendable(text: str) -> str:
-    """A text without the characters that XML cannot hold; one of them would end the connection."""
+    """A text without the characters that XML forbids. One of them would end the connection."""
     return _NOT_XML.sub("", text.encode("utf-8", "replace").decode())

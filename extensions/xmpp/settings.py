@@ -1,4 +1,4 @@
-"""`channels.xmpp`: the account and its rooms."""
+"""The settings of `channels.xmpp`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ class XmppSettings(AccountSettings):
     jid: str
     """The assistant's address: `nacre@example.org`."""
     password: Secret = NO_SECRET
+    """The account's password."""
     host: str = ""
-    """The server, if it is not the one that the address leads to."""
+    """The server's host name. If empty, it is looked up from the address."""
     port: int = 5222
-    """Its port; only with `host`."""
+    """The server's port. Used only together with `host`."""
     tls: bool = True
-    """Whether the connection is encrypted. Without it no password is sent to another machine."""
+    """Whether to encrypt the connection. Without TLS no password is sent to another machine."""
     tls_ca_file: str = ""
-    """A file with the certificate of the authority that signed the server's; empty is those of the system."""
+    """The file of the authority that signed the server's certificate. If empty, the system's authorities are
+    used.
+    """
     rooms: tuple[str, ...] = ()
     """The addresses of the rooms to join: `garden@conference.example.org`."""
     nick: str = "Nacre"
-    """The assistant's name in rooms."""
+    """The assistant's nick in rooms."""

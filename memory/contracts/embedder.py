@@ -45,6 +45,20 @@ class EmbedderFacts(Record):
     cosines: tuple[float, float] = (0.0, 1.0)
 
 
+class LanguagePart(Record):
+    """What in a multilingual model's vectors is the language of a text, and not its subject.
+
+    `questions` and `passages` are the means of either over many languages, `directions` the orthonormal ones
+    in which languages differ. Without these, a question's cosine with a text that answers it is usually
+    `related` above that with the mean of all texts.
+    """
+
+    related: float
+    questions: Sequence[float]
+    passages: Sequence[float]
+    directions: Sequence[Sequence[float]]
+
+
 class Embedder(Protocol):
     """A model that embeds. Its facts change only where it has a fallback (`WithFallback`)."""
 
@@ -132,3 +146,8 @@ def lack_of(embedder: Embedder | None) -> str:
     Most lack nothing, and say so by not having the attribute.
     """
     return getattr(embedder, "lack", "")
+
+
+def language_part_of(embedder: Embedder | None) -> LanguagePart | None:
+    """That of the embedder in use; most do not know theirs, and say so by not having the attribute."""
+    return getattr(in_use(embedder), "language_part", None) if embedder is not None else None

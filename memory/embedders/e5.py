@@ -12,12 +12,20 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed
-from nacre.memory.embedders.e5_model import MODEL_FOLDER, PASSAGE, QUESTION, E5Model
+from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, LanguagePart
+from nacre.memory.embedders.e5_model import (
+    DIMENSIONS,
+    MODEL_FOLDER,
+    PASSAGE,
+    QUESTION,
+    E5Model,
+    language_numbers,
+)
 
 if TYPE_CHECKING:
     from nacre.memory.embedders.question_ahead import QuestionAhead
@@ -56,6 +64,17 @@ class E5Embedder:
         self._folder = folder
         self._model: E5Model | None = None
         self._threads: ThreadPoolExecutor | None = None
+
+    @cached_property
+    def language_part(self) -> LanguagePart | None:
+        """`None` when its file is missing: questions are then weighed with their language."""
+        numbers = language_numbers(self._folder)
+        starts = range(1, len(numbers), DIMENSIONS)
+        means_and_directions = [numbers[start : start + DIMENSIONS] for start in starts]
+        if not means_and_directions:
+            return None
+        questions, passages, *directions = means_and_directions
+        return LanguagePart(related=numbers[0], questions=questions, passages=passages, directions=directions)
 
     async def embed_query(self, text: str) -> Sequence[float]:
         return await asyncio.to_thread(self._embed, QUESTION + text)

@@ -111,12 +111,25 @@ class UnigramTokenizer:
 def _vocabulary(folder: Path) -> tuple[Mapping[str, int], Sequence[float]]:
     """The pieces with their numbers, and the score of each number."""
     pieces = (folder / "pieces.txt").read_text(encoding="utf-8").split("\n")
-    scores = array("f")
-    scores.frombytes((folder / "scores.bin").read_bytes())
-    if sys.byteorder == "big":
-        scores.byteswap()
+    scores = _floats(folder / "scores.bin")
     # The marks of start, end, padding and the unknown come first: in a text they are ordinary characters.
     return {piece: number for number, piece in enumerate(pieces) if number > _UNKNOWN}, scores
+
+
+def language_numbers(folder: Path = MODEL_FOLDER) -> array[float]:
+    """What `benchmarks/e5/language_part.py` learned; empty when the file cannot be read."""
+    try:
+        return _floats(folder / "languages.bin")
+    except OSError:
+        return array("f")
+
+
+def _floats(file: Path) -> array[float]:
+    numbers = array("f")
+    numbers.frombytes(file.read_bytes())
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
 
 
 def answer_on_pipe() -> None:

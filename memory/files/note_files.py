@@ -1,6 +1,7 @@
-"""Which notes the index covers: `MEMORY.md`, `memory.md`, `memory/`, `chats/`, and what `extraPaths` name.
+"""Which notes are memory, and reading them: `MEMORY.md`, `memory.md`, `memory/`, `chats/` and `extraPaths`.
 
-An extra path inside of the workspace is asked of the workspace, one outside of it of this machine.
+The workspace serves extra paths inside of it, and this machine's file system the others. `memory_get` reads
+no path with a symbolic link and no transcript.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from nacre.memory.contracts.notes import (
     WantedNotes,
     is_markdown,
 )
+from nacre.memory.contracts.records import Excerpt
 from nacre.memory.contracts.workspace import PathOutsideRoot, ReadFailed, Workspace
+from nacre.memory.text.chunker import decode_markdown
 from nacre.memory.workspace.extra_paths import ExtraPaths, extra_paths_of
 
 ROOT_FILES = ("MEMORY.md", "memory.md")
@@ -28,7 +31,7 @@ _ALWAYS = tuple(WantedNotes(name=name) for name in (*ROOT_FILES, *NOTE_FOLDERS))
 
 
 class NoteFiles:
-    """All notes of one agent, whatever holds them. `extra_paths` are those of the settings, `~` filled in.
+    """All notes of one agent. `extra_paths` come from the settings, with `~` expanded.
 
     `always` are the notes that need no setting.
     """
@@ -46,11 +49,11 @@ class NoteFiles:
 
     @property
     def place(self) -> str:
-        """Where the workspace is, for the owner's eyes."""
+        """The place of the workspace, for the owner."""
         return self._workspace.place
 
     async def listing(self) -> NoteListing:
-        """Every note that is there now, in a fixed order. Raises nothing."""
+        """Every note that exists now, in a fixed order. Raises nothing."""
         extra = await self._extra()
         found = await self._workspace.list_notes((*self._always, *extra.inside))
         if not (extra.outside or extra.skipped):
@@ -63,7 +66,7 @@ class NoteFiles:
         )
 
     async def read(self, names: Sequence[str]) -> Mapping[str, NoteBytes | ReadFailed]:
-        """Whole notes of a listing; what cannot be read has its error as its value."""
+        """Whole notes of a listing by name; the value is the error if a note cannot be read."""
         extra = await self._extra()
         if not extra.outside:
             return await self._workspace.read_notes(names)
@@ -73,14 +76,14 @@ class NoteFiles:
         return {**await self._workspace.read_notes(inside), **await extra.outside.read_notes(outside)}
 
     async def now_ns(self) -> int:
-        """Now by the clock of the workspace's notes."""
+        """The current time by the clock of the workspace's notes."""
         return await self._workspace.now_ns()
 
     async def name_of(self, text: str) -> str:
-        """The name of the note that `text` stands for, which need not exist; none with a link in its path.
+        """The name of the note that `text` refers to. The note need not exist; its path must not have a link.
 
         Raises:
-            ReadRefused: it is no note that may be shown, with a sentence that says what may be.
+            ReadRefused: the note may not be shown; the message says which may be.
         """
         extra = await self._extra()
         name = extra.name_of(text)
@@ -97,7 +100,7 @@ class NoteFiles:
         return name
 
     async def watch(self, changed: Callable[[], None]) -> NoteWatch:
-        """Calls `changed` soon after each change of a note, and when one may have been missed."""
+        """Calls `changed` soon after each change of a note, and when a change may have been missed."""
         extra = await self._extra()
         watches = [self._workspace.watch((*self._always, *extra.inside), changed)]
         if extra.outside:
@@ -105,7 +108,7 @@ class NoteFiles:
         return _Watches(tuple(watches))
 
     async def _extra(self) -> ExtraPaths:
-        # Each time anew: which of them are patterns depends on what exists.
+        # This is computed each time, because which paths are patterns depends on what exists.
         if not self.extra_paths:
             return extra_paths_of(self._workspace.folder, ())
         return await asyncio.to_thread(extra_paths_of, self._workspace.folder, self.extra_paths)
@@ -124,7 +127,7 @@ class _Watches(NamedTuple):
 
 
 def _each_once(notes: Sequence[FoundNote]) -> tuple[FoundNote, ...]:
-    """Without the second names of notes that lie in two places, one of which may be linked into the other."""
+    """The notes without second names of the same file, as links between two folders make them."""
     found: dict[tuple[int, int] | str, FoundNote] = {}
     for note in notes:
         marks = note.marks
@@ -137,3 +140,74 @@ def _refusal(text: str) -> ReadRefused:
         f"path required: {text!r} is not a memory file. Allowed are MEMORY.md, Markdown files in memory/ "
         "and chats/, and the configured extra paths."
     )
+
+
+MAX_EXCERPT_CHARS = 12_000
+"""A longer excerpt without a line count is cut at a line end and marked `truncated`."""
+
+
+async def read_excerpt(
+    notes: NoteFiles,
+    path: str,
+    *,
+    from_line: int | None = None,
+    lines: int | None = None,
+    below: str = "",
+) -> Excerpt:
+    """`lines` lines of a memory file from `from_line`, counted from 1; without both, the whole file.
+
+    With `below`, a folder such as `chats/telegram-group-7`, only files in this folder may be read.
+
+    Raises:
+        ReadRefused: the path is not a memory file, or cannot be read.
+    """
+    text = path.strip()
+    if not text:
+        raise ReadRefused(
+            "path required: name a memory file, for example 'MEMORY.md' or 'memory/2026-02-10.md'."
+        )
+    if text.startswith("sessions/"):
+        raise ReadRefused(f"{text!r} is a transcript. Transcripts can be searched, not read.")
+    shown = await notes.name_of(text)
+    if below and not shown.startswith(f"{below}/"):
+        raise ReadRefused(f"path required: {text!r} is not a note of this chat. They are in {below}/.")
+    found = (await notes.read([shown]))[shown]
+    if isinstance(found, NoteBytes):
+        return excerpt_of(shown, content_lines(found.data), from_line or 1, lines or None)
+    if isinstance(found, FileNotFoundError | NotADirectoryError):
+        return Excerpt(path=shown, text="", start_line=0, end_line=0, total_lines=0, missing=True)
+    raise ReadRefused(f"{shown} cannot be read: {str(found).removesuffix('.')}.") from found
+
+
+def content_lines(raw: bytes) -> list[str]:
+    """The lines of a note, as line numbers count them."""
+    lines = decode_markdown(raw)
+    # A final line feed does not begin another line.
+    return lines[:-1] if lines and not lines[-1] else lines
+
+
+def excerpt_of(path: str, lines: Sequence[str], from_line: int, count: int | None) -> Excerpt:
+    """`count` lines of a file from `from_line`; without `count`, as many as an excerpt may have."""
+    start = max(1, from_line)
+    wanted = lines[start - 1 :] if count is None else lines[start - 1 : start - 1 + max(1, count)]
+    kept = _within(wanted) if count is None else len(wanted)
+    text = "\n".join(wanted[:kept])
+    return Excerpt(
+        path=path,
+        text=text,
+        start_line=start if wanted else 0,
+        end_line=start + kept - 1 if wanted else 0,
+        total_lines=len(lines),
+        missing=False,
+        truncated=kept < len(wanted),
+    )
+
+
+def _within(lines: Sequence[str]) -> int:
+    """The number of lines that fit into an excerpt, at least one."""
+    size = 0
+    for number, line in enumerate(lines):
+        size += len(line) + 1
+        if size > MAX_EXCERPT_CHARS and number:
+            return number
+    return len(lines)

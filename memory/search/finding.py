@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.store import Scores, Snapshot, Vector
@@ -17,18 +16,14 @@ from nacre.memory.search.ranking import Ranked, rank
 from nacre.memory.search.scoring import FEW_CHUNKS, Asked, Candidates
 from nacre.memory.text.days.query_dates import named_days
 from nacre.memory.text.evidence import Finder
-from nacre.memory.text.forms.letters import is_latin
 from nacre.memory.text.forms.unknown_words import with_unknown_words
 from nacre.memory.text.lexical import match_query
-from nacre.memory.vectors.cosine_scale import stored_scale
+from nacre.memory.vectors.cosine_scale import CosineScale, Subject, stored_scale
 from nacre.memory.vectors.identity import embedder_change, stored_identity
 from nacre.record import Record
 
 POOL = 60
 """Candidates from each list, whatever `max_results` is: asking for more must not change who is first."""
-
-_NEAREST_READ = 10
-"""So many of the nearest chunks say whether the notes are in another script than the question."""
 
 
 class Found(Record):
@@ -54,19 +49,23 @@ def find(snapshot: Snapshot, question: Question, text: str, vector: Vector | Non
     has_chunks = snapshot.chunk_count() > 0
     degraded = _degraded(embedder, meta, vector, snapshot.dimensions(), has_chunks=has_chunks)
     scale = stored_scale(meta, embedder.key if embedder is not None else "")
-    vector = None if degraded or vector is None else scale.centered(vector)
+    bare = None if degraded else vector
+    vector = scale.centered(bare) if bare is not None else None
     finder = Finder(query) if query is not None else None
     found = _candidates(snapshot, question, query, vector)
+    if bare is not None:
+        is_measured = embedder is not None and embedder.language_part is not None
+        related = _related(snapshot, found, scale, bare, embedder)
+        found = replace(found, related=related, is_measured=is_measured)
     absent = absent_names(snapshot, query, question.scope) if query is not None else Absent()
     if days or hybrid.temporal_decay.enabled:
         found = replace(found, places=snapshot.places(list(found.ids)))
     if finder is not None and _by_words(question, vector):
-        found = _read(snapshot, finder, found, text)
+        found = _read(snapshot, finder, found)
     asked = Asked(
         term_counts=snapshot.counts_of(finder.atoms) if finder is not None else None,
         days=days,
         chunk_count=snapshot.chunk_count(),
-        scale=scale,
         vector_weight=hybrid.vector_weight,
         text_weight=hybrid.text_weight,
         is_absent=absent.asks_for_them,
@@ -125,11 +124,22 @@ def _candidates(
     return Candidates(words=words, nearest=nearest, cosines=cosines, evidence={})
 
 
+def _related(
+    snapshot: Snapshot, found: Candidates, scale: CosineScale, vector: Vector, embedder: EmbedderInUse | None
+) -> Scores:
+    """How related each candidate is to a question: without its language, where the embedder knows that."""
+    if embedder is None or embedder.language_part is None:
+        return {at: scale.relatedness(cosine) for at, cosine in found.cosines.items()}
+    subject = Subject.of(vector, embedder.language_part)
+    cosines = snapshot.cosines(subject.vector, list(found.cosines))
+    return {at: subject.relatedness(cosine) for at, cosine in cosines.items()}
+
+
 def _by_words(question: Question, vector: Vector | None) -> bool:
     return vector is None or question.settings.hybrid.enabled
 
 
-def _read(snapshot: Snapshot, finder: Finder, found: Candidates, text: str) -> Candidates:
+def _read(snapshot: Snapshot, finder: Finder, found: Candidates) -> Candidates:
     """The candidates with what their texts have of the query.
 
     Among a few chunks, where bm25 tells nothing, the names of files and headings count too.
@@ -145,8 +155,7 @@ def _read(snapshot: Snapshot, finder: Finder, found: Candidates, text: str) -> C
     evidence = {at: finder.look(texts[at]) for at in ids}
     for at, name in names.items():
         evidence[at] = evidence[at]._replace(terms=evidence[at].terms | finder.look(name).terms)
-    near = [is_latin(texts[at]) != is_latin(text) for at in islice(found.nearest, _NEAREST_READ)]
-    return replace(found, evidence=evidence, in_other_script=2 * sum(near) > len(near))
+    return replace(found, evidence=evidence)
 
 
 def _names(chunk: Chunk) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from nacre.memory.contracts.embedder import LanguagePart
 from nacre.memory.contracts.records import SearchHit, SearchMode
 from nacre.memory.contracts.store import Scope
 from nacre.memory.vectors.query_vectors import QueryVectors
@@ -22,6 +23,7 @@ class EmbedderInUse(Record):
     vectors: QueryVectors
     identity: Mapping[str, str]
     key: str
+    language_part: LanguagePart | None = None
 
 
 class Question(Record):

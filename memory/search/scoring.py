@@ -18,7 +18,6 @@ from nacre.memory.contracts.records import ChunkPlace
 from nacre.memory.contracts.store import Scores
 from nacre.memory.text.days.ranges import DayRange, closeness
 from nacre.memory.text.evidence import TextEvidence, best_line_share, rarity, share
-from nacre.memory.vectors.cosine_scale import DEFAULT_SCALE, CosineScale
 from nacre.record import Record
 
 EXACT_FLOOR = 0.6
@@ -40,11 +39,11 @@ _DAY = 0.25
 _LOOKED_AT = 6
 """So many of the best texts by words say how much of the query words explain."""
 
-_STRENGTH, _COVERED, _RELATED, _APART, _NEEDED = 2.2, 1.8, 0.85, 29.0, 5.4
-_IN_OTHER_SCRIPT = 1.09
-_WORDS_NEEDED = 2.15
+_STRENGTH, _COVERED, _RELATED, _NEEDED = 1.2, 2.1, 4.6, 2.75
+_STRENGTH_ALONE, _COVERED_ALONE, _NEEDED_ALONE = 2.2, 1.8, 2.15
 _CHANCE, _CHANCE_A_TERM, _MOST_TERMS, _NO_CHANCE = 0.53, 0.07, 20, 75
-_BACKGROUND, _STRANGERS = 10, 0.3
+_STRANGER_A_DECADE = 0.24
+_VERY_FEW = 10
 _WORD_AMONG_FEW = 0.8
 
 
@@ -53,8 +52,8 @@ class Candidates(Record):
 
     `cosines` has every candidate's that is known. `evidence` is what each one's text has of the query, empty
     when words were not asked for. `places` says where candidates stand; it may be empty when neither days nor
-    decay ask for it. `in_other_script` says that most of the nearest are in another script than the query,
-    Latin or not.
+    decay ask for it. `related` says of the same as `cosines` how related they are, 0 as strangers and 1 as a
+    question and its answer, ends open; `is_measured` that the curve below was measured with such numbers.
     """
 
     words: Scores
@@ -62,7 +61,8 @@ class Candidates(Record):
     cosines: Scores
     evidence: Mapping[int, TextEvidence]
     places: Mapping[int, ChunkPlace] = field(default_factory=dict)
-    in_other_script: bool = False
+    related: Scores = field(default_factory=dict)
+    is_measured: bool = False
 
     @property
     def ids(self) -> Iterable[int]:
@@ -81,7 +81,6 @@ class Asked(Record):
     term_counts: Sequence[int] | None
     days: tuple[DayRange, ...] = ()
     chunk_count: int
-    scale: CosineScale = DEFAULT_SCALE
     vector_weight: float = 0.7
     text_weight: float = 0.3
     is_absent: bool = False
@@ -92,8 +91,8 @@ class Mixed(Record):
 
     `values` is what they are ordered by. `covered` is the share of the query's rarity that the best text by
     words has, `matched` how many of its terms, `top` the best BM25. `related` is the better relatedness of
-    the first two in the order, `None` without vectors: what is near and stands farther back has been
-    outweighed. `best_fit` says how well the best chunk fits a day that the query names.
+    the first two in the order, `None` while the first has no vector: what is near and stands farther back has
+    been outweighed. `best_fit` says how well the best chunk fits a day that the query names.
     """
 
     values: Mapping[int, float]
@@ -111,7 +110,7 @@ def mix(found: Candidates, asked: Asked) -> Mixed:
     first = [found.evidence[at] for at in islice(found.words, _LOOKED_AT) if at in found.evidence]
     covered = max((share(item.terms, rare) for item in first), default=0.0)
     vectors = _vector_share(covered, asked, words=top > 0) if found.cosines else 0.0
-    meanings = _meaning(found.cosines, found.nearest, asked.scale)
+    meanings = _meaning(found)
     fits = {at: closeness(place.date, asked.days) for at, place in found.places.items()} if asked.days else {}
     written = _as_code(found.evidence.values())
     values: dict[int, float] = {}
@@ -128,11 +127,8 @@ def mix(found: Candidates, asked: Asked) -> Mixed:
         covered=covered,
         matched=max((len(item.terms) for item in first), default=0),
         top=top,
-        related=max(
-            (asked.scale.relatedness(found.cosines[at]) for at in first_two if at in found.cosines),
-            default=0.0,
-        )
-        if found.cosines
+        related=max(found.related.get(at, 0.0) for at in first_two)
+        if found.related.keys() & first_two[:1]
         else None,
         best_fit=max(fits.values(), default=0.0),
     )
@@ -143,7 +139,7 @@ def fuse(found: Candidates, asked: Asked) -> dict[int, float]:
     if not found.words and not found.nearest:
         return {}
     mixed = mix(found, asked)
-    sure = max(_confidence(found, asked, mixed), 0.6 * mixed.best_fit)
+    sure = max(_confidence(asked, mixed, is_measured=found.is_measured), 0.6 * mixed.best_fit)
     if asked.is_absent:
         sure *= ABSENT_CEILING
     best = max(mixed.values.values()) or 1.0
@@ -165,18 +161,17 @@ def _vector_share(covered: float, asked: Asked, *, words: bool) -> float:
     return odds / (1 + odds)
 
 
-def _meaning(cosines: Scores, nearest: Scores, scale: CosineScale) -> dict[int, float]:
+def _meaning(found: Candidates) -> dict[int, float]:
     """The cosine of each candidate as a share of the best, counted from the least of the `nearest`, 0…1.
 
     From no fixed value: notes in another language than the query are far from it, and still have an order.
-    Very few notes say nothing of what is far: there it is that of unrelated texts, unless the least is less.
+    Very few notes say nothing of what is far: there it is counted from strangers.
     """
-    if not cosines:
-        return {}
-    high, low = max(cosines.values()), min(nearest.values(), default=0.0)
-    if len(nearest) <= _BACKGROUND:
-        low = min(low, scale.unrelated)
-    return {at: max(0.0, value - low) / (high - low) if high > low else 1.0 for at, value in cosines.items()}
+    values, low = found.cosines, min(found.nearest.values(), default=0.0)
+    if len(found.nearest) <= _VERY_FEW and max(found.related.values(), default=0.0) > 0:
+        values, low = found.related, 0.0
+    high = max(values.values(), default=0.0)
+    return {at: max(0.0, value - low) / (high - low) if high > low else 1.0 for at, value in values.items()}
 
 
 def _as_code(evidence: Collection[TextEvidence]) -> dict[int, float]:
@@ -185,20 +180,24 @@ def _as_code(evidence: Collection[TextEvidence]) -> dict[int, float]:
     return dict(zip(counts, rarity([*counts.values()], len(evidence)), strict=True))
 
 
-def _confidence(found: Candidates, asked: Asked, mixed: Mixed) -> float:
+def _confidence(asked: Asked, mixed: Mixed, *, is_measured: bool) -> float:
     """How sure it is, 0…1, that the best candidate has to do with the query at all.
 
-    A logistic curve fitted on questions with an answer against questions put to the wrong memory.
+    A logistic curve fitted on questions with an answer against questions put to the wrong memory. How related
+    the best of many chunks is to a stranger's question grows with the logarithm of their number.
     """
-    words = 0.0
+    strength = covered = 0.0
     if asked.term_counts is not None:
         by_chance = _by_chance(asked.chunk_count, len(asked.term_counts)) * (1 - mixed.covered)
-        strength = _strength(mixed, asked.chunk_count) - by_chance
-        words = _STRENGTH * max(0.0, strength) + _COVERED * mixed.covered
+        strength, covered = max(0.0, _strength(mixed, asked.chunk_count) - by_chance), mixed.covered
+    alone = _STRENGTH_ALONE * strength + _COVERED_ALONE * covered - _NEEDED_ALONE
     if mixed.related is None:
-        return _logistic(words - _WORDS_NEEDED)
-    near = _RELATED * mixed.related + _APART * _apart(found, asked.scale)
-    return _logistic(words + near - _NEEDED + _IN_OTHER_SCRIPT * found.in_other_script)
+        return _logistic(alone)
+    stranger = _STRANGER_A_DECADE * math.log10(max(1, asked.chunk_count))
+    # Where vectors tell nothing, they take nothing from what words tell; of an unknown model nobody knows.
+    near = _RELATED * max(0.0, mixed.related - stranger)
+    together = _STRENGTH * strength + _COVERED * covered + near - _NEEDED
+    return _logistic(together if is_measured else max(alone, together))
 
 
 def _strength(mixed: Mixed, chunk_count: int) -> float:
@@ -219,20 +218,6 @@ def _by_chance(chunk_count: int, term_count: int) -> float:
     """
     decades = math.log10(max(1.0, chunk_count / _NO_CHANCE))
     return (_CHANCE + _CHANCE_A_TERM * min(term_count, _MOST_TERMS)) * decades
-
-
-def _apart(found: Candidates, scale: CosineScale) -> float:
-    """How much more related the nearest chunk is than the eleventh, which stands for what is always near.
-
-    Of fewer chunks, than the one in the middle; of very few in the question's script, than strangers usually
-    are.
-    """
-    related = [scale.relatedness(cosine) for cosine in islice(found.nearest.values(), 2 * _BACKGROUND)]
-    if not related:
-        return 0.0
-    if len(related) > _BACKGROUND or found.in_other_script:
-        return related[0] - related[len(related) // 2]
-    return related[0] - _STRANGERS
 
 
 def seed_scores(found: Candidates, asked: Asked) -> dict[int, float]:

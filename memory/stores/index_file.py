@@ -1,4 +1,4 @@
-"""An index in a file: what opens it, and how it is, looked at from outside."""
+"""An index in a file: opens it, and examines it from outside."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 def index_in_file(
     index_path: Path, settings: MemorySearchSettings, now: Callable[[], datetime]
 ) -> IndexPlace:
-    """The place of an index in a file; touches nothing yet."""
+    """The place of an index in a file. Touches nothing yet."""
     from nacre.memory.stores.sqlite.opening import SqliteIndexPlace
 
     return SqliteIndexPlace(index_path, settings.store.vector, now, owns_folder=not settings.store.path)
 
 
 def examined_index(index_path: Path) -> IndexFacts | None:
-    """How an index in a file is; `None` when there is none. Reads the whole file, so call it on a thread.
+    """The state of an index in a file, or `None` if there is none. Reads the whole file; call it on a thread.
 
-    It is not opened for writing, and nothing in it is mended.
+    The file is not opened for writing, and nothing in it is repaired.
     """
     from nacre.memory.contracts.errors import IndexDamaged, MemoryIndexError
     from nacre.memory.stores.sqlite.opening import examined

@@ -1,8 +1,8 @@
-"""Which of two embedders an index belongs to, remembered in it, so that all processes agree.
+"""Which of two embedders an index belongs to, stored in the index so that all processes agree.
 
-When an embedder fails and its fallback takes over, the index notes why, and when the first one is asked
-again: after the usual pauses, which grow with each failure, or as soon as the owner has the index brought in
-line by hand. Every process uses the embedder whose vectors stand in the index.
+When an embedder fails and its fallback takes over, the index records the reason and when the first one is
+tried again: after a pause that grows with each failure, or when the owner starts a sync by hand. Every
+process uses the embedder whose vectors the index has.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from nacre.memory.vectors.identity import embedder_key, facts_key, stored_identi
 from nacre.record import Record
 
 FALLBACK_ROW = "embedder_fallback"
-"""The meta row with a `Left`; blank or missing when the embedder that was named makes the vectors."""
+"""The meta row with a `Left`; blank or missing while the named embedder makes the vectors."""
 
 FIRST_PAUSE_SECONDS = 30.0
 LONGEST_PAUSE_SECONDS = 3600.0
 
 
 class Left(Record):
-    """That an embedder was left for its fallback.
+    """An embedder was replaced by its fallback.
 
-    `embedder` is the key of the one that was left, `problem` why, as a sentence. It failed `failures` times
-    in a row and is asked again at `retry_at_seconds` (since the epoch).
+    `embedder` is the key of the replaced embedder and `problem` the reason, as a sentence. It failed
+    `failures` times in a row and is tried again at `retry_at_seconds` since the epoch.
     """
 
     embedder: str
@@ -36,22 +36,21 @@ class Left(Record):
     retry_at_seconds: float
 
     def rest_seconds(self, now_seconds: float) -> float:
-        """How long it is still left alone; 0 when a clock that was set back would make that endless."""
+        """The remaining pause; 0 if it is longer than possible, because a clock was set back."""
         rest = self.retry_at_seconds - now_seconds
         return rest if 0 < rest <= pause_seconds(self.failures) else 0.0
 
     def row(self) -> dict[str, str]:
-        """The meta row for it."""
         return {FALLBACK_ROW: json.dumps(asdict(self), ensure_ascii=False)}
 
 
 def pause_seconds(failures: int) -> float:
-    """How long an embedder is left alone after so many failures in a row, one at least."""
+    """The pause after this many failures in a row, at least one."""
     return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10))
 
 
 def left_embedder(meta: Mapping[str, str], embedder: Embedder | None) -> Left | None:
-    """What the index notes about the first of two; nothing about another, or in a row that cannot be read."""
+    """The record about the first of two embedders; `None` about another one, or if it cannot be read."""
     if not isinstance(embedder, WithFallback):
         return None
     try:
@@ -64,7 +63,7 @@ def left_embedder(meta: Mapping[str, str], embedder: Embedder | None) -> Left | 
 def follow_index(embedder: Embedder | None, meta: Mapping[str, str]) -> None:
     """Uses the one of two embedders whose vectors the index has.
 
-    What this process found out itself comes before, until the index has noted it.
+    A failure that this process has seen itself comes first, until the index has recorded it.
     """
     if not isinstance(embedder, WithFallback) or embedder.news is not None:
         return
@@ -74,9 +73,9 @@ def follow_index(embedder: Embedder | None, meta: Mapping[str, str]) -> None:
 
 
 def news_row(embedder: Embedder | None, meta: Mapping[str, str], now_seconds: float) -> dict[str, str]:
-    """What the index has to note when it becomes the fallback's; nothing when it does not.
+    """The row to store when the fallback takes over the index; empty otherwise.
 
-    After a return nothing is rubbed out: an embedder that fails again at once has failed twice.
+    A return of the first embedder does not delete the row: if it fails again at once, it has failed twice.
     """
     if not isinstance(embedder, WithFallback) or not embedder.news:
         return {}
@@ -86,9 +85,9 @@ def news_row(embedder: Embedder | None, meta: Mapping[str, str], now_seconds: fl
 async def ask_first_again(
     store: Store, embedder: Embedder, now_seconds: float, *, at_once: bool = False
 ) -> float:
-    """Uses the first of two embedders again if it answers; asks it only after its rest, or `at_once`.
+    """Uses the first of two embedders again if it answers; tries it only after its pause, or `at_once`.
 
-    The seconds until it is to be asked the next time; 0 when it is in use, or there is no other.
+    Returns the seconds until the next try; 0 if it is in use, or there is only one.
     """
     if not isinstance(embedder, WithFallback) or not embedder.problem or embedder.news is not None:
         return 0.0
@@ -100,7 +99,7 @@ async def ask_first_again(
     try:
         await embedder.first.embed_documents(["ping"])
     except TextRefused:
-        pass  # that is an answer, too
+        pass  # a refusal is an answer, too
     except EmbeddingFailed as error:
         again = _failed_again(embedder, meta, str(error), now_seconds)
         await store.write(lambda index: index.set_meta(again.row()))

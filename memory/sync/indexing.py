@@ -1,7 +1,7 @@
-"""One pass of bringing the index in line: which kind it must be, and the full rebuild behind the old index.
+"""One pass over the files: decides what is needed, and rebuilds the index if it must.
 
-Decides from the identity whether changed files are enough, vectors have to be made again, or everything. The
-published index answers throughout.
+The identity of the index decides whether changed files suffice, vectors have to be made again, or everything.
+The published index answers during a rebuild.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nacre.memory.contracts.errors import IndexBusy
 from nacre.memory.contracts.records import Source
 from nacre.memory.contracts.store import IndexedFile, Snapshot, Store, Writer
 from nacre.memory.sync.fallback import FALLBACK_ROW, follow_index, news_row
-from nacre.memory.sync.files import Corpus, FileOutcome, sync_files
+from nacre.memory.sync.file_sync import Corpus, FileOutcome, sync_files
 from nacre.memory.text.lexical import lexical_fields
 from nacre.memory.vectors.cosine_scale import SCALE_ROW
 from nacre.memory.vectors.identity import (
@@ -41,7 +41,7 @@ Advance = Callable[[int, int], None]
 
 
 class IndexPlan(Record):
-    """Everything that decides what an index holds; `analysis` is how its place cuts words."""
+    """Everything that determines the content of an index; `analysis` says how its place cuts words."""
 
     corpus: Corpus
     settings: MemorySearchSettings
@@ -51,19 +51,19 @@ class IndexPlan(Record):
 
     @property
     def identity(self) -> dict[str, str]:
-        """What an index made by this plan is marked with."""
+        """The identity of an index made by this plan."""
         return wanted_identity(self.corpus.sizes, self.embedder, self.analysis)
 
     @property
     def embedder_key(self) -> str:
-        """The name under which this plan's vectors are stored."""
+        """The key under which the vectors of this plan are stored."""
         return embedder_key(self.identity)
 
 
 async def index_files(
     store: Store, plan: IndexPlan, *, now_seconds: float, force: bool, advance: Advance
 ) -> FileOutcome:
-    """Brings words in line with the files, by a rebuild if the identity or `force` asks for one.
+    """Brings words in line with the files, by a rebuild if the identity or `force` requires one.
 
     Raises:
         IndexBusy, IndexUnusable: the index cannot be written now, or at all.
@@ -92,7 +92,7 @@ async def index_files(
 
 
 class _Marks(Record):
-    """What an index is marked with, taken at one moment: its embedder may become another one at any time."""
+    """The identity of an index at one moment, because its embedder may change at any time."""
 
     identity: Mapping[str, str]
     rows: Mapping[str, str]
@@ -100,7 +100,7 @@ class _Marks(Record):
     news: str | None
 
     def settle(self) -> None:
-        """The index has the marks now."""
+        """Writes the marks into the index."""
         if isinstance(self.embedder, WithFallback) and self.news is not None:
             self.embedder.noted(self.news)
 
@@ -150,7 +150,7 @@ async def _index_changes(
 async def _rebuild(
     store: Store, plan: IndexPlan, marks: _Marks, reason: str, *, now_seconds: float, advance: Advance
 ) -> FileOutcome:
-    """Fills a hidden index, brings over what could not be looked at, and publishes it."""
+    """Fills a hidden index, carries over what could not be read, and publishes it."""
     log.info("rebuilding the memory index, because %s", reason)
     now, key = int(now_seconds), embedder_key(marks.identity)
     embedder = in_use(plan.embedder) if plan.embedder is not None else None
@@ -169,8 +169,8 @@ async def _rebuild(
         await attach()
         await hidden.tidy()
         async with rebuild.alone():
-            # What was written since the files were read, also by other processes, which wait now.
-            await _index_changes(hidden, plan, now_seconds=now_seconds, advance=_untold)
+            # This brings in what was written since the files were read, also by processes that wait now.
+            await _index_changes(hidden, plan, now_seconds=now_seconds, advance=_ignore_progress)
             await _carry_over(store, hidden, outcome)
             await attach()
             kept = _kept_meta(await store.read(lambda index: index.meta()))
@@ -180,7 +180,7 @@ async def _rebuild(
     except BaseException:
         await rebuild.leave()
         raise
-    later = await _index_changes(store, plan, now_seconds=now_seconds, advance=_untold)
+    later = await _index_changes(store, plan, now_seconds=now_seconds, advance=_ignore_progress)
     outcome.indexed_files += later.indexed_files
     outcome.removed_files += later.removed_files
     outcome.problem = outcome.problem or later.problem
@@ -188,12 +188,11 @@ async def _rebuild(
     return outcome
 
 
-def _untold(_done: int, _total: int) -> None:
-    """Progress that nobody needs to hear of."""
+def _ignore_progress(_done: int, _total: int) -> None: ...
 
 
 async def _carry_over(live: Store, hidden: Store, outcome: FileOutcome) -> None:
-    """Keeps what the old index knows of files that could not be read or listed now."""
+    """Keeps what the old index has of files that cannot be read or listed now."""
     failed = {failure.path for failure in outcome.failed}
     there = await hidden.read(_indexed_files)
     lost = [
@@ -215,7 +214,7 @@ def _indexed_files(index: Snapshot) -> set[tuple[Source, str]]:
 
 
 def _stored_files(index: Snapshot, files: Sequence[tuple[Source, str]]) -> list[IndexedFile]:
-    # They may be cut in the old way: the state says that each is to be read again as soon as it can be.
+    # They may be cut in the old way, so their state makes the next pass read them again.
     return [
         IndexedFile(
             state=state._replace(content_hash="", size=0, inode=0, read_at_ns=0),
@@ -235,7 +234,7 @@ def _unknown_fate(source: Source, path: str, failed: set[str], outcome: FileOutc
 
 
 def _kept_meta(meta: Mapping[str, str]) -> dict[str, str]:
-    from nacre.memory.batch_jobs.jobs import JOBS_ROW
+    from nacre.memory.contracts.embedding_jobs import JOBS_ROW
 
     kept = ("last_sync", SCALE_ROW, JOBS_ROW, FALLBACK_ROW)
     return {key: value for key, value in meta.items() if key.startswith(kept)}

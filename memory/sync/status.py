@@ -1,4 +1,4 @@
-"""What `memory status` shows, and the report of a sync. Reads the store and the disk, changes nothing."""
+"""What `memory status` shows, and the report of a sync. Reads the store and the disk and changes nothing."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ from nacre.memory.contracts.records import (
 )
 from nacre.memory.contracts.store import FileState, Store, StoreCounts
 from nacre.memory.sync.fallback import left_embedder
-from nacre.memory.sync.files import FileOutcome
+from nacre.memory.sync.file_sync import FileOutcome, plan_changes
 from nacre.memory.sync.indexing import IndexPlan
-from nacre.memory.sync.plan import plan_changes
 from nacre.memory.sync.transcripts import deleted_transcripts, due_and_waiting
 from nacre.memory.sync.vectors import VectorOutcome
 from nacre.memory.vectors.identity import embedder_change, identity_problem, stored_identity
 
 VECTORS_PROBLEM_ROW = "last_sync_vectors_problem"
-"""The meta row that says why vectors are missing; blank when nothing went wrong."""
+"""The meta row with the reason why vectors are missing; blank without a problem."""
 MAX_REFUSED = 100
-"""Chunks that are cited because the embedder does not take them; more make no list for people."""
+"""The most cited chunks that the embedder refuses."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """What only the engine knows: what runs, and how the last sync of this process ended.
+    """What only the engine knows: the present run, and how the last sync of this process ended.
 
-    What was set aside at its `place` is asked last, because the very look at a damaged index sets it aside.
+    Damaged indexes set aside at `place` are listed last, because looking at a damaged index sets it aside.
     """
 
     syncing: bool
@@ -52,7 +51,7 @@ class Moment:
 
 
 async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatus:
-    """The state of the index against the notes. They and the transcripts are listed, not read."""
+    """The state of the index compared to the notes. Notes and transcripts are listed, not read."""
     corpus, settings, embedder = plan.corpus, plan.settings, plan.embedder
     found = await corpus.notes.listing()
     stored, transcripts, failed, refused, counts, meta = await store.read(
@@ -113,7 +112,7 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
 
 
 def _source_counts(counts: StoreCounts, sources: Sequence[Source]) -> tuple[SourceCount, ...]:
-    """Every source of the settings, those without a file, too."""
+    """Each source of the settings, including those without files."""
     found = {item.source: item for item in counts.sources}
     return tuple(found.get(source, SourceCount(source=source, files=0, chunks=0)) for source in sources)
 
@@ -121,7 +120,7 @@ def _source_counts(counts: StoreCounts, sources: Sequence[Source]) -> tuple[Sour
 def _mode(
     plan: IndexPlan, identity: Mapping[str, str], counts: StoreCounts, problem: str | None
 ) -> SearchMode:
-    """What a search would look at now. An index without any chunk yet is about to get vectors, too."""
+    """How a search would work now. An index without chunks counts as one that is about to get vectors."""
     has_chunks = any(item.chunks for item in counts.sources)
     lacks_vectors = (has_chunks and not counts.vectors) or embedder_change(identity, plan.identity)
     if plan.embedder is None or problem or lacks_vectors:
@@ -130,7 +129,6 @@ def _mode(
 
 
 def _fallback(meta: Mapping[str, str], embedder: Embedder | None) -> Fallback | None:
-    """Who was left for the embedder in use, and when it is asked again."""
     fallback, left = fallback_of(embedder), left_embedder(meta, embedder)
     if fallback is None or left is None:
         return fallback
@@ -149,7 +147,7 @@ def _pending_files(
 
 
 def _has_changed(file: FoundNote, state: FileState | None) -> bool:
-    # A racy time stamp makes a sync read a file again; that alone does not mean that it changed.
+    # A recent time stamp makes a sync read a file again; that alone does not mean that it changed.
     marks = file.marks
     return state is None or (marks.size_bytes, marks.modified_ns, marks.inode) != (
         state.size,
@@ -159,10 +157,10 @@ def _has_changed(file: FoundNote, state: FileState | None) -> bool:
 
 
 def _last_problem(moment: Moment, meta: Mapping[str, str], pending_vectors: int) -> str:
-    """What the last pass could not do, this process's or another's.
+    """What the last pass of this process or another one could not do.
 
-    Another's trouble with vectors is over when none is missing; a batch job that failed in this process is
-    still worth telling when ordinary requests made its vectors.
+    Another process's trouble with vectors is over when none are missing. A batch job that failed in this
+    process is still worth reporting after ordinary requests made its vectors.
     """
     problems = [moment.files_problem or meta.get("last_sync_problem", ""), moment.vectors_problem]
     if pending_vectors and not moment.vectors_problem:
@@ -171,9 +169,9 @@ def _last_problem(moment: Moment, meta: Mapping[str, str], pending_vectors: int)
 
 
 async def embeddings_problem(embedder: Embedder | None, *, ask: bool) -> str | None:
-    """Why the embedder in use gives no vectors: what it lacks, or what it says when asked.
+    """Why the embedder in use gives no vectors: what it lacks, or its error when it is asked.
 
-    Empty when it answered, or there is none; `None` when it was not asked and lacks nothing that is known.
+    Empty if it answered or there is none; `None` if it was not asked and lacks nothing.
     """
     if problem := lack_of(embedder):
         return problem
@@ -187,7 +185,7 @@ async def embeddings_problem(embedder: Embedder | None, *, ask: bool) -> str | N
 
 
 async def _pending_transcripts(stored: Mapping[str, FileState], plan: IndexPlan) -> tuple[int, int]:
-    """Transcripts that the next sync reads or forgets, and those that have not grown by enough for it."""
+    """The transcripts that the next sync reads or removes, and those that have not grown enough."""
     if "sessions" not in plan.settings.sources:
         return len(stored), 0
     if plan.transcripts is None:
@@ -195,7 +193,7 @@ async def _pending_transcripts(stored: Mapping[str, FileState], plan: IndexPlan)
     try:
         infos = await plan.transcripts.transcripts()
     except OSError as error:
-        log.warning("transcripts cannot be listed, so none is counted as pending: %s", error)
+        log.warning("transcripts cannot be listed, so none counts as pending: %s", error)
         return 0, 0
     due, waiting = due_and_waiting(infos, stored, plan.settings.sync.sessions)
     return due + len(deleted_transcripts(infos, stored)), waiting
@@ -208,7 +206,7 @@ def report_of(
     elapsed_seconds: float,
     fallback: Fallback | None,
 ) -> SyncReport:
-    """What a pass over the files and one over the vectors did together."""
+    """The report of a pass over the files and one over the vectors."""
     return SyncReport(
         reason=reason,
         indexed_files=files.indexed_files,

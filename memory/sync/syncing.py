@@ -1,7 +1,7 @@
-"""Keeps one index in step: holds the store, runs passes over files and vectors, heals damage.
+"""Keeps one index up to date: holds the store, runs passes over files and vectors, and repairs damage.
 
-The two kinds of pass do not wait for each other, so that a slow embedder never delays words. Which pass a
-change needs is decided in `indexing`; when it runs, here.
+The two kinds of passes do not wait for each other, so that a slow embedder never delays words. `indexing`
+decides what a change needs; this file decides when it runs.
 """
 
 from __future__ import annotations
@@ -21,30 +21,31 @@ from nacre.memory.contracts.index_place import IndexPlace
 from nacre.memory.contracts.records import MemoryStatus, SyncReport
 from nacre.memory.contracts.store import Store, Writer
 from nacre.memory.sync.fallback import FALLBACK_ROW, ask_first_again, follow_index, pause_seconds
-from nacre.memory.sync.files import FileOutcome
+from nacre.memory.sync.file_sync import FileOutcome
 from nacre.memory.sync.indexing import IndexPlan, index_files
-from nacre.memory.sync.languages import language_rows, stored_languages
-from nacre.memory.sync.triggers.single_flight import ProgressListener, SingleFlight, SyncRun
+from nacre.memory.sync.single_flight import ProgressListener, SingleFlight, SyncRun
+from nacre.memory.text.languages import languages_in
 from nacre.memory.vectors.identity import embedder_key, facts_key, stored_identity
 from nacre.memory.vectors.query_vectors import QueryVectors
 
 if TYPE_CHECKING:
-    from nacre.memory.batch_jobs.sync import JobTally
+    from nacre.memory.sync.batch_jobs import JobTally
     from nacre.memory.sync.vectors import VectorOutcome
+
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 VECTORS_AFTER_SECONDS = 1.0
-"""How long after a background pass over files the vectors follow: a one-shot command is over by then."""
+"""The delay of vectors after a background pass over files; a one-shot command has ended by then."""
 
 JOB_PAUSE_SECONDS = 60.0
-"""How long until a pass looks again at a batch job that nobody waits for."""
+"""The pause between two looks at a batch job for which nobody waits."""
 
 
 class Syncing:
-    """The index of one engine and everything that changes it."""
+    """The index of one engine, and everything that changes it."""
 
     def __init__(self, plan: IndexPlan, place: IndexPlace, store: Store, now: Callable[[], datetime]) -> None:
         self._plan = plan
@@ -62,22 +63,22 @@ class Syncing:
         self._hand_over: asyncio.Task[VectorOutcome] | None = None
         self._closed = False
         self.languages: tuple[str, ...] = ()
-        """In which languages the notes are, by English names, as the last pass that changed them saw."""
+        """The languages of the notes in English, as of the last pass that changed notes."""
         self.query_vectors = QueryVectors(plan.embedder) if plan.embedder else None
-        """What embeds questions; `None` without an embedder."""
+        """Embeds queries; `None` without an embedder."""
 
     @property
     def stale(self) -> bool:
-        """Whether a change is known that no pass has looked at."""
+        """Whether a known change has not been indexed."""
         return self._changes_synced < self._changes
 
     @property
     def running_seconds(self) -> float:
-        """For how long a pass over the files has been running; 0 when none is."""
+        """How long the present pass over files has been running; 0 without one."""
         return self._files.running_seconds
 
     def mark_dirty(self) -> None:
-        """Notes that a file may have changed."""
+        """Says that a file may have changed."""
         self._changes += 1
 
     def start(self, reason: str) -> asyncio.Task[FileOutcome]:
@@ -88,7 +89,7 @@ class Syncing:
         return task
 
     async def run(self, reason: str, *, force: bool, listener: ProgressListener | None) -> SyncReport:
-        """A pass over the files and one over the vectors, and what they did."""
+        """Runs a pass over the files and one over the vectors, and reports both."""
         from nacre.memory.sync.status import report_of
         from nacre.memory.sync.vectors import VectorOutcome  # a search alone makes no vectors
 
@@ -96,9 +97,9 @@ class Syncing:
         files = await self._files.run(reason, force=force, listener=listener)
         vectors = VectorOutcome()
         if self._plan.embedder is not None:
-            # what the owner asks for by hand asks an embedder that was left, too
+            # a sync that the owner starts also asks an embedder that was replaced
             vectors = await self._vectors.run(reason, force=force or reason == "cli", listener=listener)
-            # one that comes back and fails at once is left again, by a further hand-over
+            # an embedder that fails again at once is replaced by a further hand-over
             while (hand_over := self._hand_over) is not None and not hand_over.done():
                 with suppress(IndexClosed):
                     vectors = vectors.then(await asyncio.shield(hand_over))
@@ -106,7 +107,7 @@ class Syncing:
         return report_of(reason, files, vectors, elapsed_seconds, fallback_of(self._plan.embedder))
 
     def hand_over(self) -> None:
-        """Makes all vectors again in the background: a pass over files marks the index, one fills it."""
+        """Makes all vectors again in the background: a pass over files marks the index, another fills it."""
 
         async def both() -> VectorOutcome:
             await self._files.run("fallback")
@@ -115,7 +116,7 @@ class Syncing:
         self._hand_over = asyncio.create_task(both(), name="memory-fallback")
 
     async def with_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
-        """Runs `work` on the store; after damage was found, once more on the store that took its place."""
+        """Runs `work` on the store; if it finds damage, runs it again on the store's replacement."""
         store = self._store
         try:
             return await work(store)
@@ -126,32 +127,32 @@ class Syncing:
             return await work(self._store)
 
     async def follow_index(self) -> None:
-        """Of two embedders, uses the one whose vectors the index has: another process may have decided."""
+        """Uses the one of two embedders whose vectors the index has; another process may have decided."""
         if isinstance(self._plan.embedder, WithFallback):
             follow_index(self._plan.embedder, await self.with_store(_meta))
 
     async def know_languages(self) -> None:
-        """Takes the languages from the index, as an earlier pass left them."""
+        """Reads the languages that an earlier pass stored in the index."""
         self.languages = stored_languages(await self.with_store(_meta))
 
     async def was_indexed(self) -> bool:
-        """Whether a pass over the files was ever finished on this index."""
+        """Whether any pass over the files was ever finished on this index."""
         return "last_sync_at_seconds" in await self.with_store(_meta)
 
     def keep_vectors_current(self) -> None:
-        """From now on vectors follow the files by themselves."""
+        """Makes vectors follow the files from now on."""
         self._keeps_vectors = True
         self._embed_later(VECTORS_AFTER_SECONDS)
 
     async def heal_if_damaged(self) -> None:
-        """Reads the index through and replaces it when it is damaged."""
+        """Checks the whole index and replaces it if it is damaged."""
         store = self._store
         if problem := await store.check():
             await self._replace(store, IndexDamaged(f"The memory index is damaged ({problem})."))
             self.start("damage")
 
     async def status(self, *, deep: bool, watching: str) -> MemoryStatus:
-        """The state of the index. `deep` also asks the embedder and reads the index through."""
+        """The state of the index. `deep` also asks the embedder and checks the whole index."""
         from nacre.memory.sync.status import Moment, describe, embeddings_problem
 
         if deep:
@@ -169,7 +170,7 @@ class Syncing:
         return await self.with_store(lambda store: describe(store, self._plan, moment))
 
     async def close(self) -> None:
-        """Stops what runs and closes the index."""
+        """Stops all passes and closes the index."""
         self._closed = True
         if self._vector_timer is not None:
             self._vector_timer.cancel()
@@ -184,7 +185,7 @@ class Syncing:
 
     @cached_property
     def _jobs_tally(self) -> JobTally:
-        from nacre.memory.batch_jobs.sync import JobTally
+        from nacre.memory.sync.batch_jobs import JobTally
 
         return JobTally()
 
@@ -202,15 +203,15 @@ class Syncing:
                 )
             )
             self._files_problem = outcome.problem
-            await self._keep_outcome(run, outcome, now_seconds)
+            await self._store_outcome(run, outcome, now_seconds)
         except MemoryIndexError as error:
             self._files_problem = str(error)
             raise
         self._changes_synced = max(self._changes_synced, changes)
         return outcome
 
-    async def _keep_outcome(self, run: SyncRun, outcome: FileOutcome, now_seconds: float) -> None:
-        """Writes down when and how the pass ended, unless a search only saw that nothing changed."""
+    async def _store_outcome(self, run: SyncRun, outcome: FileOutcome, now_seconds: float) -> None:
+        """Stores when and how the pass ended, unless a search found nothing changed."""
         meta = await _meta(self._store)
         is_known = "last_sync_at_seconds" in meta and meta.get("last_sync_problem") == outcome.problem
         if run.reason == "search" and is_known and not (outcome.indexed_files or outcome.removed_files):
@@ -234,7 +235,7 @@ class Syncing:
             lambda store: ask_first_again(store, named, now_seconds, at_once=run.force)
         )
         if was_left and fallback_of(named) is None:
-            return VectorOutcome()  # the hand-over that this began makes the vectors
+            return VectorOutcome()  # the hand-over that this started makes the vectors
         embedder = in_use(named)
         key = facts_key(embedder.facts)
         outcome = await self.with_store(
@@ -261,7 +262,7 @@ class Syncing:
         await self._store.write(clean_up)
         self._failures = self._failures + 1 if outcome.problem else 0
         if outcome.problem:
-            log.warning("Embedding stopped: %s Words are searched meanwhile.", outcome.problem)
+            log.warning("Embedding stopped: %s Until it works, searches use words only.", outcome.problem)
             self._embed_later(pause_seconds(self._failures))
         elif outcome.held:
             self._embed_later(JOB_PAUSE_SECONDS)
@@ -282,7 +283,7 @@ class Syncing:
         self._vector_timer = loop.call_at(at, self._vectors.start, "vectors")
 
     async def _replace(self, broken: Store, error: MemoryIndexError) -> None:
-        """Puts a fresh index in the place of a damaged one, once for all who ran into it."""
+        """Replaces a damaged index by a fresh one, once for all tasks that found the damage."""
         async with self._healing:
             if self._store is not broken:
                 return
@@ -295,3 +296,21 @@ class Syncing:
 
 async def _meta(store: Store) -> Mapping[str, str]:
     return await store.read(lambda index: index.meta())
+
+
+_ROW = "languages"
+_SAMPLE = 120
+"""The number of texts that shows a language in a twentieth of the notes."""
+
+
+def stored_languages(meta: Mapping[str, str]) -> tuple[str, ...]:
+    """The languages in English, as an earlier pass stored them."""
+    return tuple(meta.get(_ROW, "").split())
+
+
+async def language_rows(store: Store, meta: Mapping[str, str], *, has_changed: bool) -> dict[str, str]:
+    """The `meta` row for the languages of the notes, from a sample; nothing if they cannot have changed."""
+    if _ROW in meta and not has_changed:
+        return {}
+    texts = await store.read(lambda index: index.sampled_texts(_SAMPLE))
+    return {_ROW: " ".join(languages_in(texts))}

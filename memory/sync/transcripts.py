@@ -1,7 +1,7 @@
-"""The source `sessions`: transcripts that the runtime hands in as text. Opens no transcript file itself.
+"""The source `sessions`: transcripts that the runtime provides as text.
 
-A transcript is indexed when it has grown by enough, or when its session is over; it is forgotten when its
-session is deleted. Line numbers of chunks point into the transcript file.
+A transcript is indexed when it has grown enough or when its session is over, and removed when its session is
+deleted. Line numbers of chunks are those of the transcript file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.store import FileState, IndexedFile, Store
 from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptSource, TranscriptText
-from nacre.memory.sync.files import FileOutcome
+from nacre.memory.sync.file_sync import FileOutcome
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, storable
 from nacre.memory.text.lexical import lexical_fields
 
@@ -35,9 +35,9 @@ async def sync_transcripts(
     *,
     force: bool,
 ) -> None:
-    """Brings the store's `sessions` in line and adds what it did to `outcome`.
+    """Brings the source `sessions` up to date and adds the result to `outcome`.
 
-    A transcript that cannot be read stays as it was indexed.
+    A transcript that cannot be read stays indexed as it was.
 
     Raises:
         OSError: the transcripts cannot be listed.
@@ -74,19 +74,19 @@ async def _text(source: TranscriptSource, name: str) -> TranscriptText | None:
     try:
         return await source.text(name)
     except OSError as error:
-        log.warning("the transcript %s cannot be read and stays as it was indexed: %s", name, error)
+        log.warning("the transcript %s cannot be read and stays indexed as it was: %s", name, error)
         return None
 
 
 def deleted_transcripts(infos: Sequence[TranscriptInfo], stored: Iterable[str]) -> list[str]:
-    """Stored paths of transcripts that are no longer listed."""
+    """The stored paths of transcripts that are no longer listed."""
     return sorted(set(stored) - {PREFIX + info.name for info in infos})
 
 
 def due_and_waiting(
     infos: Sequence[TranscriptInfo], stored: Mapping[str, FileState], settings: SessionSyncSettings
 ) -> tuple[int, int]:
-    """How many transcripts the next pass reads, and how many have changed by too little for that."""
+    """The number of transcripts that the next pass reads, and of those that have not changed enough."""
     known = [(info, stored.get(PREFIX + info.name)) for info in infos]
     due = sum(is_due(info, state, settings) for info, state in known)
     return due, sum(_growth(info, state) != (0, 0) for info, state in known) - due
@@ -100,7 +100,7 @@ async def any_due(store: Store, source: TranscriptSource, settings: SessionSyncS
 
 
 def is_due(info: TranscriptInfo, state: FileState | None, settings: SessionSyncSettings) -> bool:
-    """Whether a transcript has changed by enough since it was indexed."""
+    """Whether a transcript has changed enough since it was indexed."""
     new_bytes, new_lines = _growth(info, state)
     if new_bytes == 0 and new_lines == 0:
         return False
@@ -110,14 +110,13 @@ def is_due(info: TranscriptInfo, state: FileState | None, settings: SessionSyncS
 
 
 def _growth(info: TranscriptInfo, state: FileState | None) -> tuple[int, int]:
-    """Bytes and lines since the transcript was indexed."""
     if state is None:
         return info.size_bytes, info.lines
     return info.size_bytes - state.size, info.lines - state.inode
 
 
 def indexed_transcript(info: TranscriptInfo, text: TranscriptText, sizes: ChunkSizes) -> IndexedFile:
-    """Chunks of a transcript with line numbers of its file. `state.inode` holds the number of lines."""
+    """The chunks of a transcript with line numbers of its file. `state.inode` holds the number of lines."""
     lines = [storable(line) for line in text.lines]
     document = Document(source="sessions", path=PREFIX + info.name, lines=lines, day=None)
     chunks = [

@@ -1,7 +1,7 @@
-"""The vector half of a sync: chunks without vectors get them. Words are searchable all the while.
+"""Embeds chunks without vectors. Their words can be found in the meantime.
 
-Every answer of the embedder is stored before the next question, so that nothing paid for is lost. What the
-embedder refuses is noted and never asked again; a failure stops the pass and is told, not raised.
+Each answer of the embedder is stored before the next request, so that nothing paid for is lost. Texts that
+the embedder refuses are recorded and never sent again. A failure stops the pass and is reported, not raised.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from nacre.memory.batch_jobs.jobs import jobs_of
-from nacre.memory.batch_jobs.sync import JobPass, JobTally
 from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.contracts.embedding_jobs import jobs_of
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.store import Piece, Store, Vector
+from nacre.memory.sync.batch_jobs import JobPass, JobTally
 from nacre.memory.vectors.batches import batches
 from nacre.memory.vectors.cosine_scale import SCALE_ROW, is_measured, measured_scale, scale_row
 from nacre.memory.vectors.identity import embedder_key as key_of, stored_identity
@@ -33,9 +33,9 @@ HASH_BYTES = 16
 
 @dataclass
 class VectorOutcome:
-    """What a pass over the chunks without vectors did; `problem` is why it stopped early, as a sentence.
+    """The result of a pass over chunks without vectors; `problem` is a sentence about an early end.
 
-    `held` counts texts that a batch job still has.
+    `held` counts texts in running batch jobs.
     """
 
     embedded: int = 0
@@ -46,7 +46,7 @@ class VectorOutcome:
     problem: str = ""
 
     def then(self, later: VectorOutcome) -> VectorOutcome:
-        """What this pass and one that followed it did together."""
+        """The joint result of this pass and a later one."""
         return replace(
             later,
             embedded=self.embedded + later.embedded,
@@ -64,11 +64,11 @@ async def embed_pending(
     advance: Callable[[int, int], None],
     tally: JobTally | None = None,
 ) -> VectorOutcome:
-    """Gives every chunk its vectors: known ones from the store, many from the provider's batch jobs, if it
-    has any, and the rest from the embedder. `tally` says how jobs went before.
+    """Gives every chunk its vectors: stored ones, many from the provider's batch jobs if it has any, and the
+    rest from the embedder. `tally` has the results of earlier jobs.
 
-    Also measures what the embedder's cosines mean, if that is not known; when it gives no vectors of passages
-    for that, nothing else is asked for.
+    Also measures the scale of the embedder's cosines if it is unknown; without vectors for this, nothing else
+    is requested.
     """
     work = _Pass(store, embedder, embedder_key, now_seconds)
     outcome = work.outcome
@@ -97,13 +97,13 @@ async def embed_pending(
 async def attach_known_vectors(
     store: Store, embedder: Embedder, embedder_key: str, *, now_seconds: int
 ) -> None:
-    """Attaches whatever vectors are stored already; asks no embedder."""
+    """Attaches all vectors that are already stored, without the embedder."""
     await _Pass(store, embedder, embedder_key, now_seconds).attach_all()
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Chunks without vectors: their pieces, and the text behind each hash."""
+    """Chunks without vectors: their pieces, and the text for each hash."""
 
     chunk_count: int
     pieces: Sequence[Piece]
@@ -133,7 +133,7 @@ class _Pass:
         return (await self.store.read(lambda index: index.counts())).pending_chunks
 
     async def fill(self, held: Set[bytes], total: int, advance: Callable[[int, int], None]) -> None:
-        """Gives each of `total` chunks its vectors, known ones or new ones, unless its text is `held`."""
+        """Gives each of `total` chunks stored or new vectors, unless a job has its text (`held`)."""
         done, outcome = 0, self.outcome
         async for group in self.groups():
             unknown = await self.attach(group)
@@ -165,7 +165,7 @@ class _Pass:
         )
 
     async def attach(self, group: _Group) -> set[bytes]:
-        """Attaches the vectors that are stored already; the hashes of texts that have none."""
+        """Attaches stored vectors; the hashes of texts that have none."""
         return await self.store.write(
             lambda index: index.attach_known(self.key, group.pieces, now_seconds=self.now_seconds)
         )
@@ -175,7 +175,7 @@ class _Pass:
             await self.attach(group)
 
     async def missing_texts(self, known: Set[bytes], limit: int) -> dict[bytes, str]:
-        """About `limit` texts of chunks without vectors, by hash, but those `known` to somebody."""
+        """About `limit` texts without vectors, by hash, except the `known` ones."""
         missing: dict[bytes, str] = {}
         async for group in self.groups():
             unknown = await self.attach(group) - known
@@ -185,22 +185,21 @@ class _Pass:
         return missing
 
     async def check_owner(self) -> None:
-        """Raises `EmbeddingFailed` when the index is another embedder's by now, a fallback's for example."""
+        """Raises `EmbeddingFailed` if the index now belongs to another embedder, such as a fallback."""
         identity = stored_identity(await self.store.read(lambda index: index.meta()))
         if identity and key_of(identity) != self.key:
             raise EmbeddingFailed(
-                "The index was made another embedder's meanwhile; "
-                "the next sync decides whose vectors it gets."
+                "The index now belongs to another embedder; the next sync decides whose vectors it gets."
             )
 
     async def keep_scale(self) -> None:
-        """Measures what this embedder's cosines mean, and keeps it until there are twice as many chunks.
+        """Measures the scale of this embedder's cosines, and keeps it until the number of chunks has doubled.
 
-        A model in this process also reads a sample of the notes as questions.
+        A model in this process also embeds a sample of the notes as queries.
 
         Raises:
-            EmbeddingFailed: no vectors could be had. After a refusal the usual scale will do, and until
-                questions are answered, too.
+            EmbeddingFailed: there are no vectors. After a refusal, and until queries are answered, the usual
+                scale is used.
         """
         meta, count, texts = await self.store.read(
             lambda index: (index.meta(), index.chunk_count(), index.sampled_texts(SAMPLED_NOTES))
@@ -221,7 +220,7 @@ class _Pass:
             await self.store.write(lambda index: index.set_meta({SCALE_ROW: row}))
 
     async def embed(self, texts: Mapping[bytes, str]) -> None:
-        """Asks in batches, a few at a time; stores each answer as it comes."""
+        """Embeds texts in batches, a few at a time, and stores each answer."""
         hashes = list(texts)
         gate = asyncio.Semaphore(CONCURRENT_CALLS)
 
@@ -238,7 +237,7 @@ class _Pass:
         await asyncio.gather(*(one(hashes[part]) for part in parts))
 
     async def _batch(self, batch: Sequence[tuple[bytes, str]]) -> None:
-        """One call; when a text in it is refused, the two halves are tried by themselves."""
+        """Embeds a batch; if a text is refused, embeds both halves separately."""
         try:
             vectors: Sequence[Vector | None] = await self.embedder.embed_documents(
                 [text for _, text in batch]

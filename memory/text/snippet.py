@@ -10,14 +10,34 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from nacre.memory.text.evidence import Finder, share
+from nacre.memory.text.evidence import Finder, counted, rarity, share
 
 SNIPPET_CHARS = 700
 GAP = "…"
 _SEPARATOR = f"\n{GAP}\n"
 _LONG_LINE = 240
 _NEIGHBOUR = 0.6
+_REPEATED = 25
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？])")
+
+
+def cut_again(snippets: Sequence[str], finder: Finder | None, limits: Sequence[int]) -> list[str]:
+    """The snippets of one search within `limits` of characters, by place; the last limit holds for the rest.
+
+    A line that a better snippet has, from the overlap of two chunks, is not repeated when it is long.
+    """
+    told: set[str] = set()
+    fresh: list[str] = []
+    for snippet in snippets:
+        lines = [line for line in snippet.strip().split("\n") if len(line) <= _REPEATED or line not in told]
+        told.update(lines)
+        fresh.append("\n".join(lines).strip())
+    evidence = [finder.look(text) for text in fresh] if finder is not None else []
+    weights = rarity(counted(evidence, len(finder.terms)), len(fresh)) if finder is not None else ()
+    return [
+        cut_snippet(text, finder, weights, limits[min(place, len(limits) - 1)])
+        for place, text in enumerate(fresh)
+    ]
 
 
 class _Segment(NamedTuple):

@@ -13,8 +13,9 @@ import sys
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import mul, sub
 
-from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed
+from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, LanguagePart
 from nacre.memory.vectors.query_vectors import TIMEOUT_SECONDS
 from nacre.record import Record
 
@@ -41,6 +42,33 @@ class CosineScale(Record):
     def centered(self, question: Sequence[float]) -> Sequence[float]:
         """A question's vector without what it has in common with any question about these notes."""
         return centered(question, self.usual_question)
+
+
+class Subject(Record):
+    """What a question is about, whatever its language: its vector without the language's part.
+
+    `usual` is the vector's cosine with the mean of all passages, `related` what a text that answers the
+    question usually has more.
+    """
+
+    vector: Sequence[float]
+    usual: float
+    related: float
+
+    @classmethod
+    def of(cls, question: Sequence[float], language: LanguagePart) -> Subject:
+        """The subject of a question's vector of length 1."""
+        vector = [*map(sub, question, language.questions)]
+        shares = [_product(direction, vector) for direction in language.directions]
+        for share, direction in zip(shares, language.directions, strict=True):
+            vector = [number - share * other for number, other in zip(vector, direction, strict=True)]
+        length = math.sqrt(_product(vector, vector)) or 1.0
+        usual = _product(vector, language.passages) / length
+        return cls(vector=vector, usual=usual, related=language.related)
+
+    def relatedness(self, cosine: float) -> float:
+        """The cosine of `vector` and a passage on a scale where 0 is unrelated and 1 related, ends open."""
+        return (cosine - self.usual) / self.related
 
 
 SCALE_SENTENCES: tuple[tuple[str, str], ...] = (
@@ -109,6 +137,10 @@ def cosine(left: Sequence[float], right: Sequence[float]) -> float:
     product = sum(a * b for a, b in zip(left, right, strict=True))
     norms = math.sqrt(sum(a * a for a in left)) * math.sqrt(sum(b * b for b in right))
     return product / norms if norms else 0.0
+
+
+def _product(left: Sequence[float], right: Sequence[float]) -> float:
+    return math.fsum(map(mul, left, right))
 
 
 SCALE_ROW = "cosine_scale"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nacre.memory.contracts.words import FIELDS
 from nacre.memory.text.chunker import ChunkSizes
 from nacre.memory.text.lexical import LEXICAL_VERSION
+from nacre.memory.vectors.pieces import PIECES_VERSION
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder, EmbedderFacts
@@ -26,8 +27,13 @@ def wanted_identity(sizes: ChunkSizes, embedder: Embedder | None, analysis: str)
         f"{_PREFIX}provider": embedder.facts.provider if embedder else "none",
         f"{_PREFIX}model": embedder.facts.model if embedder else "",
         f"{_PREFIX}endpoint": embedder.facts.fingerprint if embedder else "",
-        f"{_PREFIX}pieces": str(embedder.facts.piece_tokens) if embedder else "",
+        f"{_PREFIX}pieces": _pieces(embedder.facts.piece_tokens) if embedder else "",
     }
+
+
+def _pieces(piece_tokens: int | None) -> str:
+    """How chunks are cut for vectors; whole chunks are what they were."""
+    return str(None) if piece_tokens is None else f"{PIECES_VERSION}:{piece_tokens}"
 
 
 def stored_identity(meta: Mapping[str, str]) -> dict[str, str]:

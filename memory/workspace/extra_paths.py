@@ -1,8 +1,8 @@
-"""`extraPaths`: folders, files and patterns that the owner named beside `memory/`, and the notes in there.
+"""`extraPaths`: folders, files and patterns that the owner named beside `memory/`, and their notes.
 
-Those inside of the workspace are the workspace's to list. The others are places of this machine, whatever
-holds the workspace, and are only read. Patterns are not left to `glob`, which follows links to folders, in
-circles too, and would read what they lead to.
+The workspace lists those inside of it. The others are places on this machine, wherever the workspace is, and
+are only read. Patterns do not use `glob`, which follows links to folders, even in circles, and would read
+their targets.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from nacre.record import Record
 
 
 class ExtraPath(Record):
-    """An absolute place. `folder` is the part that is meant as written, `pattern` what is matched below it.
+    """An absolute place: `folder` is literal, and `pattern` matches below it.
 
-    Without a pattern, `folder` is the whole path, and may be a file.
+    Without a pattern, `folder` is the whole path and may be a file.
     """
 
     folder: Path
@@ -34,12 +34,12 @@ class ExtraPath(Record):
         return os.fspath(self.folder.joinpath(*self.pattern))
 
     def covers(self, path: Path) -> bool:
-        """Whether the file at this path is asked for: by itself, or because a folder above it is."""
+        """Whether the place includes the file at this path, by itself or through a folder above it."""
         parts = self._below(path)
         return parts is not None and matches(parts, self.pattern, whole=True)
 
     def leads_to(self, folder: Path) -> bool:
-        """Whether something that is asked for may lie inside this folder."""
+        """Whether the place may include something inside this folder."""
         parts = self._below(folder)
         return parts is not None and matches(parts, self.pattern, whole=False)
 
@@ -48,7 +48,7 @@ class ExtraPath(Record):
 
 
 def resolved_extra_paths(workspace: Path, extra_paths: Sequence[str]) -> tuple[ExtraPath, ...]:
-    """The extra paths as absolute places: normalised, each once, in order. Looks what exists as written."""
+    """The extra paths as absolute, normalized places without repeats, in order. Checks which paths exist."""
     texts = (text.strip() for text in extra_paths)
     return tuple(dict.fromkeys(_resolved(workspace, text) for text in texts if text))
 
@@ -56,16 +56,16 @@ def resolved_extra_paths(workspace: Path, extra_paths: Sequence[str]) -> tuple[E
 def _resolved(workspace: Path, text: str) -> ExtraPath:
     path = Path(os.path.normpath(workspace / text))
     for count, part in enumerate(path.parts, start=1):
-        # A folder may be called `[old] notes`: what exists under that very name is no pattern.
+        # A folder may be called `[old] notes`, so an existing path is not a pattern.
         if _has_magic(part) and not os.path.lexists(Path(*path.parts[:count])):
             return ExtraPath(folder=Path(*path.parts[: count - 1]), pattern=path.parts[count - 1 :])
     return ExtraPath(folder=path)
 
 
 class ExtraPaths(Record):
-    """The extra paths of a workspace: `inside` are its own to list, `outside` lie elsewhere on this machine.
+    """The extra paths `inside` the workspace, which it lists, and those `outside` of it on this machine.
 
-    `root` is the real folder of the workspace, if it is a folder of this machine.
+    `root` is the real folder of the workspace if it is on this machine.
     """
 
     root: Path | None
@@ -74,7 +74,7 @@ class ExtraPaths(Record):
     skipped: tuple[SkippedPath, ...]
 
     def name_of(self, text: str) -> str:
-        """The name of the note that somebody calls `text`, from the workspace or absolute; `""` for none."""
+        """The note's name for a path relative to the workspace or absolute; `""` if it has none."""
         if "\x00" in text:
             return ""
         if self.root is None:
@@ -86,7 +86,8 @@ class ExtraPaths(Record):
 
 
 def extra_paths_of(folder: Path | None, extra_paths: Sequence[str]) -> ExtraPaths:
-    """Which extra paths lie in the workspace, which is at `folder` or, with `None`, in no folder."""
+    """Sorts extra paths by whether they are in the workspace, which is at `folder` or, if `None`, in no
+    folder."""
     root = Path(os.path.realpath(folder)) if folder else None
     inside, outside, skipped = list[WantedNotes](), list[ExtraPath](), list[SkippedPath]()
     for text in filter(None, (text.strip() for text in extra_paths)):
@@ -98,7 +99,9 @@ def extra_paths_of(folder: Path | None, extra_paths: Sequence[str]) -> ExtraPath
             else:
                 outside.append(place)
         elif (parts := posixpath.normpath(text).split("/"))[0] == "..":
-            skipped.append(SkippedPath(path=text, reason="the workspace is no folder; write the whole path"))
+            skipped.append(
+                SkippedPath(path=text, reason="the workspace is not a folder; write the full path")
+            )
         else:
             count = next((at for at, part in enumerate(parts) if _has_magic(part)), len(parts))
             name = "/".join(parts[:count]) or "."
@@ -116,10 +119,10 @@ def _wanted(name: str, pattern: tuple[str, ...]) -> WantedNotes:
 
 
 class ExtraNotes:
-    """The notes at `places`, which lie outside of the workspace. Methods that wait run on threads.
+    """The notes at `places` outside of the workspace. Async methods run on threads.
 
-    A note's name is its path relative to the folder of the workspace, `../team/plan.md`; where the workspace
-    is no folder of this machine, it is the absolute path.
+    A note's name is its path relative to the workspace's folder, such as `../team/plan.md`, or absolute if
+    the workspace is not a folder of this machine.
     """
 
     def __init__(self, places: Sequence[ExtraPath], workspace: Path | None) -> None:
@@ -130,15 +133,15 @@ class ExtraNotes:
         return bool(self._places)
 
     async def list_notes(self) -> NoteListing:
-        """As `Workspace.list_notes`, for all places."""
+        """Like `Workspace.list_notes`, for all places."""
         return await asyncio.to_thread(self._listed)
 
     async def read_notes(self, names: Sequence[str]) -> Mapping[str, NoteBytes | ReadFailed]:
-        """As `Workspace.read_notes`; a name that lies in none of the places is outside of the root."""
+        """Like `Workspace.read_notes`; a name outside of all places gives `PathOutsideRoot`."""
         return await asyncio.to_thread(lambda: {name: self._read(name) for name in names})
 
     def refuse_links(self, name: str) -> None:
-        """Raises `PathOutsideRoot` for a note with a symbolic link below the place that covers it."""
+        """Raises `PathOutsideRoot` for a note with a symbolic link below the place that includes it."""
         path = self._path(name)
         place = self._place_of(path)
         folder = place.folder.parent if path == place.folder else place.folder
@@ -151,12 +154,12 @@ class ExtraNotes:
             raise PathOutsideRoot("it goes through a symbolic link.")
 
     def has(self, name: str) -> bool:
-        """Whether a note of this name would lie in one of the places."""
+        """Whether a note of this name would be in one of the places."""
         path = self._path(name)
         return any(place.covers(path) for place in self._places)
 
     def watch(self, changed: Callable[[], None]) -> NoteWatch:
-        """As `Workspace.watch`, for all places."""
+        """Like `Workspace.watch`, for all places."""
         from nacre.memory.workspace.watcher import FolderWatch, concerns_notes, watch_plan
 
         folders = [place.folder for place in self._places]
@@ -179,7 +182,7 @@ class ExtraNotes:
     def _place_of(self, path: Path) -> ExtraPath:
         found = next((place for place in self._places if place.covers(path)), None)
         if found is None:
-            raise PathOutsideRoot(f"The path of {path.name!r} is none of the extra paths.")
+            raise PathOutsideRoot(f"The path of {path.name!r} is not one of the extra paths.")
         return found
 
     def _path(self, name: str) -> Path:

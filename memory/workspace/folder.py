@@ -40,11 +40,10 @@ from nacre.memory.workspace.paths import contained_path, kept_inside, open_regul
 
 
 class FolderWorkspace:
-    """`Workspace` (its methods are described there) over the folder `root`.
+    """`Workspace` over the folder `root`; its methods are documented there.
 
-    `lock_dir` is a folder for the locks that processes share. `kept` are places of programs: what lies
-    there and inside the root is neither listed, read nor written by name; whoever asks gets
-    `PathOutsideRoot`.
+    `lock_dir` is a folder for locks shared by processes. `kept` are places of programs: those inside the root
+    are neither listed, read nor written by name, and give `PathOutsideRoot`.
     """
 
     def __init__(self, root: Path, *, lock_dir: Path, kept: Sequence[Path] = ()) -> None:
@@ -66,7 +65,7 @@ class FolderWorkspace:
             path = contained_path(self._root, name)
         except PathOutsideRoot:
             return True
-        # a folder must let names into it, a file must let itself be written
+        # a folder needs write and search permission, a file write permission
         there = next((each for each in (path, *path.parents) if each.exists()), self._root)
         return os.access(there, os.W_OK)
 
@@ -77,7 +76,7 @@ class FolderWorkspace:
         return await asyncio.to_thread(lambda: entries_of(self._allowed(name), beginnings))
 
     async def fingerprints(self, names: Sequence[str]) -> Mapping[str, Fingerprint | None]:
-        # Every turn asks: a look at a few files is quicker than a thread.
+        # Every turn does this, and checking a few files is faster than a thread.
         return {name: fingerprint(f"{self.place}/{name}") for name in names}
 
     async def read(self, name: str, *, max_bytes: int = MAX_READ_BYTES) -> FileBytes:
@@ -112,7 +111,7 @@ class FolderWorkspace:
 
     async def read_notes(self, names: Sequence[str]) -> Mapping[str, NoteBytes | ReadFailed]:
         def read() -> dict[str, NoteBytes | ReadFailed]:
-            # Once for all: the root may have links in it, which the notes in it may not.
+            # Resolved once: the root may contain links, which the notes in it may not.
             root = Path(os.path.realpath(self._root))
             return {name: _note(root, name) for name in names}
 
@@ -158,14 +157,14 @@ def _note(root: Path, name: str) -> NoteBytes | ReadFailed:
 
 LOCK_WAIT_SECONDS = 10.0
 TAIL_BYTES = 1 << 20
-"""What an append looks at of a file, for the heading that it stands under and for repeats."""
+"""How much of a file's end an append reads, for the current heading and for repeats."""
 
 
 def file_bytes(root: Path, name: str, *, max_bytes: int) -> FileBytes:
     """The first `max_bytes` of a file inside `root`.
 
     Raises:
-        PathOutsideRoot: see `contained_path`; also for what is not a regular file.
+        PathOutsideRoot: as `contained_path`; also for anything but a regular file.
         OSError: the file is missing, is a folder, or cannot be read.
     """
     path = contained_path(root, name)
@@ -181,11 +180,11 @@ def file_bytes(root: Path, name: str, *, max_bytes: int) -> FileBytes:
 
 
 def note_bytes(path: Path) -> NoteBytes:
-    """The whole file at a path that has no symbolic link in it.
+    """The whole file at a path without symbolic links.
 
     Raises:
-        OSError: it cannot be read; `NoteTooLarge` for more than `MAX_NOTE_BYTES`.
-        PathOutsideRoot: it is a symbolic link or no regular file.
+        OSError: it cannot be read; `NoteTooLarge` above `MAX_NOTE_BYTES`.
+        PathOutsideRoot: it is a symbolic link or not a regular file.
     """
     with _binary(open_regular(path, os.O_RDONLY), "rb") as file:
         info = os.fstat(file.fileno())
@@ -195,7 +194,7 @@ def note_bytes(path: Path) -> NoteBytes:
 
 
 def note_marks(info: os.stat_result) -> NoteMarks:
-    """What a file's stat says of a note."""
+    """A note's marks from its stat result."""
     return NoteMarks(
         size_bytes=info.st_size,
         modified_ns=info.st_mtime_ns,
@@ -206,7 +205,7 @@ def note_marks(info: os.stat_result) -> NoteMarks:
 
 
 def stamped_now_ns(folder: Path) -> int:
-    """The time by the clock that stamps the files of this machine's disk; 0 where nothing can be written."""
+    """The time by the clock of this machine's disk; 0 if nothing can be written."""
     marker = folder / "clock"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -217,9 +216,9 @@ def stamped_now_ns(folder: Path) -> int:
 
 
 def fingerprint(path: str) -> Fingerprint | None:
-    """What tells a changed file from the same one: device, inode, size, times; `None` where there is none.
+    """Device, inode, size and times, which tell a changed file; `None` without a file.
 
-    A link is looked at, not followed.
+    Links are not followed.
     """
     try:
         info = os.lstat(path)
@@ -230,7 +229,7 @@ def fingerprint(path: str) -> Fingerprint | None:
 
 
 def make_files(root: Path, files: Mapping[str, bytes], folders: Sequence[str]) -> tuple[str, ...]:
-    """Makes the root, folders and files that are not there; the names of the files that were made."""
+    """Creates missing root, folders and files; the names of the created files."""
     for folder in (root, *(contained_path(root, name) for name in folders)):
         folder.mkdir(parents=True, exist_ok=True)
     return tuple(name for name, data in files.items() if _make(root / name, data))
@@ -246,7 +245,7 @@ def _make(path: Path, data: bytes) -> bool:
 
 
 def whole_file(path: Path) -> bytes | None:
-    """All bytes of a file; `None` where there is none."""
+    """All bytes of a file; `None` if it does not exist."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -254,7 +253,7 @@ def whole_file(path: Path) -> bytes | None:
 
 
 def folder_entries(found: Iterable[os.DirEntry[str]]) -> tuple[FolderEntry, ...]:
-    """What a scan of a folder found, sorted by name. A file that is gone by now is left out."""
+    """The entries of a scanned folder by name, without files that have disappeared."""
     entries: list[FolderEntry] = []
     for entry in found:
         if entry.name.startswith("."):
@@ -278,7 +277,7 @@ def folder_entries(found: Iterable[os.DirEntry[str]]) -> tuple[FolderEntry, ...]
 
 
 def entries_of(folder: Path, beginnings: tuple[str, ...]) -> tuple[FolderEntry, ...]:
-    """The entries of a folder whose names have one of these beginnings."""
+    """The entries of a folder whose names begin with one of `beginnings`."""
     with os.scandir(folder) as scan:
         return folder_entries(entry for entry in scan if entry.name.startswith(beginnings))
 
@@ -286,11 +285,11 @@ def entries_of(folder: Path, beginnings: tuple[str, ...]) -> tuple[FolderEntry, 
 def append_locked(
     path: Path, text: str, lock_dir: Path, *, skip_repeats: bool, heading: str, below: str
 ) -> Appended:
-    """Adds Markdown at the end of a file in one write, and syncs it; the file is made if need be.
+    """Appends Markdown to a file in one synced write, and creates the file if needed.
 
     Raises:
         FileBusy: another process holds the file.
-        OSError: the disk refused; the file is as it was.
+        OSError: the disk refused; the file is as before.
     """
     from nacre.memory.text.repeats import addition  # most commands only read
 
@@ -309,7 +308,7 @@ def append_locked(
 
 
 def _tail(file: BinaryIO) -> str:
-    """The last whole lines of a file, which is all of a log that people write."""
+    """The last complete lines of a file, which is usually the whole log."""
     size_bytes = os.fstat(file.fileno()).st_size
     if size_bytes <= TAIL_BYTES:
         return file.read().decode("utf-8", errors="replace")
@@ -325,15 +324,17 @@ def _append(descriptor: int, data: bytes) -> None:
             raise OSError(f"only a part of {len(data)} bytes could be written; the disk may be full")
         os.fsync(descriptor)
     except OSError:
-        # A torn note would be read as a whole one; the file is ours while the lock is held.
+        # A torn note would be read as complete; the lock still protects the file.
         with suppress(OSError):
             os.ftruncate(descriptor, size_bytes)
         raise
 
 
 def change_locked(path: Path, change: Callable[[bytes | None], bytes | None], lock_dir: Path) -> None:
-    """Replaces a file by `change(old bytes)`, atomically; its mode is kept. `None` removes it. Raises as
-    `append_locked`."""
+    """Replaces a file by `change(old bytes)` atomically and keeps its mode; `None` removes it.
+
+    Raises the same errors as `append_locked`.
+    """
     with locked(path, lock_dir):
         path.parent.mkdir(parents=True, exist_ok=True)
         mode: int | None = None
@@ -350,7 +351,7 @@ def change_locked(path: Path, change: Callable[[bytes | None], bytes | None], lo
 
 
 def _replace(path: Path, data: bytes, mode: int | None) -> None:
-    # One fixed name for each target: whatever stands there was left by a killed writer.
+    # One fixed name for each target, so that an existing file was left by a killed writer.
     from hashlib import sha256
 
     temporary = path.parent / f".{sha256(path.name.encode()).hexdigest()[:16]}.tmp"
@@ -387,7 +388,7 @@ def locked(path: Path, lock_dir: Path) -> Iterator[None]:
 
 
 def _sync_folder(folder: Path) -> None:
-    # Some systems cannot open a folder, and some file systems refuse to sync one.
+    # Some systems cannot open a folder, and some file systems cannot sync one.
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -404,7 +405,7 @@ _SYMLINK = "a symbolic link, which is never followed; name its target in extraPa
 
 
 def notes_in(root: Path, wanted: Sequence[WantedNotes]) -> NoteListing:
-    """The notes of a workspace that is the folder `root`. Never raises for what it cannot read."""
+    """The notes of a workspace in the folder `root`. Unreadable places raise nothing."""
     real_root = Path(os.path.realpath(root))
     prefix_chars = len(os.path.join(real_root, ""))  # noqa: PTH118 - a Path drops the separator
     walk = Walk(lambda path: path[prefix_chars:].replace(os.sep, "/"))
@@ -414,17 +415,17 @@ def notes_in(root: Path, wanted: Sequence[WantedNotes]) -> NoteListing:
         walk.skip(real_root, f"the workspace is not readable ({error.strerror or type(error).__name__})")
         return NoteListing(skipped=tuple(walk.skipped), unreadable=("",))
     if not entries:
-        # An empty workspace is what an unmounted drive looks like.
+        # An unmounted drive looks like an empty workspace.
         walk.unreadable.append("")
     for asked in wanted:
-        # Asked of the entries, so that a system that folds case does not find a file under two names.
+        # Taken from the entries, so that a case-folding system does not find a file under two names.
         if asked.is_required or asked.name.partition("/")[0] in entries:
             walk.visit(real_root / asked.name, asked.pattern, is_required=asked.is_required)
     return walk.listing()
 
 
 class Walk:
-    """Collects notes; `name_of` says under which name the file at an absolute path is known."""
+    """Collects notes; `name_of` returns the name of the file at an absolute path."""
 
     def __init__(self, name_of: Callable[[str], str]) -> None:
         self._name_of = name_of
@@ -433,7 +434,7 @@ class Walk:
         self.unreadable: list[str] = []
 
     def listing(self) -> NoteListing:
-        """Everything that was found until now."""
+        """Everything found so far."""
         return NoteListing(
             notes=tuple(self._notes.values()),
             skipped=tuple(self.skipped),
@@ -441,13 +442,13 @@ class Walk:
         )
 
     def visit(self, path: Path, pattern: tuple[str, ...] = (), *, is_required: bool) -> None:
-        """Adds the file at `path`, or what lies in the folder of that path and matches `pattern`."""
+        """Adds the file at `path`, or the files in that folder that match `pattern`."""
         try:
             info = path.lstat()
         except FileNotFoundError:
             if is_required:
                 self.skip(path, "missing")
-                # An extra path that is gone may be an unmounted drive: what was indexed from it stays.
+                # A missing extra path may be an unmounted drive, so what was indexed from it stays.
                 self._keep(path)
             return
         except OSError as error:
@@ -468,19 +469,19 @@ class Walk:
             self.skip(path, "not a Markdown file (.md)")
 
     def skip(self, path: Path | str, reason: str) -> None:
-        """Tells that something was passed over."""
-        # A name that is not Unicode must not break whoever prints it.
+        """Records a skipped path."""
+        # A name that is not Unicode must not break printing.
         shown = os.fsencode(path).decode("utf-8", "backslashreplace")
         self.skipped.append(SkippedPath(path=shown, reason=reason))
 
     def _folder(self, folder: Path, pattern: tuple[str, ...]) -> int:
-        """Adds the notes below a folder, with a pattern only those it covers; how many there were."""
+        """Adds the notes below a folder, those that match `pattern` if given; their number."""
         count, prefix_chars = 0, len(os.path.join(folder, ""))  # noqa: PTH118 - a Path drops the separator
 
         def fits(path: str, *, whole: bool) -> bool:
             return not pattern or matches(Path(path[prefix_chars:]).parts, pattern, whole=whole)
 
-        # Not by recursion: folders may be nested deeper than Python calls functions.
+        # Without recursion, because folders may be nested deeper than Python's stack.
         open_folders = [iter(self._entries(os.fspath(folder)))]
         while open_folders:
             entry = next(open_folders[-1], None)
@@ -527,8 +528,8 @@ class Walk:
         except UnicodeEncodeError:  # some systems allow such names
             self.skip(path, "its name is not Unicode; rename it")
             return
-        # One file under two names (a case-folding file system, overlapping extra paths) is one file. On some
-        # systems listing a folder tells no inode.
+        # One file under two names (case folding, overlapping extra paths) is one file. On some
+        # systems, listing a folder does not return inodes.
         key = (marks.device, marks.inode) if marks.inode else os.path.normcase(path)
         if key not in self._notes:
             self._notes[key] = FoundNote(name=name, marks=marks)

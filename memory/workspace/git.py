@@ -1,7 +1,7 @@
-"""Runs git on a repository of Nacre's own, with settings that Nacre gives and nobody else. Edge.
+"""Runs git on Nacre's own repositories with only Nacre's settings.
 
-git takes no configuration, attributes, hooks or helpers from the owner, the system or a workspace: a folder
-that came from elsewhere must not decide what runs. Merges are `documents/merging.py`.
+git uses no configuration, attributes, hooks or helpers of the owner, the system or a workspace, because a
+folder from elsewhere must not decide what runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CONFIG = {
     "core.multiPackIndex": "false",
     "core.quotePath": "false",
     "core.autocrlf": "false",
-    # What a power cut may leave behind must be whole.
+    # Files must be complete after a power failure.
     "core.fsync": "committed,loose-object",
     "core.fsyncMethod": "batch",
     "core.logAllRefUpdates": "true",
@@ -55,11 +55,11 @@ _ENVIRONMENT = {
 
 
 class GitFailed(Exception):
-    """git could not do what was asked, or is not there. The message is a clause that says why."""
+    """git refused, or is not installed. The message is a clause."""
 
 
 class GitTimedOut(GitFailed):
-    """git did not end in time, and was killed."""
+    """git took too long and was killed."""
 
 
 def run_git(
@@ -70,14 +70,14 @@ def run_git(
     until: float | None = None,
     good_codes: Collection[int] = (0,),
 ) -> bytes:
-    """Runs git on the repository `git_dir`, which must be Nacre's own; returns what git prints. Blocks.
+    """Runs git on the repository `git_dir`, which must be Nacre's own, and returns its output. Blocks.
 
-    `given` is the standard input. `environment` is added to that of the process, of which git's own variables
-    are left out. git is killed at `until`, by `time.monotonic()`; without it, after `GIT_WORK_SECONDS`.
+    `given` is the standard input. `environment` is added to the process's environment without git's own
+    variables. git is killed at `until`, in `time.monotonic()`, or after `GIT_WORK_SECONDS`.
 
     Raises:
-        GitFailed: git cannot be started, or ended with none of `good_codes`.
-        GitTimedOut: it did not end in time.
+        GitFailed: git cannot be started, or its exit code is not in `good_codes`.
+        GitTimedOut: git took too long.
     """
     seconds = GIT_WORK_SECONDS if until is None else max(0.0, until - time.monotonic())
     settings = [word for name, value in _CONFIG.items() for word in ("-c", f"{name}={value}")]
@@ -89,7 +89,7 @@ def run_git(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**git_environment(), **(environment or {})},
-            # A group of its own, so that what git started is killed with it.
+            # A process group of its own, so that git's children are killed with it.
             start_new_session=True,
         )
     except OSError as error:
@@ -99,7 +99,7 @@ def run_git(
     except BaseException as error:
         _kill(process)
         if isinstance(error, subprocess.TimeoutExpired):
-            raise GitTimedOut(f"git did not end within {seconds:.1f} seconds") from error
+            raise GitTimedOut(f"git took longer than {seconds:.1f} seconds") from error
         raise
     if process.returncode not in good_codes:
         raise GitFailed(f"git failed: {told.decode(errors='replace').strip()}")
@@ -107,7 +107,7 @@ def run_git(
 
 
 def git_environment() -> dict[str, str]:
-    """The environment of the process, in which git takes no configuration of the account or the system."""
+    """The environment of the process, with git's configuration of account and system disabled."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return {**inherited, **_ENVIRONMENT}
 

@@ -1,7 +1,7 @@
-"""Path containment: the one place that decides whether a path stays inside a folder.
+"""Path containment: the one place that decides whether a path is inside a folder.
 
-Every tool that takes a path from a model or a chat asks `contained_path` first and opens what it
-returned with `open_regular`. Nothing here reads or writes a file's content.
+Every tool that takes a path from a model or a chat calls `contained_path` first and opens the result with
+`open_regular`. Nothing here reads or writes contents.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9�
 
 
 def contained_path(root: Path, relative: str) -> Path:
-    """The real path of `relative` inside `root`; the file need not exist yet.
+    """The real path of `relative` inside `root`; the file need not exist.
 
-    `relative` uses forward slashes; `.` is the root itself. An absolute path is accepted when it
-    lies inside the root. Sentences of errors do not name the root, which has the account's name in it:
-    a stranger may read them. Symlinks are followed as far as the path exists, and what they lead to
-    must lie inside the real root as well, so the answer contains no symlink at all.
+    `relative` uses forward slashes; `.` is the root. An absolute path inside the root is accepted. Error
+    messages do not contain the root, which has the account's name, because strangers may read them. Symbolic
+    links are followed as far as the path exists, and their targets must be inside the real root, so the
+    result has no symbolic link.
 
     Raises:
-        PathOutsideRoot: an absolute path elsewhere, `..`, a control character, a backslash, a
-            drive letter, a Windows device name, a name too long for a file system, or a symlink
-            that leads out or in a circle.
+        PathOutsideRoot: an absolute path elsewhere, `..`, a control character, a backslash, a drive letter, a
+            Windows device name, a name that is too long, or a link that leads out or in a circle.
     """
     real_root = Path(os.path.realpath(root))
     parts = _parts(root, real_root, relative)
@@ -49,7 +48,7 @@ def contained_path(root: Path, relative: str) -> Path:
 
 
 def path_in_root(root: Path, path: Path) -> PurePosixPath:
-    """The name of `path` relative to `root`, both taken as real paths, with forward slashes.
+    """The name of `path` relative to `root`, both as real paths, with forward slashes.
 
     Raises:
         PathOutsideRoot: `path` is not inside `root`.
@@ -61,10 +60,10 @@ def path_in_root(root: Path, path: Path) -> PurePosixPath:
 
 
 def plain_name(name: str) -> PurePosixPath:
-    """The name of a file in a workspace that is no folder of this machine; `./a//b.md` becomes `a/b.md`.
+    """The normalized name of a file in a workspace that is not a folder: `./a//b.md` becomes `a/b.md`.
 
     Raises:
-        PathOutsideRoot: as `contained_path`, for what a name alone can show; for every absolute path.
+        PathOutsideRoot: as `contained_path`, as far as a name shows it, and for every absolute path.
     """
     _refuse_unusable_text(name)
     posix = PurePosixPath(name)
@@ -75,19 +74,19 @@ def plain_name(name: str) -> PurePosixPath:
 
 
 def kept_inside(root: Path, kept: Sequence[Path]) -> tuple[Path, ...]:
-    """The real paths of those `kept` places that lie inside `root`."""
+    """The real paths of those `kept` places that are inside `root`."""
     real_root = Path(os.path.realpath(root))
     real = (Path(os.path.realpath(place)) for place in kept)
     return tuple(place for place in real if place != real_root and place.is_relative_to(real_root))
 
 
 def refuse_kept(root: Path, path: Path, kept: Sequence[Path]) -> None:
-    """Refuses a real path inside `root` that is one of `kept`, or lies below one; `kept` as of `kept_inside`.
+    """Refuses a real path inside `root` that is one of `kept` (from `kept_inside`) or below one.
 
-    Names are compared as a file system would that folds case and Unicode forms, and folders by what they are.
+    Names are compared like on file systems that fold case and Unicode forms, and folders by identity.
 
     Raises:
-        PathOutsideRoot: it is kept.
+        PathOutsideRoot: the path is kept.
     """
     if not kept:
         return
@@ -104,13 +103,13 @@ def refuse_kept(root: Path, path: Path, kept: Sequence[Path]) -> None:
 
 
 def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
-    """Opens a regular file and returns its descriptor; never follows a symlink in the last place.
+    """Opens a regular file and returns its descriptor; never follows a link in the last component.
 
-    The check and the opening are one step, so that a link put there after `contained_path`
-    looked cannot lead out, and a pipe or a device can neither block nor be read.
+    Checking and opening are one step, so that a link placed after `contained_path` cannot lead out, and a
+    pipe or a device can neither block nor be read.
 
     Raises:
-        PathOutsideRoot: the last component is a symlink, or neither a regular file nor a folder.
+        PathOutsideRoot: the last component is a link, or neither a regular file nor a folder.
         IsADirectoryError: it is a folder.
         OSError: as `os.open`.
     """
@@ -213,5 +212,5 @@ def _has_symlink(real_root: Path, real: Path) -> bool:
 
 
 def _flag(name: str) -> int:
-    # Each of these is missing on some system that Python runs on.
+    # Each of these is missing on some system.
     return int(getattr(os, name, 0))

@@ -1,10 +1,9 @@
-"""The only file that imports watchdog: tells when a note in a folder of this machine may have changed.
+"""The only file that imports watchdog: reports when a note in a folder of this machine may have changed.
 
-Reads no file. Watches the workspace's folder itself without its sub-folders (for MEMORY.md), and `memory/`,
-`chats/` and extra folders with theirs. Its threads wait in the system until there is something to tell. Where
-the system cannot watch (too many watches) or is not told, it looks at intervals instead: the kernel notices
-only changes that are made through itself, and not what another machine changes on a network drive, or the
-host in a folder of a virtual machine.
+It reads no files. It watches the workspace's folder without sub-folders (for MEMORY.md), and `memory/`,
+`chats/` and extra folders with theirs. Its threads sleep until the system reports something. It polls instead
+where the system cannot watch (too many watches) or does not notice changes: a kernel only sees its own, not
+those by another machine on a network drive or by the host of a virtual machine.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _GROUP_SECONDS = 0.2
 _LOOK_SECONDS = 2.0
 _RESTART_SECONDS = 30.0
 MOUNTS_FILE = Path("/proc/self/mountinfo")
-"""Linux's list of what is mounted where; other systems have none, and folders count as local there."""
+"""Linux's list of mounts. Other systems have none, and all folders count as local there."""
 
 _REMOTE_TYPES = frozenset(
     {"nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "9p", "afs", "ceph", "davfs", "lustre", "glusterfs"}
@@ -49,7 +48,7 @@ class WatchPlan(Record):
 
 
 def watch_plan(workspace: Path | None, places: Sequence[Path]) -> WatchPlan:
-    """Which existing folders have to be watched for notes at these places; links are not followed."""
+    """The existing folders to watch for notes at these places. Links are not followed."""
     flat, deep = [workspace] if workspace else [], []
     for path in places:
         if path.is_symlink() or not path.exists():
@@ -62,7 +61,8 @@ def watch_plan(workspace: Path | None, places: Sequence[Path]) -> WatchPlan:
 
 
 def concerns_workspace(workspace: Path, top: Collection[str], path: str) -> bool:
-    """As `concerns_notes`, of a workspace in which only the names `top` are of interest, or all below `.`."""
+    """Like `concerns_notes`, for a workspace in which only the names `top` matter, or everything below
+    `.`."""
     changed = Path(path)
     if changed.parent == workspace and "." not in top:
         return changed.name in top
@@ -70,16 +70,16 @@ def concerns_workspace(workspace: Path, top: Collection[str], path: str) -> bool
 
 
 def concerns_notes(path: str) -> bool:
-    """Whether a change at this path can concern notes: a Markdown file, or a folder of them itself."""
+    """Whether a change at this path can affect notes: it is a Markdown file, or a folder of notes."""
     changed = Path(path)
     if IGNORED_FOLDERS.intersection(changed.parts[:-1]) or changed.name in IGNORED_FOLDERS:
         return False
-    # A folder that was moved in or deleted comes as one event with the folder's name.
+    # A moved or deleted folder comes as one event with the folder's name.
     return is_markdown(changed.name) or not changed.suffix
 
 
 def remote_file_system(folder: Path) -> str:
-    """The type of the remote file system that a folder is on (`nfs4`, `fuse.sshfs`); `""` for a local one."""
+    """The type of the remote file system of a folder (`nfs4`, `fuse.sshfs`); `""` for a local one."""
     try:
         mounts = MOUNTS_FILE.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -88,7 +88,7 @@ def remote_file_system(folder: Path) -> str:
 
 
 def remote_type(folder: Path, mounts: str) -> str:
-    """As `remote_file_system`, for a real path and the text of `/proc/self/mountinfo` (man 5 proc)."""
+    """Like `remote_file_system`, for a real path and the text of `/proc/self/mountinfo` (man 5 proc)."""
     longest, kind = -1, ""
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")
@@ -103,13 +103,13 @@ def remote_type(folder: Path, mounts: str) -> str:
 
 
 _Folder: TypeAlias = tuple[Path, bool]
-"""A folder, and whether it is watched with its sub-folders."""
+"""A folder, and whether its sub-folders are watched too."""
 
 
 class FolderWatch:
     """A `NoteWatch` over the folders of `plan()`, in a background task of the running loop.
 
-    `changed()` is called at each change of a path that `is_wanted`, and when one may have been missed.
+    Calls `changed()` at each change of a path that `is_wanted`, and when a change may have been missed.
     """
 
     def __init__(
@@ -168,20 +168,20 @@ class FolderWatch:
         return False
 
     def _looks_because(self, reason: str) -> None:
-        self._problem = f"looking every {_LOOK_SECONDS:.0f} s, because {reason}"
-        log.warning("Memory files are looked at, not watched: %s", self._problem)
+        self._problem = f"polling every {_LOOK_SECONDS:.0f} s, because {reason}"
+        log.warning("Memory files are polled, not watched: %s", self._problem)
 
     async def _watch(self, folders: Sequence[_Folder], *, looking: bool) -> None:
-        """Watches until other folders have to be watched, or one of these is another one by now.
+        """Watches until the plan changes, or a folder is replaced.
 
         Raises:
-            OSError: the system cannot watch so much.
+            OSError: the system cannot watch this much.
         """
         loop, happened = asyncio.get_running_loop(), asyncio.Event()
         news: deque[str] = deque()
 
         def tell(event: FileSystemEvent) -> None:
-            # On a thread of the observer. Of a burst, what is not wanted costs the loop nothing.
+            # This runs on the observer's thread, so unwanted events cost the loop nothing.
             paths = [os.fsdecode(path) for path in (event.src_path, event.dest_path) if path]
             if wanted := [path for path in paths if path in own or self._is_wanted(path)]:
                 news.extend(wanted)
@@ -202,7 +202,7 @@ class FolderWatch:
                     return
                 await asyncio.sleep(_GROUP_SECONDS)
         finally:
-            # A thread cannot be cancelled: what it begins has to be ended.
+            # A thread cannot be canceled, so what it starts has to be stopped.
             await asyncio.wait({beginning})
             if not beginning.exception():
                 await asyncio.to_thread(_end, beginning.result())
@@ -211,10 +211,10 @@ class FolderWatch:
 def _begun(
     folders: Sequence[_Folder], tell: Callable[[FileSystemEvent], None], *, looking: bool
 ) -> BaseObserver:
-    """What calls `tell`, on a thread of its own, at each change in these folders.
+    """An observer that calls `tell` on its own thread at each change in these folders.
 
     Raises:
-        OSError: the system cannot watch so much.
+        OSError: the system cannot watch this much.
     """
     from watchdog import events
 
@@ -222,7 +222,7 @@ def _begun(
         def dispatch(self, event: FileSystemEvent) -> None:
             tell(event)
 
-    # Without the reading of files, and without the folders' times, which change with every file in them.
+    # Without reading files, and without folders' times, which change with every file.
     kinds: list[type[FileSystemEvent]] = [
         *(events.FileCreatedEvent, events.FileModifiedEvent, events.FileDeletedEvent, events.FileMovedEvent),
         *(events.DirCreatedEvent, events.DirDeletedEvent, events.DirMovedEvent),
@@ -236,8 +236,8 @@ def _begun(
                 handler, folder, recursive=is_deep, event_filter=kinds, follow_symlink=not is_deep
             )
         if sys.platform == "linux" and not looking:
-            # Sub-folders that cannot be watched are passed over in silence. When the system's watches ran
-            # out with one of them, none is left for another folder either, and that is told.
+            # watchdog silently skips sub-folders that cannot be watched. If one of them used up the system's
+            # watches, none is left for another folder either, and that is reported.
             observer.unschedule(observer.schedule(handler, os.sep, event_filter=[]))
     except BaseException:
         _end(observer)
@@ -246,7 +246,6 @@ def _begun(
 
 
 def _observer(*, looking: bool) -> BaseObserver:
-    """What watches by the system's own means, or looks at intervals."""
     if looking:
         from watchdog.observers.polling import PollingObserver
 

@@ -1,6 +1,6 @@
-"""The owner's folder: made once from the templates, and read for the context of a conversation.
+"""The owner's workspace: created once from the templates, and read for the context of a conversation.
 
-A file that exists is never overwritten here.
+Existing files are never overwritten here.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 
 
 class _Known(Record):
-    """A file as it was put into the context. `name` is the one under which it was there."""
-
     file: ContextFile
     name: str
     max_chars: int
@@ -33,14 +31,14 @@ class _Known(Record):
     looked_at_ns: int
 
     def is_settled(self) -> bool:
-        """Whether the same fingerprint will mean the same content; a failure to read may pass by itself."""
+        """Whether the same fingerprint means the same content. A read error may pass by itself."""
         if self.fingerprint is None or self.file.missing:
             return self.fingerprint is None
         return self.fingerprint.changed_ns < self.looked_at_ns - RACY_NS
 
 
 class _Shown(Record):
-    """What was given for names, their fingerprints, and whether these will go on to mean the same."""
+    """The result for some names, their fingerprints, and whether these still mean the same."""
 
     seen: Mapping[str, Fingerprint | None]
     files: tuple[ContextFile, ...]
@@ -48,10 +46,10 @@ class _Shown(Record):
 
 
 class ContextFiles:
-    """The context files of one workspace. `now_ns` is the time in nanoseconds since the epoch.
+    """The context files of one workspace. `now_ns` returns nanoseconds since the epoch.
 
-    A change is seen at the next reading, also one of the same size in the same second. Where the clock is
-    behind that of the workspace, files are read each time.
+    The next read sees any change, even one of the same size within the same second. If the clock is behind
+    that of the workspace, files are read each time.
     """
 
     def __init__(self, workspace: Workspace, *, now_ns: Callable[[], int]) -> None:
@@ -63,14 +61,14 @@ class ContextFiles:
     async def read(
         self, names: Sequence[str], *, per_file_chars: int = 20_000, total_chars: int = 60_000
     ) -> tuple[ContextFile, ...]:
-        """The files in the order of their names, which is the order in which the total is spent.
+        """The files in the order of `names`, which is also the order in which `total_chars` is spent.
 
-        A file that the total no longer reaches comes back with an empty text, marked as truncated. One that
-        did not change is the same object as before, and so is the tuple where none did. One step asks for
-        the fingerprints of all, and one more reads what may have changed.
+        A file beyond the total has an empty text and is marked as truncated. Unchanged files, and an
+        unchanged tuple, are the same objects as before. One step reads all fingerprints, and a second one
+        reads files that may have changed.
         """
         asked = (*names, per_file_chars, total_chars)
-        # Before the files are looked at: what changes from here on is later than this.
+        # Taken before the fingerprints, so that later changes are newer.
         looked_at_ns = self._now_ns()
         seen = await self._workspace.fingerprints((*names, *_older(names)))
         before = self._shown.get(asked)
@@ -136,39 +134,39 @@ def _older(names: Sequence[str]) -> list[str]:
 
 
 def _present(name: str, seen: Mapping[str, Fingerprint | None]) -> str:
-    """The name under which a file is there: an older one only where the first is missing."""
+    """The name under which a file exists: an older name only if the first is missing."""
     older = OLDER_NAMES.get(name, name)
     return older if seen[name] is None and seen[older] is not None else name
 
 
 TEMPLATES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md", "USER.md", "HEARTBEAT.md", "MEMORY.md")
 OLDER_NAMES = {"MEMORY.md": "memory.md"}
-"""Names that a file may have in a workspace that was brought along; the first name goes before it."""
+"""Older names of files in existing workspaces; the first name has priority."""
 MEMORY_FOLDER = "memory"
-"""Where the owner's daily logs lie."""
+"""The folder of the owner's daily logs."""
 FOLDERS = (MEMORY_FOLDER, "shared")
 CUT_MARK = "[...truncated, read "
-"""How the line begins that stands where a context file was cut; a second line of the mark follows."""
+"""The beginning of the line that marks a cut in a context file; a second line follows it."""
 MIN_USEFUL_CHARS = 64
-"""With less of the total left than this, a further context file is not begun."""
+"""With less of the total left than this, no further context file is started."""
 
 
 class TemplateMissing(Exception):
-    """A packaged template is not there: the install is broken."""
+    """A packaged template is missing: the install is broken."""
 
 
 class WorkspaceReport(Record):
-    """What `ensure_workspace` did."""
+    """The result of `ensure_workspace`."""
 
     created: tuple[str, ...]
     is_new: bool
 
 
 class ContextFile(Record):
-    """A workspace file as it enters the context.
+    """A workspace file for the context.
 
-    `name` is what was asked for. `text` may be cut, with a visible
-    mark, or be a mark that says why there is no text; then `missing` is true.
+    `name` is the requested name. `text` may be cut, with a visible mark, or may be a mark that says why there
+    is no text; then `missing` is true.
     """
 
     name: str
@@ -180,32 +178,32 @@ class ContextFile(Record):
 
 
 def daily_log_path(day: date, *, folder: str = MEMORY_FOLDER) -> str:
-    """The log of a day, relative to the workspace; `folder` is the owner's unless a chat's own is named."""
+    """The log of a day, relative to the workspace; `folder` is the owner's by default, or that of a chat."""
     return f"{folder}/{day:%Y-%m-%d}.md"
 
 
 def workspace_gone(workspace: Workspace) -> str:
-    """Why nothing is read or written of a workspace that is not there, as a clause without its whole path."""
+    """Why a missing workspace is neither read nor written, as a clause without its full path."""
     return f"the workspace folder {PurePath(workspace.place).name!r} is gone"
 
 
 async def ensure_workspace(workspace: Workspace, *, with_templates: bool = True) -> WorkspaceReport:
-    """Makes the workspace and what is missing in it. Files that exist stay as they are.
+    """Creates the workspace and what it lacks. Existing files stay as they are.
 
-    BOOTSTRAP.md and `.gitignore` go only into a workspace that is new, so that deleting them is
-    final. Nor does a MEMORY.md go beside the `memory.md` of older workspaces. Without
-    `with_templates` only the folders are made.
+    BOOTSTRAP.md and `.gitignore` are only written to a new workspace, so that deleting them is final. No
+    MEMORY.md is added beside the `memory.md` of older workspaces. Without `with_templates`, only folders are
+    made.
 
     Raises:
-        TemplateMissing: a packaged template is not there.
-        OSError: the folder cannot be made or written.
+        TemplateMissing: a packaged template is missing.
+        OSError: the folder cannot be created or written.
     """
     older = tuple(OLDER_NAMES.values())
     seen = await workspace.fingerprints((*TEMPLATES, *older, "memory"))
     is_new = not any(seen.values())
     wanted: list[tuple[str, str]] = []
     if with_templates:
-        # BOOTSTRAP.md first: a workspace that was begun and not finished still counts as new.
+        # BOOTSTRAP.md comes first: an unfinished workspace still counts as new.
         wanted = [(FIRST_RUN_FILE, FIRST_RUN_FILE), ("gitignore", ".gitignore")] if is_new else []
         wanted += [(name, name) for name in TEMPLATES if seen.get(OLDER_NAMES.get(name, "")) is None]
     created = await workspace.make(
@@ -218,9 +216,9 @@ def template_text(name: str) -> str:
     """The text of a packaged template without its front matter.
 
     Raises:
-        TemplateMissing: there is no such file in the install.
+        TemplateMissing: the install does not have it.
     """
-    from importlib.resources import files  # with it comes a lot that searches have no use for
+    from importlib.resources import files  # this import is slow, and searches do not need it
 
     resource = files("nacre.workspace_template") / name
     if not resource.is_file():
@@ -231,7 +229,7 @@ def template_text(name: str) -> str:
 
 
 def without_front_matter(text: str) -> str:
-    """`text` without a leading `---` block and the white space behind it."""
+    """`text` without a leading `---` block and the white space after it."""
     lines = text.removeprefix("\ufeff").splitlines(keepends=True)
     if not lines or lines[0].strip() != "---":
         return text
@@ -242,17 +240,17 @@ def without_front_matter(text: str) -> str:
 
 
 async def read_context_file(workspace: Workspace, name: str, *, max_chars: int) -> ContextFile:
-    """One file as it enters the context, at most `max_chars` long besides the mark of a cut.
+    """A file for the context with at most `max_chars` characters besides the mark of a cut.
 
-    Never raises for what it finds: a missing file, and a symbolic link, which could put a private
-    file before a group under another name, become a mark.
+    Never raises for the file's state: a missing file becomes a mark, and so does a symbolic link, which could
+    show a private file to a group under another name.
     """
     found = await workspace.read_many((name,))
     return context_file(found[name], name, max_chars=max_chars)
 
 
 def context_file(content: FileBytes | ReadFailed, name: str, *, max_chars: int) -> ContextFile:
-    """What was read of a file, as it enters the context."""
+    """A file's content for the context."""
     if isinstance(content, FileNotFoundError):
         return _without_text(name, f"[MISSING] Expected at: {name}")
     if not isinstance(content, FileBytes):
@@ -274,7 +272,7 @@ def context_file(content: FileBytes | ReadFailed, name: str, *, max_chars: int) 
 
 
 def cut_text(text: str, name: str, max_chars: int) -> str:
-    """`text`, or 70 % of `max_chars` from its head and 20 % from its tail around a visible mark."""
+    """`text`, or 70 % of `max_chars` from its start and 20 % from its end around a visible mark."""
     if len(text) <= max_chars or max_chars <= 0:
         return text if max_chars > 0 else ""
     head_chars, tail_chars = max_chars * 7 // 10, max_chars * 2 // 10
@@ -286,7 +284,7 @@ def cut_text(text: str, name: str, max_chars: int) -> str:
 
 
 def is_cut_mark(line: str) -> bool:
-    """Whether a line is part of the mark that `cut_text` makes."""
+    """Whether a line is part of the mark that `cut_text` inserts."""
     return line.startswith(("[...truncated, read ", "…(truncated "))
 
 

@@ -43,7 +43,7 @@ from nacre.runtime.contracts.events import (
 )
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
-from nacre.runtime.hooks.hooks import arrived, leaving, without_text
+from nacre.runtime.hooks.hooks import run_inbound_hooks, run_outbound_hooks, without_streamed_text
 from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY
 from nacre.runtime.open_sessions.routing import Route, workspace_access
 from nacre.runtime.tools.approvals.store import Approval
@@ -100,15 +100,17 @@ async def run_turn(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit
             try:
                 hooks, window = parts.turn.hooks, parts.turn.window
                 chat = session.chat(window.workspace.place, window.sources)
-                turn = parts.chosen.applied(Turn(session, parts.turn, without_text(hooks, emit), bounds))
+                turn = parts.chosen.applied(
+                    Turn(session, parts.turn, without_streamed_text(hooks, emit), bounds)
+                )
                 left_over = await parts.turn.approvals.of_session(where.key)
                 await settle(turn, left_over, runs=False)
-                message = await arrived(hooks, chat, inbound)
+                message = await run_inbound_hooks(hooks, chat, inbound)
                 turn, reply = await _outcome(parts, message, turn, has_left_over=bool(left_over))
                 if inbound.trigger == "heartbeat":
                     reply = await heartbeat_ended(turn, inbound, reply)
                 parts.turn.on_said()
-                reply = None if reply is None else await leaving(hooks, chat, reply)
+                reply = None if reply is None else await run_outbound_hooks(hooks, chat, reply)
                 emit(turn.ending(reply))
             finally:
                 parts.history.turn_ended()
@@ -424,13 +426,13 @@ async def _waiting_told(parts: AgentParts, where: Route, emit: Emit) -> ReplyRea
     session = await parts.turn.sessions.open(where)
     hooks, chat = parts.turn.hooks, session.chat(parts.turn.workspace.place, parts.turn.window.sources)
     turn = parts.chosen.applied(
-        Turn(session, parts.turn, without_text(hooks, emit), TurnBounds(parts.limits))
+        Turn(session, parts.turn, without_streamed_text(hooks, emit), TurnBounds(parts.limits))
     )
     if not await settle(turn, await parts.turn.approvals.of_session(where.key), runs=True):
         return None
     reply = await turn.answer()
     parts.turn.on_said()
-    return turn.ending(None if reply is None else await leaving(hooks, chat, reply))
+    return turn.ending(None if reply is None else await run_outbound_hooks(hooks, chat, reply))
 
 
 def _route(approval: Approval) -> Route:

@@ -1,4 +1,4 @@
-"""`@command`: a bot author's function as a chat command."""
+"""`@command` makes a chat command of a function."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 class CommandContext(Record):
     """One call of a command.
 
-    `text` is what stands behind the name, and `attachments` what came with it. `session` is that of the chat,
-    whose methods can be awaited here as anywhere. `policy` says who hears the answer, and what may be shown
-    here: what is the owner's alone only where `policy.is_private`.
+    `text` is the text after the name, and `attachments` came with it. `session` is the chat's session, whose
+    methods can be awaited here too. `policy` says who sees the answer and what may be shown: the owner's
+    private content only if `policy.is_private`.
     """
 
     name: str
@@ -40,7 +40,7 @@ class CommandContext(Record):
     _replies: list[str] = field(default_factory=list, repr=False)
 
     def reply(self, text: str) -> None:
-        """Adds words to the answer, in front of what the function returns. From any thread."""
+        """Adds text to the answer, before the function's return value. Thread-safe."""
         self._replies.append(text)
 
 
@@ -49,7 +49,7 @@ AuthorFunction: TypeAlias = Callable[[CommandContext], Awaitable[CommandReply] |
 
 
 class FunctionCommand(Record):
-    """A function as a chat command, made by `command`; calling it calls the function."""
+    """A function as a chat command, created by `command`. Calling it calls the function."""
 
     function: AuthorFunction
     name: str
@@ -63,7 +63,6 @@ class FunctionCommand(Record):
         return self.function(context)
 
     def to_command(self) -> Command:
-        """The command that the registry takes."""
         return Command(
             name=self.name,
             help=self.help,
@@ -116,27 +115,27 @@ def command(
 ) -> Callable[[AuthorFunction], FunctionCommand]:
     """Makes a chat command `/name` of a function that takes a `CommandContext`.
 
-    What the function returns is the reply; nothing is silence. A plain function runs on a thread of its own.
-    It runs while the session's lane is held, so a turn of the session never runs beside it. `help` is its
-    line in `/help`, the docstring's first unless given; `arguments` is how what follows is written, such as
+    The function's return value is the reply; `None` is silence. A plain function runs on its own thread. The
+    session's lock is held, so no turn of the session runs at the same time. `help` is the command's line in
+    `/help` and defaults to the first line of the docstring. `arguments` shows what follows the name, such as
     `[city]`.
 
-    `who` may use it: the `owner`, or `anyone` whose messages reach the agent. `where`: in the owner's
-    `private` chat alone unless told otherwise, in a `direct` chat with somebody else, in a `group`. What
-    somebody may not use is not in their `/help`, and is words to the assistant.
+    `who` may use it: the `owner`, or `anyone` whose messages reach the agent. `where` it may be used: in the
+    owner's `private` chat (the default), in a `direct` chat with somebody else, or in a `group`. For
+    everybody else it is missing from `/help` and its text goes to the assistant.
 
     Raises:
-        TypeError: `who` or `where` is none of these, or there is no help.
+        TypeError: `who` or `where` is invalid, or there is no help.
     """
 
-    def made(function: AuthorFunction) -> FunctionCommand:
+    def make(function: AuthorFunction) -> FunctionCommand:
         line = help or (inspect.getdoc(function) or "").partition("\n")[0]
         if not line.strip():
-            raise TypeError(f"The command {name!r} has no help. Write help='…', or a docstring.")
+            raise TypeError(f"The command {name!r} has no help. Add help='…' or a docstring.")
         if who not in get_args(CommandUser):
-            raise TypeError(f"The command {name!r} has who={who!r}: write one of {get_args(CommandUser)}.")
+            raise TypeError(f"The command {name!r} has who={who!r}. Use one of {get_args(CommandUser)}.")
         if isinstance(where, str) or not where or not set(where) <= set(get_args(Audience)):
-            raise TypeError(f"The command {name!r} has where={where!r}: name some of {get_args(Audience)}.")
+            raise TypeError(f"The command {name!r} has where={where!r}. Use {get_args(Audience)}.")
         return FunctionCommand(
             function=function,
             name=name,
@@ -147,4 +146,4 @@ def command(
             where=tuple(where),
         )
 
-    return made
+    return make

@@ -1,4 +1,4 @@
-"""The way into a session for a command, which holds its lane already."""
+"""Access to a command's session, whose lock the command already holds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class HeldDoor:
-    """The session of one command's chat, and no other: waiting for a second lane could wait for ever."""
+    """The session of one command's chat only, because waiting for a second lock could deadlock."""
 
     def __init__(self, run: CommandRun) -> None:
         self.chosen: ChosenModels = run.chosen
@@ -25,7 +25,7 @@ class HeldDoor:
         self._turn = run.turn
 
     async def present(self) -> Turn:
-        """The turn in the session that the key names now, which the command may have changed."""
+        """The turn in the key's current session, which the command may have changed."""
         turn = self._turn
         record = await turn.parts.sessions.index.get(turn.session.key)
         if record is not None and record.session_id != turn.session.session_id:
@@ -34,13 +34,13 @@ class HeldDoor:
         return self._turn
 
     async def run(self, key: str, work: Callable[[Turn], Awaitable[T]], /) -> T:
-        """Does some work on the session."""
+        """Runs a function on the session."""
         return await work(await self._turn_of(key))
 
     async def ask(
         self, key: str, text: str, /, *, attachments: tuple[Attachment, ...], limits: UsageLimits | None
     ) -> Reply | None:
-        """The reply to words in the session, with the right of whoever called the command."""
+        """Replies to a text in the session, with the rights of whoever called the command."""
         turn = await self._turn_of(key)
         if limits is not None:
             turn = Turn(turn.session, turn.parts, turn.emit, TurnBounds(limits))

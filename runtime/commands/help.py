@@ -1,4 +1,4 @@
-"""`/help`, and what is answered to a word that is no command here."""
+"""`/help`, and the answers to unknown commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
 
 LEAST_LIKENESS = 0.7
-"""How alike two words are for one to be a slip of the other: `difflib`'s ratio, 1 for the same."""
+"""The least similarity of a misspelled word: `difflib`'s ratio, where 1 is identical."""
 
 _PLACES = {"private": "in a private chat", "direct": "in a chat with somebody else", "group": "in a group"}
 
@@ -19,14 +19,14 @@ async def _help(run: CommandRun) -> Outcome:
 
 
 def help_text(commands: Sequence[Command]) -> str:
-    """The commands, a line each."""
+    """The commands, one line each."""
     width = max((len(command.usage) for command in commands), default=0)
     lines = [f"{command.usage.ljust(width)}  {command.help}" for command in commands]
     return "\n".join([*lines, "Anything else is said to the assistant."])
 
 
 def nearest_word(word: str, commands: Sequence[Command], *, likeness: float = LEAST_LIKENESS) -> str:
-    """The command's word that `word` is a slip of, or an empty text."""
+    """The command word that `word` probably misspells, or an empty string."""
     words = {called.removeprefix("/"): called for command in commands for called in command.called_by}
     found = get_close_matches(word.lower().removeprefix("/"), words, n=1, cutoff=likeness)
     return words[found[0]] if found else ""
@@ -46,10 +46,10 @@ async def _elsewhere(run: CommandRun) -> Outcome:
 
 HELP = Command(name="help", help="this list", who="anyone", run=_help)
 UNKNOWN = Command(name="unknown", help="", who="anyone", run=_unknown)
-"""Stands in for what is no command; its text is the word itself."""
+"""Runs for an unknown command, whose word is its text."""
 
 
 def elsewhere(command: Command) -> tuple[Command, str]:
-    """Stands in for a command that cannot be used here, with what is said of it."""
+    """Runs for a command that cannot be used here, with the answer as its text."""
     places = " or ".join(_PLACES[audience] for audience in command.where)
     return replace(UNKNOWN, run=_elsewhere), f"{command.called_by[0]} can be used {places}."

@@ -1,4 +1,4 @@
-"""The chat commands of an agent: which there are, who may use which, and which one a message calls."""
+"""The chat commands of an agent: which exist, who may use them, and which one a message calls."""
 
 from __future__ import annotations
 
@@ -42,26 +42,26 @@ BUILT_IN: tuple[Command, ...] = (
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _SURE_LIKENESS = 0.8
-"""Before more text, a word that is less alike is not taken for a slip: it may be the words' own."""
+"""With more text after it, a less similar word is not treated as a misspelled command."""
 
 
 class Called(Record):
-    """A command that a message calls, and the text behind its name."""
+    """A command that a message calls, and the text after its name."""
 
     command: Command
     rest: str
 
 
 class Commands:
-    """The commands of one agent: Nacre's own and those that were added, in the order of `/help`."""
+    """The commands of one agent, its own and added ones, in the order of `/help`."""
 
     def __init__(
         self, added: Sequence[Command] = (), *, reset_triggers: Sequence[str] = RESET_TRIGGERS
     ) -> None:
-        """`reset_triggers` are the words that begin a fresh session, in lower case.
+        """`reset_triggers` are the lower-case words that start a new session.
 
         Raises:
-            ConfigError: a name is malformed, or two commands have one word.
+            ConfigError: a name is malformed, or two commands have the same word.
         """
         self._added, self._reset_triggers = tuple(added), reset_triggers
         self._commands = tuple(_with_triggers((*BUILT_IN[:-1], *added, BUILT_IN[-1]), reset_triggers))
@@ -76,23 +76,24 @@ class Commands:
                 self._by_word[word] = command
 
     def and_also(self, added: Sequence[Command]) -> Commands:
-        """These and others.
+        """Returns these commands and additional ones.
 
         Raises:
-            ConfigError: a name is malformed, or two commands have one word.
+            ConfigError: a name is malformed, or two commands have the same word.
         """
         return Commands((*self._added, *added), reset_triggers=self._reset_triggers)
 
     def offered(self, policy: ChatPolicy) -> tuple[Command, ...]:
-        """What whoever speaks in such a chat may use there; a list with nothing but `/help` is none."""
+        """The commands that may be used in such a chat; empty if that is only `/help`."""
         found = tuple(command for command in self._commands if command.may_be_used(policy))
         return () if found == (HELP,) else found
 
     def called(self, text: str, policy: ChatPolicy) -> Called | None:
-        """The command that a message calls, or `None` for words to the assistant.
+        """The command that a message calls, or `None` for a message to the assistant.
 
-        To the owner a single word behind a slash that is no command is a slip, and so is one before more
-        text that is very like a command. What others may not use are words, whatever they look like.
+        For the owner, a single unknown word after a slash counts as misspelled, and so does one before more
+        text if it is very similar to a command. A command that others may not use is a message to the
+        assistant.
         """
         found = called_word(text, self._by_word)
         if found is not None:
@@ -113,7 +114,7 @@ class Commands:
 
 
 def _with_triggers(commands: Sequence[Command], triggers: Sequence[str]) -> list[Command]:
-    """The commands, `/new` and `/reset` with the words that the owner chose for them."""
+    """The commands, with the owner's reset triggers as the words of `/new` and `/reset`."""
     fresh = tuple(word for word in triggers if word != "/reset"), ("/reset",) if "/reset" in triggers else ()
     of_settings = {NEW: fresh[0], RESET: fresh[1]}
     named = [(command, of_settings.get(command)) for command in commands]

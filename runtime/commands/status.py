@@ -1,4 +1,4 @@
-"""`/status`: model, context, compactions, memory and age of a session, a line a topic."""
+"""`/status`: model, context, compactions, memory and age of a session, one line per topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nacre.runtime.turn.turn import Turn
 
 
 async def _status(run: CommandRun) -> Outcome:
-    """Tokens are an estimate while no provider has reported any."""
+    """Token counts are estimated until a provider reports usage."""
     turn, now = run.turn, run.turn.parts.now()
     session = await status_of(turn, run.lifecycle)
     lines = [
@@ -27,17 +27,17 @@ async def _status(run: CommandRun) -> Outcome:
         f"🧵 Session: {session.key} · {session.session_id}",
         f"⏳ {_age(session, now)}",
     ]
-    if turn.session.policy.is_private:  # where others read along: the path tells the owner's account name
+    if turn.session.policy.is_private:  # the path contains the owner's account name
         lines.append(f"📁 Workspace: {turn.parts.workspace.place}")
         lines += _servers(turn)
     return run.said("\n".join(lines))
 
 
 def _model(session: SessionStatus) -> str:
-    """The model that the owner chose, and the one that is asked next while that one is left alone."""
+    """The chosen model, and the model that is called next while the chosen one is paused after a failure."""
     chosen, asked = session.model_name, session.answering_model_name
-    told = chosen if asked == chosen else f"{chosen} · left alone after a failure, {asked} answers"
-    return without_secrets(told)  # somebody may have put a key where the model's name belongs
+    text = chosen if asked == chosen else f"{chosen} · left alone after a failure, {asked} answers"
+    return without_secrets(text)  # the setting may contain a key instead of a model name
 
 
 def _context(session: SessionStatus) -> str:
@@ -53,7 +53,7 @@ def _context(session: SessionStatus) -> str:
 
 
 def _cache(session: SessionStatus) -> list[str]:
-    """What the provider read of the last request from its cache; nothing where it counted nothing."""
+    """How much of the last request the provider read from its cache; empty if it reported no usage."""
     usage = session.last_usage
     if usage is None:
         return []
@@ -83,7 +83,7 @@ def _last_flush(flush: LastFlush | None, now: datetime) -> str:
 
 
 def _age(session: SessionStatus, now: datetime) -> str:
-    """How old the session is, and when it ends by itself."""
+    """The age of the session, and when it ends by itself."""
     if session.started_at is None or session.last_said_at is None:
         return "Nothing has been said in this session yet"
     ages = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, tzinfo
 from typing import TypeAlias
 
@@ -10,6 +10,8 @@ from nacre.runtime.contracts.errors import ConfigError
 
 Clock: TypeAlias = Callable[[], datetime]
 """Gives the present moment as an aware datetime in the owner's time zone."""
+Sleep: TypeAlias = Callable[[float], Awaitable[None]]
+"""Waits for a number of seconds."""
 
 
 def system_clock(zone: tzinfo) -> Clock:

@@ -1,4 +1,4 @@
-"""Which extensions the settings switch on. Pure; the order of the rules is OpenClaw's."""
+"""Decides which extensions the settings enable. The order of the rules is OpenClaw's."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from nacre.runtime.settings.settings import Settings
 
 
 class Choice(Record):
-    """Whether an extension is on, and what in the settings says so."""
+    """Whether an extension is on, and the setting that says so."""
 
     is_on: bool
     reason: str
 
 
 def chosen(name: str, kind: ExtensionKind | None, plugins: PluginsSettings, *, driver: str = "") -> Choice:
-    """Whether the extension of this id is on; `driver` keeps the data. One that nothing names is off."""
+    """Whether the extension with this id is on; an extension that no setting names is off. `driver` is the
+    setting `storage.driver`."""
     entry = plugins.entries.get(name)
     has_slot = plugins.slots.memory == name
     if not plugins.enabled:
@@ -46,31 +47,31 @@ def chosen(name: str, kind: ExtensionKind | None, plugins: PluginsSettings, *, d
 
 
 def named(plugins: PluginsSettings) -> tuple[str, ...]:
-    """The ids that the settings ask for, whether they are installed or not; none when plugins are off."""
+    """The ids that the settings ask for, installed or not; none if plugins are disabled."""
     if not plugins.enabled:
         return ()
-    asked = [*plugins.allow, *(name for name, entry in plugins.entries.items() if entry.enabled)]
+    names = [*plugins.allow, *(name for name, entry in plugins.entries.items() if entry.enabled)]
     if plugins.slots.memory not in (MEMORY_CORE, NO_MEMORY):
-        asked.append(plugins.slots.memory)
-    return tuple(dict.fromkeys(name for name in asked if name != MEMORY_CORE))
+        names.append(plugins.slots.memory)
+    return tuple(dict.fromkeys(name for name in names if name != MEMORY_CORE))
 
 
 def needed_by(settings: Settings) -> tuple[str, ...]:
-    """The built-in extensions without which an agent with these settings lacks something."""
+    """The built-in extensions that an agent with these settings needs."""
     backend = (settings.memory.backend,) if asks_backend(settings) else ()
     return (*backend, "mcp") if settings.mcp.servers else backend
 
 
 def asks_backend(settings: Settings) -> bool:
-    """Whether an extension stands in front of memory-core."""
+    """Whether an extension searches in front of memory-core."""
     return settings.memory.has_backend and settings.plugins.slots.memory == MEMORY_CORE
 
 
 def not_installed(name: str, plugins: PluginsSettings) -> str:
-    """What the owner is told of an id that the settings name in vain."""
+    """The message about an id in the settings that is not installed."""
     if name == plugins.slots.memory:
         return (
-            f"plugins.slots.memory is {name!r}, but no extension of this id is installed. The agent runs "
+            f"plugins.slots.memory is {name!r}, but no extension with this id is installed. The agent runs "
             "without memory tools; memory-core is the engine that comes with Nacre."
         )
     return f"The settings name the extension {name!r}, which is not installed."

@@ -1,4 +1,4 @@
-"""What a memory engine brings beside its memory: hooks and chat commands, looked at before they join."""
+"""The hooks and chat commands of a memory engine, validated before they are used."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from nacre.runtime.recall.memory_plugin import EngineCommand, MemoryPlugin
 
 
 class EngineParts(Record):
-    """An engine's handlers by name, and the agent's commands with the engine's among them."""
+    """An engine's handlers by name, and the agent's commands including the engine's."""
 
     hooks: HookTable = field(default_factory=lambda: HookTable())
     commands: Commands
 
 
 def engine_parts(engine: MemoryPlugin, commands: Commands) -> EngineParts:
-    """What a started engine brings, beside the `commands` that are there already.
+    """Validates what a started engine provides in addition to the existing `commands`.
 
     Raises:
-        ValueError: a hook's name is unknown, or what stands there cannot be called.
+        ValueError: a hook's name is unknown, or its handler is not callable.
         TypeError: a command was not made by `nacre.command`.
-        ConfigError: a command has a malformed name, or one that is taken.
+        ConfigError: a command's name is malformed or in use.
     """
     hooks = engine.hooks()
     register_all(Hooks(), hooks)
@@ -34,7 +34,7 @@ def engine_parts(engine: MemoryPlugin, commands: Commands) -> EngineParts:
     )
 
 
-def _command(brought: EngineCommand) -> Command:
-    if not isinstance(brought, FunctionCommand):
-        raise TypeError(f"it brings {brought!r} as a chat command; @nacre.command makes one of a function")
-    return brought.to_command()
+def _command(command: EngineCommand) -> Command:
+    if not isinstance(command, FunctionCommand):
+        raise TypeError(f"{command!r} is not a chat command; make one of a function with @nacre.command")
+    return command.to_command()

@@ -1,9 +1,9 @@
-"""What an extension is, and what it can bring to an agent.
+"""The interface through which extensions provide tools, commands, hooks and services.
 
-An entry point of the group `nacre.extensions` names an object or a module with `register(host)`, or such a
-function itself. It is called once for each agent that is opened, before anything is said. What it brings
-joins through the same doors as what a bot author hands to `Agent.open`, with the same defaults: tools and
-prompt parts are for the owner's private chats unless they say otherwise.
+An entry point of the group `nacre.extensions` names a function `register(host)`, or an object or module that
+has one. It is called once for each agent that is opened, before the first message. What it adds has the same
+interfaces and defaults as the arguments of `Agent.open`: tools and prompt parts are for the owner's private
+chats unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.extensions.http_mount import MakeMount
-from nacre.runtime.extensions.service import Service, TurnWorkers
+from nacre.runtime.extensions.service import MakeMount, Service, TurnWorkers
 from nacre.runtime.hooks.hooks import Handler, checked_name
 from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
@@ -28,9 +27,9 @@ MakeToolSource: TypeAlias = Callable[[Config, Clock], ToolSource]
 
 
 class ExtensionHost:
-    """Where an extension hands in what it brings. Each method raises when it cannot take a thing.
+    """Receives what an extension provides. Each method raises an exception for invalid values.
 
-    `settings` is `plugins.entries.<id>.config`, which fits the manifest's schema.
+    `settings` is `plugins.entries.<id>.config`, validated against the manifest's schema.
     """
 
     def __init__(self, *, extension_id: str, settings: Mapping[str, Any], may_be_memory: bool) -> None:
@@ -49,45 +48,45 @@ class ExtensionHost:
         self.workers: TurnWorkers | None = None
 
     def tool(self, function: AuthorTool | Callable[..., Any]) -> None:
-        """Adds a tool, see `nacre.tool`, or a sub-agent, see `nacre.sub_agent`."""
+        """Adds a tool (see `nacre.tool`) or a sub-agent (see `nacre.sub_agent`)."""
         self.tools.append(function if isinstance(function, FunctionTool | SubAgent) else tool(function))
 
     def command(self, command: FunctionCommand) -> None:
-        """Adds a chat command, made by `nacre.command`."""
+        """Adds a chat command made by `nacre.command`."""
         self.commands.append(command.to_command())
 
     def prompt_part(self, function: PromptPart | PromptFunction) -> None:
-        """Adds a section of the system prompt, see `nacre.prompt_part`."""
+        """Adds a section of the system prompt (see `nacre.prompt_part`)."""
         self.prompt_parts.append(function if isinstance(function, PromptPart) else prompt_part(function))
 
     def hook(self, name: str, handler: Handler[Any, Any]) -> None:
-        """Adds a handler for what happens in the agent, see `nacre.Hooks`."""
+        """Adds a handler for an event of the agent (see `nacre.Hooks`)."""
         if not callable(handler):
-            raise TypeError(f"the hook {name!r} is given {handler!r}, which cannot be called")
+            raise TypeError(f"the hook {name!r} has the value {handler!r}, which is not callable")
         self.hooks.append((checked_name(name), handler))
 
     def memory_engine(self, engine: MemoryPlugin) -> None:
-        """Hands in the memory engine, see `nacre.MemoryPlugin`. The manifest's `kind` must be `memory`."""
+        """Sets the memory engine (see `nacre.MemoryPlugin`). The manifest's `kind` must be `memory`."""
         if not self._may_be_memory:
             raise ValueError("its manifest does not say that its kind is memory")
         if not isinstance(engine, MemoryPlugin):
-            raise TypeError(f"a memory engine is a MemoryPlugin, and {type(engine).__name__} is none")
+            raise TypeError(f"a memory engine must be a MemoryPlugin, not {type(engine).__name__}")
         if self.engine is not None:
-            raise ValueError("it brings two memory engines, and there is one place")
+            raise ValueError("it provides two memory engines, but only one is possible")
         self.engine = engine
 
     def memory_backend(self, backend: MemoryBackend) -> None:
-        """Adds a search program in front of memory-core. It is asked where `memory.backend` is this id."""
+        """Adds a search program in front of memory-core, used if `memory.backend` is this id."""
         if not isinstance(backend, MemoryBackend):
             raise TypeError(f"a memory backend is a MemoryBackend, and {type(backend).__name__} is none")
         self.backend = backend
 
     def tool_source(self, make: MakeToolSource) -> None:
-        """Adds a source of tools that come and go. `make(config, now)` opens it when the agent opens."""
+        """Adds a source of changing tools. `make(config, now)` opens it when the agent opens."""
         self.tool_sources.append(make)
 
     def service(self, service: Service) -> None:
-        """Adds something that `nacre serve` runs beside the channels."""
+        """Adds a service that `nacre serve` runs beside the channels."""
         self.services.append(service)
 
     def http_mount(self, make: MakeMount) -> None:
@@ -95,14 +94,12 @@ class ExtensionHost:
         self.http_mounts.append(make)
 
     def turn_workers(self, workers: TurnWorkers) -> None:
-        """Hands in the programs that run turns where `storage.driver` names this extension."""
+        """Sets the programs that run turns if `storage.driver` names this extension."""
         if self.workers is not None:
             raise ValueError("it brings two kinds of workers, and there is one queue of turns")
         self.workers = workers
 
 
 class Extension(Protocol):
-    """An extension's object."""
-
     def register(self, host: ExtensionHost, /) -> None:
-        """Hands in what it brings."""
+        """Adds what the extension provides to `host`."""

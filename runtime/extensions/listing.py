@@ -1,4 +1,4 @@
-"""The extensions as a person sees them: installed, on, off or broken, and why."""
+"""The extensions as shown to a person: installed, on, off or broken, and why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ExtensionState: TypeAlias = Literal["on", "off", "broken"]
 
 
 class Listed(Record):
-    """One line of the list. `reason` is what in the settings says so, or what is broken."""
+    """One row of the list. `reason` is the deciding setting, or what is broken."""
 
     id: str
     state: ExtensionState
@@ -27,7 +27,7 @@ class Listed(Record):
 
 
 def listed_extensions(config: Config) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
-    """Every extension, `memory-core` first, and a sentence for each that the settings name in vain."""
+    """All extensions, `memory-core` first, and a sentence for each that the settings name but is missing."""
     plugins, installed = config.settings.plugins, installed_extensions()
     known = {item.id for item in installed}
     missing = [not_installed(name, plugins) for name in named(plugins) if name not in known]

@@ -1,4 +1,4 @@
-"""The extensions that the settings switch on, loaded one by one. One that is broken takes nothing along."""
+"""Loads the enabled extensions one by one. A broken extension does not affect the others."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ log = logging.getLogger(__name__)
 
 
 class ExtensionBroken(Exception):
-    """An extension cannot be loaded; the text is a sentence about it."""
+    """An extension cannot be loaded; the message is a sentence about it."""
 
 
 class Loaded(Record):
-    """The hosts of the loaded extensions, in the order of their ids, and sentences for the owner.
+    """The hosts of the loaded extensions by id, and sentences for the owner.
 
-    `commands` are those that were there, with theirs behind.
+    `commands` are the existing commands followed by those of the extensions.
     """
 
     commands: Commands
@@ -48,10 +48,10 @@ def load_extensions(
     part_names: Collection[str],
     commands: Commands,
 ) -> Loaded:
-    """Loads what `plugins` names, and the extensions that other settings ask for: `built_in`, mostly.
+    """Loads the extensions that `plugins` names, and the `built_in` ones that other settings need.
 
-    `tool_names`, `part_names` and the words of `commands` are taken. Where nothing is named, nothing is read:
-    that would slow down the start.
+    `tool_names`, `part_names` and the words of `commands` are in use already. If nothing is named, nothing is
+    read, because that would slow down the start.
     """
     wanted = named(plugins)
     if not wanted and not built_in:
@@ -76,8 +76,8 @@ def load_extensions(
             _refuse_taken("prompt part", [part.name for part in host.prompt_parts], parts)
             with_its_own = _with_commands(commands, host)
         except ExtensionBroken as broken:
-            log.warning("the extension %s is left out: %s", name, broken)
-            notices.append(f"The extension {name!r} is left out. {broken}")
+            log.warning("the extension %s was not loaded: %s", name, broken)
+            notices.append(f"The extension {name!r} was not loaded. {broken}")
             continue
         tools.update(tool.name for tool in host.tools)
         parts.update(part.name for part in host.prompt_parts)
@@ -89,16 +89,16 @@ def load_extensions(
 def hosts_with(
     plugins: PluginsSettings, built_in: Sequence[str]
 ) -> tuple[tuple[ExtensionHost, ...], tuple[str, ...]]:
-    """Loads the extensions that are on, and these built-in ones, without an agent; failures as sentences."""
+    """Loads the enabled extensions and the `built_in` ones without an agent; failures are sentences."""
     loaded = load_extensions(plugins, built_in=built_in, tool_names=(), part_names=(), commands=Commands())
     return loaded.hosts, loaded.notices
 
 
 def load_workers(storage: StorageChoice, plugins: PluginsSettings) -> TurnWorkers:
-    """The workers of the extension that keeps an agent's data.
+    """The workers of the extension that stores an agent's data.
 
     Raises:
-        ConfigError: files keep it, the extension cannot be loaded, or it has no workers.
+        ConfigError: files store it, the extension cannot be loaded, or it has no workers.
     """
     if storage.driver == FILES:
         raise ConfigError(
@@ -115,10 +115,10 @@ def load_workers(storage: StorageChoice, plugins: PluginsSettings) -> TurnWorker
 
 
 def load_engine(name: str, plugins: PluginsSettings) -> MemoryPlugin:
-    """The memory engine that the extension `name` brings, not started.
+    """The memory engine of the extension `name`, not started.
 
     Raises:
-        ConfigError: it is off, not installed, broken, or brings none.
+        ConfigError: the extension is off, not installed or broken, or provides no engine.
     """
     slots = plugins.slots.model_copy(update={"memory": name})
     only = {each: entry for each, entry in plugins.entries.items() if each == name}
@@ -127,7 +127,7 @@ def load_engine(name: str, plugins: PluginsSettings) -> MemoryPlugin:
     for host in hosts:
         if host.engine is not None:
             return host.engine
-    raise ConfigError(" ".join(notices) or f"The extension {name!r} brings no memory engine.")
+    raise ConfigError(" ".join(notices) or f"The extension {name!r} provides no memory engine.")
 
 
 def load_backend(settings: Settings) -> tuple[MemoryBackend | None, tuple[str, ...]]:
@@ -141,17 +141,17 @@ def load_backend(settings: Settings) -> tuple[MemoryBackend | None, tuple[str, .
 
 
 def backend_of(hosts: Iterable[ExtensionHost], name: str) -> MemoryBackend | None:
-    """The backend that the extension of this id has brought."""
+    """The backend that the extension with this id provides."""
     return next((host.backend for host in hosts if host.extension_id == name), None)
 
 
 def no_backend(name: str) -> str:
-    """What the owner is told when no extension brings the backend of the settings."""
+    """The message if no extension provides the backend of the settings."""
     return f"memory.backend is {name!r}, and no extension brings it: memory-core answers in its place."
 
 
 def problem_of(item: Installed, plugins: PluginsSettings) -> str:
-    """Why an extension that is on cannot be loaded, as far as that shows without running it; else nothing."""
+    """Why an enabled extension cannot be loaded, as far as known without running it; empty if it can."""
     if item.problem or item.manifest is None:
         return item.problem
     config = plugins.entries[item.id].config if item.id in plugins.entries else {}
@@ -160,10 +160,10 @@ def problem_of(item: Installed, plugins: PluginsSettings) -> str:
 
 
 def checked_settings(name: str, plugins: PluginsSettings) -> None:
-    """Returns when the settings of an extension fit its schema, for a command that opens what it keeps.
+    """Checks an extension's settings against its schema, for a command that opens its data.
 
     Raises:
-        ConfigError: they do not, or its install is broken.
+        ConfigError: the settings are invalid, or the installation is broken.
     """
     item = next((item for item in installed_extensions() if item.id == name), None)
     problem = problem_of(item, plugins) if item is not None else not_installed(name, plugins)
@@ -186,7 +186,7 @@ def _registered(item: Installed, plugins: PluginsSettings) -> ExtensionHost:
         log.warning("the extension %s failed to load", item.id, exc_info=error.__cause__)
         raise ExtensionBroken(f"It could not be loaded: {error}.") from error
     if host.engine is None and item.manifest.kind == "memory":
-        raise ExtensionBroken("Its kind is memory, but it brings no memory engine.")
+        raise ExtensionBroken("Its kind is memory, but it provides no memory engine.")
     return host
 
 

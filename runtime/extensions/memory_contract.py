@@ -29,11 +29,11 @@ from nacre.runtime.recall.memory_slot import RECALL_SECONDS
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 
 ODD_WORDS = ("", " \n", "\0", "'; --", "%s {} \\", "ß\u200b\U0001f41d", "\ud800", "word " * 20_000)
-"""What people and programs do send."""
+"""Texts that people and programs do send."""
 
 
 class MemoryContract:
-    """Inherit it and give `engine`. A test that fails raises `AssertionError` with a sentence."""
+    """Inherit it and implement `engine`. A failing test raises `AssertionError` with a sentence."""
 
     said = "Remember that my boat is called Halcyon."
     asked = "What is my boat called?"
@@ -41,11 +41,11 @@ class MemoryContract:
     settings: Mapping[str, Any] = MappingProxyType({})
 
     def engine(self) -> MemoryPlugin:
-        """A new engine that nobody has started."""
+        """A new engine that has not been started."""
         raise NotImplementedError("Override engine(self) and return a new engine.")
 
     def test_an_empty_memory_starts_answers_and_closes(self) -> None:
-        """With nothing to remember, recall is empty, status is one line, and sync comes to an end."""
+        """With nothing to remember, recall is empty, the status is one line, and sync ends."""
 
         async def story(home: MemoryHome) -> None:
             async with self._started(home) as engine:
@@ -61,7 +61,7 @@ class MemoryContract:
         self._tell(story)
 
     def test_one_that_was_never_started_can_be_closed(self) -> None:
-        """`close` comes also after a `start` that failed."""
+        """`close` is also called after a `start` that failed."""
 
         async def story(_home: MemoryHome) -> None:
             await self.engine().close()
@@ -69,7 +69,7 @@ class MemoryContract:
         self._tell(story)
 
     def test_tools_stay_the_same_from_turn_to_turn(self) -> None:
-        """Their names differ, their schemas are what they were: the provider's cache rests on it."""
+        """Tool names are unique and schemas do not change, because the provider's cache depends on them."""
 
         async def story(home: MemoryHome) -> None:
             async with self._started(home) as engine:
@@ -84,7 +84,7 @@ class MemoryContract:
         self._tell(story)
 
     def test_its_hooks_and_commands_can_be_taken(self) -> None:
-        """Once it has started: hook names that exist, commands with words of their own, always the same."""
+        """After the start: hook names exist, commands have unique words, and neither changes."""
 
         async def story(home: MemoryHome) -> None:
             async with self._started(home) as engine:
@@ -97,7 +97,7 @@ class MemoryContract:
         self._tell(story)
 
     def test_what_was_captured_is_recalled_after_a_restart(self) -> None:
-        """It stands on disk, or wherever the engine keeps it, once `close` has returned."""
+        """It is on disk, or wherever the engine stores it, when `close` returns."""
 
         async def story(home: MemoryHome) -> None:
             if not self._captures():
@@ -111,7 +111,7 @@ class MemoryContract:
         self._tell(story)
 
     def test_agents_do_not_share_their_memory(self) -> None:
-        """What one agent captured is not recalled by another one of the same state folder."""
+        """What one agent captured is not recalled by another agent with the same state folder."""
 
         async def story(home: MemoryHome) -> None:
             if not self._captures():
@@ -134,7 +134,7 @@ class MemoryContract:
         self._tell(story)
 
     def test_odd_words_do_no_harm(self) -> None:
-        """Empty, long and broken texts are captured or passed over, and recalled within the time."""
+        """Empty, long and broken texts are captured or skipped, and recall stays within its time limit."""
 
         async def story(home: MemoryHome) -> None:
             async with self._started(home) as engine:
@@ -202,7 +202,7 @@ def _specs(engine: MemoryPlugin, home: MemoryHome) -> list[tuple[str, object]]:
 
 
 def _words(parts: EngineParts) -> list[str]:
-    """The commands that the owner may use in private, the engine's among them."""
+    """The commands that the owner may use in private, including the engine's."""
     policy = ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True)
     return [command.usage for command in parts.commands.offered(policy)]
 

@@ -1,26 +1,26 @@
-"""What an extension runs for `nacre serve`: a server beside the channels, or turns in other programs."""
+"""What extensions add to `nacre serve`: services, HTTP routes, and programs that run turns."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 from nacre.record import Record
-from nacre.runtime.extensions.http_mount import MakeMount
+from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.settings.config import Config
 
 
 class ServiceFailed(Exception):
-    """A service cannot start; the text is a sentence for the owner."""
+    """A service cannot start; the message is a sentence for the owner."""
 
 
 class Serving(Record):
-    """The program that a service runs in.
+    """The program in which a service runs.
 
     `agents` are the open agents (`nacre.Agent`), the default one first. `http_mounts` are the routes that
-    extensions add to an HTTP server. `figures` measures what is waiting.
-    `say` and `warn` print lines. Turns that still run at the end may take `turn_seconds`.
+    extensions add to an HTTP server. `figures` measures what is waiting. `say` and `warn` print lines. Turns
+    that are still running at the end may take `turn_seconds`.
     """
 
     config: Config
@@ -35,23 +35,61 @@ class Serving(Record):
 
 
 class Service(Record):
-    """`run` serves until the end of its block, and raises `ServiceFailed` when it cannot start.
+    """`run` serves until the end of its block, and raises `ServiceFailed` if it cannot start.
 
-    `problem` says why the service cannot start with these settings, or nothing; it opens nothing.
+    `problem` returns why the service cannot start with these settings, or an empty string; it opens nothing.
     """
 
     run: Callable[[Serving], AbstractAsyncContextManager[None]]
     problem: Callable[[Config], str]
 
 
-class TurnWorkers(Record):
-    """How a program that serves leaves turns to others. Both calls raise `StorageFailed`.
+CALLER = "nacre.caller"
+"""The key of the request's `Token` (from a header or a login cookie) in its ASGI scope."""
+_NOTHING_TO_CLOSE: Sequence[Callable[[], Awaitable[None]]] = ()
 
-    `hand_over` opens a `TurnRunner` (`nacre.bridges.answering.runner`), closed at the end of its block.
-    `figures` measures the work of the config's agent, as gauges: `waiting` and `running` are turns,
-    `waiting_seconds` is for how long the oldest that waits has, `oldest_seconds` when the oldest of all was
-    asked for, `workers` those that live, `leases` sessions that are held, `leases_run_out` those whose holder
-    went silent.
+
+class Token(Record):
+    """Which agent a token gives access to, and whether its holder is the owner. `created_at` is ISO 8601."""
+
+    name: str
+    agent_id: str
+    is_owner: bool
+    digest: str
+    created_at: str
+
+
+class HttpMount(Record):
+    """Starlette routes under `path`, which begins with a slash.
+
+    With `wants_token`, requests without a bearer token of the tokens file are rejected. Otherwise, the mount
+    checks tokens itself, and its `login_of` returns the login in a `Cookie` header, or an empty string. The
+    functions in `closing` are called in order when the server stops.
+    """
+
+    path: str
+    routes: Sequence[Any]
+    wants_token: bool = True
+    login_of: Callable[[str], str] = lambda _cookies: ""
+    closing: Sequence[Callable[[], Awaitable[None]]] = _NOTHING_TO_CLOSE
+
+
+MakeMount: TypeAlias = Callable[[Mapping[str, Config], Clock], HttpMount]
+"""Creates a mount for the served agents, given their configs by id."""
+
+
+def caller_of(scope: Mapping[str, Any]) -> Token:
+    """The token of a request to a mount with `wants_token`; `scope` is its ASGI scope."""
+    return cast("Token", scope[CALLER])
+
+
+class TurnWorkers(Record):
+    """How a serving program hands turns to others. Both calls raise `StorageFailed`.
+
+    `hand_over` opens a `TurnRunner` (`nacre.bridges.answering.turns`), which is closed at the end of its
+    block. `figures` measures the agent's turns as gauges: `waiting` and `running` turns, `waiting_seconds` of
+    the longest waiting turn, `oldest_seconds` since the oldest request, live `workers`, held `leases`, and
+    `leases_run_out` whose holder stopped responding.
     """
 
     hand_over: Callable[[Config], AbstractAsyncContextManager[Any]]

@@ -1,7 +1,7 @@
-"""What hooks are told, a frozen value for each name, and what a handler may answer. A public contract.
+"""Hook events, one frozen value per name, and the answers of handlers. A public interface.
 
-`type` is the name that a handler is registered for. `chat` says where it happens, with the policy that holds
-there: what a hook does for a group must not show what its policy hides.
+`type` is the name that a handler is registered for. `chat` says where the event happens and has the policy
+that applies there: what a hook shows to a group must not include what its policy hides.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from nacre.sessions.entries.entries import Entry
 
 @dataclasses.dataclass(frozen=True)
 class Deny:
-    """A handler's no, with a sentence that says why.
+    """A handler's refusal, with a sentence that says why.
 
-    From `before_tool`: the call is not run, and the model reads the reason as its result. From `inbound`: the
-    message is refused and not written down. From `outbound`: nothing is delivered.
+    From `before_tool`: the call does not run, and the model reads the reason as its result. From `inbound`:
+    the message is refused and not stored. From `outbound`: nothing is delivered.
     """
 
     reason: str
@@ -35,15 +35,15 @@ class Deny:
 
 @dataclasses.dataclass(frozen=True)
 class Ask:
-    """From `before_tool`: the owner has to approve this call, and is told why they are asked."""
+    """From `before_tool`: the owner has to approve this call and is told why."""
 
     why: str
 
 
 class BeforeTurn(Record):
-    """A turn begins: the person's words are on disk, and a model is about to be asked. `before_turn`.
+    """A turn begins: the user's message is on disk, and the model is about to be called. `before_turn`.
 
-    `model_name` is that of the model that the owner chose.
+    `model_name` is the model that the owner chose.
     """
 
     type: ClassVar[str] = "before_turn"
@@ -52,10 +52,10 @@ class BeforeTurn(Record):
 
 
 class AfterTurn(Record):
-    """A turn is over. `after_turn`.
+    """A turn has ended. `after_turn`.
 
-    `reply` is `None` for silence and for a turn that failed; then `error` says how. `usage` sums the turn's
-    model calls, `None` where no provider reported any.
+    `reply` is `None` for silence and for a failed turn, whose exception is `error`. `usage` is the sum of the
+    turn's model calls, or `None` if no provider reported usage.
     """
 
     type: ClassVar[str] = "after_turn"
@@ -67,10 +67,10 @@ class AfterTurn(Record):
 
 
 class BeforeModel(Record):
-    """A model is about to be asked; `request.purpose` says what for. `before_model`.
+    """A model is about to be called; `request.purpose` says why. `before_model`.
 
-    A handler may return a text: it is quoted to the model, with the handler's name as its source, in the part
-    of the system prompt that changes from call to call.
+    A handler may return a text. It is quoted to the model, with the handler's name as its source, in the part
+    of the system prompt that changes with each call.
     """
 
     type: ClassVar[str] = "before_model"
@@ -80,9 +80,9 @@ class BeforeModel(Record):
 
 
 class AfterModel(Record):
-    """A model gave its whole `answer`, or failed with `error`. `after_model`.
+    """A model returned its complete `answer`, or failed with `error`. `after_model`.
 
-    `answer.provider` and `answer.model` name who answered, which may be a fallback.
+    `answer.provider` and `answer.model` name the model that answered, which may be a fallback.
     """
 
     type: ClassVar[str] = "after_model"
@@ -94,9 +94,9 @@ class AfterModel(Record):
 
 
 class BeforeTool(Record):
-    """A tool call is about to run; its arguments fit the tool. `before_tool`.
+    """A tool call with valid arguments is about to run. `before_tool`.
 
-    A handler may return `Deny` or `Ask`. One that raises, takes too long or answers anything else denies.
+    A handler may return `Deny` or `Ask`. A handler that raises, times out or returns anything else denies.
     """
 
     type: ClassVar[str] = "before_tool"
@@ -107,7 +107,7 @@ class BeforeTool(Record):
 
 
 class AfterTool(Record):
-    """A tool call is over, whether it ran or was refused; `text` is its result, whole. `after_tool`."""
+    """A tool call has run or was refused; `text` is its full result. `after_tool`."""
 
     type: ClassVar[str] = "after_tool"
     chat: ToolChat
@@ -126,7 +126,7 @@ class BeforeFlush(Record):
 
 
 class AfterFlush(Record):
-    """The silent turn that writes notes is over. `after_flush`."""
+    """The silent turn that writes notes has ended. `after_flush`."""
 
     type: ClassVar[str] = "after_flush"
     chat: ToolChat
@@ -134,9 +134,9 @@ class AfterFlush(Record):
 
 
 class BeforeCompaction(Record):
-    """History is about to be replaced, in the model's view, by a summary. `before_compaction`.
+    """A summary is about to replace history in the model's view. `before_compaction`.
 
-    `tokens` is how full the window is; notes are flushed behind this, where that is due.
+    `tokens` is the size of the context. A due flush of notes follows this event.
     """
 
     type: ClassVar[str] = "before_compaction"
@@ -146,7 +146,7 @@ class BeforeCompaction(Record):
 
 
 class AfterCompaction(Record):
-    """History was replaced by a `summary`, or was not; `ended.problem` says why. `after_compaction`."""
+    """A `summary` replaced history, or did not; `ended.problem` says why. `after_compaction`."""
 
     type: ClassVar[str] = "after_compaction"
     chat: ToolChat
@@ -157,9 +157,9 @@ class AfterCompaction(Record):
 class SessionEnded(Record):
     """A session has ended; the action is the reason. `session_end`, `session_end:daily` and so on.
 
-    `transcript` says where what was said lies, a file unless sessions are kept otherwise; it stays there.
-    `entries` is its present branch. `is_private` says that nobody but the owner wrote in it. `channel` is
-    where the message came from that ended it.
+    `transcript` says where the transcript is, which is a file unless another store is used; it stays there.
+    `entries` is its current branch. `is_private` means that only the owner wrote in it. `channel` is the
+    channel of the message that ended it.
     """
 
     type: ClassVar[str] = "session_end"
@@ -178,9 +178,9 @@ class SessionEnded(Record):
 
 
 class MessageArrived(Record):
-    """A message arrived, be it words or a command, and nothing of it is written down yet. `inbound`.
+    """A message or command arrived and is not stored yet. `inbound`.
 
-    A handler may return the text to take in its place, or `Deny`.
+    A handler may return a text to replace it, or `Deny`.
     """
 
     type: ClassVar[str] = "inbound"
@@ -189,9 +189,9 @@ class MessageArrived(Record):
 
 
 class ReplyLeaves(Record):
-    """A reply is about to be delivered; the transcript holds the model's own words already. `outbound`.
+    """A reply is about to be delivered; the transcript already contains the model's own words. `outbound`.
 
-    A handler may return the text to deliver in its place, or `Deny`: then nothing is delivered.
+    A handler may return a text to deliver instead, or `Deny` to deliver nothing.
     """
 
     type: ClassVar[str] = "outbound"

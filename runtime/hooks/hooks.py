@@ -1,7 +1,7 @@
-"""Hooks: what others do when something happens in an agent. Knows which names there are, and no meaning.
+"""Hooks: handlers for the events of an agent.
 
-A handler is registered for a name (`session_end`) or for one action of it (`session_end:daily`). What it
-raises is logged and stops neither the others nor the agent, and none may take longer than its time.
+A handler is registered for a name (`session_end`) or for one action of it (`session_end:daily`). Its
+exceptions are logged and stop neither the other handlers nor the agent. Its run time is limited.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nacre.runtime.contracts.events import (
 )
 from nacre.runtime.contracts.inbound import Inbound, Reply
 from nacre.runtime.contracts.model import Answering, Ask, ModelRequest
-from nacre.runtime.hooks import events as told
+from nacre.runtime.hooks import events as ev
 from nacre.runtime.hooks.events import (
     AfterCompaction,
     AfterFlush,
@@ -46,45 +46,45 @@ log = logging.getLogger(__name__)
 
 
 MAX_ADDED_CHARS = 8_000
-"""Most of one handler's text that enters a prompt."""
+"""The most characters of one handler's text that enter a prompt."""
 
 
-async def arrived(hooks: Hooks, chat: ToolChat, inbound: Inbound) -> Inbound:
-    """The message as the `inbound` handlers leave it; each reads what the one before it made of it.
+async def run_inbound_hooks(hooks: Hooks, chat: ToolChat, inbound: Inbound) -> Inbound:
+    """Returns the message after the `inbound` handlers; each receives the previous one's result.
 
     Raises:
-        MessageRefused: a handler said no, with its reason.
+        MessageRefused: a handler refused it; the message is its reason.
     """
     if not hooks.hears("inbound"):
         return inbound
-    for call in hooks.calls(told.MessageArrived(chat=chat, inbound=inbound)):
-        answer = await call(told.MessageArrived(chat=chat, inbound=inbound))
-        if isinstance(answer.value, told.Deny):
+    for call in hooks.calls(ev.MessageArrived(chat=chat, inbound=inbound)):
+        answer = await call(ev.MessageArrived(chat=chat, inbound=inbound))
+        if isinstance(answer.value, ev.Deny):
             raise MessageRefused(answer.value.reason)
         if isinstance(answer.value, str):
             inbound = replace(inbound, text=answer.value)
         else:
-            _told_when_odd(answer, "inbound")
+            _log_invalid_answer(answer, "inbound")
     return inbound
 
 
-async def leaving(hooks: Hooks, chat: ToolChat, reply: Reply) -> Reply | None:
-    """The reply as the `outbound` handlers leave it; `None` when one of them holds it back."""
-    calls = hooks.calls(told.ReplyLeaves(chat=chat, reply=reply)) if hooks.hears("outbound") else ()
+async def run_outbound_hooks(hooks: Hooks, chat: ToolChat, reply: Reply) -> Reply | None:
+    """Returns the reply after the `outbound` handlers, or `None` if one of them blocked it."""
+    calls = hooks.calls(ev.ReplyLeaves(chat=chat, reply=reply)) if hooks.hears("outbound") else ()
     for call in calls:
-        answer = await call(told.ReplyLeaves(chat=chat, reply=reply))
-        if isinstance(answer.value, told.Deny):
-            log.info("the hook %s held back a reply of %s", answer.handler, chat.session_key)
+        answer = await call(ev.ReplyLeaves(chat=chat, reply=reply))
+        if isinstance(answer.value, ev.Deny):
+            log.info("the hook %s blocked a reply of %s", answer.handler, chat.session_key)
             return None
         if isinstance(answer.value, str):
             reply = replace(reply, text=answer.value)
         else:
-            _told_when_odd(answer, "outbound")
+            _log_invalid_answer(answer, "outbound")
     return reply if reply.text.strip() else None
 
 
-def without_text(hooks: Hooks, emit: Emit) -> Emit:
-    """`emit`, which hears no streamed words where a handler may change the reply or hold it back."""
+def without_streamed_text(hooks: Hooks, emit: Emit) -> Emit:
+    """`emit` without streamed text if a handler may change or block the reply."""
     if not hooks.hears("outbound"):
         return emit
 
@@ -95,26 +95,26 @@ def without_text(hooks: Hooks, emit: Emit) -> Emit:
     return emit_others
 
 
-async def guarded(hooks: Hooks, event: told.BeforeTool) -> told.Deny | told.Ask | None:
-    """What the `before_tool` handlers say. The first no is final; a question stands unless one says no.
+async def run_tool_hooks(hooks: Hooks, event: ev.BeforeTool) -> ev.Deny | ev.Ask | None:
+    """Returns the decision of the `before_tool` handlers. A refusal takes precedence over a question.
 
-    A handler that fails is a guard that could not look, so it says no.
+    A handler that fails refuses, because it could not check the call.
     """
-    asks: told.Ask | None = None
+    asks: ev.Ask | None = None
     for call in hooks.calls(event):
         answer = await call(event)
         if answer.problem:
-            return told.Deny(f"{answer.problem}. What it guards is not done without it.")
-        if isinstance(answer.value, told.Deny):
+            return ev.Deny(f"{answer.problem}. The call does not run without its answer.")
+        if isinstance(answer.value, ev.Deny):
             return answer.value
-        if isinstance(answer.value, told.Ask):
+        if isinstance(answer.value, ev.Ask):
             asks = asks or answer.value
         elif answer.value is not None:
             kind = type(answer.value).__name__
-            log.error("the hook %s answered before_tool with a %s", answer.handler, kind)
-            return told.Deny(
-                f"The hook {answer.handler} answered with a {kind}, and not with Deny, Ask or nothing. "
-                "What it guards is not done without it."
+            log.error("the hook %s returned a %s from before_tool", answer.handler, kind)
+            return ev.Deny(
+                f"The hook {answer.handler} returned a {kind} instead of Deny, Ask or None. "
+                "The call does not run without its answer."
             )
     return asks
 
@@ -125,18 +125,18 @@ async def around_turn(
 ) -> AsyncIterator[Callable[[Reply | None], None]]:
     """Runs the handlers of `before_turn` and `after_turn` around a block, however the block ends.
 
-    Gives the function with which the block says what its reply is.
+    Yields the function with which the block reports its reply.
     """
     reply: Reply | None = None
 
-    def replied(said: Reply | None) -> None:
+    def replied(answer: Reply | None) -> None:
         nonlocal reply
-        reply = said
+        reply = answer
 
     if not hooks.hears("before_turn", "after_turn"):
         yield replied
         return
-    await hooks.trigger(told.BeforeTurn(chat=chat, model_name=model_name))
+    await hooks.trigger(ev.BeforeTurn(chat=chat, model_name=model_name))
     problem: BaseException | None = None
     try:
         yield replied
@@ -145,12 +145,12 @@ async def around_turn(
         raise
     finally:
         await hooks.trigger(
-            told.AfterTurn(chat=chat, model_name=model_name, reply=reply, error=problem, usage=usage())
+            ev.AfterTurn(chat=chat, model_name=model_name, reply=reply, error=problem, usage=usage())
         )
 
 
-def asking(ask: Ask, hooks: Hooks, chat: ToolChat, *, model_name: str) -> Ask:
-    """`ask` with the handlers of `before_model` and `after_model` around it; itself where there are none."""
+def with_model_hooks(ask: Ask, hooks: Hooks, chat: ToolChat, *, model_name: str) -> Ask:
+    """`ask` with the handlers of `before_model` and `after_model` around it; unchanged without handlers."""
     if not hooks.hears("before_model", "after_model"):
         return ask
 
@@ -159,7 +159,7 @@ def asking(ask: Ask, hooks: Hooks, chat: ToolChat, *, model_name: str) -> Ask:
 
         async def over(answer: AssistantMessage | None, error: ModelError | None) -> None:
             await hooks.trigger(
-                told.AfterModel(chat=chat, model_name=model_name, request=request, answer=answer, error=error)
+                ev.AfterModel(chat=chat, model_name=model_name, request=request, answer=answer, error=error)
             )
 
         try:
@@ -177,42 +177,42 @@ def asking(ask: Ask, hooks: Hooks, chat: ToolChat, *, model_name: str) -> Ask:
 async def _with_added_text(
     hooks: Hooks, chat: ToolChat, request: ModelRequest, model_name: str
 ) -> ModelRequest:
-    """Added texts go behind the conversation: what stands before them stays in a provider's cache."""
-    event = told.BeforeModel(chat=chat, model_name=model_name, request=request)
+    """Added texts follow the conversation, so that what precedes them stays in the provider's cache."""
+    event = ev.BeforeModel(chat=chat, model_name=model_name, request=request)
     texts: list[str] = []
     for call in hooks.calls(event):
         answer = await call(event)
         if isinstance(answer.value, str):
             text = answer.value.strip()
             if len(text) > MAX_ADDED_CHARS:
-                log.warning("%d of %d characters of %s went in", MAX_ADDED_CHARS, len(text), answer.handler)
+                log.warning("used %d of %d characters of %s", MAX_ADDED_CHARS, len(text), answer.handler)
                 text = f"{text[:MAX_ADDED_CHARS]} […]"
             if text:
                 texts.append(render("tail/hook_text", name=answer.handler, text=quoted(text)))
         else:
-            _told_when_odd(answer, event.type)
+            _log_invalid_answer(answer, event.type)
     if not texts:
         return request
     tail = "\n\n".join([*([request.system.tail] if request.system.tail else []), *texts])
     return replace(request, system=replace(request.system, tail=tail))
 
 
-def _told_when_odd(answer: Answer, name: str) -> None:
+def _log_invalid_answer(answer: Answer, name: str) -> None:
     if answer.value is not None:
         kind = type(answer.value).__name__
-        log.error("the hook %s answered %s with a %s, which does nothing", answer.handler, name, kind)
+        log.error("the hook %s returned from %s a %s, which has no effect", answer.handler, name, kind)
 
 
-class HeardWindow:
-    """Tells the handlers of an agent what the window of one chat does."""
+class WindowHooks:
+    """Runs the hooks of a chat's flushes and compactions."""
 
     def __init__(self, hooks: Hooks, chat: ToolChat) -> None:
         self._hooks = hooks
         self._chat = chat
 
     def ask(self, ask: Ask, *, model_name: str) -> Ask:
-        """`ask` as hooks hear it."""
-        return asking(ask, self._hooks, self._chat, model_name=model_name)
+        """`ask` with the hooks of model calls."""
+        return with_model_hooks(ask, self._hooks, self._chat, model_name=model_name)
 
     async def flush_begins(self) -> None:
         if self._hooks.hears("before_flush"):
@@ -232,24 +232,24 @@ class HeardWindow:
 
 
 TIMEOUT_SECONDS = 30.0
-"""How long one handler may take unless the owner says otherwise."""
+"""The default time limit of one handler."""
 
 E = TypeVar("E")
 R = TypeVar("R")
 
 Handler: TypeAlias = Callable[[E], R | Awaitable[R]]
-"""Gets the event; a coroutine function runs in the turn's task, a plain one on a thread of its own.
+"""Receives the event. A coroutine function runs in the turn's task, a plain function on its own thread.
 
-One for `session_end` may be called a second time with the same event, after a crash.
+A handler for `session_end` may be called again with the same event after a crash.
 """
-Registers: TypeAlias = Callable[[Handler[E, R]], Handler[E, R]]
-Hears: TypeAlias = Handler[E, None]
+Decorator: TypeAlias = Callable[[Handler[E, R]], Handler[E, R]]
+Observer: TypeAlias = Handler[E, None]
 Off: TypeAlias = Callable[[], None]
-"""Takes a handler back; safe to repeat."""
+"""Unregisters a handler; safe to repeat."""
 
-Guarding: TypeAlias = Deny | AskOwner | None
-Filtering: TypeAlias = str | Deny | None
-Ending: TypeAlias = Literal[
+ToolDecision: TypeAlias = Deny | AskOwner | None
+TextDecision: TypeAlias = str | Deny | None
+SessionEndName: TypeAlias = Literal[
     "session_end", "session_end:new", "session_end:reset", "session_end:daily", "session_end:idle"
 ]
 Table: TypeAlias = Handler[E, R] | Sequence[Handler[E, R]]
@@ -257,33 +257,33 @@ Table: TypeAlias = Handler[E, R] | Sequence[Handler[E, R]]
 HookTable = TypedDict(
     "HookTable",
     {
-        "before_turn": Table[told.BeforeTurn, None],
-        "after_turn": Table[told.AfterTurn, None],
-        "before_model": Table[told.BeforeModel, str | None],
-        "after_model": Table[told.AfterModel, None],
-        "before_tool": Table[told.BeforeTool, Guarding],
-        "after_tool": Table[told.AfterTool, None],
-        "before_flush": Table[told.BeforeFlush, None],
-        "after_flush": Table[told.AfterFlush, None],
-        "before_compaction": Table[told.BeforeCompaction, None],
-        "after_compaction": Table[told.AfterCompaction, None],
-        "session_end": Table[told.SessionEnded, None],
-        "session_end:new": Table[told.SessionEnded, None],
-        "session_end:reset": Table[told.SessionEnded, None],
-        "session_end:daily": Table[told.SessionEnded, None],
-        "session_end:idle": Table[told.SessionEnded, None],
-        "inbound": Table[told.MessageArrived, Filtering],
-        "outbound": Table[told.ReplyLeaves, Filtering],
+        "before_turn": Table[ev.BeforeTurn, None],
+        "after_turn": Table[ev.AfterTurn, None],
+        "before_model": Table[ev.BeforeModel, str | None],
+        "after_model": Table[ev.AfterModel, None],
+        "before_tool": Table[ev.BeforeTool, ToolDecision],
+        "after_tool": Table[ev.AfterTool, None],
+        "before_flush": Table[ev.BeforeFlush, None],
+        "after_flush": Table[ev.AfterFlush, None],
+        "before_compaction": Table[ev.BeforeCompaction, None],
+        "after_compaction": Table[ev.AfterCompaction, None],
+        "session_end": Table[ev.SessionEnded, None],
+        "session_end:new": Table[ev.SessionEnded, None],
+        "session_end:reset": Table[ev.SessionEnded, None],
+        "session_end:daily": Table[ev.SessionEnded, None],
+        "session_end:idle": Table[ev.SessionEnded, None],
+        "inbound": Table[ev.MessageArrived, TextDecision],
+        "outbound": Table[ev.ReplyLeaves, TextDecision],
     },
     total=False,
 )
-"""Handlers by name, one or several each, as `Agent.open(hooks=...)` takes them."""
+"""Handlers by name, one or several each, as accepted by `Agent.open(hooks=...)`."""
 
 HOOK_NAMES: tuple[str, ...] = tuple(HookTable.__annotations__)
 
 
 class AnyEvent(Protocol):
-    """What every event tells: its name."""
+    """Any event."""
 
     @property
     def type(self) -> str:
@@ -291,7 +291,7 @@ class AnyEvent(Protocol):
 
 
 class Answer(Record):
-    """What one handler returned. `problem` is a sentence when it failed, and then `value` is `None`."""
+    """The return value of one handler. If it failed, `problem` is a sentence and `value` is `None`."""
 
     handler: str
     value: object = None
@@ -299,73 +299,73 @@ class Answer(Record):
 
 
 class Hooks:
-    """The handlers of one agent, each of which may take `timeout_seconds`."""
+    """The handlers of one agent, each limited to `timeout_seconds`."""
 
     def __init__(self, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._handlers: dict[str, list[Handler[Any, Any]]] = {}
         self._timeout_seconds = timeout_seconds
 
-    # For each name the form with a handler, and the one for `@agent.hooks.on("name")`.
+    # For each name: the form with a handler, and the form for `@agent.hooks.on("name")`.
     # fmt: off
     @overload
-    def on(self, name: Literal["before_turn"], handler: Hears[told.BeforeTurn], /) -> Off: ...
+    def on(self, name: Literal["before_turn"], handler: Observer[ev.BeforeTurn], /) -> Off: ...
     @overload
-    def on(self, name: Literal["before_turn"], /) -> Registers[told.BeforeTurn, None]: ...
+    def on(self, name: Literal["before_turn"], /) -> Decorator[ev.BeforeTurn, None]: ...
     @overload
-    def on(self, name: Literal["after_turn"], handler: Hears[told.AfterTurn], /) -> Off: ...
+    def on(self, name: Literal["after_turn"], handler: Observer[ev.AfterTurn], /) -> Off: ...
     @overload
-    def on(self, name: Literal["after_turn"], /) -> Registers[told.AfterTurn, None]: ...
+    def on(self, name: Literal["after_turn"], /) -> Decorator[ev.AfterTurn, None]: ...
     @overload
-    def on(self, name: Literal["before_model"], handler: Handler[told.BeforeModel, str | None], /) -> Off: ...
+    def on(self, name: Literal["before_model"], handler: Handler[ev.BeforeModel, str | None], /) -> Off: ...
     @overload
-    def on(self, name: Literal["before_model"], /) -> Registers[told.BeforeModel, str | None]: ...
+    def on(self, name: Literal["before_model"], /) -> Decorator[ev.BeforeModel, str | None]: ...
     @overload
-    def on(self, name: Literal["after_model"], handler: Hears[told.AfterModel], /) -> Off: ...
+    def on(self, name: Literal["after_model"], handler: Observer[ev.AfterModel], /) -> Off: ...
     @overload
-    def on(self, name: Literal["after_model"], /) -> Registers[told.AfterModel, None]: ...
+    def on(self, name: Literal["after_model"], /) -> Decorator[ev.AfterModel, None]: ...
     @overload
-    def on(self, name: Literal["before_tool"], handler: Handler[told.BeforeTool, Guarding], /) -> Off: ...
+    def on(self, name: Literal["before_tool"], handler: Handler[ev.BeforeTool, ToolDecision], /) -> Off: ...
     @overload
-    def on(self, name: Literal["before_tool"], /) -> Registers[told.BeforeTool, Guarding]: ...
+    def on(self, name: Literal["before_tool"], /) -> Decorator[ev.BeforeTool, ToolDecision]: ...
     @overload
-    def on(self, name: Literal["after_tool"], handler: Hears[told.AfterTool], /) -> Off: ...
+    def on(self, name: Literal["after_tool"], handler: Observer[ev.AfterTool], /) -> Off: ...
     @overload
-    def on(self, name: Literal["after_tool"], /) -> Registers[told.AfterTool, None]: ...
+    def on(self, name: Literal["after_tool"], /) -> Decorator[ev.AfterTool, None]: ...
     @overload
-    def on(self, name: Literal["before_flush"], handler: Hears[told.BeforeFlush], /) -> Off: ...
+    def on(self, name: Literal["before_flush"], handler: Observer[ev.BeforeFlush], /) -> Off: ...
     @overload
-    def on(self, name: Literal["before_flush"], /) -> Registers[told.BeforeFlush, None]: ...
+    def on(self, name: Literal["before_flush"], /) -> Decorator[ev.BeforeFlush, None]: ...
     @overload
-    def on(self, name: Literal["after_flush"], handler: Hears[told.AfterFlush], /) -> Off: ...
+    def on(self, name: Literal["after_flush"], handler: Observer[ev.AfterFlush], /) -> Off: ...
     @overload
-    def on(self, name: Literal["after_flush"], /) -> Registers[told.AfterFlush, None]: ...
+    def on(self, name: Literal["after_flush"], /) -> Decorator[ev.AfterFlush, None]: ...
     @overload
-    def on(self, name: Literal["before_compaction"], handler: Hears[told.BeforeCompaction], /) -> Off: ...
+    def on(self, name: Literal["before_compaction"], handler: Observer[ev.BeforeCompaction], /) -> Off: ...
     @overload
-    def on(self, name: Literal["before_compaction"], /) -> Registers[told.BeforeCompaction, None]: ...
+    def on(self, name: Literal["before_compaction"], /) -> Decorator[ev.BeforeCompaction, None]: ...
     @overload
-    def on(self, name: Literal["after_compaction"], handler: Hears[told.AfterCompaction], /) -> Off: ...
+    def on(self, name: Literal["after_compaction"], handler: Observer[ev.AfterCompaction], /) -> Off: ...
     @overload
-    def on(self, name: Literal["after_compaction"], /) -> Registers[told.AfterCompaction, None]: ...
+    def on(self, name: Literal["after_compaction"], /) -> Decorator[ev.AfterCompaction, None]: ...
     @overload
-    def on(self, name: Ending, handler: Hears[told.SessionEnded], /) -> Off: ...
+    def on(self, name: SessionEndName, handler: Observer[ev.SessionEnded], /) -> Off: ...
     @overload
-    def on(self, name: Ending, /) -> Registers[told.SessionEnded, None]: ...
+    def on(self, name: SessionEndName, /) -> Decorator[ev.SessionEnded, None]: ...
     @overload
-    def on(self, name: Literal["inbound"], handler: Handler[told.MessageArrived, Filtering], /) -> Off: ...
+    def on(self, name: Literal["inbound"], handler: Handler[ev.MessageArrived, TextDecision], /) -> Off: ...
     @overload
-    def on(self, name: Literal["inbound"], /) -> Registers[told.MessageArrived, Filtering]: ...
+    def on(self, name: Literal["inbound"], /) -> Decorator[ev.MessageArrived, TextDecision]: ...
     @overload
-    def on(self, name: Literal["outbound"], handler: Handler[told.ReplyLeaves, Filtering], /) -> Off: ...
+    def on(self, name: Literal["outbound"], handler: Handler[ev.ReplyLeaves, TextDecision], /) -> Off: ...
     @overload
-    def on(self, name: Literal["outbound"], /) -> Registers[told.ReplyLeaves, Filtering]: ...
+    def on(self, name: Literal["outbound"], /) -> Decorator[ev.ReplyLeaves, TextDecision]: ...
     # fmt: on
 
-    def on(self, name: str, handler: Handler[Any, Any] | None = None, /) -> Off | Registers[Any, Any]:
-        """Registers a handler; the call that is returned takes it back. Without one, a decorator.
+    def on(self, name: str, handler: Handler[Any, Any] | None = None, /) -> Off | Decorator[Any, Any]:
+        """Decorator a handler and returns a function that unregisters it. Without a handler, a decorator.
 
         Raises:
-            ValueError: there is no such name; the text says which one may be meant.
+            ValueError: the name is unknown; the message suggests a similar one.
         """
         checked_name(name)
 
@@ -376,10 +376,10 @@ class Hooks:
         return register if handler is None else self.add(name, handler)
 
     def add(self, name: str, handler: Handler[Any, Any]) -> Off:
-        """The same for a name that is known only when the program runs, as that of an extension's handler.
+        """Like `on`, for a name that is only known at run time, such as that of an extension's handler.
 
         Raises:
-            ValueError: there is no such name.
+            ValueError: the name is unknown.
         """
         self._handlers.setdefault(checked_name(name), []).append(handler)
 
@@ -390,13 +390,13 @@ class Hooks:
         return off
 
     def take_over(self, others: Hooks) -> None:
-        """Adds the handlers of `others`; what is registered with it from now on is registered here."""
+        """Adds the handlers of `others`. Handlers that are later registered with it are added here too."""
         for name, handlers in others._handlers.items():
             self._handlers.setdefault(name, []).extend(handlers)
         others._handlers = self._handlers
 
     def hears(self, *names: str) -> bool:
-        """Whether there is a handler for one of the names. All that a turn pays where there is none."""
+        """Whether any of the names has a handler. Without handlers, this is all that a turn pays."""
         return any(map(self._handlers.get, names))
 
     async def trigger(self, event: AnyEvent) -> tuple[str, ...]:
@@ -407,7 +407,7 @@ class Hooks:
         return tuple([answer.problem for call in self.calls(event) if (answer := await call(event)).problem])
 
     def calls(self, event: AnyEvent) -> Iterator[Callable[[AnyEvent], Awaitable[Answer]]]:
-        """The handlers of an event, one after the other; each is called with it, or with a changed one."""
+        """Yields the handlers of an event; each is called with the event or a changed one."""
         action = getattr(event, "action", "")
         names = (event.type, f"{event.type}:{action}") if action else (event.type,)
         for handler in [handler for name in names for handler in self._handlers.get(name, ())]:
@@ -423,7 +423,7 @@ class Hooks:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
-            # Foreign code: whatever it raises is its own.
+            # Foreign code may raise anything.
             log.exception("the hook %s failed on %s", name, event.type)
             if isinstance(error, TimeoutError) and deadline.expired():
                 problem = f"The hook {name} took longer than {self._timeout_seconds:.15g} seconds"
@@ -434,17 +434,17 @@ class Hooks:
 
 async def _returned(handler: Handler[Any, Any], event: AnyEvent) -> object:
     is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004 - an object whose call is a coroutine function
+        getattr(handler, "__call__", None)  # noqa: B004 - an object with an async `__call__`
     )
     value = handler(event) if is_async else await on_its_own_thread(partial(handler, event))
     return await value if inspect.isawaitable(value) else value
 
 
 def checked_name(name: str) -> str:
-    """The name of a hook.
+    """Returns the name of a hook if it exists.
 
     Raises:
-        ValueError: there is none of that name; the text says which one may be meant.
+        ValueError: the name is unknown; the message suggests a similar one.
     """
     if not name.strip():
         raise ValueError("A hook needs the name of an event, such as 'session_end'.")
@@ -456,16 +456,16 @@ def checked_name(name: str) -> str:
 
 
 def register_all(hooks: Hooks, table: HookTable | Mapping[str, object]) -> None:
-    """Registers the handlers of a table, each name's in their order.
+    """Decorator the handlers of a table in their order.
 
     Raises:
-        ValueError: a name is unknown, or what stands there cannot be called.
+        ValueError: a name is unknown, or a handler is not callable.
     """
-    for name, given in table.items():
-        handlers = [given] if callable(given) else given
+    for name, value in table.items():
+        handlers = [value] if callable(value) else value
         if not isinstance(handlers, list | tuple):
-            raise ValueError(f"The hook {name!r} is given {given!r}. Give a function, or a list of them.")
+            raise ValueError(f"The hook {name!r} has the value {value!r}. Use a function or a list.")
         for handler in handlers:
             if not callable(handler):
-                raise ValueError(f"The hook {name!r} is given {handler!r}, which cannot be called.")
+                raise ValueError(f"The hook {name!r} has the value {handler!r}, which is not callable.")
             hooks.add(name, handler)

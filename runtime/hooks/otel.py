@@ -1,6 +1,6 @@
-"""OpenTelemetry spans of an agent, on its hooks: `invoke_agent`, `chat` and `execute_tool`.
+"""OpenTelemetry spans of an agent, created by hooks: `invoke_agent`, `chat` and `execute_tool`.
 
-Names and attributes are those of the GenAI semantic conventions. What was said is recorded only if asked for.
+Names and attributes follow the GenAI semantic conventions. Content is recorded only on request.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
 _PROVIDERS = {"azure": "azure.ai.openai", "bedrock": "aws.bedrock", "gemini": "gcp.gemini"}
-"""What the conventions call a provider that litellm calls otherwise."""
+"""The conventions' names of providers that have other names in litellm."""
 
 
 def otel_hooks(tracer_provider: TracerProvider | None = None, *, with_content: bool = False) -> HookTable:
-    """Handlers for `Agent.open(hooks=...)` that make spans; the global provider's unless one is given.
+    """Returns handlers for `Agent.open(hooks=...)` that create spans, by default with the global provider.
 
     `with_content` also records replies, arguments and results, which are private.
 
@@ -41,7 +41,7 @@ def otel_hooks(tracer_provider: TracerProvider | None = None, *, with_content: b
 
 
 class _Spans:
-    """The spans that are open: one for each turn, and those of its calls, by session."""
+    """The open spans: one for each turn, and those of its calls."""
 
     def __init__(self, tracer: Tracer, *, with_content: bool) -> None:
         self._tracer = tracer
@@ -77,7 +77,7 @@ class _Spans:
     async def after_turn(self, event: AfterTurn) -> None:
         session_id = event.chat.session_id
         for key in [key for key in self._inner if key[0] == session_id]:
-            self._inner.pop(key).end()  # a call that was stopped in the middle
+            self._inner.pop(key).end()  # a call that was interrupted
         span = self._turns.pop(session_id, None)
         if span is not None and event.usage is not None:
             span.set_attribute("gen_ai.usage.input_tokens", event.usage.input_tokens)

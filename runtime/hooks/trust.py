@@ -1,7 +1,7 @@
-"""Which files of the workspace's `hooks/` folder may run: their content, trusted by the owner in a terminal.
+"""Decides which files of the workspace's `hooks/` folder may run: those the owner trusted in a terminal.
 
-What is trusted is the SHA-256 of a file's bytes with its name, kept in the agent's state folder. Whoever can
-write into the workspace, the model too, changes the content and with it loses the trust.
+Trust applies to the SHA-256 digest of a file's bytes together with its name, stored in the agent's state
+folder. Whoever changes a file in the workspace, including the model, loses its trust.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from nacre.record import Record
 from nacre.runtime.contracts.foreign_code import LOAD_SECONDS, ForeignCodeFailed, run_foreign
 from nacre.runtime.hooks.hooks import Hooks
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.disk.durable import make_folder, read_plain, replace_file, set_aside
-from nacre.sessions.disk.locks import locked
+from nacre.sessions.disk.durable import locked, make_folder, read_plain, replace_file, set_aside
 
 HOOKS_FOLDER = "hooks"
 MAX_HOOK_BYTES = 1024 * 1024
-"""A larger file is no hook; it is not read whole."""
+"""A larger file is not a hook and is not read completely."""
 
 HookState: TypeAlias = Literal["trusted", "not trusted", "changed", "unusable"]
 
@@ -42,7 +41,7 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 class HookFile(Record):
     """A file of the folder: `name` without `.py`, and its bytes.
 
-    With a `problem` it has none, and never runs.
+    With a `problem`, it has no bytes and never runs.
     """
 
     name: str
@@ -51,11 +50,10 @@ class HookFile(Record):
 
     @property
     def sha256(self) -> str:
-        """The digest of the bytes, in hexadecimal."""
         return hashlib.sha256(self.data).hexdigest()
 
     def state(self, trusted: Mapping[str, str]) -> HookState:
-        """Whether it may run, given the digests that are trusted by name."""
+        """Whether it may run, given the trusted digests by name."""
         if self.problem:
             return "unusable"
         known = trusted.get(self.name)
@@ -65,12 +63,12 @@ class HookFile(Record):
 
 
 def hook_files(workspace: Path) -> tuple[HookFile, ...]:
-    """The `*.py` of the workspace's `hooks/` folder, sorted by name, each read once.
+    """The `*.py` files of the workspace's `hooks/` folder, sorted by name, each read once.
 
-    Only regular files directly in a real folder: symbolic links are not followed.
+    Only regular files directly in a real folder count: symbolic links are not followed.
 
     Raises:
-        OSError: the folder is there and cannot be listed.
+        OSError: the folder exists but cannot be listed.
     """
     try:
         folder = os.open(workspace / HOOKS_FOLDER, _FLAGS | os.O_DIRECTORY)
@@ -87,7 +85,7 @@ def hook_files(workspace: Path) -> tuple[HookFile, ...]:
 def _hook_file(folder: int, file_name: str) -> HookFile:
     name = file_name.removesuffix(".py")
     if not _NAME.fullmatch(name):
-        return HookFile(name=name, problem="its name may have letters, digits, '_' and '-' only, 64 at most")
+        return HookFile(name=name, problem="its name may have up to 64 letters, digits, '_' and '-'")
     try:
         descriptor = os.open(file_name, _FLAGS | os.O_NONBLOCK, dir_fd=folder)
     except OSError:
@@ -106,7 +104,7 @@ def _hook_file(folder: int, file_name: str) -> HookFile:
 
 
 class TrustedHooks:
-    """The file with the digests that the owner trusts. What cannot be read trusts nothing."""
+    """The file with the digests that the owner trusts. An unreadable file trusts nothing."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -115,14 +113,14 @@ class TrustedHooks:
         """The trusted digest of each name.
 
         Raises:
-            ValueError: the file is not one of these; the text says what to do.
-            SessionError: the system refused, or it is no plain file.
+            ValueError: the file is invalid; the message says what to do.
+            SessionError: the system refused, or it is not a regular file.
         """
         found = read_plain(self._file)
         return {} if found is None else self._parsed(found[0])
 
     def trust(self, hook: HookFile, *, now: Callable[[], datetime]) -> None:
-        """Trusts a file as it was read. A file of digests that cannot be read is set aside.
+        """Trusts a file with the content that was read. An unreadable digest file is set aside.
 
         Raises:
             SessionError: the system refused.
@@ -130,7 +128,7 @@ class TrustedHooks:
         self._change(lambda digests: {**digests, hook.name: hook.sha256}, now)
 
     def distrust(self, name: str, *, now: Callable[[], datetime]) -> bool:
-        """Takes a trust back; whether there was one.
+        """Revokes trust; returns whether the file was trusted.
 
         Raises:
             SessionError: the system refused.
@@ -169,7 +167,7 @@ class TrustedHooks:
             pass
         raise ValueError(
             f"{self._file} cannot be read, so no hook of the workspace is trusted. "
-            "`nacre hooks trust NAME` sets it aside and begins a new one."
+            "`nacre hooks trust NAME` sets it aside and creates a new one."
         )
 
 
@@ -181,8 +179,8 @@ def register_workspace_hooks(
 ) -> tuple[str, ...]:
     """Calls `register(hooks)` of each trusted file, in the order of their names.
 
-    Gives a sentence for the owner about each file that was left out. Nothing of such a file stays registered.
-    A file that takes longer than `load_seconds` is one.
+    Returns a sentence for the owner about each file that was left out, including one that takes longer than
+    `load_seconds`. Nothing of such a file stays registered.
     """
     try:
         files = hook_files(workspace)
@@ -190,16 +188,16 @@ def register_workspace_hooks(
     except ValueError as error:
         return (str(error),)
     except (OSError, SessionError) as error:
-        log.warning("the hooks of the workspace are left out: %s", error)
-        return (f"The hooks of the workspace are left out: {error}",)
-    said = (_registered(file, file.state(digests), workspace, hooks, load_seconds) for file in files)
-    return tuple(text for text in said if text)
+        log.warning("could not load the hooks of the workspace: %s", error)
+        return (f"The hooks of the workspace were not loaded: {error}",)
+    problems = (_registered(file, file.state(digests), workspace, hooks, load_seconds) for file in files)
+    return tuple(text for text in problems if text)
 
 
 def _registered(file: HookFile, state: str, workspace: Path, hooks: Hooks, load_seconds: float) -> str:
     shown = f"{HOOKS_FOLDER}/{file.name}.py"
     if state == "unusable":
-        return f"{shown!r} of the workspace is left out: {file.problem}."
+        return f"{shown!r} of the workspace was not loaded: {file.problem}."
     if state != "trusted":
         why = "was changed since it was trusted" if state == "changed" else "is not trusted"
         return f"{shown} of the workspace {why} and does not run. To run it: nacre hooks trust {file.name}"
@@ -208,14 +206,14 @@ def _registered(file: HookFile, state: str, workspace: Path, hooks: Hooks, load_
         run_foreign(lambda: _run(file, str(workspace / shown), own), shown, seconds=load_seconds)
     except ForeignCodeFailed as error:
         log.warning("%s of the workspace failed to load", shown, exc_info=error.__cause__)
-        return f"{shown} of the workspace is left out. It failed: {error}"
+        return f"{shown} of the workspace was not loaded. It failed: {error}"
     hooks.take_over(own)
     log.info("%s of the workspace runs", shown)
     return ""
 
 
 def _run(file: HookFile, path: str, hooks: Hooks) -> None:
-    # Not by an import: that would read the file again, or a compiled one beside it.
+    # An import would read the file again, or a compiled file beside it.
     module = ModuleType(f"nacre_workspace_hook_{file.name}_{file.sha256[:16]}")
     module.__file__ = path
     code = compile(file.data, path, "exec", dont_inherit=True)
@@ -223,7 +221,7 @@ def _run(file: HookFile, path: str, hooks: Hooks) -> None:
     exec(code, module.__dict__)
     register = getattr(module, "register", None)
     if not callable(register):
-        raise TypeError("it has no function register(hooks)")
+        raise TypeError("it does not define register(hooks)")
     result = register(hooks)
     if inspect.iscoroutine(result):
         result.close()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nacre.memory.files.sources.proposed import WaitsForReview
+from nacre.memory.files.sources.proposed_write import WaitsForReview
 from nacre.memory.files.sources.sources import Sources
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms

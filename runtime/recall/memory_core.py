@@ -35,9 +35,8 @@ from pydantic import BeforeValidator, Field
 from nacre.memory.contracts.errors import DayUnknown
 from nacre.memory.contracts.notes import CHATS_FOLDER
 from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport, Source
-from nacre.memory.files.sources.of_hits import sources_of_hits
-from nacre.memory.files.sources.source import PRIVATE
-from nacre.memory.files.sources.telling import SourcedLines
+from nacre.memory.files.sources.source import PRIVATE, SourcedLines
+from nacre.memory.files.sources.sources import sources_of_hits
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
 
 log = logging.getLogger(__name__)
@@ -194,6 +193,8 @@ def memory_core(config: Config, now: Clock, *, watch: bool, lent: Lend) -> Memor
     )
 
 
+SHOWN_CHARS = (700, 700, 700, 600, 500, 400)
+"""What the model is shown of a hit, by its place: the first three are worth the most."""
 MEMORY_TOOL_NAMES = ("memory_search", "memory_get")
 
 
@@ -345,8 +346,9 @@ async def _search(
         return _disabled({"results": []}, error)
     found = len(report.hits)
     lines = await sources_of_hits(notes, sources, report.hits, listeners=below or PRIVATE)
+    wordings = (arguments.query, *arguments.queries)
     return ToolOutput(
-        text=json.dumps(search_result(report, lines, cites=cites), ensure_ascii=False, indent=1),
+        text=compact_json(search_result(report, lines, wordings=wordings, cites=cites)),
         summary=f"{found} {'passage' if found == 1 else 'passages'} for {arguments.query.strip()[:60]!r}",
     )
 
@@ -376,11 +378,28 @@ async def _get(notes: Notes, arguments: GetArguments, *, below: str) -> ToolOutp
 
 
 def search_result(
-    report: SearchReport, lines: Mapping[str, Sequence[SourcedLines]], *, cites: bool
+    report: SearchReport,
+    lines: Mapping[str, Sequence[SourcedLines]],
+    *,
+    wordings: Sequence[str],
+    cites: bool,
 ) -> dict[str, Any]:
-    """A report in the shape that the model gets; `lines` have the sources of each hit by its citation."""
+    """A report in the shape that the model gets; `lines` have the sources of each hit by its citation.
+
+    Hits farther back have shorter snippets, cut around what the `wordings` ask for.
+    """
+    from nacre.memory.text.evidence import Finder
+    from nacre.memory.text.lexical import match_query
+    from nacre.memory.text.snippet import cut_again  # a turn without a search needs none of these
+
+    query = match_query(" ".join(wordings))
+    finder = Finder(query) if query is not None else None
+    snippets = cut_again([hit.snippet for hit in report.hits], finder, SHOWN_CHARS)
     result: dict[str, Any] = {
-        "results": [_hit(hit, lines.get(hit.citation, ()), cites=cites) for hit in report.hits],
+        "results": [
+            _hit(hit, snippet, lines.get(hit.citation, ()), cites=cites)
+            for hit, snippet in zip(report.hits, snippets, strict=True)
+        ],
         "provider": report.provider,
         "model": report.model or None,
         "mode": report.mode,
@@ -399,7 +418,7 @@ def search_result(
     return result
 
 
-def _hit(hit: SearchHit, lines: Sequence[SourcedLines], *, cites: bool) -> dict[str, Any]:
+def _hit(hit: SearchHit, snippet: str, lines: Sequence[SourcedLines], *, cites: bool) -> dict[str, Any]:
     """The seed's shape: path, lines from 1 and inclusive, score 0…1, snippet, source.
 
     `also` cites further places with the same words; `superseded` has lines of the hit that are not so any
@@ -412,15 +431,20 @@ def _hit(hit: SearchHit, lines: Sequence[SourcedLines], *, cites: bool) -> dict[
         "path": hit.path,
         "startLine": hit.start_line,
         "endLine": hit.end_line,
-        "score": round(hit.score, 4),
-        "snippet": f"{hit.snippet.strip()}\n\nSource: {hit.citation}" if cites else hit.snippet,
+        "score": round(hit.score, 2),
+        "snippet": f"{snippet.strip()}\n\nSource: {hit.citation}" if cites else snippet,
         "source": hit.source,
         **({"citation": hit.citation} if cites else {}),
         **({"also": list(hit.also)} if hit.also else {}),
         **({"superseded": superseded} if superseded else {}),
-        **({"comesFrom": [each.told() for each in lines]} if lines else {}),
+        **({"comesFrom": [each.description() for each in lines]} if lines else {}),
         **(others if hit.path.startswith(f"{CHATS_FOLDER}/") else {}),
     }
+
+
+def compact_json(value: Mapping[str, Any]) -> str:
+    """JSON without blanks: each costs the model a part of a token."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _disabled(empty: Mapping[str, Any], error: MemoryIndexError) -> ToolOutput:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from nacre.memory.contracts.errors import IndexUnusable
 from nacre.memory.contracts.records import Excerpt, SearchReport
-from nacre.memory.files.note_files import NoteFiles
-from nacre.memory.files.reading import read_excerpt
+from nacre.memory.files.note_files import NoteFiles, read_excerpt
 
 
 class UnindexedNotes:

@@ -19,7 +19,7 @@ from datetime import datetime, tzinfo
 from itertools import chain, islice
 
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
-from nacre.memory.files.sources.proposed import WaitsForReview
+from nacre.memory.files.sources.proposed_write import WaitsForReview
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import workspace_gone

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.index_place import IndexPlace
     from nacre.memory.contracts.settings import MemorySearchSettings
     from nacre.memory.contracts.workspace import Workspace
-    from nacre.memory.files.skills.skills import Skills
+    from nacre.memory.files.skills import Skills
     from nacre.runtime.contracts.clock import Clock
     from nacre.runtime.contracts.ids import NewId
     from nacre.runtime.extensions.installed.discovery import Installed
@@ -69,7 +69,7 @@ def ledger_of(config: Config) -> LedgerPlace:
 def open_skills(config: Config) -> Skills:
     """The skills of an agent, and of folders that its owner trusts."""
     from nacre.memory.contracts.settings import at_home
-    from nacre.memory.files.skills.skills import Skills
+    from nacre.memory.files.skills import Skills
 
     kept, lock_dir = kept_places(config), config.state_dir / "locks"
     trusted = {

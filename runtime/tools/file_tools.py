@@ -18,9 +18,9 @@ from typing import Any
 from pydantic import Field
 
 from nacre.memory.contracts.workspace import FIRST_RUN_FILE, FileBusy, FileBytes, PathOutsideRoot, Workspace
-from nacre.memory.files.sources.proposed import WaitsForReview
+from nacre.memory.files.sources.proposed_write import WaitsForReview
 from nacre.memory.files.sources.secrets import REDACTED, without_new_secrets
-from nacre.memory.files.sources.telling import NOT_THE_OWNERS
+from nacre.memory.files.sources.source import NOT_THE_OWNERS
 from nacre.runtime.contracts.policy import SHARED_FOLDER, ChatPolicy
 from nacre.runtime.tools.toolbox import RESULT_PREFIX, CallScope, Tool, ToolArguments, ToolFailed, ToolOutput
 from nacre.sessions.contracts.errors import SessionError

@@ -10,12 +10,10 @@ from dataclasses import replace
 from functools import cached_property
 
 from nacre.memory.contracts.workspace import Workspace
-from nacre.memory.files.sources.proposed import WaitsForReview, told_names
-from nacre.memory.files.sources.source import PRIVATE, Source, Speaker, Writer
+from nacre.memory.files.sources.proposed_write import WaitsForReview, names_of_others
+from nacre.memory.files.sources.source import NOT_THE_OWNERS, PRIVATE, Source, Speaker, Writer
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
-from nacre.memory.files.sources.sources import SourceOf, Sources
-from nacre.memory.files.sources.stored import line_key
-from nacre.memory.files.sources.telling import NOT_THE_OWNERS
+from nacre.memory.files.sources.sources import SourceOf, Sources, line_key
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
@@ -237,7 +235,7 @@ class SessionSources(Record):
         lines = filter(str.strip, text.splitlines())
         if source.is_owners_word or all([await self._is_from_owner(line) for line in lines]):
             return ""
-        return told_names((source,)) or "others"
+        return names_of_others((source,)) or "others"
 
     async def of_tool(self, name: str) -> SourceOf:
         """Like `begin`, for lines that the tool with this name writes into a note by itself."""

@@ -15,8 +15,8 @@ from pydantic import BaseModel
 
 from nacre.memory.contracts.notes import FoundNote, NoteMarks, WantedNotes
 from nacre.memory.contracts.workspace import Workspace
-from nacre.memory.files.sources.proposed import WaitsForReview
-from nacre.memory.files.sources.stored import line_key
+from nacre.memory.files.sources.proposed_write import WaitsForReview
+from nacre.memory.files.sources.sources import line_key
 from nacre.memory.workspace.workspace import workspace_gone
 from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
@@ -24,7 +24,7 @@ from nacre.runtime.contracts.events import ApprovalAsked, Emit, Warned
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, takes_images
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.hooks.events import AfterTool, Ask, BeforeTool, Deny
-from nacre.runtime.hooks.hooks import Hooks, guarded
+from nacre.runtime.hooks.hooks import Hooks, run_tool_hooks
 from nacre.runtime.models.failover import Candidate
 from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.settings.sections.hooks import ToolRule
@@ -184,7 +184,7 @@ class TurnGuard:
                 tool_name=call.name,
                 arguments=copy.deepcopy(dict(call.arguments)),
             )
-            answer = await guarded(self._hooks, event)
+            answer = await run_tool_hooks(self._hooks, event)
         if isinstance(answer, Deny):
             raise ToolFailed(f"Not run: {answer.reason}")
         return answer.why if answer is not None else _asked_by(tool, arguments)

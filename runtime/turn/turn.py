@@ -30,7 +30,7 @@ from nacre.runtime.contracts.events import Emit, MessageJoined, ReplyReady, Sile
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Quoted, Reply, Trigger
 from nacre.runtime.contracts.model import Ask, ModelRequest, takes_images
 from nacre.runtime.contracts.silence import is_silent, without_token
-from nacre.runtime.hooks.hooks import around_turn, arrived, asking
+from nacre.runtime.hooks.hooks import around_turn, run_inbound_hooks, with_model_hooks
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.tools.approvals.store import Approval
@@ -239,7 +239,7 @@ async def taken_in(session: OpenSession, parts: TurnParts, said: Sequence[Inboun
     chat = session.chat(parts.workspace.place, parts.window.sources)
     for each in said:
         try:
-            inbound = await arrived(parts.hooks, chat, each)
+            inbound = await run_inbound_hooks(parts.hooks, chat, each)
         except MessageRefused as refused:
             log.info("a message does not join the turn of %s: %s", session.key, refused)
             continue
@@ -485,7 +485,7 @@ class Turn:
     def _ask(self) -> Ask:
         parts = self.parts
         chat = self.session.chat(parts.workspace.place, parts.window.sources)
-        return asking(parts.models.ask(self.emit), parts.hooks, chat, model_name=parts.model.name)
+        return with_model_hooks(parts.models.ask(self.emit), parts.hooks, chat, model_name=parts.model.name)
 
     async def _asked_first(self) -> Candidate:
         if self._asked is None:

@@ -19,6 +19,8 @@ from nacre.sessions.contracts.errors import SessionVersionUnknown
 from nacre.sessions.disk.durable import (
     Sync,
     append_all,
+    locked,
+    locked_if_free,
     read_plain,
     reading,
     remove_unfinished,
@@ -27,16 +29,17 @@ from nacre.sessions.disk.durable import (
     sync_folder,
     unfinished_file,
 )
-from nacre.sessions.disk.locks import locked, locked_if_free
 from nacre.sessions.index.image import (
     IndexImage,
     IndexPaths,
+    better_record,
     facts_fingerprint,
     fingerprint,
     index_bytes,
     log_bytes_of,
     parsed_index,
     put_in_place,
+    restored,
 )
 from nacre.sessions.index.record import (
     Patch,
@@ -46,7 +49,6 @@ from nacre.sessions.index.record import (
     patch_of,
     record_to_json,
 )
-from nacre.sessions.index.recovery import better_record, restored
 
 T = TypeVar("T")
 FoundFile: TypeAlias = tuple[bytes, os.stat_result]

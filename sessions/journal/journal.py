@@ -28,6 +28,7 @@ from nacre.sessions.disk.durable import (
     Sync,
     append_all,
     copy_plain,
+    locked,
     make_folder,
     open_plain,
     read_plain,
@@ -38,7 +39,6 @@ from nacre.sessions.disk.durable import (
     set_aside,
 )
 from nacre.sessions.disk.json_text import Line, read_lines, split_lines, timestamp_text, to_line
-from nacre.sessions.disk.locks import locked
 from nacre.sessions.entries.entries import (
     FORMAT_VERSION,
     CustomRecord,

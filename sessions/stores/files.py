@@ -18,6 +18,7 @@ from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound
 from nacre.sessions.contracts.keys import EndedSession, ended_from_json, ended_to_json
 from nacre.sessions.disk.durable import (
     OrderedWorker,
+    TurnLockFiles,
     make_folder,
     read_plain,
     replace_file,
@@ -25,7 +26,6 @@ from nacre.sessions.disk.durable import (
     set_aside,
 )
 from nacre.sessions.disk.json_text import split_lines, timestamp_ms
-from nacre.sessions.disk.locks import TurnLockFiles
 from nacre.sessions.entries.entries import StoredTranscript
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord

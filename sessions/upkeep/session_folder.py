@@ -19,9 +19,9 @@ from nacre.sessions.contracts.errors import SessionCorrupt, SessionError
 from nacre.sessions.contracts.keys import SYNTHETIC_KINDS, key_kind
 from nacre.sessions.disk.durable import open_plain, read_tail, reported, sync_folder
 from nacre.sessions.disk.json_text import split_lines
+from nacre.sessions.index.image import ScannedSession, scanned_records
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.index.recovery import ScannedSession, scanned_records
 from nacre.sessions.journal.journal import FOLDER_SUFFIX, results_folder
 from nacre.sessions.upkeep.maintenance import (
     MaintenanceLimits,

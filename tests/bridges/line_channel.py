@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nacre.bridges.contracts.bridge import Bridge, Capabilities, Door, Part, Place
+from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part, Place
 from nacre.bridges.contracts.errors import DeliveryRefused, NotDelivered
 from nacre.runtime.contracts.inbound import Inbound
 from tests.servers.listening import hear_nobody
@@ -169,19 +169,19 @@ class LineBridge(Bridge):
         self._asked = 0
         self._is_stopped = False
 
-    async def start(self, door: Door) -> None:
+    async def start(self, inbox: Inbox) -> None:
         """Listens behind the cursor; each message is taken before the next one is read."""
         reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, limit=2**24)
-        listening = asyncio.create_task(self._ask(do="listen", after=door.cursor))
+        listening = asyncio.create_task(self._ask(do="listen", after=inbox.cursor))
         try:
             if self._is_stopped:
                 return
             said: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
             reading = asyncio.create_task(self._read(reader, said))
             await listening
-            door.connected()
+            inbox.connected()
             while (message := await said.get()) is not None:
-                await door.receive(self._inbound(message), cursor=str(message["n"]))
+                await inbox.receive(self._inbound(message), cursor=str(message["n"]))
             await reading
             if not self._is_stopped:
                 raise ConnectionError("the server hung up")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nacre.bridges.answering.turns import AWAY, FAILED_HERE
+from nacre.bridges.answering.turns import FAILED, UNREACHABLE
 from nacre.bridges.contracts.bridge import Part, Place
 from nacre.bridges.contracts.errors import NotDelivered
 from nacre.bridges.delivery.outgoing import REPEAT_MARK
@@ -80,8 +80,8 @@ async def test_messages_wait_for_a_provider_that_is_away(tmp_path: Path, error: 
 
     assert not model.failures
     for name in people:
-        assert server.shown(name) in (["re: hello"], [AWAY, "re: hello"])
-    assert any(AWAY in server.shown(name) for name in people)
+        assert server.shown(name) in (["re: hello"], [UNREACHABLE, "re: hello"])
+    assert any(UNREACHABLE in server.shown(name) for name in people)
     asked = [[message_text(each) for each in request.messages].count("hello") for request in model.requests]
     assert set(asked) == {1}
 
@@ -97,7 +97,7 @@ async def test_a_provider_that_stays_away_is_told_in_the_end(tmp_path: Path) -> 
             server.say("hello", sender="ann")
             await server.until(lambda at: len(at.sent) == 2)
 
-    assert server.shown() == [AWAY, FAILED_HERE]
+    assert server.shown() == [UNREACHABLE, FAILED]
 
 
 async def test_a_message_that_comes_twice_is_answered_once(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ async def test_silence_sends_nothing(tmp_path: Path) -> None:
     assert server.shown() == ["now"]
 
 
-@pytest.mark.parametrize(("is_owner", "shown"), [(True, "the key of a provider"), (False, FAILED_HERE)])
+@pytest.mark.parametrize(("is_owner", "shown"), [(True, "the key of a provider"), (False, FAILED)])
 async def test_a_failure_is_told_without_its_words_to_others(
     tmp_path: Path, is_owner: bool, shown: str
 ) -> None:

@@ -98,15 +98,13 @@ RUNTIME: Floors = (
 MEMORY: Floors = (
     ("memory",),
     ("memory/sync", "memory/search"),
-    ("memory/sync/triggers",),
     ("memory/stores",),
     ("memory/files/tidy",),
     ("memory/stores/sqlite", "memory/files"),
     ("memory/files/bank",),
-    ("memory/files/facts", "memory/files/proposals", "memory/files/skills"),
+    ("memory/files/facts", "memory/files/proposals"),
     ("memory/workspace/history",),
     (
-        "memory/batch_jobs",
         "memory/vectors",
         "memory/embedders",
         "memory/search/rerankers",
@@ -174,7 +172,7 @@ NEVERS = (
     ),
     Never(
         ("memory/stores/*",),
-        ("memory/workspace", "memory/embedders", "memory/batch_jobs"),
+        ("memory/workspace", "memory/embedders"),
         "a database is told what to hold; it reads no notes and asks no model",
     ),
 )

@@ -53,8 +53,7 @@ OPENERS = {
     "memory/workspace/paths.py": "opens without following links, for the other files of its room",
     "memory/workspace/workspace.py": "the packaged templates",
     "memory/workspace/history/history_keeper.py": "why the last commit failed, and may be lost",
-    "memory/workspace/history/migration.py": "the names of commits in a git folder, which is only read",
-    "memory/workspace/history/repository.py": "which notes were looked at, and may be lost",
+    "memory/workspace/history/repository.py": "which notes were seen, and the commits of an older git folder",
     "extensions/postgres/exchange.py": "whose workspace a folder is, and three texts for git",
     "memory/workspace/folder.py": "workspace files: bounded reads, appends, replacements",
     "prompts/rendering.py": "the packaged prompts",
@@ -67,8 +66,8 @@ OPENERS = {
     "extensions/importers/files.py": "what another program left, which is only read",
     "cli/talk/keyboard/attached_files.py": "the files that the owner sends along",
     "cli/talk/keyboard/owner_history.py": "the line history",
-    "extensions/discord/known_chats.py": "which chats are looked through after a pause",
-    "extensions/matrix/login_file.py": "the login that a homeserver gave",
+    "extensions/discord/bridge.py": "which chats are looked through after a pause",
+    "extensions/matrix/client.py": "the login that a homeserver gave",
     "bridges/contracts/channel.py": "files with a secret alone, which the settings name",
     "runtime/settings/disk/variables.py": "the settings, for the variables that an error may not show",
     "runtime/settings/disk/settings_file.py": "nacre.json5",
@@ -81,7 +80,7 @@ OPENERS = {
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",
     "locks.py": "lock files",
     "sessions/journal/journal.py": "transcripts that are only looked at",
-    "sessions/index/recovery.py": "what is set aside",
+    "sessions/index/image.py": "what is set aside",
 }
 LONG: dict[str, str] = {}
 """Files and functions over their budget, with the reason."""

@@ -51,8 +51,7 @@ def change_file(file: Path, environment: Mapping[str, str], change: Callable[[st
         ConfigError: what would be written does not fit, or the file cannot be read or written.
     """
     from nacre.sessions.contracts.errors import SessionError
-    from nacre.sessions.disk.durable import make_folder, read_plain, replace_file
-    from nacre.sessions.disk.locks import locked
+    from nacre.sessions.disk.durable import locked, make_folder, read_plain, replace_file
 
     real = file.resolve()
     try:

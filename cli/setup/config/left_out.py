@@ -37,7 +37,7 @@ def _extensions(config: Config) -> Iterator[str]:
         if not choice.is_on and name == slot:
             yield f"plugins.slots.memory is {name!r}, which is off: {choice.reason}. There is no memory tool."
         elif choice.is_on and (problem := problem_of(item, plugins)):
-            yield f"The extension {name!r} is left out. {problem}"
+            yield f"The extension {name!r} was not loaded. {problem}"
         elif choice.is_on and (problem := _missing_library(name)):
             yield problem
 

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """Whether the channels can be used, and what hinders those that are served."""
-    from nacre.bridges.connections.states import kept_statuses
-    from nacre.bridges.server import checked
+    from nacre.bridges.connections.supervisor import saved_statuses
+    from nacre.bridges.server import check_channels
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.storage.storage import ledger_of
 
     try:
-        told = checked(invocation.config, now)
+        told = check_channels(invocation.config, now)
     except ConfigError as error:
         advice = "Nothing is served until that is put right; `nacre serve --check` tries again."
         return [Finding(area="channels", state="problem", text=str(error), advice=advice)]
@@ -32,7 +32,7 @@ async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
         is_running = await place.is_served()
         tables = await place.open_tables(now=now)
         try:
-            kept = await kept_statuses(tables, now)
+            kept = await saved_statuses(tables, now)
             counts = await tables.not_done()
         finally:
             await tables.close()

@@ -49,7 +49,7 @@ from nacre.runtime.contracts.events import (
     TurnFailed,
     Warned,
 )
-from nacre.runtime.extensions.http_mount import caller_of
+from nacre.runtime.extensions.service import caller_of
 from nacre.sessions.contracts.messages import Usage
 
 RESTART_NOTICE = "\n\n(The answer was interrupted here and starts again.)\n\n"
@@ -66,14 +66,11 @@ PING_SECONDS = 15
 
 
 class Completion(Record):
-    """The identity of one chat completion."""
-
     id: str
     created_seconds: int
     model: str
 
     def chunk(self, delta: dict[str, Any], *, finish: str | None = None) -> dict[str, Any]:
-        """A chunk of a stream."""
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return {**self._head("chat.completion.chunk"), "choices": [choice]}
 
@@ -82,7 +79,6 @@ class Completion(Record):
         return {**self._head("chat.completion.chunk"), "choices": [], "usage": usage_json(usage)}
 
     def whole(self, text: str, activity: str, usage: Usage | None) -> dict[str, Any]:
-        """The response without streaming."""
         message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
         if activity:
             message["reasoning_content"] = activity
@@ -158,12 +154,10 @@ def failure_response(error: AgentError) -> tuple[int, dict[str, Any]]:
 def error_json(
     message_text: str, kind: str = "invalid_request_error", parameter: str | None = None
 ) -> dict[str, Any]:
-    """An error in the shape of the protocol."""
     return {"error": {"message": message_text, "type": kind, "param": parameter, "code": None}}
 
 
 def event_data(value: object) -> str:
-    """A value as the data of a server-sent event."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

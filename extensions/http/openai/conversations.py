@@ -25,7 +25,7 @@ from nacre.runtime.contracts.events import AnswerDiscarded, Event, ReplyReady, T
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound, Reply
 from nacre.runtime.contracts.model import AnswerRestarted, ModelRequest, SystemPrompt, TextDelta
-from nacre.runtime.extensions.http_mount import Token, caller_of
+from nacre.runtime.extensions.service import Token, caller_of
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
 from nacre.sessions.contracts.messages import AssistantMessage, Message, Text, message_text, user_message
 
@@ -67,7 +67,6 @@ def match_history(history: Sequence[ClientMessage], known: Sequence[str]) -> His
 
 
 def with_context(rules: str, unseen: Sequence[ClientMessage], text: str) -> str:
-    """The message, preceded by quotations of what the session has not seen."""
     history = "\n\n".join(f"{one.role}: {one.text}" for one in unseen)
     before = [
         render("session/client_rules", rules=quoted(rules)) if rules.strip() else "",
@@ -87,8 +86,6 @@ def _squeezed(text: str) -> str:
 
 
 class RequestedModel(Record):
-    """An agent, and whether only its model is requested."""
-
     agent: Agent
     is_plain: bool
     model_id: str
@@ -145,8 +142,6 @@ def session_name_of(request: Request, *names: str | None) -> tuple[str, bool]:
 
 
 class Conversations:
-    """The conversations of programs with the agents of one process."""
-
     def __init__(self, agents: Mapping[str, Agent], *, now: Clock, new_id: NewId) -> None:
         self.agents = agents
         self.now = now

@@ -22,7 +22,7 @@ from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.ids import NewId
-from nacre.runtime.extensions.http_mount import HttpMount, caller_of
+from nacre.runtime.extensions.service import HttpMount, caller_of
 from nacre.sessions.contracts.errors import SessionError
 
 MOST_TEXTS = 2048
@@ -112,8 +112,6 @@ def openai_mount(
 
 
 def _with_protocol_errors(handler: Handler) -> Handler:
-    """Turns exceptions into errors in the shape of the protocol."""
-
     async def handle(request: Request) -> Response:
         try:
             return await handler(request)

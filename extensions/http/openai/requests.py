@@ -39,8 +39,6 @@ class _Lenient(BaseModel):
 
 
 class ChatMessage(_Lenient):
-    """One message of a client's history."""
-
     role: str
     content: str | list[dict[str, Any]] | None = None
 
@@ -50,8 +48,6 @@ class StreamOptions(_Lenient):
 
 
 class ChatRequest(_Lenient):
-    """A request to `/v1/chat/completions`."""
-
     model: str = ""
     messages: list[ChatMessage]
     stream: bool = False
@@ -62,8 +58,6 @@ class ChatRequest(_Lenient):
 
 
 class ResponsesRequest(_Lenient):
-    """A request to `/v1/responses`."""
-
     model: str = ""
     input: str | list[dict[str, Any]]
     instructions: str | None = None
@@ -75,8 +69,6 @@ class ResponsesRequest(_Lenient):
 
 
 class EmbeddingsRequest(_Lenient):
-    """A request to `/v1/embeddings`."""
-
     model: str = ""
     input: str | list[str]
     encoding_format: Literal["float", "base64"] = "float"

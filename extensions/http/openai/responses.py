@@ -50,7 +50,7 @@ from nacre.runtime.contracts.events import (
     ToolStarted,
     TurnFailed,
 )
-from nacre.runtime.extensions.http_mount import caller_of
+from nacre.runtime.extensions.service import caller_of
 from nacre.sessions.contracts.messages import Usage
 
 _ID = re.compile(r"resp_(\d{1,9})_([A-Za-z0-9_-]+)")
@@ -74,8 +74,6 @@ def parse_response_id(text: str) -> tuple[int, str] | None:
 
 @dataclass
 class ResponseObject:
-    """A response while it is produced."""
-
     id: str
     created_seconds: int
     model: str
@@ -116,7 +114,6 @@ class ResponseObject:
 
 
 def call_item(event: ToolEnded, arguments: str) -> dict[str, Any]:
-    """The item of a tool that ran."""
     return {
         "id": f"mcp_{event.call_id}",
         "type": "mcp_call",
@@ -130,7 +127,6 @@ def call_item(event: ToolEnded, arguments: str) -> dict[str, Any]:
 
 
 def message_item(text: str, number: int, status: str = "completed") -> dict[str, Any]:
-    """The item of the assistant's message."""
     content = [text_part(text)] if status == "completed" else []
     return {
         "id": f"msg_{number}",
@@ -173,7 +169,6 @@ def text_delta(text: str, number: int) -> dict[str, Any]:
 
 
 def message_end_events(text: str, number: int) -> Sequence[dict[str, Any]]:
-    """The events after the last text of a message."""
     position = {"item_id": f"msg_{number}", "output_index": number, "content_index": 0}
     return (
         {"type": "response.output_text.done", **position, "text": text, "logprobs": []},

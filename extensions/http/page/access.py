@@ -32,17 +32,11 @@ HEADERS = {
 
 
 class Holder(Protocol):
-    """The holder of a token."""
+    @property
+    def agent_id(self) -> str: ...
 
     @property
-    def agent_id(self) -> str:
-        """The agent that the token opens."""
-        ...
-
-    @property
-    def is_owner(self) -> bool:
-        """Whether the holder is the owner."""
-        ...
+    def is_owner(self) -> bool: ...
 
 
 HolderOf = Callable[[str], Holder | None]

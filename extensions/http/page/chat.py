@@ -48,7 +48,6 @@ async def chat(visit: Visit) -> Response:
 
 
 async def say(visit: Visit) -> Response:
-    """Starts a turn for a message and shows it."""
     files = [each for each in visit.form.getlist("files") if isinstance(each, UploadFile) and each.filename]
     attachments = tuple([await _attachment(each) for each in files])
     inbound = _inbound(visit.field("session"), visit.field("text").strip(), attachments)

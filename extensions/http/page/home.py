@@ -62,15 +62,11 @@ class OpenNote(Record):
 
 
 class FoundSession(Record):
-    """A session, and the passage that contains the search words."""
-
     session: StoredSession
     words: str
 
 
 class PageHome:
-    """The sessions and notes of one agent."""
-
     def __init__(self, agent: Agent, config: Config, now: Clock) -> None:
         self.agent, self.config, self.now = agent, config, now
         self.workspace = storage_of(config).workspace()
@@ -160,7 +156,6 @@ class PageHome:
         return await self._engine.search(query, max_results=20, explain=True) if self._engine else None
 
     def moment(self, ms: int) -> datetime:
-        """A stored time in the owner's time zone."""
         return datetime.fromtimestamp(ms / 1000, UTC).astimezone(self.now().tzinfo)
 
 

@@ -57,7 +57,6 @@ async def changes(visit: Visit) -> Response:
 
 
 async def undo(visit: Visit) -> Response:
-    """Undoes a change."""
     try:
         notice = await asyncio.to_thread(undo_commit, visit.home.config, visit.field("commit"))
     except HistoryUnusable as error:
@@ -93,7 +92,6 @@ def by_month(notes: Sequence[FoundNote]) -> list[tuple[str, list[FoundNote]]]:
 
 
 def reason(why: HitExplanation | None) -> str:
-    """Why a passage was found, in words."""
     if why is None:
         return ""
     reasons = (

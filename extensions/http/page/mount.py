@@ -24,7 +24,7 @@ from nacre.extensions.http.page.rendering import STATIC, Pages
 from nacre.extensions.http.page.transcript import LiveTurns
 from nacre.extensions.http.page.visit import HomeOf, Site, owner_view, refusal
 from nacre.extensions.http.server.tokens import Tokens, TokensUnusable
-from nacre.runtime.extensions.http_mount import HttpMount
+from nacre.runtime.extensions.service import HttpMount
 
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".txt": "text/plain", ".svg": "image/svg+xml"}
 _FILES = {path.name: path for path in STATIC.iterdir()}

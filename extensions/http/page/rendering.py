@@ -130,7 +130,6 @@ class Pages:
         return str(getattr(self._templates.get_template("parts.html").module, name)(*values))
 
     def response(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-        """Renders a page with the headers of all pages."""
         return HTMLResponse(self.text(template, **values), status_code=status, headers=HEADERS)
 
 

@@ -48,8 +48,6 @@ class Bar(Record):
 
 
 class Level(Record):
-    """A horizontal line at `y`."""
-
     name: str
     y: float
     label: str
@@ -211,7 +209,6 @@ async def session(visit: Visit) -> Response:
 
 
 async def context(visit: Visit) -> Response:
-    """The next request, part by part."""
     key = visit.query_value("session", "main")
     keys = [each.key for each in await visit.home.sessions() if each.is_current]
     try:

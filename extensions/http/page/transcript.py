@@ -58,8 +58,6 @@ ItemKind: TypeAlias = Literal["person", "assistant", "tool", "flush", "compactio
 
 @dataclass(kw_only=True)
 class ToolLine:
-    """A tool call as an expandable line."""
-
     name: str
     arguments: str
     summary: str = ""
@@ -83,7 +81,6 @@ class LiveTurn:
     is_done: bool = False
 
     def apply(self, event: Event) -> None:
-        """Applies an event."""
         match event:
             case TextStreamed(text=text):
                 self.text += text
@@ -155,7 +152,6 @@ class LiveTurns:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def close(self) -> None:
-        """Stops running turns and waits for them."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -175,12 +171,10 @@ class LiveTurns:
 
 
 def json_of(value: object) -> str:
-    """Arguments as indented JSON."""
     return json.dumps(value, ensure_ascii=False, indent=1, default=str)
 
 
 def _event_notes(event: Event) -> list[str]:
-    """The sentences about an event that are shown among the messages."""
     match event:
         case FlushEnded(status="written" | "fallback", path=path):
             return [f"Notes were saved to {path}."]

@@ -19,7 +19,7 @@ from nacre.memory.contracts.errors import MemoryIndexError, ReadRefused
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
 from nacre.record import Record
 from nacre.runtime.contracts.errors import AgentError
-from nacre.runtime.extensions.http_mount import CALLER
+from nacre.runtime.extensions.service import CALLER
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)
@@ -54,11 +54,9 @@ class Visit(Record):
     form: FormData
 
     def query_value(self, name: str, default: str = "") -> str:
-        """A parameter of the URL."""
         return str(self.request.query_params.get(name, default))
 
     def field(self, name: str) -> str:
-        """A text field of the form."""
         value = self.form.get(name)
         return value if isinstance(value, str) else ""
 
@@ -68,7 +66,6 @@ class Visit(Record):
         )
 
     def part(self, name: str, *values: Any) -> Response:
-        """A fragment to insert into the open page."""
         return HTMLResponse(self.site.pages.macro(name, *values), headers=HEADERS)
 
 

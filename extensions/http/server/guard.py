@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nacre.extensions.http.server.tokens import Tokens, TokensUnusable
-from nacre.runtime.extensions.http_mount import CALLER, HttpMount, Token
+from nacre.runtime.extensions.service import CALLER, HttpMount, Token
 
 MOST_KNOWN = 10_000
 """The number of names remembered; the one unused for longest is forgotten first."""
@@ -59,7 +59,6 @@ class Rate:
         return 0.0 if tokens >= 1 else (1 - tokens) / self._per_second
 
     def take(self, name: str, now_seconds: float) -> None:
-        """Counts one request."""
         self._filled(name, now_seconds).tokens -= 1
 
     def _filled(self, name: str, now_seconds: float) -> _Bucket:

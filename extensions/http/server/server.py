@@ -35,7 +35,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from nacre.extensions.http.server.guard import LOOPBACK, MOST_BODY_BYTES, Guard
 from nacre.extensions.http.server.tokens import Tokens
 from nacre.record import Record
-from nacre.runtime.extensions.http_mount import CALLER, HttpMount
+from nacre.runtime.extensions.service import CALLER, HttpMount
 
 log = logging.getLogger(__name__)
 OTHER = "other"
@@ -80,12 +80,10 @@ class Connection(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is answering no request."""
         return self.cycle is None or self.cycle.response_complete
 
     @property
     def has_known_caller(self) -> bool:
-        """Whether its current request presented a token or a login."""
         return not self.is_idle and CALLER in self.scope
 
     def _lowest_priority(self) -> Connection | None:
@@ -176,8 +174,6 @@ class Metrics:
         return count
 
     def mount(self) -> HttpMount:
-        """The mount of `/metrics`, which needs a token."""
-
         async def metrics(_request: Request) -> Response:
             self._figures_now = await self._figures()
             return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
@@ -209,8 +205,6 @@ class _Uvicorn(uvicorn.Server):
 
 
 class HttpServer:
-    """A running server."""
-
     def __init__(
         self, server: uvicorn.Server, running: asyncio.Task[None], mounts: Sequence[HttpMount]
     ) -> None:
@@ -318,7 +312,6 @@ async def _health(_request: Request) -> Response:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
     try:
         return host in LOOPBACK or ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -15,11 +15,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nacre.runtime.extensions.http_mount import Token
+from nacre.runtime.extensions.service import Token
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.disk.durable import read_plain, replace_file
+from nacre.sessions.disk.durable import locked, read_plain, replace_file
 from nacre.sessions.disk.json_text import indented_json, json_value
-from nacre.sessions.disk.locks import locked
 
 TOKENS_FILE = "tokens.json"
 PREFIX = "nacre_"
@@ -124,7 +123,6 @@ class Tokens:
 
 
 def digest_of(text: str) -> str:
-    """The stored form of a token."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -1,7 +1,7 @@
 """Claude's data export: `conversations.json` with `chat_messages`, `memories.json`, `projects.json`.
 
-Source: the exports as people describe them, since Anthropic publishes no description; what is not known here
-is skipped with its reason. Pure, given the files.
+Anthropic publishes no description of the format; the source is what people report about their exports. What
+is unknown here is skipped with a reason.
 """
 
 from __future__ import annotations
@@ -9,80 +9,80 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from nacre.extensions.importers.sources.arrays import ArrayBroken, elements
-from nacre.extensions.importers.sources.blocks import answer_and_results, at_ms, question
-from nacre.extensions.importers.sources.contents import Conversation, Files, Note, Piece, Said, Skipped
+from nacre.extensions.importers.sources.formats import conversations_in
+from nacre.extensions.importers.sources.messages import answer_and_results, at_ms, question
+from nacre.extensions.importers.sources.pieces import (
+    Conversation,
+    ConversationEntry,
+    Files,
+    Note,
+    Piece,
+    Skipped,
+)
 from nacre.sessions.entries.entries import KnownBody
 
 _FOLDER = "memory/imports/claude"
 _MOST_BYTES = 256 << 20
-"""A larger file of memories or projects is not read."""
+"""A larger file of memories or projects is skipped."""
 
 
 def read_claude(files: Files) -> Iterator[Piece]:
-    """Conversations, memories and projects of an export."""
+    """Yields the conversations, memories and projects of an export."""
     for name in files.names():
         if re.search(r"(?:^|/)conversations(?:-\d+)?\.json$", name):
-            yield from _conversations(files, name)
+            yield from conversations_in(files, name, partial(_conversation, name))
         elif re.search(r"(?:^|/)memories(?:\.json|/[^/]+\.json)$", name):
             yield from _documents(files, name, _memories)
         elif re.search(r"(?:^|/)projects(?:\.json|/[^/]+\.json)$", name):
             yield from _documents(files, name, _project)
         else:
             reason = (
-                "unpack it, and import it by itself" if name.endswith(".zip") else "nothing in it is carried"
+                "unpack it and import it separately"
+                if name.endswith(".zip")
+                else "it contains nothing to import"
             )
             yield Skipped(kind="files", name=name, reason=reason, file=name)
 
 
-def _conversations(files: Files, name: str) -> Iterator[Piece]:
-    with files.opened(name) as file:
-        try:
-            for number, raw in enumerate(elements(file), 1):
-                messages = raw.get("chat_messages") if isinstance(raw, dict) else None
-                if not isinstance(messages, list) or not raw.get("uuid"):
-                    reason = "it has no id or no messages"
-                    yield Skipped(kind="sessions", name=f"{name} #{number}", reason=reason, file=name)
-                else:
-                    yield _conversation(raw, messages, name)
-        except ArrayBroken as error:
-            reason = f"the file cannot be read on from there: {error}"
-            yield Skipped(kind="sessions", name=f"the rest of {name}", reason=reason, file=name)
-
-
-def _conversation(raw: Mapping[str, Any], messages: list[Any], file: str) -> Conversation:
+def _conversation(file: str, raw: Mapping[str, Any]) -> Conversation | None:
+    messages = raw.get("chat_messages")
+    if not isinstance(messages, list) or not raw.get("uuid"):
+        return None
     name = str(raw.get("name") or raw["uuid"])
-    began_ms = at_ms(raw.get("created_at"))
-    said: list[Said] = []
+    started_ms = at_ms(raw.get("created_at"))
+    entries: list[ConversationEntry] = []
     skipped: list[Skipped] = []
-    attachments, before, latest_ms = 0, "", began_ms
+    attachments, before, latest_ms = 0, "", started_ms
     parents: dict[str, str | None] = {}
     ids = {each.get("uuid") for each in messages if isinstance(each, dict)}
     for place, message in enumerate(messages):
         if not isinstance(message, dict):
-            skipped.append(Skipped(kind="messages", name=name, reason="it is no message", file=file))
+            skipped.append(Skipped(kind="messages", name=name, reason="it is not a message", file=file))
             continue
         identity = str(message.get("uuid") or f"{raw['uuid']}:{place}")
-        told = message.get("parent_message_uuid")
-        parent = told if told in ids else None if told else before or None
+        stated_parent = message.get("parent_message_uuid")
+        parent = stated_parent if stated_parent in ids else None if stated_parent else before or None
         parents[identity], before = parent, identity
         latest_ms = at_ms(message.get("created_at")) or latest_ms
         bodies, lost = _bodies(message, latest_ms)
         attachments += len(_attached(message))
         skipped += [Skipped(kind="attachments", name=name, reason=reason, file=file) for reason in lost]
         if not bodies:
-            skipped.append(Skipped(kind="messages", name=name, reason="it has no words", file=file))
+            skipped.append(Skipped(kind="messages", name=name, reason="it contains no text", file=file))
         for number, body in enumerate(bodies):
-            mine = identity if number == len(bodies) - 1 else f"{identity}/{number}"
-            said.append(Said(id=mine, parent_id=parent, at_ms=latest_ms, body=body, message=identity))
-            parent = mine
+            entry_id = identity if number == len(bodies) - 1 else f"{identity}/{number}"
+            entries.append(
+                ConversationEntry(id=entry_id, parent_id=parent, at_ms=latest_ms, body=body, message=identity)
+            )
+            parent = entry_id
     return Conversation(
         id=str(raw["uuid"]),
         title=str(raw.get("name") or ""),
-        began_ms=began_ms,
-        said=said,
+        started_at_ms=started_ms,
+        entries=entries,
         leaf_id=str(raw.get("current_leaf_message_uuid") or "") or (before or None),
         messages=len(messages),
         file=file,
@@ -93,7 +93,7 @@ def _conversation(raw: Mapping[str, Any], messages: list[Any], file: str) -> Con
 
 
 def _attached(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Files of a message; the same one is listed twice where its text was taken out."""
+    """The files of a message. A file is listed twice if its text was extracted."""
     found: dict[str, Mapping[str, Any]] = {}
     for key in ("files", "attachments"):
         listed = message.get(key)
@@ -104,19 +104,19 @@ def _attached(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _bodies(message: Mapping[str, Any], when_ms: int) -> tuple[list[KnownBody], list[str]]:
-    """The entries of one message, and why attachments of it are not carried."""
+    """The entries of one message, and the reasons why attachments are not imported."""
     content = message.get("content")
     blocks = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
     if not any(str(block.get("text") or "").strip() or block.get("type") != "text" for block in blocks):
         blocks = [{"type": "text", "text": str(message.get("text") or "")}]
     lost: list[str] = []
     for attached in _attached(message):
-        words = str(attached.get("extracted_content") or "")
+        text = str(attached.get("extracted_content") or "")
         name = str(attached.get("file_name") or "a file")
-        if words.strip():
-            blocks.append({"type": "text", "text": f"[{name}]\n{words}"})
+        if text.strip():
+            blocks.append({"type": "text", "text": f"[{name}]\n{text}"})
         else:
-            lost.append("the export does not hold its contents")
+            lost.append("the export does not contain its contents")
             blocks.append({"type": "text", "text": f"[an attachment that was not carried: {name}]"})
     if message.get("sender") == "human":
         return question(blocks, when_ms), lost
@@ -130,7 +130,7 @@ def _documents(
         reason = f"it has more than {_MOST_BYTES >> 20} MB"
         yield Skipped(kind="notes", name=name, reason=reason, file=name)
         return
-    with files.opened(name) as file:
+    with files.open_file(name) as file:
         try:
             value = json.loads(file.read())
         except (ValueError, RecursionError) as error:
@@ -140,7 +140,7 @@ def _documents(
     notes = [note for each in listed if isinstance(each, dict) for note in read(each, name)]
     yield from notes
     if not notes:
-        yield Skipped(kind="files", name=name, reason="it holds no notes", file=name)
+        yield Skipped(kind="files", name=name, reason="it contains no notes", file=name)
 
 
 def _memories(raw: Mapping[str, Any], file: str) -> Iterator[Note]:
@@ -152,8 +152,8 @@ def _memories(raw: Mapping[str, Any], file: str) -> Iterator[Note]:
     for identity, text in projects.items() if isinstance(projects, dict) else ():
         if isinstance(text, str) and text.strip():
             path = f"{_FOLDER}/project-{_plain(identity)}.md"
-            words = f"# What Claude noted about a project\n\n{text.strip()}\n"
-            yield Note(path=path, data=_bytes(words), file=file, is_owners=False)
+            text = f"# What Claude noted about a project\n\n{text.strip()}\n"
+            yield Note(path=path, data=_bytes(text), file=file, is_owners=False)
 
 
 def _project(raw: Mapping[str, Any], file: str) -> Iterator[Note]:

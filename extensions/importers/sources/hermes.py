@@ -1,8 +1,8 @@
-"""Hermes Agent's folder `~/.hermes`: keys, settings, SOUL.md, memories, sessions. Reads only.
+"""Hermes Agent's folder `~/.hermes`: keys, settings, SOUL.md, memories, sessions.
 
-Tables `sessions` and `messages` as of its schema 30; columns that an older one lacks are taken as empty. A
-content that is no plain text begins with a mark and is JSON. Source: `hermes_state.py` and its schema in
-NousResearch/hermes-agent, and its documentation of `config.yaml`.
+The tables `sessions` and `messages` are those of schema 30; columns that an older schema lacks are treated as
+empty. Content that is not plain text begins with a marker and is JSON. Source: `hermes_state.py` and its
+schema in NousResearch/hermes-agent, and its documentation of `config.yaml`.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from nacre.extensions.importers.sources.contents import (
+from nacre.extensions.importers.sources.formats import leaves, unreadable_rest, variables
+from nacre.extensions.importers.sources.messages import assistant_message
+from nacre.extensions.importers.sources.pieces import (
     Conversation,
+    ConversationEntry,
     Files,
     Note,
     Piece,
-    Said,
     Setting,
     Skipped,
     Variable,
 )
-from nacre.extensions.importers.sources.env import variables
 from nacre.sessions.contracts.messages import (
-    AssistantMessage,
     Image,
     Text,
     Thinking,
@@ -45,16 +45,16 @@ _NOTES = {
     "memories/MEMORY.md": "MEMORY.md",
     "memories/USER.md": "USER.md",
 }
-_OWNERS = ("cli", "tui", "desktop")
-"""Sources at which nobody but the owner sits."""
+_OWNER_SOURCES = ("cli", "tui", "desktop")
+"""Sources of sessions in which only the owner takes part."""
 _DIRECT = ("dm", "direct", "private")
 _JSON_MARKS = ("\x00json:", "\x01json:")
 _PROVIDERS = ("anthropic", "openai", "gemini", "deepseek", "mistral", "xai", "groq", "ollama", "openrouter")
-"""Providers that both programs call by the same name."""
+"""Providers with the same name in both programs."""
 
 
 def read_hermes(files: Files) -> Iterator[Piece]:
-    """Keys, settings and notes, then the sessions."""
+    """Yields keys, settings and notes, then the sessions."""
     keys: set[str] = set()
     for name in sorted(files.names(), key=lambda name: (name != ".env", name == DATABASE, name)):
         if name == DATABASE:
@@ -67,14 +67,14 @@ def read_hermes(files: Files) -> Iterator[Piece]:
         elif name == SETTINGS:
             yield from _settings(files, name, keys)
         elif name in _NOTES:
-            with files.opened(name) as file:
+            with files.open_file(name) as file:
                 yield Note(path=_NOTES[name], data=_as_list(file.read()), file=name)
         else:
-            yield Skipped(kind="files", name=name, reason=_reason(name), file=name)
+            yield Skipped(kind="files", name=name, reason=_skip_reason(name), file=name)
 
 
 def _as_list(data: bytes) -> bytes:
-    """Hermes parts its notes by lines with `§`; here each becomes an item of a list."""
+    """Hermes separates notes with lines of `§`; here each note becomes a list item."""
     text = data.decode("utf-8", "replace")
     notes = [note.strip() for note in text.split("\n§\n")]
     if len(notes) == 1:
@@ -86,28 +86,28 @@ def _item(note: str) -> str:
     return "- " + "\n  ".join(note.splitlines()) + "\n" if note else ""
 
 
-def _reason(name: str) -> str:
+def _skip_reason(name: str) -> str:
     if name.startswith("auth"):
-        return "it holds secrets: give Nacre its own"
+        return "it contains secrets; set them in Nacre yourself"
     if name.startswith("skills/"):
-        return "Hermes's skills stay there"
+        return "skills of Hermes are not imported"
     if name.startswith(f"{DATABASE}-"):
-        return "it belongs to the database, with which it is read"
-    return "Hermes's own"
+        return "it is read as part of the database"
+    return "specific to Hermes"
 
 
 def _settings(files: Files, name: str, keys: set[str]) -> Iterator[Piece]:
-    """The model and the time zone; the rest is about a program that works otherwise."""
+    """Yields the model and the time zone; the other settings have no counterpart."""
     import yaml
 
-    with files.opened(name) as file:
+    with files.open_file(name) as file:
         try:
             value = yaml.safe_load(file.read())
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             reason = f"it cannot be read: {' '.join(str(error).split())[:120]}"
             yield Skipped(kind="settings", name=name, reason=reason, file=name)
             return
-    for key, leaf in _leaves(value if isinstance(value, dict) else {}):
+    for key, leaf in leaves(value if isinstance(value, dict) else {}):
         if key == ("timezone",) and leaf:
             yield Setting(key=("agents", "defaults", "userTimezone"), value=leaf, file=name)
         elif key in (("model",), ("model", "default")) and (model := _model(value["model"], keys)):
@@ -117,20 +117,12 @@ def _settings(files: Files, name: str, keys: set[str]) -> Iterator[Piece]:
         elif key == ("model", "api_key") and _is_custom(value["model"]):
             yield Setting(key=("models", "providers", "custom", "apiKey"), value=leaf, file=name)
         else:
-            reason = "its provider goes by another name here: `nacre init` chooses a model"
+            reason = "its provider has another name here: choose a model with `nacre init`"
             if key[0] != "model":
-                reason = "Hermes's own: Nacre works otherwise there"
+                reason = "specific to Hermes: Nacre works differently"
             elif key[1:] == ("provider",) and _model(value["model"], keys):
-                reason = "it is part of the model's name here"
+                reason = "it is part of the model name here"
             yield Skipped(kind="settings", name=".".join(key), reason=reason, file=name)
-
-
-def _leaves(value: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, each in value.items():
-        if isinstance(each, dict) and each:
-            yield from _leaves(each, (*above, str(name)))
-        else:
-            yield (*above, str(name)), each
 
 
 def _is_custom(model: Any) -> bool:
@@ -138,16 +130,16 @@ def _is_custom(model: Any) -> bool:
 
 
 def _model(model: Any, keys: set[str]) -> str:
-    """`provider/model` as litellm names it; empty where the provider cannot be told.
+    """`provider/model` in litellm's form; empty if the provider is unknown.
 
-    With `auto` Hermes takes OpenRouter, if there is a key of it.
+    With `auto`, Hermes uses OpenRouter if there is a key for it.
     """
-    told = model if isinstance(model, dict) else {"default": model}
-    name = str(told.get("default") or "")
-    provider = str(told.get("provider") or "auto").lower()
+    choice = model if isinstance(model, dict) else {"default": model}
+    name = str(choice.get("default") or "")
+    provider = str(choice.get("provider") or "auto").lower()
     if provider == "auto" and "OPENROUTER_API_KEY" in keys:
         provider = "openrouter"
-    if _is_custom(told):
+    if _is_custom(choice):
         return f"custom/{name}" if name else ""
     if not name or provider not in _PROVIDERS:
         return ""
@@ -156,7 +148,7 @@ def _model(model: Any, keys: set[str]) -> str:
 
 def _database(path: Path | None) -> Iterator[Piece]:
     if path is None:
-        reason = "it is in an archive: unpack that first"
+        reason = "it is in an archive: unpack the archive first"
         yield Skipped(kind="files", name=DATABASE, reason=reason, file=DATABASE)
         return
     try:
@@ -168,15 +160,14 @@ def _database(path: Path | None) -> Iterator[Piece]:
                 )
                 yield _session(dict(session), [dict(row) for row in rows])
     except sqlite3.Error as error:
-        reason = f"the database cannot be read on from there: {error}"
-        yield Skipped(kind="sessions", name=f"the rest of {DATABASE}", reason=reason, file=DATABASE)
+        yield unreadable_rest("database", DATABASE, error)
 
 
 def _session(raw: Mapping[str, Any], rows: list[dict[str, Any]]) -> Conversation:
     name = str(raw.get("title") or raw["id"])
-    said: list[Said] = []
+    entries: list[ConversationEntry] = []
     skipped: list[Skipped] = []
-    before: str | None = None
+    previous_id: str | None = None
     for row in rows:
         at_ms = int(float(row.get("timestamp") or raw.get("started_at") or 0) * 1000)
         body = _body(row, str(raw.get("model") or ""), at_ms)
@@ -184,15 +175,17 @@ def _session(raw: Mapping[str, Any], rows: list[dict[str, Any]]) -> Conversation
             skipped.append(Skipped(kind="messages", name=name, reason=body, file=DATABASE))
             continue
         identity = str(row["id"])
-        said.append(Said(id=identity, parent_id=before, at_ms=at_ms, body=body, message=identity))
-        before = identity
-    is_owners = str(raw.get("source") or "") in _OWNERS
+        entries.append(
+            ConversationEntry(id=identity, parent_id=previous_id, at_ms=at_ms, body=body, message=identity)
+        )
+        previous_id = identity
+    is_owners = str(raw.get("source") or "") in _OWNER_SOURCES
     return Conversation(
         id=str(raw["id"]),
         title=str(raw.get("title") or ""),
-        began_ms=int(float(raw.get("started_at") or 0) * 1000),
-        said=said,
-        leaf_id=before,
+        started_at_ms=int(float(raw.get("started_at") or 0) * 1000),
+        entries=entries,
+        leaf_id=previous_id,
         messages=len(rows),
         file=DATABASE,
         skipped=skipped,
@@ -202,16 +195,16 @@ def _session(raw: Mapping[str, Any], rows: list[dict[str, Any]]) -> Conversation
     )
 
 
-def _shown(content: object) -> tuple[Text | Image, ...]:
-    """A content as text and pictures: plain, or OpenAI's parts as JSON behind a mark."""
-    words = str(content or "")
-    mark = next((mark for mark in _JSON_MARKS if words.startswith(mark)), "")
+def _content(content: object) -> tuple[Text | Image, ...]:
+    """Content as text and pictures: plain text, or OpenAI's parts as JSON after a marker."""
+    text = str(content or "")
+    mark = next((mark for mark in _JSON_MARKS if text.startswith(mark)), "")
     if not mark:
-        return (Text(text=words),) if words.strip() else ()
+        return (Text(text=text),) if text.strip() else ()
     try:
-        parts = json.loads(words[len(mark) :])
+        parts = json.loads(text[len(mark) :])
     except (ValueError, RecursionError):
-        return (Text(text=words[len(mark) :]),)
+        return (Text(text=text[len(mark) :]),)
     found: list[Text | Image] = []
     for part in parts if isinstance(parts, list) else [parts]:
         if not isinstance(part, dict):
@@ -232,39 +225,34 @@ def _shown(content: object) -> tuple[Text | Image, ...]:
 
 
 def _body(row: Mapping[str, Any], model: str, at_ms: int) -> KnownBody | str:
-    shown = _shown(row.get("content"))
+    content_parts = _content(row.get("content"))
     if row.get("active") == 0 and row.get("compacted") != 1:
-        return "it was taken back there"
+        return "it was undone there"
     if row.get("role") == "user":
-        return UserMessage(content=shown, timestamp_ms=at_ms) if shown else "it has no words"
+        return (
+            UserMessage(content=content_parts, timestamp_ms=at_ms) if content_parts else "it contains no text"
+        )
     if row.get("role") == "tool":
         return ToolResultMessage(
             tool_call_id=str(row.get("tool_call_id") or ""),
             tool_name=str(row.get("tool_name") or "tool"),
-            content=shown,
+            content=content_parts,
             is_error=False,
             timestamp_ms=at_ms,
         )
     if row.get("role") != "assistant":
-        return "the program wrote it"
+        return "it was written by the program"
     thought = str(row.get("reasoning") or row.get("reasoning_content") or "")
     thinking = (Thinking(thinking=thought),) if thought.strip() else ()
     calls = _calls(row.get("tool_calls"))
-    if not (shown or thinking or calls):
-        return "it has no words"
-    return AssistantMessage(
-        content=(*thinking, *(each for each in shown if isinstance(each, Text)), *calls),
-        api="import",
-        provider="hermes",
-        model=model,
-        usage=None,
-        stop_reason="toolUse" if calls else "stop",
-        timestamp_ms=at_ms,
-    )
+    if not (content_parts or thinking or calls):
+        return "it contains no text"
+    content = (*thinking, *(each for each in content_parts if isinstance(each, Text)), *calls)
+    return assistant_message(content, provider="hermes", model=model, when_ms=at_ms)
 
 
 def _calls(stored: object) -> tuple[ToolCall, ...]:
-    """Calls as OpenAI's messages have them, in JSON."""
+    """Tool calls in OpenAI's JSON form."""
     try:
         listed = json.loads(stored) if isinstance(stored, str) and stored else []
     except ValueError:

@@ -1,8 +1,8 @@
-"""OpenClaw's state folder: `openclaw.json`, `workspace/`, `agents/<id>/`. Reads only.
+"""OpenClaw's state folder: `openclaw.json`, `workspace/`, `agents/<id>/`.
 
-Its transcripts, index and Markdown have the formats that Nacre keeps. Since its version 2026.7.2 the lines of
-transcripts are rows of `transcript_events` in an agent's database, those of the index of `session_entries`.
-The agent `main` is carried, or the one agent that there is.
+Its transcripts, index and Markdown have the formats of Nacre. Since version 2026.7.2 the lines of transcripts
+are rows of `transcript_events` in an agent's database, and the records of the index are rows of
+`session_entries`. The agent `main` is imported, or the only agent.
 """
 
 from __future__ import annotations
@@ -16,8 +16,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nacre.extensions.importers.sources.contents import Files, Kept, Note, Piece, Setting, Skipped, Variable
-from nacre.extensions.importers.sources.env import variables
+from nacre.extensions.importers.sources.formats import leaves, unreadable_rest, variables
+from nacre.extensions.importers.sources.pieces import (
+    Files,
+    Note,
+    Piece,
+    Setting,
+    Skipped,
+    StoredTranscript,
+    Variable,
+)
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.runtime.settings.disk.json5_edits import readings
 from nacre.runtime.settings.keys import at
@@ -31,19 +39,19 @@ _SESSIONS = re.compile(r"^agents/([^/]+)/sessions/([^/]+)$")
 _TRANSCRIPT = re.compile(r"(.+\.jsonl)(\.reset\..+)?$")
 _WORKSPACE = ("agents", "defaults", "workspace")
 _PRIVATE = frozenset({"agents", "credentials", "identity"})
-"""Folders of OpenClaw that are no workspace, whatever the settings say: sessions and secrets lie there."""
-OTHER_WORKSPACE = "a workspace that is not in this folder: --from-workspace DIR reads it"
-_CHANNELS = "connect a channel by hand, once OpenClaw has let go of it"
+"""Folders that are never a workspace, whatever the settings say: they contain sessions and secrets."""
+OTHER_WORKSPACE = "the workspace is outside this folder: import it with --from-workspace DIR"
+_CHANNELS = "connect the channel by hand after you have stopped OpenClaw"
 
 
 def read_openclaw(files: Files) -> Iterator[Piece]:
-    """Keys, settings, the files of the workspace, the sessions of one agent."""
+    """Yields keys, settings, the files of the workspace, and the sessions of one agent."""
     names = files.names()
     agents = sorted({match[1] for name in names if (match := _AGENTS.match(name))})
-    chosen = "main" if "main" in agents or len(agents) != 1 else agents[0]
-    index = _index(files, f"agents/{chosen}/sessions/sessions.json", names)
+    agent = "main" if "main" in agents or len(agents) != 1 else agents[0]
+    index = _index(files, f"agents/{agent}/sessions/sessions.json", names)
     by_file = {_file_of(record): (key, record) for key, record in index.items()}
-    database = f"agents/{chosen}/{_DATABASE}"
+    database = f"agents/{agent}/{_DATABASE}"
     stored = _stored_sessions(files.path(database)) if database in names else {}
     # keys first: settings may name them
     for name in sorted(names, key=lambda name: (name != ".env", name)):
@@ -57,24 +65,24 @@ def read_openclaw(files: Files) -> Iterator[Piece]:
             yield _note(files, name)
         elif name == database and stored:
             yield from _from_database(files, name, stored)
-        elif match and transcript and match[1] != chosen:
-            reason = f"only the agent {chosen} is carried"
+        elif match and transcript and match[1] != agent:
+            reason = f"only the agent {agent} is imported"
             yield Skipped(kind="sessions", name=name, reason=reason, file=name)
         elif match and transcript and transcript[1].removesuffix(".jsonl") in stored:
-            reason = "it is in the database, which is read"
+            reason = "it is in the database, which is imported instead"
             yield Skipped(kind="sessions", name=name, reason=reason, file=name)
         elif match and transcript:
             key, record = by_file.get(match[2], ("", None))
-            with files.opened(name) as file:
+            with files.open_file(name) as file:
                 yield from _session(file, name, transcript[1], key=key, raw_record=record)
         else:
-            yield Skipped(kind="files", name=name, reason=_reason(name), file=name)
+            yield Skipped(kind="files", name=name, reason=_skip_reason(name), file=name)
 
 
 def named_workspace(files: Files) -> str:
-    """The workspace that the settings name, as they write it; empty where they name none."""
+    """The workspace that the settings name, as written there; empty if they name none."""
     for name in set(SETTINGS_FILES).intersection(files.names()):
-        with files.opened(name) as file:
+        with files.open_file(name) as file:
             value = readings(file.read().decode("utf-8-sig", "replace"))[0]
         if isinstance(value, dict) and isinstance(named := at(value, _WORKSPACE), str):
             return named
@@ -82,14 +90,14 @@ def named_workspace(files: Files) -> str:
 
 
 def chosen_workspace(root: Path, named: str, *, home: Path) -> str | None:
-    """The folder below `root` that the settings name as the workspace; `None` if they name something else.
+    """The folder below `root` that the settings name as the workspace; `None` if it is not inside `root`.
 
-    Links and `..` are followed before that is decided; variables are not expanded.
+    Links and `..` are resolved first; variables are not expanded.
     """
     path = home / named[2:] if named.startswith("~/") else root / named
     try:
         inside = path.resolve().relative_to(root.resolve())
-    except (ValueError, OSError, RuntimeError):  # elsewhere; no path at all; links in a circle
+    except (ValueError, OSError, RuntimeError):  # outside; not a path; circular links
         return None
     if not inside.parts or inside.parts[0] in _PRIVATE:
         return None
@@ -100,7 +108,7 @@ def chosen_workspace(root: Path, named: str, *, home: Path) -> str | None:
 def _index(files: Files, name: str, names: tuple[str, ...]) -> dict[str, Mapping[str, Any]]:
     if name not in names:
         return {}
-    with files.opened(name) as file:
+    with files.open_file(name) as file:
         try:
             value = json.loads(file.read())
         except (ValueError, RecursionError):
@@ -120,24 +128,24 @@ def _note(files: Files, name: str) -> Piece:
     path = name.removeprefix("workspace/")
     reason = ""
     if any(part.startswith(".") for part in path.split("/")):
-        reason = "a program keeps it there"
+        reason = "it is a program's own file"
     elif path == "BOOTSTRAP.md":
-        reason = "the first conversation was held there"
+        reason = "the first conversation has already taken place"
     elif path.startswith("hooks/"):
-        reason = "hooks of OpenClaw are programs for another runtime"
+        reason = "hooks of OpenClaw run in another runtime only"
     elif files.size_bytes(name) > MAX_NOTE_BYTES:
         reason = f"it is larger than {MAX_NOTE_BYTES >> 20} MB"
     if reason:
         return Skipped(kind="notes", name=path, reason=reason, file=name)
-    with files.opened(name) as file:
-        # A log has also what others and pages said in a conversation, and nothing tells which lines.
+    with files.open_file(name) as file:
+        # A log may quote other people and web pages, and nothing marks those lines.
         return Note(path=path, data=file.read(), file=name, is_owners=not path.startswith("memory/"))
 
 
 def _stored_sessions(path: Path | None) -> dict[str, tuple[str, dict[str, Any] | None]]:
-    """The ids of the sessions in an agent's database, each with its key and its line in the index.
+    """The IDs of the sessions in an agent's database, each with its key and its record.
 
-    Empty of one that has none, as before OpenClaw 2026.7.2, or that lies in an archive.
+    Empty if the database has no sessions, as before OpenClaw 2026.7.2, or is in an archive.
     """
     if path is None:
         return {}
@@ -158,9 +166,9 @@ def _stored_sessions(path: Path | None) -> dict[str, tuple[str, dict[str, Any] |
 def _from_database(
     files: Files, name: str, stored: Mapping[str, tuple[str, dict[str, Any] | None]]
 ) -> Iterator[Piece]:
-    """The transcripts of a database, whose rows are the lines that files had before."""
+    """Yields the transcripts of a database, whose rows are the lines of former files."""
     path = files.path(name)
-    assert path is not None, "only a database that can be opened was looked into"
+    assert path is not None, "only databases with a path contain stored sessions"
     try:
         with closing(_read_only(path)) as database:
             for identity, (key, record) in sorted(stored.items()):
@@ -175,8 +183,7 @@ def _from_database(
                     lines.insert(0, to_line(header_to_json(header)))
                 yield from _session(lines, name, f"{identity}.jsonl", key=key, raw_record=record)
     except sqlite3.Error as error:
-        reason = f"the database cannot be read on from there: {error}"
-        yield Skipped(kind="sessions", name=f"the rest of {name}", reason=reason, file=name)
+        yield unreadable_rest("database", name, error)
 
 
 def _read_only(path: Path) -> sqlite3.Connection:
@@ -191,8 +198,8 @@ def _session(
     key: str,
     raw_record: Mapping[str, Any] | None,
 ) -> Iterator[Piece]:
-    """A transcript as it is, without the lines that cannot be read."""
-    good: list[bytes] = []
+    """A transcript without its unreadable lines."""
+    valid_lines: list[bytes] = []
     skipped: list[Skipped] = []
     messages, first = 0, None
     for number, line in enumerate(lines, 1):
@@ -202,23 +209,23 @@ def _session(
         if raw is None or not line.endswith(b"\n"):
             messages += 1
             where = f"{name} line {number}"
-            reason = "it cannot be read" if line.endswith(b"\n") else "it was torn by a kill"
+            reason = "it cannot be read" if line.endswith(b"\n") else "the line is incomplete"
             skipped.append(Skipped(kind="messages", name=where, reason=reason, file=name))
             continue
         first = raw if first is None else first
         messages += raw.get("type") == "message"
-        good.append(line)
+        valid_lines.append(line)
     header = header_from_json(first or {})
     if header is None:
-        reason = "its first line is no header of a session"
+        reason = "its first line is not a session header"
         yield Skipped(kind="sessions", name=name, reason=reason, file=name)
         if messages:
             yield Skipped(kind="messages", name=name, reason=reason, file=name, count=messages)
         return
-    yield Kept(
+    yield StoredTranscript(
         session_id=header.id,
         name=transcript,
-        data=b"".join(good),
+        data=b"".join(valid_lines),
         messages=messages,
         file=name,
         skipped=skipped,
@@ -236,15 +243,16 @@ def _object(line: bytes) -> dict[str, Any] | None:
 
 
 def _settings(files: Files, name: str) -> Iterator[Piece]:
-    with files.opened(name) as file:
+    with files.open_file(name) as file:
         text = file.read().decode("utf-8-sig", "replace")
     value = readings(text)[0]
     if not isinstance(value, dict):
-        yield Skipped(kind="settings", name=name, reason="the file is no JSON5 object", file=name)
+        yield Skipped(kind="settings", name=name, reason="the file is not a JSON5 object", file=name)
         return
-    for key, leaf in _leaves(value):
+    for key, leaf in leaves(value, _is_environment_reference):
+        leaf = f"${{{leaf['id']}}}" if _is_environment_reference(leaf) else leaf
         written = ".".join(key)
-        if reason := _not_carried(key):
+        if reason := _not_imported_reason(key):
             yield Skipped(kind="settings", name=written, reason=reason, file=name)
         elif key[0] == "env" and isinstance(leaf, str) and key[-1].endswith("_API_KEY"):
             yield Variable(name=key[-1], secret=leaf, file=name)
@@ -252,41 +260,34 @@ def _settings(files: Files, name: str) -> Iterator[Piece]:
             yield Setting(key=key, value=leaf, file=name)
 
 
-def _not_carried(key: tuple[str, ...]) -> str:
+def _not_imported_reason(key: tuple[str, ...]) -> str:
     if key in (_WORKSPACE, ("session", "store")):
-        return "a place of OpenClaw's own"
+        return "it is a path of OpenClaw"
     if key[:2] == ("agents", "list") or key[0] == "bindings":
-        return f"only one agent is carried: name others under {'.'.join(key[:2])} by hand"
+        return f"only one agent is imported: add others by hand under {'.'.join(key[:2])}"
     if key[0] == "channels":
         return _CHANNELS
     if key[0] == "env" and not key[-1].endswith("_API_KEY"):
-        return "it is no key of a provider"
+        return "it is not a provider key"
     if key[0] in ("gateway", "plugins", "skills", "tools", "hooks", "meta", "wizard", "cron", "storage"):
-        return "OpenClaw's own: Nacre works otherwise there"
+        return "specific to OpenClaw: Nacre works differently"
     return ""
 
 
-def _leaves(value: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The values below, lists as a whole; a reference to the environment as `${NAME}`."""
-    for name, each in value.items():
-        if isinstance(each, dict) and each.get("source") == "env" and isinstance(each.get("id"), str):
-            yield (*above, str(name)), f"${{{each['id']}}}"
-        elif isinstance(each, dict) and each:
-            yield from _leaves(each, (*above, str(name)))
-        else:
-            yield (*above, str(name)), each
+def _is_environment_reference(value: object) -> bool:
+    return isinstance(value, dict) and value.get("source") == "env" and isinstance(value.get("id"), str)
 
 
-def _reason(name: str) -> str:
+def _skip_reason(name: str) -> str:
     last = name.rpartition("/")[2]
     if last == "auth-profiles.json" or name.startswith(("credentials/", "identity/")):
-        return "it holds secrets: give Nacre its own"
+        return "it contains secrets; set them in Nacre yourself"
     if last.endswith(("-wal", "-shm")):
         return "it belongs to a database"
     if name.endswith(_DATABASE):
-        return "no sessions can be read in it here"
+        return "it contains no readable sessions"
     if last == "sessions.json" or last.endswith((".sqlite", ".sqlite-wal", ".sqlite-shm", ".db")):
-        return "an index, which is made anew here"
+        return "an index, which is rebuilt here"
     if ".jsonl.deleted." in last:
         return "the session was deleted there"
-    return "OpenClaw's own"
+    return "specific to OpenClaw"

@@ -55,7 +55,6 @@ class Server:
 
     @property
     def is_running(self) -> bool:
-        """Whether the session is open."""
         return self._opening is not None and self._opening.done() and self._opening.result() is not None
 
     def begin(self) -> asyncio.Future[ServerSession | None]:
@@ -103,7 +102,6 @@ class Server:
         return output
 
     def status(self) -> str:
-        """A short description of its state."""
         tools = f"{len(self.listed.tools)} tools" if self.listed else "tools unknown"
         if self.is_running:
             return f"running, {tools}"
@@ -112,7 +110,6 @@ class Server:
         return f"{'starting' if self._opening is not None else 'not started yet'}, {tools}"
 
     async def close(self) -> None:
-        """Ends the server and waits for it."""
         self._wants_end = True
         self._wake.set()
         if self._holding is not None:

@@ -227,7 +227,6 @@ class ToolServers:
         return (*(line for lines in self._left_out.values() for line in lines), *unavailable)
 
     def status(self) -> tuple[str, ...]:
-        """Each server with its state."""
         return tuple(f"{server.name} ({server.status()})" for server in self._servers)
 
     async def close(self) -> None:

@@ -22,8 +22,7 @@ from typing import Any
 from nacre.record import Record
 from nacre.runtime.settings.sections.mcp import McpServer
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.disk.durable import make_folder, read_plain, replace_file
-from nacre.sessions.disk.locks import locked
+from nacre.sessions.disk.durable import locked, make_folder, read_plain, replace_file
 
 VERSION = 1
 MOST_TOOLS = 200

@@ -19,7 +19,7 @@ from nacre.extensions.mcp.server.server import memory_server
 from nacre.extensions.mcp.server.shared_memory import shared_memory
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.extensions.http_mount import HttpMount, caller_of
+from nacre.runtime.extensions.service import HttpMount, caller_of
 from nacre.runtime.settings.config import Config
 
 PATH = "/mcp"

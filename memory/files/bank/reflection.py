@@ -138,7 +138,6 @@ async def with_summaries(
 
 
 async def _may_summarize(sources: Sources, change: NoteChange) -> bool:
-    """Whether a page has no summary, or one that a reflection wrote."""
     before = change.before or ""
     summary = summary_lines(before)
     lines = [line for line in before.split("\n")[summary.start : summary.stop] if line.strip()]

@@ -1,6 +1,6 @@
-"""What changes on a page of facts: what people did by hand, a fact set or forgotten, a note. Pure.
+"""Changes of a page of facts: hand edits, a fact set or forgotten, a note added or removed.
 
-Nothing is known but what the page says, so a kill between two writes leaves nothing to mend.
+The page holds all that is known, so a kill between two writes leaves nothing to repair.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from nacre.memory.files.facts.records import NUMBERS, Fact, JsonValue, Note
 from nacre.record import Record
 
 BY_HAND = "by hand"
-"""The source of what somebody wrote into the page."""
+"""The source of facts and notes that somebody wrote into the page."""
 
 NOTES_SINCE_SECONDS = 1_704_067_200
-"""2024-01-01: notes are numbered by the seconds since then, which are enough for 34 years."""
+"""2024-01-01. Notes are numbered by the seconds since then, which suffices for 34 years."""
 
 
 class Known(Record):
-    """What a page says at one moment: facts as they are known, all that was ever known in the order of time,
-    notes, and sentences about lines that say nothing."""
+    """What a page says at one moment: the known facts, all facts ever known in the order of time, the notes,
+    and sentences about unreadable lines."""
 
     facts: tuple[Fact, ...]
     history: tuple[Fact, ...]
@@ -35,7 +35,7 @@ class Known(Record):
 
 
 def known(page: Page, identity: str, path: str, *, as_of: datetime | None = None) -> Known:
-    """What a page says that hand edits were taken from; with `as_of`, what was known then."""
+    """What a page says after `take_hand_edits`; with `as_of`, what was known at that time."""
     history = [fact for placed in page.history() if (fact := _fact(placed.fact, identity)) is not None]
     history.sort(key=lambda fact: fact.at)
     notes = [note for placed in page.notes() if (note := _note(placed, identity)) is not None]
@@ -48,7 +48,7 @@ def known(page: Page, identity: str, path: str, *, as_of: datetime | None = None
         history=tuple(history),
         notes=tuple(notes),
         problems=tuple(
-            f"{path}#L{line.at_line + 1} says no fact, and is left as it is: {line.text[:80]!r}. "
+            f"{path}#L{line.at_line + 1} is not a fact and stays as it is: {line.text[:80]!r}. "
             "A fact is a line such as `- city: Porto`."
             for line in page.unread()
         ),
@@ -56,7 +56,7 @@ def known(page: Page, identity: str, path: str, *, as_of: datetime | None = None
 
 
 def take_hand_edits(page: Page, now: datetime) -> None:
-    """Writes into history what somebody changed, added or deleted among the facts, and marks their notes."""
+    """Records hand edits of facts in the history, and gives ids to notes written by hand."""
     had_facts = page.has("Facts")
     last = _last(page)
     new: list[FactLine] = []
@@ -67,7 +67,7 @@ def take_hand_edits(page: Page, now: datetime) -> None:
     unread = sorted(same_key(line.text.lstrip("-*+~ ")) for line in page.unread() if line.section == "Facts")
     for key, lines in said.items():
         before = last.get(key)
-        changed = _told_apart([line for line in lines if not _says(before, line.value)])
+        changed = _without_repeats([line for line in lines if not _is_known(before, line.value)])
         new.extend(replace(line, tail=_when_by_hand(line, before, now)) for line in changed)
         if changed or len(lines) > 1 or any(line.tail is None for line in lines):
             shown.append(key)
@@ -76,7 +76,7 @@ def take_hand_edits(page: Page, now: datetime) -> None:
             continue
         if not had_facts:
             shown.append(key)
-        elif not _begins_one(key, unread):
+        elif not _is_prefix_of_any(key, unread):
             new.append(_forgotten(before, now, BY_HAND))
     _record(page, new)
     _show(page, shown)
@@ -86,14 +86,14 @@ def take_hand_edits(page: Page, now: datetime) -> None:
 def set_fact(
     page: Page, identity: str, key: str, value: JsonValue, *, source: str, at: datetime | None, now: datetime
 ) -> Fact:
-    """Writes a fact down, and gives what is in the page for it; a value that is known already stays as it is.
+    """Records a fact and returns it as it is on the page. A value that is already known changes nothing.
 
-    With an `at` before what is known, it becomes a part of the history.
+    With an `at` before the known value, the fact becomes part of the history.
     """
     before = _last(page).get(same_key(key))
     if before is not None and before.tail is not None:
         is_old = at is not None and at < before.tail.at
-        if _says(before, value) and not is_old and (there := _fact(before, identity)) is not None:
+        if _is_known(before, value) and not is_old and (there := _fact(before, identity)) is not None:
             return there
         at = at if at is not None else max(now, before.tail.at)
     at = (at or now).replace(microsecond=0)
@@ -105,7 +105,7 @@ def set_fact(
 
 
 def forget_fact(page: Page, key: str, *, source: str, now: datetime) -> bool:
-    """Takes a fact from what is known; whether it was there. The history keeps it."""
+    """Removes a fact from the known ones; whether it was known. The history keeps it."""
     before = _last(page).get(same_key(key))
     if before is None or before.is_forgotten:
         return False
@@ -115,7 +115,7 @@ def forget_fact(page: Page, key: str, *, source: str, now: datetime) -> bool:
 
 
 def add_note(page: Page, identity: str, text: str, *, source: str, at: datetime) -> Note:
-    """Writes a note at the end of the page; one with the same words is given back instead."""
+    """Adds a note at the end of the page, or returns the note with the same words."""
     notes = page.notes()
     for placed in notes:
         if placed.text == text and (there := _note(placed, identity)) is not None:
@@ -127,7 +127,7 @@ def add_note(page: Page, identity: str, text: str, *, source: str, at: datetime)
 
 
 def forget_note(page: Page, number: int) -> bool:
-    """Takes a note out of the page; whether it was there."""
+    """Removes a note from the page; whether it was there."""
     for placed in page.notes():
         if placed.number == number:
             page.remove_note(placed)
@@ -136,10 +136,10 @@ def forget_note(page: Page, number: int) -> bool:
 
 
 def checked_note(text: str, *, most_chars: int) -> str:
-    """A note's text as the page keeps it.
+    """A note's text in the form in which the page keeps it.
 
     Raises:
-        FactRefused: it is empty, or too long.
+        FactRefused: the text is empty or too long.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd").strip()
     if not text or len(text) > most_chars:
@@ -149,40 +149,39 @@ def checked_note(text: str, *, most_chars: int) -> str:
 
 
 def _last(page: Page) -> dict[str, FactLine]:
-    """The last word on each key."""
+    """The last line of the history for each key."""
     said = sorted((placed.fact for placed in page.history()), key=lambda fact: _tail(fact).at)
     return {same_key(fact.key): fact for fact in said}
 
 
 def _tail(fact: FactLine) -> Tail:
-    """The time and the source of a line of the history, which all have them."""
+    """The time and source of a line of the history, which always has them."""
     assert fact.tail is not None
     return fact.tail
 
 
-def _says(before: FactLine | None, value: JsonValue) -> bool:
-    """Whether this value is known already."""
+def _is_known(before: FactLine | None, value: JsonValue) -> bool:
     return before is not None and not before.is_forgotten and _same(before.value, value)
 
 
 def _same(one: JsonValue, other: JsonValue) -> bool:
-    """Whether two values are equal; in JSON `true` is not 1."""
+    """Whether two values are equal. In JSON, `true` is not 1."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
-def _told_apart(lines: Sequence[FactLine]) -> list[FactLine]:
-    """Without lines that say what the one before says."""
+def _without_repeats(lines: Sequence[FactLine]) -> list[FactLine]:
+    """The lines without those that repeat the value before them."""
     return [line for at, line in enumerate(lines) if not at or not _same(line.value, lines[at - 1].value)]
 
 
-def _begins_one(key: str, texts: Sequence[str]) -> bool:
-    """Whether one of these texts, which are in order, begins with the key."""
+def _is_prefix_of_any(key: str, texts: Sequence[str]) -> bool:
+    """Whether one of these sorted texts begins with the key."""
     at = bisect_left(texts, key)
     return at < len(texts) and texts[at].startswith(key)
 
 
 def _when_by_hand(line: FactLine, before: FactLine | None, now: datetime) -> Tail:
-    """The day and the source that somebody wrote behind a fact, unless they are those of the old value."""
+    """The time and source that somebody wrote after a fact, unless they are those of the old value."""
     at, source = now, BY_HAND
     if line.tail is not None:
         was = before.tail if before is not None else None
@@ -194,13 +193,12 @@ def _when_by_hand(line: FactLine, before: FactLine | None, now: datetime) -> Tai
 
 
 def _forgotten(before: FactLine, now: datetime, source: str) -> FactLine:
-    """That a fact is not known any more."""
     tail = Tail(at=max(now, _tail(before).at), source=source, is_day=False)
     return FactLine(key=before.key, value=None, is_forgotten=True, tail=tail)
 
 
 def _record(page: Page, new: Iterable[FactLine]) -> None:
-    """Puts lines into the history, each behind what is not later."""
+    """Inserts lines into the history in the order of time."""
     placed = page.history()
     latest = list(accumulate((_tail(each.fact).at for each in placed), max))
     before: dict[int, list[str]] = {}
@@ -217,7 +215,7 @@ def _record(page: Page, new: Iterable[FactLine]) -> None:
 
 
 def _show(page: Page, keys: Sequence[str]) -> None:
-    """Makes the one line of each key among the facts say the last word on it, where its first line was."""
+    """Shows the last value of each key in one line among the facts, at the place of its first line."""
     if not keys:
         return
     last = _last(page)
@@ -240,7 +238,7 @@ def _show(page: Page, keys: Sequence[str]) -> None:
 
 
 def _number_notes(page: Page, now: datetime) -> None:
-    """Gives notes without an id, and those with an id that stands above them already, one of their own."""
+    """Gives a number to each note that has none, or the same one as a note above it."""
     notes = page.notes()
     free = _free_numbers({note.number for note in notes if note.number is not None}, now)
     seen: set[int] = set()
@@ -254,7 +252,8 @@ def _number_notes(page: Page, now: datetime) -> None:
 
 
 def _free_numbers(taken: Set[int], at: datetime) -> Iterator[int]:
-    """The seconds until `at`, or one more than the largest, so that later notes have larger numbers."""
+    """The seconds until `at`, or the numbers above the largest one, so that later notes have larger
+    numbers."""
     first = max(0, int(at.timestamp()) - NOTES_SINCE_SECONDS, *(number + 1 for number in taken))
     yield from range(first, NUMBERS)
     yield from (number for number in range(min(first, NUMBERS)) if number not in taken)

@@ -1,7 +1,7 @@
-"""Facts and notes of identities, kept on Markdown pages and recalled together.
+"""Facts and notes about identities, kept on Markdown pages and recalled together.
 
-A page is read, changed and written as one, so whatever was set and noted together is read together, and a
-kill or a full disk leaves the page as it was. The index only says in which order notes fit a question.
+A page is read, changed and written as a whole, so facts and notes that were written together are read
+together, and a kill or a full disk leaves the old page. The index only ranks notes for a query.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.workspace import FileBusy, Workspace
 from nacre.memory.files.facts import changes
 from nacre.memory.files.facts.changes import Known
-from nacre.memory.files.facts.identities import Identities
 from nacre.memory.files.facts.lines import checked_key, checked_source, checked_value, same_key
 from nacre.memory.files.facts.note_index import NOTHING_FOUND, NoteIndex, NoteScores
 from nacre.memory.files.facts.page import Page
-from nacre.memory.files.facts.records import Fact, MemoryChunk, Recalled, note_number
+from nacre.memory.files.facts.records import Fact, Identities, MemoryChunk, Recalled, note_number
 from nacre.memory.text.days.day_limits import Day, day_limits
 
 T = TypeVar("T")
@@ -32,11 +31,11 @@ log = logging.getLogger(__name__)
 
 
 class FactMemory:
-    """Facts and notes of the identities of one agent. Close it when done.
+    """The facts and notes about the identities of one agent. Close it when done.
 
-    A program that holds it may do everything; `identities` says what is recalled together. Each method that
-    takes an identity raises `FactRefused` for what cannot be one, and what the workspace raises: `OSError`,
-    `FileBusy` while another process holds the page.
+    The holder of this object may do everything; `identities` decides what is recalled together. Every method
+    that takes an identity raises `FactRefused` for an invalid one, and the errors of the workspace:
+    `OSError`, and `FileBusy` while another process holds the page.
     """
 
     def __init__(
@@ -56,9 +55,9 @@ class FactMemory:
         self._on_changed = on_changed
 
     def through(self, workspace: Workspace) -> FactMemory:
-        """The same facts and notes, set by way of another holder of the same pages.
+        """The same facts and notes, written through another workspace with the same pages.
 
-        What was done to a page by hand before is written down as such, and not by way of that one.
+        Earlier hand edits are recorded through the present workspace, as hand edits.
         """
         other = copy(self)
         other._written = workspace
@@ -67,12 +66,12 @@ class FactMemory:
     async def set_fact(
         self, identity: str, key: str, value: object, *, source: str = "", at: datetime | None = None
     ) -> Fact:
-        """Says that `key` has `value`, which is JSON, since `at`, now unless given; the fact as it is kept.
+        """Records that `key` has the JSON value `value` since `at`, by default now, and returns the fact.
 
-        The old value stays in the history, and the same value again changes nothing.
+        The old value stays in the history. The same value again changes nothing.
 
         Raises:
-            FactRefused: the key or the value cannot be kept, or `at` lies in the future.
+            FactRefused: the key or the value cannot be kept, or `at` is in the future.
         """
         name, now = self.identities.named(identity), self._now()
         key, value, source = checked_key(key), checked_value(value), checked_source(source)
@@ -83,16 +82,15 @@ class FactMemory:
         )
 
     async def forget_fact(self, identity: str, key: str, *, source: str = "") -> bool:
-        """Says that a fact is not known any more; whether it was. The history keeps it."""
+        """Records that a fact is no longer known; whether it was known. The history keeps it."""
         name, now, source = self.identities.named(identity), self._now(), checked_source(source)
         return await self._changed(name, lambda page: changes.forget_fact(page, key, source=source, now=now))
 
     async def note(self, identity: str, text: str, *, source: str = "", at: datetime | None = None) -> str:
-        """Keeps a text, and gives the id by which `recall` names it. The same words are kept once.
+        """Keeps a text and returns the id under which `recall` returns it. Equal texts are kept once.
 
         Raises:
-            FactRefused: the text is empty or has more than `MAX_NOTE_CHARS` characters, or `at` lies in the
-                future.
+            FactRefused: the text is empty or longer than `MAX_NOTE_CHARS`, or `at` is in the future.
         """
         name, now = self.identities.named(identity), self._now()
         text, source = changes.checked_note(text, most_chars=MAX_NOTE_CHARS), checked_source(source)
@@ -113,11 +111,11 @@ class FactMemory:
         return await self._changed(name, lambda page: changes.forget_note(page, number))
 
     async def known(self, identity: str, *, as_of: Day | None = None) -> Known:
-        """All that one identity's page says, and what it said on a day."""
+        """Everything on the page of one identity, now or at the end of the day `as_of`."""
         return await self._known(self.identities.named(identity), self._moment(as_of))
 
     async def history(self, identity: str, key: str = "") -> tuple[Fact, ...]:
-        """All that was ever known, or what of one key, in the order of time."""
+        """All facts that were ever known, or those of one key, in the order of time."""
         found = (await self.known(identity)).history
         return tuple(fact for fact in found if not key or same_key(fact.key) == same_key(key))
 
@@ -131,19 +129,19 @@ class FactMemory:
         min_score: float = 0.0,
         alone: bool = False,
     ) -> Recalled:
-        """What is known of an identity and of those that it may see, and the `k` notes that fit best.
+        """The facts about an identity and those that it may see, and the `k` notes that fit `query` best.
 
-        With `as_of`, what was known at the end of that day. `alone` leaves the rules of sharing out. What is
-        of one identity is of one moment.
+        With `as_of`, what was known at the end of that day. `alone` ignores the rules of sharing. All facts
+        and notes of one identity are of the same moment.
 
         Raises:
-            DayUnknown: `as_of` names no day.
+            DayUnknown: `as_of` is not a day.
         """
         names = (self.identities.named(identity),) if alone else self.identities.seen_by(identity)
         moment = self._moment(as_of)
         found = NOTHING_FOUND
         if k > 0 and query.strip():
-            # what was noted by hand has its id now, so that the index can name it
+            # notes written by hand have ids now, so that the index can name them
             seen = {self.identities.page_of(name): await self._page(name) for name in names}
             pages = {path: page.data() for path, page in seen.items() if page is not None}
             before = moment.date() if moment is not None else None
@@ -164,11 +162,11 @@ class FactMemory:
         )
 
     async def sync(self) -> None:
-        """Makes what was noted findable, by meaning too, and waits for it."""
+        """Waits until all notes can be found, by meaning too."""
         await self._index.sync()
 
     async def close(self) -> None:
-        """Ends what follows the pages, and closes the index; what was kept is on disk already."""
+        """Stops the background work and closes the index. Everything is on disk already."""
         await self._index.close()
 
     async def _known(self, name: str, moment: datetime | None) -> Known:
@@ -178,7 +176,7 @@ class FactMemory:
         return changes.known(page, name, self.identities.page_of(name), as_of=moment)
 
     async def _page(self, name: str) -> Page | None:
-        """The page of an identity, with what was done by hand written down; `None` where there is none."""
+        """The page of an identity with hand edits recorded; `None` if there is no page."""
         path = self.identities.page_of(name)
         data, now = await self._read(path), self._now()
         if data is None:
@@ -190,21 +188,20 @@ class FactMemory:
         return await self._written_down(name, page)
 
     async def _written_down(self, name: str, seen: Page) -> Page:
-        """The page with what was done by hand in its history; as it was `seen` where it cannot be written."""
+        """The page with hand edits in its history, or `seen` if it cannot be written."""
         try:
             return await self._replaced(self._workspace, name, lambda page: page)
         except (OSError, FileBusy) as error:
-            log.warning("what was changed by hand could not be written down: %s", error)
+            log.warning("hand edits could not be recorded: %s", error)
             return seen
 
     async def _changed(self, name: str, work: Callable[[Page], T]) -> T:
-        """Does `work` on a page."""
         if self._written is not self._workspace:
             await self._page(name)
         return await self._replaced(self._written, name, work)
 
     async def _replaced(self, workspace: Workspace, name: str, work: Callable[[Page], T]) -> T:
-        """Takes what was done by hand, does `work` on the page, and writes it whole or not at all."""
+        """Records hand edits, calls `work` with the page, and writes the page whole or not at all."""
         path, now = self.identities.page_of(name), self._now()
         made: list[T] = []
 
@@ -229,7 +226,7 @@ class FactMemory:
         return found.data
 
     def _moment(self, as_of: Day | None) -> datetime | None:
-        """The end of a day, or now for today and later."""
+        """The end of a past day; now for today and later days."""
         if as_of is None:
             return None
         now = self._now()
@@ -242,5 +239,7 @@ def _checked_moment(at: datetime | None, now: datetime) -> datetime | None:
         return None
     at = at if at.tzinfo is not None else at.replace(tzinfo=now.tzinfo)
     if at > now:
-        raise FactRefused(f"{at.isoformat(' ', 'seconds')} lies in the future. Say since when it is so.")
+        raise FactRefused(
+            f"{at.isoformat(' ', 'seconds')} is in the future. A fact holds from now or an earlier time on."
+        )
     return at

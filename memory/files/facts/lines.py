@@ -1,7 +1,7 @@
-"""One line of a page of facts, written and read: `- key: value (day, source)`. Pure.
+"""One line of a page of facts, written and read: `- key: value (day, source)`.
 
-A value is JSON, or a plain word where JSON would read it as nothing else. What stands in brackets at the end
-of a line, and begins with a day, is its time and its source.
+A value is JSON, or plain text that JSON cannot read. Parentheses at the end of a line that begin with a day
+hold its time and source.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MARK = re.compile(r"\s+\^[0-9a-z]{6}$")
 
 
 class Tail(Record):
-    """When, and as far as who says; `is_day` tells that a day stands there, and no time of it."""
+    """The time and source of a line. `is_day` means that the line has a day without a time."""
 
     at: datetime
     source: str
@@ -40,7 +40,7 @@ class Tail(Record):
 
 
 class FactLine(Record):
-    """What a line says of a key. Without a `tail` somebody wrote it by hand."""
+    """What a line says about a key. A line without a `tail` was written by hand."""
 
     key: str
     value: JsonValue
@@ -49,15 +49,15 @@ class FactLine(Record):
 
 
 def same_key(key: str) -> str:
-    """What is equal for two spellings of one key."""
+    """The normalized form of a key, which is equal for all its spellings."""
     return " ".join(unicodedata.normalize("NFC", key).split()).casefold()
 
 
 def checked_key(key: str) -> str:
-    """A key as it can stand in a line.
+    """A key in the form in which a line can hold it.
 
     Raises:
-        FactRefused: it cannot.
+        FactRefused: no line can hold it.
     """
     key = " ".join(unicodedata.normalize("NFC", key).split())
     as_line = fact_line(f"- {key}: x", None)
@@ -70,17 +70,17 @@ def checked_key(key: str) -> str:
 
 
 def checked_value(value: object) -> JsonValue:
-    """A value as JSON gives it back.
+    """A value as JSON returns it.
 
     Raises:
-        FactRefused: JSON cannot say it, or it is too long.
+        FactRefused: the value is not JSON, or too long.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         known: JsonValue = json.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise FactRefused(
-            f"A fact has a value that JSON can say, and {type(value).__name__} is not one: {error}."
+            f"The value of a fact must be JSON, and {type(value).__name__} is not one: {error}."
         ) from error
     if len(text) > MAX_VALUE_CHARS:
         raise FactRefused(
@@ -91,13 +91,13 @@ def checked_value(value: object) -> JsonValue:
 
 
 def checked_source(source: str) -> str:
-    """A source as it can stand in brackets: one line, without brackets of its own."""
+    """A source as one line without parentheses of its own."""
     text = " ".join(source.replace("(", "[").replace(")", "]").split())[:MAX_SOURCE_CHARS].strip()
     return text if _is_text(text) else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def value_text(value: JsonValue) -> str:
-    """A value as it stands in a line: plain where it is read back as the same text, else JSON."""
+    """A value as text for a line: plain if it is read back as the same text, otherwise JSON."""
     if isinstance(value, str) and _is_plain(value):
         return value
     text = json.dumps(value, ensure_ascii=False)
@@ -105,7 +105,7 @@ def value_text(value: JsonValue) -> str:
 
 
 def value_of(text: str) -> JsonValue:
-    """What a value in a line says: JSON where it is that, else the words themselves."""
+    """The value of a text in a line: JSON if possible, otherwise the text itself."""
     try:
         value: JsonValue = _JSON.decode(text)
     except (ValueError, RecursionError):
@@ -114,12 +114,12 @@ def value_of(text: str) -> JsonValue:
 
 
 def said_in(line: str) -> str:
-    """What a line of a page says: a fact without its time and source, a note without its mark."""
+    """A line of a page without the time, source and id of its fact or note."""
     return _TAIL.sub("", _MARK.sub("", line.rstrip()))
 
 
 def fact_line(line: str, zone: tzinfo | None) -> FactLine | None:
-    """What a line says, if it is a fact; times without a zone are of `zone`."""
+    """The fact in a line, if any; times without a zone are in `zone`."""
     item = _ITEM.fullmatch(line.rstrip())
     if item is None:
         return None
@@ -147,18 +147,18 @@ def without_tail(text: str, zone: tzinfo | None) -> tuple[str, Tail | None]:
 
 
 def known_line(key: str, value: JsonValue, at: datetime, source: str) -> str:
-    """A fact as it stands among those that are known: with its day."""
+    """A known fact as a line, with its day."""
     return f"- {key}: {value_text(value)} {_tail(f'{at:%Y-%m-%d}', source)}"
 
 
 def history_line(key: str, value: JsonValue, at: datetime, source: str, *, is_forgotten: bool) -> str:
-    """A fact as it stands in the history: with its second."""
+    """A fact as a line of the history, with its time to the second."""
     said = f"~~{key}~~" if is_forgotten else f"{key}: {value_text(value)}"
     return f"- {said} {_tail(at.isoformat(' ', 'seconds'), source)}"
 
 
 def note_tail(at: datetime, source: str) -> str:
-    """What stands behind a note."""
+    """The time and source that follow a note."""
     return _tail(at.isoformat(" ", "seconds"), source)
 
 
@@ -177,7 +177,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _is_text(text: str) -> bool:
-    """Whether it can stand in a line of a UTF-8 file."""
+    """Whether a line of a UTF-8 file can hold the text."""
     return not any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in text)
 
 

@@ -1,32 +1,39 @@
-"""The index over the notes of all pages, and how well they fit a question. Opened when it is first needed."""
+"""The index over the notes of all pages: how pages are cut, and how well notes fit a query.
+
+The index is opened when it is first needed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Protocol
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.contracts.records import SearchReport, SyncReport
+from nacre.memory.contracts.records import Chunk, SearchReport, SyncReport
+from nacre.memory.contracts.store import FileState, IndexedFile
+from nacre.memory.files.facts.page import Page
+from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, storable
 from nacre.memory.text.days.day_limits import Day
+from nacre.memory.text.lexical import lexical_fields
 from nacre.record import Record
 
 _MORE_HITS = 4
-"""Hits beyond those wanted, because notes may have been deleted since they were indexed."""
+"""Extra hits, because notes may have been deleted since they were indexed."""
 VECTOR_WAIT_SECONDS = 3.0
-"""What a recall grants the vectors of what was noted a moment ago; without them words find it."""
+"""How long a recall waits for the vectors of the latest notes; without them, words find these notes."""
 _STALE_SEARCHES = 8
-"""How often a search is asked again that has not seen the latest note; each waits half a second for it."""
+"""How often a search that has not seen the latest note is repeated; each one waits half a second for it."""
 
 log = logging.getLogger(__name__)
 
 
 class NoteIndex(Protocol):
-    """What finds notes: a `MemoryEngine` over the pages of facts."""
+    """An index of notes: a `MemoryEngine` over the pages of facts."""
 
     async def search(
         self,
@@ -37,27 +44,27 @@ class NoteIndex(Protocol):
         before: Day | None = None,
         below: str = "",
     ) -> SearchReport:
-        """The notes that fit, by the number of each as their line."""
+        """The best notes; `start_line` of a hit is the number of its note."""
 
     def mark_dirty(self) -> None:
-        """A page has changed."""
+        """Says that a page has changed."""
 
     async def sync(self, *, reason: str) -> SyncReport:
-        """Makes what was noted findable, by meaning too."""
+        """Waits until all notes can be found, by meaning too."""
 
     async def close(self) -> None:
-        """Lets go of it."""
+        """Closes the index."""
 
 
 class NotesFound(Record):
-    """How well notes fit, 0 to 1, by page and number; `degraded` as in a `SearchReport`, or why none was
+    """Scores of notes, 0 to 1, by page and number; `degraded` as in a `SearchReport`, or why no notes were
     searched."""
 
     by_page: Mapping[str, Mapping[int, float]] = field(default_factory=dict[str, Mapping[int, float]])
     degraded: str = ""
 
     def score(self, page: str, number: int) -> float | None:
-        """That of one note, `None` for one that was not found."""
+        """The score of a note, or `None` if it was not found."""
         return self.by_page.get(page, {}).get(number)
 
 
@@ -65,7 +72,7 @@ NOTHING_FOUND = NotesFound()
 
 
 class NoteScores:
-    """The index, from when somebody recalls or notes something until it is closed."""
+    """Opens the index on the first recall or note, and keeps it up to date until it is closed."""
 
     def __init__(self, open_index: Callable[[], Coroutine[None, None, NoteIndex]]) -> None:
         self._open_index = open_index
@@ -76,7 +83,7 @@ class NoteScores:
     async def scores(
         self, query: str, pages: Mapping[str, bytes], *, k: int, min_score: float, before: Day | None
     ) -> NotesFound:
-        """The best notes of each of these pages, which the index has seen as they are now. Raises nothing."""
+        """The best notes of each of these pages in their present state. Raises nothing."""
         if not pages:
             return NOTHING_FOUND
         try:
@@ -111,18 +118,18 @@ class NoteScores:
         )
 
     async def sync(self) -> None:
-        """Takes in what was noted, vectors included, and waits for it."""
+        """Waits until all notes and their vectors are indexed."""
         index = await self._opened()
         index.mark_dirty()
         await index.sync(reason="facts")
 
     def follow(self) -> None:
-        """Takes in what was noted, in the background."""
+        """Indexes new notes in the background."""
         if self._following is None or self._following.done():
             self._following = asyncio.create_task(self._followed(), name="facts-index")
 
     async def close(self) -> None:
-        """Ends what it does in the background, and closes the index."""
+        """Stops the background work and closes the index."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
@@ -131,7 +138,7 @@ class NoteScores:
                 await (await self._opening).close()
 
     async def _opened(self) -> NoteIndex:
-        """The open index; one that could not be opened is tried again the next time."""
+        """The open index. Opening is tried again after a failure."""
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
             self._opening = asyncio.create_task(self._open_index(), name="facts-index-opening")
         return await asyncio.shield(self._opening)
@@ -146,7 +153,7 @@ class NoteScores:
 async def _fresh_search(
     index: NoteIndex, query: str, *, max_results: int, min_score: float, before: Day | None, below: str
 ) -> SearchReport:
-    """A search that has seen what was noted a moment ago, unless the index does not get so far."""
+    """A search that has seen the latest notes, unless the index does not get that far."""
     for _ in range(_STALE_SEARCHES):
         report = await index.search(
             query, max_results=max_results, min_score=min_score, before=before, below=below
@@ -154,3 +161,27 @@ async def _fresh_search(
         if not report.stale:
             break
     return report
+
+
+def notes_of_page(state: FileState, data: bytes, sizes: ChunkSizes) -> IndexedFile:
+    """The notes of a page as chunks; a long note is several chunks.
+
+    The line numbers of a chunk are the number of its note, because text above a note moves its lines, and an
+    index that has not seen this must still identify the note.
+    """
+    chunks = list(_chunks(state, data, sizes))
+    return IndexedFile(state=state, chunks=chunks, fields=[lexical_fields(chunk) for chunk in chunks])
+
+
+def _chunks(state: FileState, data: bytes, sizes: ChunkSizes) -> Iterator[Chunk]:
+    ordinal = 0
+    for note in Page(data, identity="", zone=None).notes():
+        if note.number is None or note.tail is None:
+            continue
+        lines = storable(note.text.encode("utf-8", "replace").decode()).split("\n")
+        document = Document(source="memory", path=state.path, lines=lines, day=note.tail.at.date())
+        for chunk in chunk_document(document, sizes):
+            yield replace(
+                chunk, start_line=note.number, end_line=note.number, heading_path=(), ordinal=ordinal
+            )
+            ordinal += 1

@@ -40,14 +40,14 @@ _INDENT = "  "
 
 
 class Placed(Record):
-    """A fact and the line that it stands on, from 0."""
+    """A fact and its line, counted from 0."""
 
     at_line: int
     fact: FactLine
 
 
 class PlacedNote(Record):
-    """A note on the lines from `start` to before `end`. `number` is `None` without an id."""
+    """A note on the lines from `start` to before `end`. `number` is `None` if it has no id."""
 
     start: int
     end: int
@@ -57,7 +57,7 @@ class PlacedNote(Record):
 
 
 class Unread(Record):
-    """A line among facts or in the history that says no fact."""
+    """A line among the facts or in the history that is not a fact."""
 
     at_line: int
     section: SectionName
@@ -65,11 +65,11 @@ class Unread(Record):
 
 
 class Page:
-    """The lines of one page, read when they are asked for and changed in place."""
+    """The lines of one page, parsed on demand and changed in place."""
 
     def __init__(self, data: bytes | None, *, identity: str, zone: tzinfo | None) -> None:
         self._zone = zone
-        # Bytes that are no UTF-8 go out as they came in.
+        # Bytes that are not UTF-8 are written as they were read.
         text = data.decode("utf-8", "surrogateescape") if data else _new_page(identity)
         self._end = "\r\n" if "\r\n" in text else "\n"
         self._lines = text.split("\n")
@@ -78,23 +78,23 @@ class Page:
         self._read: dict[SectionName, Sequence[Placed]] = {}
 
     def data(self) -> bytes:
-        """The page as it is written."""
+        """The bytes of the page."""
         return self._end.join(self._lines).encode("utf-8", "surrogateescape")
 
     def has(self, section: SectionName) -> bool:
-        """Whether the heading of a section is there."""
+        """Whether a section has its heading."""
         return self._span(section) is not None
 
     def facts(self) -> list[Placed]:
-        """What `## Facts` says, from top to bottom."""
+        """The facts in `## Facts`, from top to bottom."""
         return [placed for placed in self._placed("Facts") if not placed.fact.is_forgotten]
 
     def history(self) -> list[Placed]:
-        """What `## History` says with a time, from top to bottom."""
+        """The facts with a time in `## History`, from top to bottom."""
         return [placed for placed in self._placed("History") if placed.fact.tail is not None]
 
     def unread(self) -> list[Unread]:
-        """Lines among facts and in the history that say no fact."""
+        """The lines among the facts and in the history that are not facts."""
         read = {placed.at_line for placed in (*self.facts(), *self.history())}
         return [
             Unread(at_line=number, section=section, text=self._lines[number].strip())
@@ -104,13 +104,13 @@ class Page:
         ]
 
     def notes(self) -> list[PlacedNote]:
-        """What `## Notes` says, from top to bottom."""
+        """The notes in `## Notes`, from top to bottom."""
         return list(self._notes())
 
     def edit(self, changed: Mapping[int, str | None], before: Mapping[int, Sequence[str]]) -> None:
-        """Other lines in the place of some, `None` for one that goes; and lines `before` some.
+        """Replaces lines by number, removes those mapped to `None`, and inserts lines `before` others.
 
-        All at once and by the numbers that lines have now, so that a thousand cost what one does.
+        All numbers are those before the change, so that a thousand edits cost as much as one.
         """
         lines: list[str] = []
         for number, line in enumerate(self._lines):
@@ -121,7 +121,7 @@ class Page:
         self._set(lines)
 
     def add(self, section: SectionName, *lines: str) -> None:
-        """Puts lines at the end of a section, which is made if need be."""
+        """Adds lines at the end of a section, which is added if it is missing."""
         start, end = self._section(section)
         while end > start and not self._lines[end - 1].strip():
             end -= 1
@@ -132,12 +132,12 @@ class Page:
         self._set([*self._lines[:end], *added, *behind])
 
     def add_note(self, text: str, number: int, at: datetime, source: str) -> None:
-        """Puts a note at the end of the notes."""
+        """Adds a note at the end of the notes."""
         first, *others = f"{text} {note_tail(at, source)} ^{note_word(number)}".split("\n")
         self.add("Notes", f"- {first}", *(f"{_INDENT}{line}".rstrip() for line in others))
 
     def mark_note(self, note: PlacedNote, number: int, at: datetime, source: str) -> None:
-        """Gives a note that somebody wrote by hand its time, its source and its id."""
+        """Gives a note that somebody wrote by hand its time, source and id."""
         last = self._lines[note.end - 1].rstrip()
         last = _ID.sub("", last)
         if note.tail is None:
@@ -146,7 +146,7 @@ class Page:
         self._read.clear()
 
     def remove_note(self, note: PlacedNote) -> None:
-        """Takes a note out; what stands below moves up."""
+        """Removes a note."""
         self._set([*self._lines[: note.start], *self._lines[note.end :]])
 
     def _set(self, lines: list[str]) -> None:
@@ -197,7 +197,7 @@ class Page:
         return range(*(self._span(section) or (0, 0)))
 
     def _span(self, section: SectionName) -> tuple[int, int] | None:
-        """The lines below the heading of a section, up to the next heading of its level or above."""
+        """The lines below the heading of a section, up to the next heading of its level or a higher one."""
         start: int | None = None
         for number, line in enumerate(self._lines):
             heading = _HEADING.fullmatch(line) if line.startswith("#") else None

@@ -1,23 +1,30 @@
-"""Facts and notes of identities as values: what is handed in, kept and recalled. Frozen.
+"""Facts, notes and identities as values.
 
-The names `identity_facts` and `memory_chunks`, and the keys in JSON, are those of the seeds' two tables.
+The names `identity_facts` and `memory_chunks` and the JSON keys are those of the seeds' two tables.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from nacre.memory.contracts.errors import FactRefused
+from nacre.memory.contracts.notes import WantedNotes
 from nacre.record import Record
 
 JsonValue: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
-"""What JSON can say."""
+"""A JSON value."""
 
 
 class Fact(Record):
-    """That `key` has `value` since `at`, an aware time, as far as `source` says; or that it was forgotten.
+    """`key` has `value` since the aware time `at`, as `source` says; or the fact was forgotten.
 
-    A forgotten one has the value `None` and is never among what is known.
+    A forgotten fact has the value `None` and is never among the known ones.
     """
 
     identity: str
@@ -29,7 +36,7 @@ class Fact(Record):
 
 
 class Note(Record):
-    """A text that was noted of an identity. `number` is its own in the page, and grows with time."""
+    """A note about an identity. `number` is unique on the page and grows with time."""
 
     identity: str
     number: int
@@ -39,22 +46,21 @@ class Note(Record):
 
     @property
     def id(self) -> str:
-        """What `recall` names it by, unique among all identities: `anna/k3f9a2`."""
+        """The id of the note among all identities, such as `anna/k3f9a2`."""
         return f"{self.identity}/{note_word(self.number)}"
 
 
 class MemoryChunk(Record):
-    """A recalled note, with how well it fits the question, 0 to 1."""
+    """A recalled note with its score for the query, 0 to 1."""
 
     note: Note
     score: float
 
 
 class Recalled(Record):
-    """What is known of an identity, and the notes that fit a question, of one moment for each identity.
+    """The known facts and the notes that fit a query; those of one identity are of one moment.
 
-    `problems` are sentences about lines of the pages that could not be read; `degraded` says why the notes
-    were searched by words alone, if they were.
+    `problems` are sentences about unreadable lines; `degraded` says why notes were searched by words only.
     """
 
     identity_facts: tuple[Fact, ...]
@@ -64,14 +70,14 @@ class Recalled(Record):
 
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
-"""Crockford's base 32: no letter looks like a digit."""
+"""Crockford's base 32, in which no letter looks like a digit."""
 
 NUMBERS = len(_DIGITS) ** 6
-"""How many numbers there are for the notes of one page."""
+"""The highest number of notes on one page."""
 
 
 def note_word(number: int) -> str:
-    """A note's number as it stands behind its text, without the caret."""
+    """A note's number as it follows its text, without the caret."""
     word = ""
     while number or not word:
         number, digit = divmod(number, len(_DIGITS))
@@ -80,7 +86,7 @@ def note_word(number: int) -> str:
 
 
 def note_number(word: str) -> int | None:
-    """The number that `note_word` wrote so, `None` for anything else."""
+    """The number that `note_word` wrote, or `None` for any other text."""
     if len(word) != 6 or not set(word) <= set(_DIGITS):
         return None
     number = 0
@@ -90,7 +96,7 @@ def note_number(word: str) -> int | None:
 
 
 def fact_json(fact: Fact) -> dict[str, Any]:
-    """A fact in the seeds' keys, its time as ISO 8601."""
+    """A fact with the seeds' keys and an ISO 8601 time."""
     told = {
         "identity_id": fact.identity,
         "key": fact.key,
@@ -102,7 +108,7 @@ def fact_json(fact: Fact) -> dict[str, Any]:
 
 
 def chunk_json(chunk: MemoryChunk) -> dict[str, Any]:
-    """A recalled note in the seeds' keys."""
+    """A recalled note with the seeds' keys."""
     note = chunk.note
     return {
         "id": note.id,
@@ -112,3 +118,76 @@ def chunk_json(chunk: MemoryChunk) -> dict[str, Any]:
         "created_at": note.at.isoformat(timespec="seconds"),
         "score": round(chunk.score, 4),
     }
+
+
+OWNERS_PAGE = "memory/facts.md"
+"""The owner's page, which every search of the owner includes."""
+
+PEOPLE_FOLDER = "people"
+"""The pages of all other identities. Only a recall for an identity that may see one reads it."""
+
+FACT_PAGES = (WantedNotes(name=OWNERS_PAGE), WantedNotes(name=PEOPLE_FOLDER, pattern=("*", "facts.md")))
+"""All pages of facts, as an index asks for them."""
+
+MAX_NAME_CHARS = 100
+_PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_@+-]{0,63}")
+_LIKE_A_DIGEST = re.compile(r"-[0-9a-f]{16}$")
+_NO_NAME = re.compile(r"[^a-z0-9_-]+")
+
+
+class Sharing(Record):
+    """The identities whose facts an identity `reads` and `writes`. Writing includes reading."""
+
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+
+class Identities(Record):
+    """The owner and the rules by which identities share facts. Without a rule nothing is shared."""
+
+    owner: str = "owner"
+    sharing: Mapping[str, Sharing] = field(default_factory=dict[str, Sharing])
+
+    def named(self, identity: str) -> str:
+        """An identity in its normalized spelling.
+
+        Raises:
+            FactRefused: it cannot be a name.
+        """
+        name = " ".join(unicodedata.normalize("NFC", identity).split()).casefold()
+        if not name or len(name) > MAX_NAME_CHARS or not name.isprintable() or "/" in name:
+            raise FactRefused(
+                f"{identity[:60]!r} cannot be an identity. It is a name such as anna or household, of "
+                f"{MAX_NAME_CHARS} characters at most and without a slash."
+            )
+        return name
+
+    def page_of(self, identity: str) -> str:
+        """The page of an identity, as a name in the workspace. Raises the same error as `named`."""
+        name = self.named(identity)
+        if name == self.named(self.owner):
+            return OWNERS_PAGE
+        return f"{PEOPLE_FOLDER}/{_folder_name(name)}/facts.md"
+
+    def seen_by(self, identity: str) -> tuple[str, ...]:
+        """An identity and those whose facts it may see."""
+        name, rule = self.named(identity), self._rule(identity)
+        return tuple(dict.fromkeys((name, *map(self.named, (*rule.reads, *rule.writes)))))
+
+    def may_write(self, identity: str, other: str) -> bool:
+        """Whether one identity may change the facts of another."""
+        others = (identity, *self._rule(identity).writes)
+        return self.named(other) in map(self.named, others)
+
+    def _rule(self, identity: str) -> Sharing:
+        name = self.named(identity)
+        found: Sequence[Sharing] = [rule for each, rule in self.sharing.items() if self.named(each) == name]
+        return found[0] if found else Sharing()
+
+
+def _folder_name(name: str) -> str:
+    """A folder name that no other identity has, on any file system."""
+    if _PLAIN_NAME.fullmatch(name) and not _LIKE_A_DIGEST.search(name):
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{_NO_NAME.sub('-', name).strip('-')[:40]}-{digest}".lstrip("-")

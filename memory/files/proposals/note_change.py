@@ -15,7 +15,7 @@ from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.workspace.history.commits import lines_of
-from nacre.memory.workspace.history.undo import Conflict, taken_back
+from nacre.memory.workspace.history.undo import Conflict, reverted
 from nacre.memory.workspace.workspace import MEMORY_FOLDER
 from nacre.record import Record
 
@@ -74,7 +74,7 @@ class NoteChange(Record):
             return after
         if before is None or now is None:
             raise ProposalConflict(self.path, 1)
-        lines = taken_back(lines_of(after), lines_of(before), lines_of(now))
+        lines = reverted(lines_of(after), lines_of(before), lines_of(now))
         if isinstance(lines, Conflict):
             raise ProposalConflict(self.path, lines.line)
         return note_bytes("".join(lines))

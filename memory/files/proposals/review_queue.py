@@ -25,9 +25,8 @@ from nacre.memory.files.proposals.note_change import (
     ProposalUnknown,
     note_bytes,
 )
-from nacre.memory.files.sources.proposed import ProposedWrite, added_lines
-from nacre.memory.files.sources.sources import Sources
-from nacre.memory.files.sources.stored import line_key, source_from_json, source_json
+from nacre.memory.files.sources.proposed_write import ProposedWrite, added_lines
+from nacre.memory.files.sources.sources import Sources, line_key, source_from_json, source_json
 from nacre.memory.text.repeats import addition
 from nacre.memory.workspace.folder import change_locked, whole_file
 

@@ -1,8 +1,7 @@
-"""Keys, tokens and passwords in a text, by their forms. Pure.
+"""Finds and redacts keys, tokens and passwords in texts by their forms.
 
-The forms are those that issuers document: a prefix of their own, a length, an alphabet. A form without a
-prefix counts only where a name in front of it says what it is, so that hashes, ids and pictures in base64 are
-none.
+The forms are those that issuers document: a prefix, a length and an alphabet. A value without a known prefix
+counts only after a name such as `token=`, so that hashes, ids and base64 images are not redacted.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from itertools import groupby
 
 REDACTED = "[redacted]"
 LEAST_RUN = 12
-"""A key has a run of so many letters and digits, some of them digits or of the other case."""
+"""A key has a run of at least this many letters and digits that includes digits or both cases."""
 LEAST_PASSWORD = 8
 LEAST_FORM = 15
-"""The shortest key with a form of its own, which has no blank in it."""
+"""The length of the shortest key with a form of its own. Keys have no blanks."""
 _NAMES = ("key", "token", "secret", "passw")
 _RUN = re.compile(r"[A-Za-z0-9]+")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -42,7 +41,7 @@ _ASSIGNED = re.compile(
 
 
 def without_secrets(text: str) -> str:
-    """`text` without what looks like a key, a token or a password."""
+    """`text` with everything that looks like a key, a token or a password replaced by `REDACTED`."""
     folded = text.casefold()
     if _may_have_form(folded):
         text = _SECRETS.sub(REDACTED, text)
@@ -51,17 +50,17 @@ def without_secrets(text: str) -> str:
 
 
 def _may_have_form(folded: str) -> bool:
-    """Whether it is worth the search for forms, which takes a hundred times as long as this look."""
+    """A cheap test that saves the search for forms, which takes a hundred times as long."""
     if "://" in folded or "-----begin" in folded or "bearer " in folded:
         return True
     return max(map(len, folded.split()), default=0) >= LEAST_FORM
 
 
 def without_new_secrets(text: str, before: str = "") -> str:
-    """A note without the keys, tokens and passwords that it got since `before`; other lines stay.
+    """A note with the secrets in its new lines redacted; lines that were in `before` stay.
 
-    Stricter than `without_secrets`, because a note is what is kept: what has a form must look drawn by lot,
-    and what has a name must have letters and digits, and be no date, path or UUID.
+    This is stricter than `without_secrets`, because notes are kept: a value with a known form must look
+    random, and a value after a name must have letters and digits and must not be a date, a path or a UUID.
     """
     known = set(before.splitlines())
     runs = groupby(text.splitlines(keepends=True), key=lambda line: line.rstrip("\r\n") in known)
@@ -70,20 +69,20 @@ def without_new_secrets(text: str, before: str = "") -> str:
 
 
 def _strictly(text: str) -> str:
-    text = _SECRETS.sub(lambda found: REDACTED if _is_drawn(found[0]) else found[0], text)
+    text = _SECRETS.sub(lambda found: REDACTED if _is_random(found[0]) else found[0], text)
     return _ASSIGNED.sub(
-        lambda found: f"{found[1]}{REDACTED}" if _is_drawn_password(found[2]) else found[0], text
+        lambda found: f"{found[1]}{REDACTED}" if _is_random_password(found[2]) else found[0], text
     )
 
 
-def _is_drawn(found: str) -> bool:
-    """Whether something with the form of a key is one: a long run without a word's looks."""
+def _is_random(found: str) -> bool:
+    """Whether a value with the form of a key is random: it has a long run that does not look like a word."""
     if found.startswith(("-----BEGIN", "https://")) or ":" in found:
         return True
     return any(len(run) >= LEAST_RUN and _is_mixed(run) for run in _RUN.findall(found))
 
 
-def _is_drawn_password(value: str) -> bool:
+def _is_random_password(value: str) -> bool:
     is_other = "/" in value or _UUID.fullmatch(value) or len(value) < LEAST_PASSWORD
     return not is_other and bool(re.search(r"\d", value) and re.search(r"[^\W\d_]", value))
 

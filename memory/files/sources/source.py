@@ -1,22 +1,22 @@
-"""Where a memory comes from: who said it, in which chat, what wrote it down, and who may be told it. Pure."""
+"""Where a line of memory comes from and who may see it, as values and in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
 from nacre.record import Record
 
 Speaker: TypeAlias = Literal["owner", "assistant", "others", "tool", "unknown"]
-"""Whose words: the owner's, the assistant's, other people's, what a tool gave (a web page), nobody knows."""
+"""Who said something: the owner, the assistant, other people, a tool (for example a web page), or unknown."""
 
 Writer: TypeAlias = Literal["flush", "tool", "hook", "capture", "reflection", "import", "code", "hand"]
-"""What wrote it down. `code` is a program that Nacre is a part of, outside of any chat; `hand` is the owner,
-and everything of which no source was kept."""
+"""What wrote a line. `code` is a program that embeds Nacre, outside of any chat. `hand` is the owner, and
+also stands for lines without a stored source."""
 
 Audience: TypeAlias = str
-"""Who may be told: `PRIVATE`, `EVERYBODY`, or the folder of a chat, such as `chats/telegram-group-7`, which
-means the people of that chat. The owner may be told everything."""
+"""Who may see a line: `PRIVATE`, `EVERYBODY`, or the folder of a chat, such as `chats/telegram-group-7`, for
+the people in that chat. The owner may see everything."""
 
 PRIVATE: Audience = "private"
 EVERYBODY: Audience = "everybody"
@@ -27,9 +27,9 @@ _OF_THE_OWNER: frozenset[Speaker] = frozenset({"owner", "assistant"})
 class Source(Record):
     """Where one line, fact or row comes from.
 
-    `said_by` are all who may have said it; `names` say who exactly, as far as that is known: ids of people,
-    names of tools. `entry_ids` are entries of the session's transcript: the one that says it, or the first
-    and the last of those that it was made of. `chat` is the chat in words, `at` an ISO time with its zone.
+    `said_by` are all who may have said it; `names` identify them as far as known, by ids of people or names
+    of tools. `entry_ids` are entries of the session's transcript: the one that says it, or the first and the
+    last of those that it was made from. `chat` describes the chat; `at` is an ISO time with a zone.
     """
 
     written_by: Writer
@@ -44,19 +44,19 @@ class Source(Record):
 
     @property
     def is_owners_word(self) -> bool:
-        """Whether the owner and their assistant alone have said it; what nobody knows is not."""
+        """Whether only the owner and the assistant said it; unknown speakers do not count as the owner."""
         return bool(self.said_by) and _OF_THE_OWNER.issuperset(self.said_by)
 
     @property
     def is_by_owner(self) -> bool:
-        """Whether the owner wrote it down, or accepted it word for word."""
+        """Whether the owner wrote it, or accepted it word for word."""
         return self.written_by == "hand" and self.said_by == ("owner",)
 
 
 def narrowest(audiences: Iterable[Audience]) -> Audience:
-    """Who may be told what was made of texts with these audiences: whoever may be told each of them.
+    """Who may see a text made from texts with these audiences: those who may see all of them.
 
-    Two chats have nobody but the owner in common. Of nothing at all nobody knows, so it is private.
+    Only the owner is in two different chats for certain, and no audience at all is private.
     """
     found = set(audiences)
     if found == {EVERYBODY}:
@@ -65,6 +65,70 @@ def narrowest(audiences: Iterable[Audience]) -> Audience:
     return found.pop() if len(found) == 1 else PRIVATE
 
 
-def may_hear(listeners: Audience, audience: Audience) -> bool:
-    """Whether a chat with these listeners may be told what has this audience."""
+def may_see(listeners: Audience, audience: Audience) -> bool:
+    """Whether a chat with these listeners may see something with this audience."""
     return audience == EVERYBODY or listeners in (PRIVATE, audience)
+
+
+_SPEAKERS: dict[Speaker, str] = {
+    "owner": "the owner",
+    "assistant": "the assistant",
+    "others": "others",
+    "tool": "a tool or file",
+    "unknown": "nobody knows whom",
+}
+_WRITERS: dict[Writer, str] = {
+    "flush": "a flush",
+    "tool": "a tool",
+    "hook": "a hook",
+    "capture": "capture",
+    "reflection": "reflection",
+    "import": "an import",
+    "code": "a program",
+    "hand": "hand",
+}
+NOT_THE_OWNERS = "not the owner's word"
+
+
+class SourcedLines(Record):
+    """Neighboring lines of a note with one source, counted from 1 and inclusive."""
+
+    start_line: int
+    end_line: int
+    source: Source
+
+    def description(self) -> str:
+        """The lines and their source in words."""
+        several = "" if self.start_line == self.end_line else f"-L{self.end_line}"
+        return f"L{self.start_line}{several}: {source_text(self.source)}"
+
+
+def source_text(source: Source) -> str:
+    """A source as a clause."""
+    said = " and ".join(_SPEAKERS[speaker] for speaker in source.said_by)
+    names = f" ({', '.join(source.names)})" if source.names else ""
+    chat = f" in {source.chat}" if source.chat else ""
+    day = f" on {source.at[:10]}" if source.at else ""
+    mark = "" if source.is_owners_word else f"; {NOT_THE_OWNERS}"
+    return f"said by {said}{names}{chat}{day}; written by {_WRITERS[source.written_by]}{mark}"
+
+
+def audience_text(audience: Audience) -> str:
+    """An audience in words."""
+    if audience == PRIVATE:
+        return "the owner alone"
+    return "every chat" if audience == EVERYBODY else f"the chat of {audience}"
+
+
+def passages(sources: Sequence[Source | None], *, start_line: int) -> tuple[SourcedLines, ...]:
+    """The lines with a source, grouped into runs with the same source."""
+    found: list[SourcedLines] = []
+    for number, source in enumerate(sources, start_line):
+        last = found[-1] if found else None
+        if source is None:
+            continue
+        if last is not None and last.source == source:
+            found[-1] = SourcedLines(start_line=last.start_line, end_line=number, source=source)
+        else:
+            found.append(SourcedLines(start_line=number, end_line=number, source=source))
+    return tuple(found)

@@ -1,8 +1,8 @@
-"""A workspace in the hands of one writer: the source of every line is on disk before the line.
+"""A workspace for one writer that stores the source of every line before the line itself.
 
-It is the one gate of what sessions write. Keys and passwords are stopped here (`secrets.py`). What the owner
-is to see first waits (`proposed.py`): words of others on their way into a file that can become a rule or a
-fact, and with `memory.writes: "review"` more than that.
+Everything that sessions write goes through it. It removes keys and passwords (`secrets.py`) and makes writes
+wait for the owner (`proposed_write.py`): words of others on their way into a file that can become a rule or a
+fact, and with `memory.writes: "review"` more.
 """
 
 from __future__ import annotations
@@ -20,35 +20,34 @@ from nacre.memory.contracts.workspace import (
     ReadFailed,
     Workspace,
 )
-from nacre.memory.files.sources.proposed import (
+from nacre.memory.files.sources.proposed_write import (
     ProposedWrite,
     WaitsForReview,
     added_lines,
     is_open,
     is_reviewed,
+    names_of_others,
     removes_lines,
-    told_names,
 )
 from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.memory.files.sources.source import Source
-from nacre.memory.files.sources.sources import SourceOf, Sources
-from nacre.memory.files.sources.stored import StoredSource
+from nacre.memory.files.sources.sources import SourceOf, Sources, StoredSource
 
 
 class SecretRefused(OSError):
-    """A text with a key or a password in it, which the settings do not let into the notes."""
+    """A text has a key or a password, and `memory.secrets` is `refuse`."""
 
 
 class SourcedWorkspace:
-    """`Workspace` (its methods are described there), which notes sources and leaves all else to `workspace`.
+    """A `Workspace` that stores sources and otherwise passes calls on to `workspace`.
 
-    `begin` is asked before each write, and gives what says where a line of it comes from. A write whose
-    sources cannot be noted is not done, and one that waits for the owner raises `WaitsForReview`. `change`
-    calls its function twice, with the same bytes. `is_approved`: the owner was shown what is written and let
-    it pass, so that nothing waits, its lines count as the owner's, and keys and passwords stay in it where
-    `memory.secrets` asks. `is_owners_line` is asked of each new line
-    where words of others were heard: whether the owner has just said this very line. `waits` hears what
-    waits.
+    `begin` is called before each write and returns the function that gives the source of a line. A write
+    whose sources cannot be stored is not done, and a write that waits for the owner raises `WaitsForReview`,
+    about which `waits` is called. `change` calls its function twice, with the same bytes.
+
+    With `is_approved`, the owner has seen and approved the text: nothing waits, its lines count as the
+    owner's, and secrets stay in it if `memory.secrets` is `ask`. `is_owners_line` decides, after words of
+    others were heard, whether the owner has just said exactly this line.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class SourcedWorkspace:
     async def append(
         self, name: str, text: str, *, skip_repeats: bool = True, heading: str = "", below: str = ""
     ) -> Appended:
-        text = self._let_in(name, text)
+        text = self._without_secrets(name, text)
         if text.strip():
             source_of = await self._begin()
             found = await self._sources.found(name, text, source_of)
@@ -132,7 +131,7 @@ class SourcedWorkspace:
             if after is None:
                 return None
             texts = (data.decode("utf-8", "surrogateescape") for data in (after, before or b""))
-            return self._let_in(name, *texts).encode("utf-8", "surrogateescape")
+            return self._without_secrets(name, *texts).encode("utf-8", "surrogateescape")
 
         new, source_of = gated(old), await self._begin()
         if new != old:
@@ -147,7 +146,7 @@ class SourcedWorkspace:
         await self._workspace.change(name, gated)
 
     async def _admit(self, write: ProposedWrite, found: Sequence[StoredSource]) -> None:
-        """Notes the sources of a write; `WaitsForReview` where the owner is to see it first."""
+        """Stores the sources of a write, or raises `WaitsForReview` if the owner has to see it first."""
         if self._is_approved:
             await self._sources.store(found)
             await self._sources.approve(write.path, added_lines(write), write.source)
@@ -164,29 +163,29 @@ class SourcedWorkspace:
             raise waiting
 
     async def _foreign(self, write: ProposedWrite, new_sources: Sequence[Source]) -> str:
-        """Whose words besides the owner's have a part in a write; empty where nobody's have.
+        """The names of the people besides the owner who contributed to a write; empty if nobody did.
 
-        Where others were heard, every new line and every removal may be their wish, except for lines that the
-        owner has just said. Else it is a write of nothing but lines that are known as words of others; one
-        such line beside others is a coincidence, such as the text that stands on every page of facts.
+        After words of others were heard, any new line and any removal may be their wish, except for lines
+        that the owner has just said. Otherwise only a write that consists of known words of others counts;
+        one such line among others is a coincidence, such as the text on every page of facts.
         """
         known = tuple(source for source in new_sources if not source.is_owners_word)
         if write.source.is_owners_word:
-            return told_names(known) if len(known) == len(new_sources) else ""
+            return names_of_others(known) if len(known) == len(new_sources) else ""
         asks = self._is_owners_line
         may_pass = asks is not None and write.text is not None and not removes_lines(write)
         if asks is not None and may_pass and all([await asks(line) for line in added_lines(write)]):
             return ""
-        return told_names((write.source, *known)) or "others"
+        return names_of_others((write.source, *known)) or "others"
 
-    def _let_in(self, name: str, text: str, before: str = "") -> str:
-        """The text as it may be written into a note that was `before`."""
+    def _without_secrets(self, name: str, text: str, before: str = "") -> str:
+        """The text that may replace `before` in the note `name`, without secrets."""
         mode = self._sources.secrets
         is_free = mode == "off" or (mode == "ask" and self._is_approved)
         left = text if is_free else without_new_secrets(text, before)
         if left != text and mode == "refuse":
             raise SecretRefused(
-                f"This text has a key or a password in it, and memory.secrets lets none into {name}. "
+                f"This text has a key or a password, which memory.secrets does not allow in {name}. "
                 "Write it without."
             )
         return left

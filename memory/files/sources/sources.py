@@ -1,36 +1,52 @@
-"""The sources of a workspace's lines: noted before a line is written, and found again by what it says.
+"""The sources of a workspace's lines: stored before a line is written, and found again by its words.
 
-They stand in `.sources/` of the workspace, a file for each month that is only ever appended to: beside the
-notes, so that git, a backup and another machine have both, and in a folder that no chat may write to. No word
-of a note stands there, only digests of its lines.
+They are in the folder `.sources/` of the workspace, in one JSON Lines file per month that only grows: beside
+the notes, so that git, backups and other machines have both, and in a folder to which no chat may write. The
+files hold digests of lines, never their words. The format is a contract. A line that cannot be read is
+skipped, so that a merge of two devices' files with conflict markers loses nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 
+from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
+from nacre.memory.contracts.records import Excerpt, SearchHit
 from nacre.memory.contracts.workspace import Fingerprint, PathOutsideRoot, Workspace
-from nacre.memory.files.sources.proposed import Reviewing
-from nacre.memory.files.sources.source import Source, narrowest
-from nacre.memory.files.sources.stored import StoredSource, from_lines, line_key, to_lines
+from nacre.memory.files.sources.proposed_write import Reviewing
+from nacre.memory.files.sources.source import (
+    PRIVATE,
+    Audience,
+    Source,
+    SourcedLines,
+    Speaker,
+    Writer,
+    may_see,
+    narrowest,
+    passages,
+)
+from nacre.record import Record
 
 SOURCES_FOLDER = ".sources"
 
 SecretsMode: TypeAlias = Literal["redact", "refuse", "ask", "off"]
-"""What becomes of keys and passwords on their way into a note. Where nobody can be asked, `ask` redacts."""
+"""What happens to keys and passwords on their way into a note. `ask` redacts if nobody can be asked."""
 
 SourceOf = Callable[[str], Source]
-"""Gives the source of a line that is about to be written."""
+"""Returns the source of a line that is about to be written."""
 
-_Known = dict[str, list[StoredSource]]
+_Known: TypeAlias = "dict[str, list[StoredSource]]"
 
 
 class Sources:
-    """The sources that are kept of one workspace. What other processes note is seen by the next question."""
+    """The stored sources of one workspace. It sees what other processes store in the meantime."""
 
     def __init__(
         self,
@@ -40,9 +56,9 @@ class Sources:
         review: Reviewing | None = None,
         reviews_all: bool = False,
     ) -> None:
-        """`review` keeps what the owner is to see before it is written; without one all is written.
+        """`review` stores the writes that wait for the owner; without it, none wait.
 
-        With `reviews_all` that is whatever a flush, a hook or a group writes, not only what others said.
+        With `reviews_all`, everything that a flush, a hook or a group writes waits, not only words of others.
         """
         self._workspace = workspace
         self.secrets = secrets
@@ -51,11 +67,11 @@ class Sources:
         self._files: dict[str, tuple[Fingerprint, _Known]] = {}
 
     async def found(self, path: str, text: str, source_of: SourceOf) -> tuple[StoredSource, ...]:
-        """Where the lines of `text` come from that are new in the note `path`. `keep` notes it.
+        """The sources of the lines of `text` that are new in the note `path`; `store` stores them.
 
-        Lines that stand there already keep the source that they have. One that is known from elsewhere as not
-        the owner's word stays so, whoever writes it again. A heading is the same in many notes, so it counts
-        as the words of whoever writes it now.
+        Lines that the note already has keep their source. A line that is known from elsewhere as the words of
+        others stays so, whoever writes it again. A heading is the same in many notes, so it belongs to its
+        latest writer.
         """
         lines = {key: line for line in text.splitlines() if (key := line_key(line))}
         there = await self._keys_in(path)
@@ -66,20 +82,20 @@ class Sources:
         of_source: dict[Source, list[str]] = {}
         for key, line in new.items():
             source = source_of(line)
-            source = source if _is_heading(line) else _and_before(source, known, key)
+            source = source if _is_heading(line) else _merged_with_earlier(source, known, key)
             of_source.setdefault(source, []).append(key)
         return tuple(
             StoredSource(path=path, keys=tuple(keys), source=source) for source, keys in of_source.items()
         )
 
     async def keep(self, path: str, text: str, source_of: SourceOf) -> None:
-        """Notes what `found` gives. Raises as `store`."""
+        """Stores the sources that `found` returns. Raises the same errors as `store`."""
         await self.store(await self.found(path, text, source_of))
 
     async def keep_written(self, path: str, lines: Sequence[str], source_of: SourceOf) -> None:
-        """Notes where lines come from that stand in the note `path` already and of which nothing is known.
+        """Stores the sources of lines that the note `path` already has, if they have none yet.
 
-        Raises as `store`.
+        Raises the same errors as `store`.
         """
         known = await self._read()
         of_source: dict[Source, list[str]] = {}
@@ -95,10 +111,11 @@ class Sources:
         )
 
     async def store(self, stored: Sequence[StoredSource]) -> None:
-        """Notes sources of lines that are about to be written. One whose line is not written does no harm.
+        """Stores the sources of lines that are about to be written. It does no harm if a line is not written.
 
         Raises:
-            OSError, FileBusy, PathOutsideRoot: they cannot be noted; then the text must not be written.
+            OSError, FileBusy, PathOutsideRoot: the sources cannot be stored; then the text must not be
+                written.
         """
         if stored:
             month = max(each.source.at for each in stored)[:7] or "undated"
@@ -106,12 +123,12 @@ class Sources:
             await self._workspace.append(name, to_lines(stored), skip_repeats=False)
 
     async def approve(self, path: str, lines: Sequence[str], source: Source) -> None:
-        """Notes that the owner accepted these lines, which came from `source`.
+        """Stores that the owner accepted these lines, which came from `source`.
 
-        They count as the owner's from now on where they, or all that comes from there, are words of others.
+        From now on, those of them that are words of others count as the owner's.
 
         Raises:
-            OSError, FileBusy, PathOutsideRoot: it cannot be noted.
+            OSError, FileBusy, PathOutsideRoot: this cannot be stored.
         """
         known = await self._read()
         keys = tuple(
@@ -127,16 +144,17 @@ class Sources:
             await self.store([StoredSource(path=path, keys=keys, source=accepted)])
 
     async def of_lines(self, path: str, lines: Sequence[str]) -> tuple[Source | None, ...]:
-        """The source of each line of the note `path`; `None` where none was kept, as of what a hand wrote.
+        """The source of each line of the note `path`; `None` without a stored source, as for lines by hand.
 
-        A line that was moved here has the source that it had; of several, one that is not the owner's word.
+        A line that was moved here keeps its source. If it has several, one that is not the owner's word
+        counts.
         """
         return (await self.of_notes([(path, lines)]))[0]
 
     async def of_notes(
         self, notes: Sequence[tuple[str, Sequence[str]]]
     ) -> tuple[tuple[Source | None, ...], ...]:
-        """As `of_lines`, of several notes, each with its path."""
+        """Like `of_lines`, for several notes, each with its path."""
         known = await self._read()
         return tuple(
             tuple(_source_of(known, path, line_key(line), is_heading=_is_heading(line)) for line in lines)
@@ -144,17 +162,17 @@ class Sources:
         )
 
     async def knows_any(self) -> bool:
-        """Whether anything is known: in a workspace of hand-written notes nothing is."""
+        """Whether any source is stored; in a workspace of hand-written notes there is none."""
         return any(await self._read())
 
     async def paths_of_others(self) -> frozenset[str]:
-        """The notes into which a line was ever written that is not the owner's word."""
+        """The notes that ever got a line that is not the owner's word."""
         known = await self._read()
         found = (stored for month in known for of_key in month.values() for stored in of_key)
         return frozenset(stored.path for stored in found if not stored.source.is_owners_word)
 
     async def has_foreign_lines(self, path: str) -> bool:
-        """Whether a line that is not the owner's word was ever written into this note."""
+        """Whether the note ever got a line that is not the owner's word."""
         return path in await self.paths_of_others()
 
     async def others_keys(self, keys: Sequence[str]) -> bool:
@@ -170,7 +188,7 @@ class Sources:
         return frozenset(map(line_key, found.data.decode("utf-8", "replace").splitlines()))
 
     async def _read(self) -> Sequence[_Known]:
-        """What is known, a month each, the oldest first; read again where a file has grown."""
+        """The stored sources by month, oldest first. Files that have changed are read again."""
         try:
             listed = await self._workspace.list_folder(SOURCES_FOLDER)
         except (OSError, PathOutsideRoot):
@@ -195,7 +213,8 @@ def _by_key(data: bytes) -> _Known:
 
 
 def _all(known: Sequence[Mapping[str, list[StoredSource]]], key: str) -> list[StoredSource]:
-    """What is stored of a line; the owner's word wherever the owner wrote or accepted the same line."""
+    """The stored sources of a line. If the owner wrote or accepted the same line, they count as the
+    owner's."""
     found = [stored for month in known for stored in month.get(key, ())]
     if not any(stored.source.is_by_owner for stored in found):
         return found
@@ -216,7 +235,7 @@ def _is_heading(line: str) -> bool:
 
 
 def _source_of(known: Sequence[_Known], path: str, key: str, *, is_heading: bool = False) -> Source | None:
-    """The source of a line where it stands, or else where it was; a heading is not known from elsewhere."""
+    """The source of a line in its note, or else elsewhere; a heading's source elsewhere does not count."""
     found = _all(known, key)
     here = [stored.source for stored in found if stored.path == path]
     if here:
@@ -226,8 +245,8 @@ def _source_of(known: Sequence[_Known], path: str, key: str, *, is_heading: bool
     return others[-1] if others else sources[-1] if sources else None
 
 
-def _and_before(source: Source, known: Sequence[_Known], key: str) -> Source:
-    """A line's new source, with who said it before where that was not the owner."""
+def _merged_with_earlier(source: Source, known: Sequence[_Known], key: str) -> Source:
+    """The new source of a line, merged with its earlier one if that was not the owner's word."""
     before = _source_of(known, "", key)
     if before is None or before.is_owners_word:
         return source
@@ -237,3 +256,156 @@ def _and_before(source: Source, known: Sequence[_Known], key: str) -> Source:
         names=tuple(dict.fromkeys((*source.names, *before.names))),
         audience=narrowest((source.audience, before.audience)),
     )
+
+
+FORMAT_VERSION = 1
+_KEY_CHARS = 20
+_MARKER = re.compile(r"(?:>\s*)*(?:[-*+]\s+)?")
+_WORD = re.compile(r"[^\W_]")
+
+T = TypeVar("T", bound=str)
+
+
+class StoredSource(Record):
+    """A source, the note that its lines were written to, and the keys of these lines."""
+
+    path: str
+    keys: tuple[str, ...]
+    source: Source
+
+
+def line_key(line: str) -> str:
+    """A digest of a line's words, which identifies the line wherever it is.
+
+    Indents, list markers and quotation marks do not count. The key is empty for a line without letters and
+    digits.
+    """
+    words = " ".join(_MARKER.sub("", line.strip(), count=1).split())
+    if not _WORD.search(words):
+        return ""
+    return hashlib.sha256(words.encode("utf-8", "replace")).hexdigest()[:_KEY_CHARS]
+
+
+def to_lines(stored: Iterable[StoredSource]) -> str:
+    """The JSON lines for these sources."""
+    return "".join(json.dumps(_to_json(each), ensure_ascii=False) + "\n" for each in stored)
+
+
+def from_lines(data: bytes) -> Iterator[StoredSource]:
+    """The sources in JSON lines, in order."""
+    for line in data.splitlines():
+        try:
+            raw = json.loads(line) if line.startswith(b"{") else None
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(raw, dict) and isinstance(raw.get("path"), str):
+            yield StoredSource(path=raw["path"], keys=_texts(raw.get("lines")), source=source_from_json(raw))
+
+
+def without_keys(data: bytes, keys: Collection[str]) -> bytes:
+    """JSON lines without these keys. A source without remaining lines is removed; unreadable lines stay."""
+    left: list[bytes] = []
+    for line in data.splitlines(keepends=True):
+        found = next(from_lines(line), None)
+        if found is None or not set(found.keys) & set(keys):
+            left.append(line)
+        elif kept := tuple(key for key in found.keys if key not in keys):
+            left.append(to_lines([replace(found, keys=kept)]).encode())
+    return b"".join(left)
+
+
+def source_json(source: Source) -> dict[str, Any]:
+    """A source as JSON; unknown fields are left out."""
+    told: dict[str, Any] = {
+        "writtenBy": source.written_by,
+        "saidBy": list(source.said_by),
+        "names": list(source.names),
+        "audience": source.audience,
+        "sessionKey": source.session_key,
+        "sessionId": source.session_id,
+        "entryIds": list(source.entry_ids),
+        "chat": source.chat,
+        "at": source.at,
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _to_json(stored: StoredSource) -> dict[str, Any]:
+    return {
+        "version": FORMAT_VERSION,
+        "path": stored.path,
+        **source_json(stored.source),
+        "lines": list(stored.keys),
+    }
+
+
+def source_from_json(raw: Mapping[str, Any]) -> Source:
+    """The source in JSON, tolerant of errors: unknown values count as nobody's words."""
+    said_by: tuple[Speaker, ...] = tuple(
+        _known_value(name, get_args(Speaker), "unknown") for name in _texts(raw.get("saidBy"))
+    )
+    audience = _text_value(raw, "audience")
+    return Source(
+        written_by=_known_value(raw.get("writtenBy"), get_args(Writer), "import"),
+        audience=audience or PRIVATE,
+        said_by=said_by or ("unknown",),
+        names=_texts(raw.get("names")),
+        session_key=_text_value(raw, "sessionKey"),
+        session_id=_text_value(raw, "sessionId"),
+        entry_ids=_texts(raw.get("entryIds")),
+        chat=_text_value(raw, "chat"),
+        at=_text_value(raw, "at"),
+    )
+
+
+def _known_value(value: object, values: Sequence[T], otherwise: T) -> T:
+    return next((each for each in values if each == value), otherwise)
+
+
+def _text_value(raw: Mapping[str, Any], name: str) -> str:
+    value = raw.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+
+class LineReader(Protocol):
+    """Reads lines of notes."""
+
+    async def read(self, path: str, *, from_line: int | None = None, lines: int | None = None) -> Excerpt:
+        """Lines of a note."""
+
+
+async def sources_of_hits(
+    notes: LineReader, sources: Sources, hits: Sequence[SearchHit], *, listeners: Audience = PRIVATE
+) -> Mapping[str, tuple[SourcedLines, ...]]:
+    """The sources of hits by citation, as far as `listeners` may see them.
+
+    The lines are those of the notes now. Lines and hits without sources are left out, and notes that cannot
+    be read.
+    """
+    of_notes = [hit for hit in hits if hit.source == "memory"]
+    if not of_notes or not await sources.knows_any():
+        return {}
+    lines = await asyncio.gather(*(_hit_lines(notes, hit) for hit in of_notes))
+    found = await sources.of_notes([(hit.path, of_hit) for hit, of_hit in zip(of_notes, lines, strict=True)])
+    return {
+        hit.citation: told
+        for hit, of_hit in zip(of_notes, found, strict=True)
+        if (told := _visible_to(passages(of_hit, start_line=hit.start_line), listeners))
+    }
+
+
+async def _hit_lines(notes: LineReader, hit: SearchHit) -> Sequence[str]:
+    count = hit.end_line - hit.start_line + 1
+    try:
+        excerpt = await notes.read(hit.path, from_line=hit.start_line, lines=count)
+    except MemoryIndexError:
+        return ()
+    return excerpt.text.split("\n")
+
+
+def _visible_to(passages: Sequence[SourcedLines], listeners: Audience) -> tuple[SourcedLines, ...]:
+    return tuple(each for each in passages if may_see(listeners, each.source.audience))

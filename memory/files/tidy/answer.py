@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nacre.memory.files.sources.stored import line_key
+from nacre.memory.files.sources.sources import line_key
 from nacre.memory.files.tidy.edits import Edit, EditKind, Place, has_lines_below, tidied
 from nacre.memory.text.claims import is_not
 from nacre.memory.text.evidence import fold

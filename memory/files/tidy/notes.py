@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from datetime import date
 
 from nacre.memory.contracts.workspace import Workspace
+from nacre.memory.files.file_reader import without_template
 from nacre.memory.files.proposals.note_change import daily_logs, note_texts
 from nacre.memory.files.sources.secrets import without_secrets
-from nacre.memory.files.sources.sources import Sources
-from nacre.memory.files.sources.stored import line_key
-from nacre.memory.files.template_words import told_lines
+from nacre.memory.files.sources.sources import Sources, line_key
 from nacre.memory.files.tidy.edits import Edit, Place, has_lines_below, sections
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.text.claims import Claim, has_other_value
@@ -70,7 +69,7 @@ class TidyNotes(Record):
 
     def curated_places(self, text: str) -> tuple[Place, ...]:
         """The usable lines of the curated note when its text is `text`."""
-        lines = "\n".join(told_lines(self.path, text.split("\n")))
+        lines = "\n".join(without_template(self.path, text.split("\n")))
         return tuple(place for place in places(self.path, lines) if place.text not in self.left_out)
 
 
@@ -95,7 +94,7 @@ async def read_tidy_notes(
     for name, text in used.items():
         lines = text.split("\n")
         known = await sources.of_lines(name, lines)
-        for place in places(name, "\n".join(told_lines(name, lines))):
+        for place in places(name, "\n".join(without_template(name, lines))):
             source = known[place.number - 1]
             is_of_others = source is not None and not source.is_owners_word
             others_count += is_of_others

@@ -1,7 +1,7 @@
-"""The only file that imports apsw: connections, transactions, the threads that own them, and the locks.
+"""The only file that imports apsw: connections, transactions, the threads that own them, and locks.
 
-A connection lives and dies on one thread. Processes share two locks over one index: `<index>.lock` is held
-for one write, `<index>.building` for as long as a rebuild takes. Nothing here knows a table.
+A connection stays on one thread. Processes share two locks over an index: `<index>.lock` is held during a
+write, `<index>.building` during a rebuild. Nothing here knows a table.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ LOCK_TIMEOUT_SECONDS = 30.0
 MMAP_BYTES = 1 << 30
 CACHE_KIB = 16_384
 PAGE_BYTES = 16_384
-"""With rows of one or two kilobytes, smaller pages would leave a quarter of the file empty."""
+"""With rows of one or two kilobytes, smaller pages would leave a quarter of the file unused."""
 
 PRIVATE_FILE = 0o600
-"""The mode of an index and all files beside it: they hold the owner's words."""
+"""The mode of an index and the files beside it, which hold the owner's words."""
 
 Connection = apsw.Connection
 SqliteError = apsw.Error
@@ -38,17 +38,17 @@ T = TypeVar("T")
 def open_connection(
     path: Path, *, read_only: bool = False, inspect: Callable[[Connection], object] | None = None
 ) -> Connection:
-    """Opens an index file in write-ahead mode, creating it unless `read_only`.
+    """Opens an index file in write-ahead mode, and creates it unless `read_only`.
 
-    `inspect` is called before anything is changed in the file, and may raise to leave it alone.
+    `inspect` is called before the file is changed, and may raise to prevent that.
 
     Raises:
-        IndexUnusable: the file is not a database, is damaged at its head, or cannot be opened.
+        IndexUnusable: the file is not a database, has a damaged header, or cannot be opened.
     """
     flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     connection = None
     if not read_only:
-        # Side files get the mode of the index, so it has to be right from the first moment.
+        # Side files get the mode of the index, so it must be right from the start.
         with suppress(OSError):
             path.touch(mode=PRIVATE_FILE, exist_ok=False)
     try:
@@ -58,33 +58,34 @@ def open_connection(
             if inspect is not None:
                 inspect(connection)
             if not connection.pragma("page_count"):
-                # Both count only for an empty file, and must come before write-ahead mode. In a full one the
-                # second would still write, and every process would think that something changed.
+                # Both only affect an empty file and must precede write-ahead mode. In a full file the
+                # second would write, and every process would see a change.
                 connection.pragma("page_size", PAGE_BYTES)
                 connection.pragma("auto_vacuum", "incremental")
             connection.pragma("journal_mode", "wal")
-        # No commit waits for the disk: a power cut may undo the last ones, but never damages the file, and
-        # what they held is still in the notes.
+        # Commits do not wait for the disk: a power failure may undo the last ones but never damages the
+        # file, and their content is still in the notes.
         connection.pragma("synchronous", "normal")
         connection.pragma("temp_store", "memory")
         connection.pragma("cache_size", -CACHE_KIB)
         connection.pragma("mmap_size", MMAP_BYTES)
         connection.pragma("user_version")
         if not read_only and connection.readonly("main") and os.access(path, os.W_OK):
-            raise IndexDamaged(f"The memory index {path} is damaged (its head is not its own).")
+            raise IndexDamaged(f"The memory index {path} is damaged (its header is not its own).")
     except apsw.Error as error:
         raise _translated(error, path, connection) from error
     return connection
 
 
 def in_memory() -> Connection:
-    """A database that is in no file."""
+    """A database without a file."""
     return apsw.Connection(":memory:")
 
 
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:
-    """One write transaction: whole or not at all. It takes the write lock at once, so it cannot deadlock."""
+    """A write transaction, which is applied whole or not at all. It takes the write lock at once, so it
+    cannot deadlock."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -97,7 +98,7 @@ def transaction(connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def one_moment(connection: Connection) -> Iterator[None]:
-    """A read transaction: every SELECT inside sees the index as it was at the first of them."""
+    """A read transaction, in which every SELECT sees the same state."""
     connection.execute("BEGIN")
     try:
         yield
@@ -108,7 +109,7 @@ def one_moment(connection: Connection) -> Iterator[None]:
 
 
 def quick_check(connection: Connection) -> str:
-    """Empty when the database is sound, otherwise SQLite's own words about the damage."""
+    """Empty if the database is sound, otherwise SQLite's description of the damage."""
     try:
         answer = connection.execute("PRAGMA quick_check(3)").fetchall()
     except apsw.Error as error:
@@ -119,9 +120,9 @@ def quick_check(connection: Connection) -> str:
 def read_in_turn(
     connection: Connection, table: str, column: str, row_ids: Sequence[int], size: int
 ) -> bytearray | None:
-    """Blobs of `size` bytes, one behind the other, in less time than a SELECT takes.
+    """Blobs of `size` bytes in a row, faster than by a SELECT.
 
-    `None` when a row is not there, or has no blob of that size.
+    `None` if a row is missing or its blob has another size.
     """
     read = bytearray(size * len(row_ids))
     if not row_ids:
@@ -139,21 +140,20 @@ def read_in_turn(
 
 
 def give_back_space(connection: Connection) -> None:
-    """Shortens the file by its free pages."""
+    """Truncates the file by its free pages."""
     connection.execute("PRAGMA incremental_vacuum").fetchall()
 
 
 def copy_database(source: Connection, target: Connection) -> None:
-    """Replaces the content of `target` by that of `source` in one transaction; readers keep the old content
-    until it is whole, and a kill in the middle leaves the old content.
-    """
+    """Replaces the content of `target` by that of `source` in one transaction. Readers, and the next process
+    after a kill, see the old content until it is complete."""
     with target.backup("main", source, "main") as backup:
         while not backup.done:
             backup.step(-1)
 
 
 class ConnectionThread:
-    """A thread with its own connection. Calls run there one after the other, in the order they came."""
+    """A thread with its own connection, which runs calls in order."""
 
     def __init__(self, name: str, connect: Callable[[], Connection]) -> None:
         self._name = name
@@ -168,7 +168,7 @@ class ConnectionThread:
 
         Raises:
             IndexClosed: after `close()`.
-            IndexBusy: another process held the write lock for longer than the busy timeout.
+            IndexBusy: another process held the write lock beyond the busy timeout.
             IndexUnusable: the file is damaged, full or read-only.
         """
         if self._closed:
@@ -177,16 +177,16 @@ class ConnectionThread:
         return await asyncio.get_running_loop().run_in_executor(self._executor, self._call, work)
 
     def later(self, seconds: float, work: Callable[[Connection], object]) -> None:
-        """Runs `work(connection)` there when so many seconds have passed, if the thread is not closed before.
+        """Runs `work(connection)` on the thread after `seconds`, unless it is closed before.
 
-        Nobody is told when it fails: whoever calls next meets the same.
+        Failures are ignored; the next call meets the same.
         """
         if not self._closed:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(seconds, self._executor.submit, self._call, work)
 
     async def close(self) -> None:
-        """Waits for the calls that were made, then closes the connection and ends the thread."""
+        """Waits for pending calls, then closes the connection and ends the thread."""
         if self._closed:
             return
         self._closed = True
@@ -211,7 +211,7 @@ class ConnectionThread:
 
 
 class IndexLock:
-    """A lock that processes share, a file beside the index. The threads of one holder share it too."""
+    """A lock file beside the index, shared by processes. Threads of one holder share the lock."""
 
     def __init__(self, index: Path, suffix: str = ".lock") -> None:
         self._index = index
@@ -220,7 +220,7 @@ class IndexLock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Waits for the lock and holds it. Raises as `acquire`."""
+        """Waits for the lock and holds it. Raises the same errors as `acquire`."""
         self.acquire()
         try:
             yield
@@ -228,11 +228,11 @@ class IndexLock:
             self.release()
 
     def acquire(self) -> None:
-        """Waits for the lock; a holder may take it again, and must let go as often.
+        """Waits for the lock. A holder may take it again, and must release it as often.
 
         Raises:
-            IndexBusy: another process kept it for too long.
-            IndexUnusable: the lock's file cannot be made.
+            IndexBusy: another process held it for too long.
+            IndexUnusable: the lock file cannot be created.
         """
         if not self.take(wait_seconds=LOCK_TIMEOUT_SECONDS):
             raise IndexBusy(
@@ -241,10 +241,10 @@ class IndexLock:
             )
 
     def take(self, *, wait_seconds: float = 0) -> bool:
-        """Takes the lock if nobody keeps it for longer than that.
+        """Takes the lock if it is free within `wait_seconds`; whether it did.
 
         Raises:
-            IndexUnusable: the lock's file cannot be made.
+            IndexUnusable: the lock file cannot be created.
         """
         try:
             return self._lock.take(wait_seconds)
@@ -252,7 +252,7 @@ class IndexLock:
             raise unusable(self._index, error) from error
 
     def release(self) -> None:
-        """Lets go once; harmless when the lock is not held."""
+        """Releases the lock once; harmless if it is not held."""
         self._lock.release()
 
 
@@ -277,7 +277,7 @@ def _translated(
 
 
 def _has_no_room(error: apsw.Error, connection: Connection | None) -> bool:
-    # SQLite tells a full disk from other failures, but not a quota or a limit on the size of files.
+    # SQLite distinguishes a full disk from other failures, but not a quota or a limit on file sizes.
     return (
         isinstance(error, apsw.IOError)
         and connection is not None

@@ -1,8 +1,8 @@
-"""Nearest chunks by vector: a coarse pass over sign codes, then exact cosines. Nothing else knows sqlite_vec.
+"""Nearest chunks by vector: a coarse pass over sign codes, then exact cosines.
 
-`VectorReader` lives on one reader thread. Its first question is answered where the codes are stored, by
-sqlite-vec, because most commands ask just one. From then on, and without that extension, it holds the codes
-in memory, and the vectors while there are few; it follows what others write by the rows' rising ids.
+The only file that knows sqlite-vec. A `VectorReader` belongs to one reader thread. sqlite-vec answers the
+first query in place, because most commands make just one. From then on, or without that extension, the reader
+holds the codes in memory, and the vectors while there are few. It follows writes by the rising ids of rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 from nacre.memory.contracts.records import VectorEngine
 from nacre.memory.contracts.store import Scope, Vector
 from nacre.memory.stores.sqlite.connection import Connection, SqliteError, read_in_turn
-from nacre.memory.stores.sqlite.scope import Narrowed, narrowed
+from nacre.memory.stores.sqlite.words import Narrowed, narrowed
 from nacre.memory.vectors.vector_math import (
     NUMBER_BYTES,
     cosines,
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
     from nacre.memory.vectors.vector_table import Mask, Places
 
 RESIDENT_BYTES = 64 << 20
-"""The memory that vectors may take beside their codes: 87,000 of 384 numbers each, or 21,000 of 1,536."""
+"""The memory for vectors beside their codes: 87,000 of 384 numbers, or 21,000 of 1,536."""
 
 EXACT_UP_TO = 1_500
-"""With no more vectors than this, each one is compared exactly: the coarse pass would not be faster."""
+"""Up to this many vectors, each one is compared exactly, because a coarse pass would not be faster."""
 
 _READ_BESIDE = 80
-"""How many more vectors than twice the wanted are read from the file, of the coarse candidates."""
+"""How many coarse candidates are read from the file beyond twice the wanted number."""
 
 _LOAD_ROWS = 2_048
 _REMEMBERED_SCOPES = 16
 
 
 class VectorReader:
-    """Nearest chunks, over one reader connection. Not to be shared between threads.
+    """Finds nearest chunks over one reader connection. Not thread-safe.
 
-    `prepare` gives the connection what compares codes, if it can; it is called before that is needed.
+    `prepare` loads the vector functions into a connection, if it can, before they are needed.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class VectorReader:
         self.questions = 0
 
     def engine(self, connection: Connection) -> VectorEngine:
-        """What compares vectors on this connection."""
+        """The name of what compares vectors on this connection."""
         if self._engine is None:
             self._engine = self._prepare(connection)
         return self._engine
 
     def told(self, connection: Connection, dimensions: int) -> VectorEngine:
-        """The same with what compares vectors of so many numbers from the second question on."""
+        """The name of what compares vectors of this length from the second query on."""
         engine = self.engine(connection)
         fits = self._fits(_row_count(connection), dimensions)
         later = "vectors in memory" if fits else "sign codes in memory, vectors on disk"
@@ -119,7 +119,7 @@ class VectorReader:
         return _best_pieces(self._scored(connection, asked, self._table.places_of(chunk_ids)), None)
 
     def _scored(self, connection: Connection, asked: bytes, places: Places) -> Iterable[tuple[int, float]]:
-        """(chunk id, exact cosine) of the vectors at these places of the table, highest first."""
+        """The chunk ids and exact cosines of the vectors at these places of the table, highest first."""
         if self._table.whole:
             return self._still_there(connection, self._table.cosines(asked, places))
         keys = self._table.keys(places)
@@ -134,7 +134,7 @@ class VectorReader:
         return self._still_there(connection, sorted(scored, key=itemgetter(2), reverse=True))
 
     def _outside(self, connection: Connection, inside: Narrowed) -> Mask:
-        """Which places of the table are outside; remembered, since a scope is often asked for again."""
+        """The places of the table outside of a scope; cached, because scopes repeat."""
         if inside not in self._masks:
             rows = connection.execute(inside.members, inside.arguments)
             self._masks[inside] = self._table.all_but([chunk_id for (chunk_id,) in rows])
@@ -143,14 +143,14 @@ class VectorReader:
         return self._masks[inside]
 
     def load(self, connection: Connection, dimensions: int) -> None:
-        """Reads what the next question would read first, and counts as one."""
+        """Reads what the next query would read first, and counts as a query."""
         self.questions += 1
         self._follow(connection, dimensions)
 
     def answers_in_place(self, connection: Connection) -> bool:
         """Whether reading everything into memory would take longer than it can save."""
         self.engine(connection)
-        # numpy, when it stands in for sqlite-vec, compares no codes
+        # if numpy replaces sqlite-vec, it compares no codes
         return self.questions <= 1 and bool(
             connection.execute(
                 "SELECT count(*) FROM pragma_function_list WHERE name = 'vec_distance_hamming'"
@@ -160,7 +160,6 @@ class VectorReader:
     def _still_there(
         self, connection: Connection, scored: Sequence[tuple[int, int, float]]
     ) -> Iterable[tuple[int, float]]:
-        """(chunk id, cosine) of the rows that nobody has deleted since they were read into memory."""
         if not self._gone:
             return ((chunk_id, cosine) for _, chunk_id, cosine in scored)
         alive = {
@@ -173,7 +172,7 @@ class VectorReader:
         return ((chunk_id, cosine) for row_id, chunk_id, cosine in scored if row_id in alive)
 
     def _follow(self, connection: Connection, dimensions: int) -> None:
-        """Brings the table in line with the index: reads what was added, forgets when much was deleted."""
+        """Updates the table: reads new rows, and drops it after many deletions."""
         version = connection.pragma("data_version")
         if version == self._data_version and self._table.dimensions == dimensions:
             return
@@ -189,11 +188,10 @@ class VectorReader:
         self._data_version = version
 
     def _fits(self, count: int, dimensions: int) -> bool:
-        """Whether so many vectors are held in memory whole, beside their codes."""
         return count * NUMBER_BYTES * dimensions <= self._resident_bytes
 
     def _load(self, connection: Connection, total: int) -> None:
-        """Reads the rows that are not in the table yet; `total` is how many rows there are."""
+        """Reads the rows that are not in the table yet; `total` is the number of rows."""
         while rows := self._rows_above(connection, self._last_row):
             self._table.add([(row[0], row[1], row[2], code, row[4]) for row in rows if (code := row[3])])
             self._last_row = rows[-1][0]
@@ -218,7 +216,7 @@ def _row_count(connection: Connection) -> int:
 
 
 def _stored_coarse(connection: Connection, code: bytes, count: int, inside: Narrowed | None) -> list[int]:
-    """Row ids of the `count` codes nearest to `code`, among the chunks inside a scope."""
+    """The ids of the `count` rows with the codes nearest to `code`, within a scope."""
     rows = connection.execute(
         "SELECT id FROM chunk_vectors WHERE length(code) = ?"
         + (f" AND +chunk_id IN ({inside.members})" if inside else "")
@@ -231,7 +229,7 @@ def _stored_coarse(connection: Connection, code: bytes, count: int, inside: Narr
 def _scored_in_place(
     connection: Connection, asked: bytes, column: str, ids: Sequence[int]
 ) -> list[tuple[int, float]]:
-    """(chunk id, cosine) of the rows with these ids in `column`, highest first."""
+    """The chunk ids and cosines of the rows with these ids in `column`, highest first."""
     rows = connection.execute(
         "SELECT chunk_id, vector_id FROM chunk_vectors"
         f" WHERE {column} IN (SELECT value FROM json_each(?)) ORDER BY id",
@@ -247,14 +245,13 @@ def _scored_in_place(
 
 
 def _stored_vectors(connection: Connection, dimensions: int, vector_ids: Sequence[int]) -> dict[int, bytes]:
-    """Stored vectors by their id; those of another length are left out."""
+    """Stored vectors by id, without those of another length."""
     among = "WHERE length(embedding) = ? AND id IN (SELECT value FROM json_each(?))"
     arguments = (NUMBER_BYTES * dimensions, json.dumps(vector_ids))
     return dict(connection.execute(f"SELECT id, embedding FROM vectors {among}", arguments))
 
 
 def _best_pieces(scored: Iterable[tuple[int, float]], limit: int | None) -> dict[int, float]:
-    """The first, and so the best, score of each chunk, for the first `limit` chunks."""
     best: dict[int, float] = {}
     for chunk_id, cosine in scored:
         if chunk_id not in best:
@@ -267,7 +264,7 @@ def _best_pieces(scored: Iterable[tuple[int, float]], limit: int | None) -> dict
 def add_vector_functions(
     connection: Connection, *, enabled: bool = True, extension_path: str | None = None
 ) -> VectorEngine:
-    """Loads sqlite-vec, from `extension_path` if given, and tries it out; without it there is numpy."""
+    """Loads sqlite-vec, from `extension_path` if given, and tests it; without it, numpy is used."""
     problem = _load(connection, extension_path) if enabled else "store.vector.enabled is false"
     if not problem:
         version = str(connection.execute("SELECT vec_version()").get)
@@ -282,7 +279,7 @@ def _load(connection: Connection, extension_path: str | None) -> str:
             connection.load_extension(extension_path or _packaged())
         finally:
             connection.enable_load_extension(False)
-        # An extension that loads without doing anything is a known failure: have it do something.
+        # The extension may load without working, a known failure, so it is tested.
         told = "SELECT vec_distance_hamming(vec_bit(?), vec_bit(?))"
         if connection.execute(told, (b"\x0f", b"\x3c")).get != 4:
             return "sqlite-vec was loaded but compares vectors wrongly"
@@ -292,8 +289,8 @@ def _load(connection: Connection, extension_path: str | None) -> str:
 
 
 def _packaged() -> str:
-    """Where the installed package keeps the extension, as its `loadable_path()` says. To import it for that
-    would bring all of numpy along."""
+    """The path of the packaged extension, as its `loadable_path()` returns it. Importing the package for this
+    would also import numpy."""
     package = find_spec("sqlite_vec")
     if package is None or package.origin is None:
         raise ImportError("the package sqlite-vec is not installed")

@@ -1,7 +1,7 @@
-"""Opens an index that can be trusted: a damaged file is set aside and a fresh one takes its place.
+"""Opens an index that can be trusted: a damaged file is renamed, and a new one replaces it.
 
-Nothing is lost by that, because the Markdown files are the truth. A file of another program or of a newer
-Nacre is never touched.
+Nothing is lost, because the Markdown files are the truth. Files of other programs and of newer versions of
+Nacre are never changed.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CHECK_UP_TO_BYTES = 16 << 20
-"""Indexes up to this size are read through when they are opened; larger ones in the background."""
+"""Indexes up to this size are checked completely when they are opened, larger ones in the background."""
 
 _SIDE_FILES = ("-wal", "-shm")
 
 
 class SqliteIndexPlace:
-    """`IndexPlace` (its methods are described there) for SQLite.
+    """The `IndexPlace` for SQLite; its methods are documented there.
 
-    With `owns_folder` nothing but the index lies in its folder, which is then kept from others as well.
+    With `owns_folder`, the folder holds only the index and is kept private as well.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class SqliteIndexPlace:
             return await self._open()
 
     async def close(self) -> None:
-        """Nothing: each store has its own connections."""
+        """Does nothing: each store has its own connections."""
 
     def quarantined(self) -> tuple[str, ...]:
         names = (found.name for found in self._path.parent.glob(f"{self._path.name}.corrupt-*"))
@@ -96,7 +96,7 @@ class SqliteIndexPlace:
 
 def _set_aside_if_damaged(path: Path, at: datetime, problem: str) -> None:
     with IndexLock(path).held():
-        # Another process may have put a fresh index there while this one waited for the lock.
+        # Another process may have made a new index while this one waited for the lock.
         if path.exists() and _is_sound(path):
             return
         aside = set_aside(path, at)
@@ -115,10 +115,10 @@ def _is_sound(path: Path) -> bool:
 
 
 def keep_private(path: Path, *, folder_too: bool) -> None:
-    """Takes from others what they may do with an index, the files beside it and those that were set aside.
+    """Removes the access of others to an index, the files beside it, and damaged ones that were renamed.
 
-    An index that an older version or another program made may be open to everybody. What the file system
-    refuses stays as it is: some know no modes.
+    Older versions or other programs may have made it readable for everybody. Failures are ignored, because
+    some file systems have no modes.
     """
     beside = (f"{path.name}.", f"{path.name}-")
     ours = [path, path.parent] if folder_too else [path]
@@ -132,10 +132,10 @@ def keep_private(path: Path, *, folder_too: bool) -> None:
 
 
 def examined(path: Path) -> tuple[int, str, tuple[str, ...]]:
-    """The version of an index, what is damaged in it, and the paths of its notes; changes nothing.
+    """The version of an index, its damage, and the paths of its notes. Changes nothing.
 
     Raises:
-        IndexUnusable: the file is another program's, or cannot be read; `IndexDamaged`, a damaged one.
+        IndexUnusable: the file belongs to another program or cannot be read; `IndexDamaged` if it is damaged.
     """
     connection = open_connection(path, read_only=True)
     try:
@@ -158,7 +158,7 @@ def set_aside(path: Path, at: datetime) -> Path:
     while aside.exists():
         number += 1
         aside = path.with_name(f"{path.name}.corrupt-{stamp}-{number}")
-    # The side files first: a fresh database must never meet the old write-ahead log.
+    # The side files come first: a new database must never meet an old write-ahead log.
     for suffix in _SIDE_FILES:
         side = path.with_name(path.name + suffix)
         if side.exists():

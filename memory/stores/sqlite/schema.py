@@ -1,7 +1,7 @@
-"""The index's tables, as numbered migrations. Data, and the one function that applies it.
+"""The tables of the index, as numbered migrations, and the function that applies them.
 
-The index holds nothing that the Markdown files do not say, so a file that cannot be migrated is replaced.
-A migration is one transaction; a kill in the middle leaves the previous version whole.
+The index only holds what the Markdown files say, so a file that cannot be migrated is replaced. A migration
+is one transaction, so a kill leaves the previous version.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from nacre.memory.contracts.words import FIELDS
 from nacre.memory.stores.sqlite.connection import Connection, in_memory, transaction
 from nacre.memory.vectors.vector_math import whole_numbers
 
-# Mn and Mc are token characters, so that vowel signs do not cut Hindi and Thai words to pieces.
+# Mn and Mc are token characters, so that vowel signs do not split Hindi and Thai words.
 TOKENIZE = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
-"""How FTS5 cuts words: part of an index's identity."""
+"""How FTS5 splits words; part of an index's identity."""
 
 _VERSION_1 = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -86,12 +86,12 @@ CREATE TABLE failures (
 ) STRICT, WITHOUT ROWID;
 """
 
-# How many bytes of words a transaction gathers in memory before it writes a segment. The default of one
-# megabyte would cut each batch of a first index into several, to be merged right after.
+# The bytes of words that a transaction gathers before it writes a segment. The default of one
+# megabyte would split each batch of a first index into segments to be merged right afterwards.
 _VERSION_2 = "INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('hashsize', 16777216);"
 
-# `embedding` becomes 16-bit numbers in proportion. In a new table: in the old one,
-# pages would stay half empty.
+# `embedding` becomes scaled 16-bit numbers. In a new table, because pages of the old one
+# would stay half empty.
 _VERSION_3 = """
 CREATE TABLE vectors_3 (
     id INTEGER PRIMARY KEY,
@@ -107,32 +107,34 @@ DROP TABLE vectors;
 ALTER TABLE vectors_3 RENAME TO vectors;
 """
 
-# `sentences` holds the vectors of the text's sentences one behind the other, a signed byte for each number;
-# NULL says that they are not made, which is so for most embedders.
+# `sentences` holds the vectors of the text's sentences in a row, one signed byte per number;
+# NULL means that there are none, as with most embedders.
 _VERSION_4 = """
 ALTER TABLE vectors ADD COLUMN sentences BLOB;
 CREATE INDEX vectors_without_sentences ON vectors (id) WHERE sentences IS NULL AND embedding IS NOT NULL;
 """
 
 MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
-"""Migration n leads from version n to n + 1. Never change one that was released: add another.
+"""Migration n leads from version n to n + 1. Never change a released one; add another.
 
-Each further one has to change a table or an index: a number ahead of our tables is a flipped bit."""
+Each further one must change a table or an index, because a version ahead of our tables counts as a flipped
+bit.
+"""
 
 SCHEMA_VERSION = len(MIGRATIONS)
 _TABLES = {"meta", "files", "chunks", "chunks_fts", "failures"}
 """Tables that every version of an index has."""
 APPLICATION_ID = 0x4E616372
-"""`PRAGMA application_id` of an index ("Nacr"), so that another program's database is not taken for one."""
+"""The `PRAGMA application_id` of an index ("Nacr"), which tells it from other programs' databases."""
 
 
 def migrate(connection: Connection, *, between: Callable[[int], None] | None = None) -> int:
-    """Brings an index to the newest version and returns how many steps that took.
+    """Migrates an index to the newest version and returns the number of steps.
 
-    `between` is called inside each migration's transaction with the version it leads to.
+    `between` is called inside each migration's transaction with the new version.
 
     Raises:
-        IndexUnusable: the file was written by a newer Nacre, or is another program's database.
+        IndexUnusable: the file belongs to a newer version of Nacre, or to another program.
     """
     steps = 0
     connection.create_scalar_function("whole_numbers", lambda *row: whole_numbers(*row), 1)
@@ -158,12 +160,12 @@ def migrate(connection: Connection, *, between: Callable[[int], None] | None = N
 def version_of(connection: Connection) -> int:
     """The version of an index; 0 for an empty file.
 
-    Whose file it is shows in two places that no single flipped bit changes both: the mark in its head, and
-    the names of its tables. What has neither of ours is another program's and is left alone.
+    Two places identify an index, and no single flipped bit changes both: the mark in its header and the names
+    of its tables. A file with neither belongs to another program and is left alone.
 
     Raises:
-        IndexDamaged: an index whose head does not say what its tables say.
-        IndexUnusable: the file is another program's database.
+        IndexDamaged: the header of an index contradicts its tables.
+        IndexUnusable: the file belongs to another program.
     """
     version = int(connection.pragma("user_version"))
     application_id = int(connection.pragma("application_id"))
@@ -179,7 +181,7 @@ def version_of(connection: Connection) -> int:
     is_newer = version > SCHEMA_VERSION
     if not (is_marked and has_ours and version > 0) or (is_newer and _schema(connection) == _own_schema()):
         where = f"The memory index {connection.filename}"
-        raise IndexDamaged(f"{where} is damaged (its head is not that of an index).")
+        raise IndexDamaged(f"{where} is damaged (its header is not that of an index).")
     return version
 
 

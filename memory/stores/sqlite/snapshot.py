@@ -1,6 +1,6 @@
-"""`Snapshot` over one SQLite connection: a read transaction, and what one reader keeps between calls.
+"""`Snapshot` over one SQLite connection: a read transaction, and the caches of one reader.
 
-Everything runs on the thread that owns the connection. Pure SELECTs; nothing here writes.
+Everything runs on the thread that owns the connection. Nothing here writes.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ SELECT chunks.id, source, path, ordinal, start_line, end_line, heading_path, day
 FROM chunks JOIN files ON files.id = chunks.file_id
 """
 STATE_COLUMNS = ("path", "content_hash", "size", "mtime_ns", "inode", "read_at_ns")
-"""Of a `FileState`, in its order."""
+"""The columns of a `FileState`, in order."""
 
 _FILE_COLUMNS = f"SELECT {', '.join(STATE_COLUMNS)} FROM files"
 
 _AMONG_CHUNKS = "chunks.id IN (SELECT value FROM json_each(?))"
-"""Takes the ids as a JSON list: one statement for any number of them."""
+"""Takes the ids as a JSON list, so that one statement serves any number of them."""
 
 
 class SnapshotThread:
-    """A thread that reads; each call sees one moment of the index.
+    """A reader thread; each call sees one state of the index.
 
-    `prepare_vectors` gives a connection what compares vectors, before it is needed for the first time. When
-    `load_after_seconds` have passed since the first question with a vector, a command that asks just one is
-    over: then what the others are compared with is read into memory, so that none of them waits for that.
+    `prepare_vectors` loads the vector functions into a connection before they are needed.
+    `load_after_seconds` after the first vector query, when a one-shot command has ended, it reads the vectors
+    into memory so that no later query waits for that.
     """
 
     def __init__(
@@ -65,7 +65,8 @@ class SnapshotThread:
         self._loads = False
 
     async def run(self, work: Callable[[Snapshot], T]) -> T:
-        """Hands `work` one moment of the index; returns what it returns. Raises as `ConnectionThread.run`."""
+        """Calls `work` with a snapshot and returns the result. Raises the errors of
+        `ConnectionThread.run`."""
 
         def call(connection: Connection) -> T:
             with one_moment(connection):
@@ -78,7 +79,7 @@ class SnapshotThread:
         return found
 
     async def close(self) -> None:
-        """Waits for the calls that were made and lets go of the file."""
+        """Waits for pending calls and closes the file."""
         await self._thread.close()
 
     def _load(self, connection: Connection) -> None:
@@ -88,7 +89,7 @@ class SnapshotThread:
 
 
 class SqliteSnapshot:
-    """`Snapshot` (its methods are described there). The caller holds the read transaction."""
+    """`Snapshot`, whose methods are documented there. The caller holds the read transaction."""
 
     def __init__(self, connection: Connection, words: WordReader, vectors: VectorReader) -> None:
         self._connection = connection
@@ -183,7 +184,7 @@ class SqliteSnapshot:
         return self._vectors.cosines(self._connection, vector, chunk_ids)
 
     def places(self, chunk_ids: Sequence[int]) -> Mapping[int, ChunkPlace]:
-        # These columns come before the text in a row, so no long row is read through.
+        # These columns precede the text in a row, so long rows are not read.
         rows = self._connection.execute(
             "SELECT chunks.id, source, path, day, mtime_ns FROM chunks"
             f" JOIN files ON files.id = file_id WHERE {_AMONG_CHUNKS}",
@@ -201,7 +202,7 @@ class SqliteSnapshot:
         return dict(rows)
 
     def sampled_texts(self, count: int) -> Sequence[str]:
-        """The chunks next above ids at even distances: each is one look into the table."""
+        """The chunks above ids at even distances, each by one lookup."""
         first, last = next(self._connection.execute("SELECT min(id), max(id) FROM chunks"))
         if first is None:
             return ()

@@ -1,12 +1,14 @@
-"""The store in SQLite: one file, and three threads: one writes, one searches, one reads for everything else.
+"""The SQLite store: one file, and three threads, for writes, for searches and for other reads.
 
-A write takes the lock file beside the index first, so that processes queue up instead of colliding; readers
-take nothing and see the last committed state. Searches never stand in line behind what syncs and status read.
+A write first takes the lock file beside the index, so that processes queue up; readers take no lock and see
+the last commit. Searches never wait for the reads of syncs and status. A rebuild fills a hidden file beside
+the index and replaces its content at the end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,22 +22,13 @@ from nacre.memory.stores.sqlite.connection import (
     Connection,
     ConnectionThread,
     IndexLock,
+    copy_database,
     give_back_space,
     open_connection,
     quick_check,
     transaction,
 )
 from nacre.memory.stores.sqlite.nearest import add_vector_functions
-from nacre.memory.stores.sqlite.rebuild import (
-    copy_vectors,
-    goes_on,
-    marks,
-    next_ids,
-    rebuild_path,
-    remove_database,
-    replace_content,
-    start_ids,
-)
 from nacre.memory.stores.sqlite.schema import SCHEMA_VERSION, migrate, version_of
 from nacre.memory.stores.sqlite.snapshot import SnapshotThread
 from nacre.memory.stores.sqlite.writes import SqliteWriter, merge_words
@@ -44,7 +37,7 @@ T = TypeVar("T")
 
 
 class SqliteStore:
-    """`Store` (its methods are described there) over one SQLite file. Open it with `SqliteStore.open`."""
+    """`Store` over one SQLite file; its methods are documented there. Open it with `SqliteStore.open`."""
 
     def __init__(self, path: Path, prepare_vectors: Callable[[Connection], VectorEngine]) -> None:
         self.path = path
@@ -58,14 +51,14 @@ class SqliteStore:
     async def open(
         cls, path: Path, prepare_vectors: Callable[[Connection], VectorEngine] = add_vector_functions
     ) -> SqliteStore:
-        """Opens or creates the index and brings its tables to the newest version.
+        """Opens or creates the index and migrates it to the newest version.
 
-        `prepare_vectors` gives a connection what compares vectors.
+        `prepare_vectors` loads the vector functions into a connection.
 
         Raises:
-            IndexDamaged: the file is no sound database.
-            IndexUnusable: it cannot be opened, is another program's, or was written by a newer Nacre.
-            IndexBusy: another process kept the write lock.
+            IndexDamaged: the file is not a sound database.
+            IndexUnusable: it cannot be opened, or belongs to another program or a newer version of Nacre.
+            IndexBusy: another process held the write lock.
         """
         with refusals_told(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -89,7 +82,7 @@ class SqliteStore:
         return await self._in_transaction(lambda connection: work(SqliteWriter(connection)))
 
     async def tidy(self) -> None:
-        """Merges the full-text index in steps, each with the lock to itself."""
+        """Merges the full-text index in steps, each of which takes the lock."""
         first = True
         while await self._in_transaction(partial(merge_words, first=first)):
             first = False
@@ -124,7 +117,7 @@ class SqliteStore:
             lock.release()
 
     async def check(self) -> str:
-        # On a thread of its own: this reads the whole file, and searches must not wait for it.
+        # On its own thread, because this reads the whole file and searches must not wait for it.
         thread = ConnectionThread("memory-check", lambda: open_connection(self.path, read_only=True))
         try:
             return await thread.run(quick_check)
@@ -139,10 +132,10 @@ class SqliteStore:
         await self._writer.close()
 
     async def write_with(self, work: Callable[[Connection], T]) -> T:
-        """Runs SQLite work, which begins its own transactions, on the writer thread under the lock.
+        """Runs `work`, which begins its own transactions, on the writer thread under the lock.
 
         Raises:
-            IndexBusy: another process kept the lock for too long.
+            IndexBusy: another process held the lock for too long.
         """
 
         def call(connection: Connection) -> T:
@@ -165,7 +158,7 @@ class SqliteStore:
         return await SqliteStore.open(rebuild_path(self.path), self._prepare_vectors)
 
     async def _unfinished(self, identity: Mapping[str, str]) -> SqliteStore | None:
-        """The hidden index of a rebuild for this identity; any other that was left behind is deleted."""
+        """The hidden index of an unfinished rebuild for this identity; any other one is deleted."""
         if rebuild_path(self.path).exists():
             try:
                 hidden = await self._open_hidden()
@@ -187,7 +180,7 @@ class SqliteStore:
 
 
 class SqliteRebuild:
-    """`Rebuild` (its methods are described there) over two SQLite files. `begin_rebuild` makes it."""
+    """`Rebuild` over two SQLite files; its methods are documented there. `begin_rebuild` makes it."""
 
     def __init__(self, live: SqliteStore, hidden: SqliteStore, lock: IndexLock) -> None:
         self._live = live
@@ -208,7 +201,7 @@ class SqliteRebuild:
         try:
             await asyncio.shield(taking)
         except asyncio.CancelledError:
-            # A thread cannot be cancelled: what it takes has to be given back.
+            # A thread cannot be canceled, so a lock that it takes has to be released.
             await asyncio.wait({taking})
             if taking.exception() is None:
                 lock.release()
@@ -227,3 +220,102 @@ class SqliteRebuild:
     async def leave(self) -> None:
         await self._hidden.close()
         self._lock.release()
+
+
+ID_STEP = 1 << 32
+"""The distance from the live index's ids to those of its rebuild, so that no id is ever used twice."""
+
+_MADE_FOR = "rebuild_identity"
+_BUILD = "build"
+_FILES = ("-wal", "-shm", ".clock", ".lock", "")
+"""The database itself is deleted last: while it exists, the next sync finds it and continues."""
+_NUMBERED = ("chunks", "chunk_vectors")
+_COPY_ROWS = 2_000
+
+
+def rebuild_path(index: Path) -> Path:
+    """The hidden file of an index."""
+    return index.with_name(index.name + ".rebuild")
+
+
+def remove_database(path: Path) -> None:
+    """Deletes a database with its side files.
+
+    Raises:
+        IndexUnusable: a file cannot be deleted.
+    """
+    with refusals_told(path):
+        for suffix in _FILES:
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def marks(identity: Mapping[str, str], live: Mapping[str, str]) -> dict[str, str]:
+    """The rows of `meta` with the identity of a hidden index and the live index that it follows."""
+    return {_MADE_FOR: _text(identity), _BUILD: str(_build(live) + 1)}
+
+
+def goes_on(hidden: Mapping[str, str], live: Mapping[str, str], identity: Mapping[str, str]) -> bool:
+    """Whether a hidden index with these rows of `meta` is an unfinished one for this identity."""
+    return hidden.get(_MADE_FOR) == _text(identity) and _build(hidden) > _build(live)
+
+
+def copy_vectors(connection: Connection, live: Path) -> None:
+    """Copies vectors in batches, so that no transaction grows with the index."""
+    connection.execute("ATTACH ? AS live", (str(live),))
+    try:
+        with transaction(connection):
+            connection.execute("INSERT OR IGNORE INTO main.embedders (name) SELECT name FROM live.embedders")
+        last = 0
+        while True:
+            end = connection.execute(
+                "SELECT max(id) FROM (SELECT id FROM live.vectors WHERE id > ? ORDER BY id LIMIT ?)",
+                (last, _COPY_ROWS),
+            ).get
+            if end is None:
+                return
+            with transaction(connection):
+                connection.execute(
+                    "INSERT OR IGNORE INTO main.vectors"
+                    " (embedder_id, text_hash, used_at, embedding, sentences)"
+                    " SELECT main.embedders.id, text_hash, used_at, embedding, x'' FROM live.vectors"
+                    " JOIN live.embedders ON live.embedders.id = embedder_id"
+                    " JOIN main.embedders USING (name) WHERE live.vectors.id > ? AND live.vectors.id <= ?",
+                    (last, end),
+                )
+            last = end
+    finally:
+        connection.execute("DETACH live")
+
+
+def replace_content(connection: Connection, live: Path, hidden: Path) -> None:
+    """Under the lock, copies the last vectors into the hidden file and its content into the live one."""
+    source = open_connection(hidden)
+    try:
+        copy_vectors(source, live)
+        copy_database(source, connection)
+    finally:
+        source.close()
+    remove_database(hidden)
+    connection.pragma("wal_checkpoint(TRUNCATE)")
+
+
+def next_ids(connection: Connection) -> dict[str, int]:
+    """The first ids of a rebuilt index."""
+    last = dict.fromkeys(_NUMBERED, 0) | {
+        str(name): int(seq) for name, seq in connection.execute("SELECT name, seq FROM sqlite_sequence")
+    }
+    return {name: seq + ID_STEP for name, seq in last.items()}
+
+
+def start_ids(connection: Connection, first_ids: Mapping[str, int]) -> None:
+    """Makes the ids of an empty index start at `first_ids`."""
+    with transaction(connection):
+        connection.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", first_ids.items())
+
+
+def _build(meta: Mapping[str, str]) -> int:
+    return int(meta.get(_BUILD, "0"))
+
+
+def _text(identity: Mapping[str, str]) -> str:
+    return json.dumps(identity, sort_keys=True)

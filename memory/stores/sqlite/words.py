@@ -1,9 +1,9 @@
-"""Word search in the index, with a bound on what a frequent word may cost.
+"""Word search in the index, with a bound on the cost of frequent words.
 
-BM25 over every chunk that has a common word takes longer than the rest of a search, and tells least. So when
-a query would touch too many chunks, its rarest words choose the chunks, and its common words are weighed in
-those alone. What has only common words is passed over then. Of a query with common words alone, the rarest
-few have to stand in a chunk together, and another one with them. Small indexes never come to that.
+BM25 over every chunk with a common word takes longer than the rest of a search and is of little use. If a
+query would touch too many chunks, its rarest words select the chunks, and its common words are only weighed
+there; chunks with only common words are skipped. If a query has only common words, a chunk must have the
+rarest few together with another one. Small indexes never reach this bound.
 """
 
 from __future__ import annotations
@@ -11,37 +11,39 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
+from nacre.memory.contracts.records import Source
 from nacre.memory.contracts.store import Scope
 from nacre.memory.contracts.words import FIELD_WEIGHTS, FIELDS, Atom, MatchQuery
 from nacre.memory.stores.sqlite.connection import Connection
-from nacre.memory.stores.sqlite.scope import narrowed
+from nacre.record import Record
 
 MOST_ROWS = 1_000
-"""How many rows a query's words may choose; each is scored in about half a microsecond."""
+"""How many rows a query's words may select; scoring one takes about half a microsecond."""
 
 MOST_OF_ALL = 100
-"""In a large index they may choose one of so many, up to `TOO_MANY_ROWS`: the same share of what there is."""
+"""In a large index they may select this fraction of all rows, up to `TOO_MANY_ROWS`."""
 
 ENOUGH_ROWS = 100
-"""Below this many rows common words choose as well, whatever they cost: there would be too little to rank."""
+"""Below this number of rows, common words also select, at any cost, because there would be too little to
+rank."""
 
 TOO_MANY_ROWS = 4_000
-"""A word with more rows than this chooses none by itself: together with others it does."""
+"""A word with more rows than this selects only together with others."""
 
 MOST_WEIGHED = 50_000
-"""How many rows the words that are weighed may have together; BM25 counts 30 in a microsecond."""
+"""How many rows the weighed words may have together; BM25 counts 30 per microsecond."""
 
 _REMEMBERED_ATOMS = 20_000
 _BM25 = f"bm25(chunks_fts, {', '.join(str(FIELD_WEIGHTS[field]) for field in FIELDS)})"
 
 
 class _Split(NamedTuple):
-    """The expressions of the words that choose, of those that are weighed, and of those that choose together.
+    """The expressions of words that select, of words that are weighed, and of words that select together.
 
-    `nearly` is for when the latter are in too few chunks: the rarest of them with any other word, and not all
-    words in all chunks, which takes ten times as long. Each may be empty.
+    `nearly` is used if the last are in too few chunks: the rarest of them with any other word, since any word
+    in any chunk would take ten times as long. Each may be empty.
     """
 
     choosing: str
@@ -51,7 +53,7 @@ class _Split(NamedTuple):
 
 
 class WordReader:
-    """BM25 over one reader connection. Not to be shared between threads."""
+    """BM25 over one reader connection. Not thread-safe."""
 
     def __init__(self, *, most_rows: int = MOST_ROWS, too_many_rows: int = TOO_MANY_ROWS) -> None:
         self._most_rows = most_rows
@@ -62,7 +64,7 @@ class WordReader:
         self._rows: OrderedDict[str, int] = OrderedDict()
 
     def count(self, connection: Connection) -> int:
-        """How many chunks there are; counted again only after somebody wrote."""
+        """The number of chunks, counted again after each write."""
         version = connection.pragma("data_version")
         if version != self._data_version:
             self._count = connection.execute("SELECT count(*) FROM chunks").get
@@ -72,22 +74,22 @@ class WordReader:
         return self._count
 
     def counts_of(self, connection: Connection, atoms: Sequence[Atom]) -> list[int]:
-        """About how many rows each atom is in."""
+        """The approximate number of rows with each atom."""
         self.count(connection)
         return [self._rows_of(connection, expression(atom)) for atom in atoms]
 
     def lexical(
         self, connection: Connection, query: MatchQuery, limit: int, scope: Scope
     ) -> dict[int, float]:
-        """−bm25 of the best chunks, best first."""
+        """The negated bm25 of the best chunks, best first."""
         inside = narrowed(connection, scope)
         condition = f" AND {inside.admits('chunks_fts.rowid')}" if inside else ""
         arguments = inside.arguments if inside else ()
         choosing, weighed, together, nearly = self._split(connection, query)
         best = _best(connection, choosing, condition, arguments, limit) if choosing else {}
         if weighed and choosing:
-            # What both lists have is scored by all words. What has fallen out of this one is worse than all
-            # of it, and ends below the limit with the score of its choosing words as well.
+            # Chunks in both lists are scored by all words. A chunk beyond the end of this list is worse than
+            # all of it, and stays below the limit with the score of its selecting words as well.
             best.update(_best(connection, f"({choosing}) AND ({weighed})", condition, arguments, limit))
             best = _highest(best, limit)
         if together:
@@ -100,14 +102,14 @@ class WordReader:
         if together and not inside and len(best) < limit:
             best = _best(connection, any_of(map(expression, query.atoms)), condition, arguments, limit)
         if inside and weighed and len(best) < limit:
-            # A narrow scope has few chunks with the rare words: there every word may choose. The plus keeps
-            # SQLite from asking the full-text index once for each chunk inside.
+            # A narrow scope has few chunks with the rare words, so every word may select. The plus keeps
+            # SQLite from querying the full-text index once for each chunk of the scope.
             condition = f" AND +chunks_fts.rowid IN ({inside.members})"
             best = _best(connection, any_of(map(expression, query.atoms)), condition, arguments, limit)
         return best
 
     def is_known(self, connection: Connection, atom: Atom) -> bool:
-        """Whether an atom stands in any chunk."""
+        """Whether any chunk has an atom."""
         row = connection.execute(
             "SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT 1", (expression(atom),)
         ).fetchone()
@@ -137,7 +139,7 @@ class WordReader:
         )
 
     def _rows_of(self, connection: Connection, atom: str) -> int:
-        """About how many rows have an atom: remembered until a large index has changed by a tenth."""
+        """The approximate number of rows with an atom, cached until a large index has changed by a tenth."""
         if abs(self._count - self._counted_at) * 10 > self._counted_at:
             self._rows.clear()
             self._counted_at = self._count
@@ -153,21 +155,21 @@ class WordReader:
 
 
 def expression(atom: Atom) -> str:
-    """An atom in FTS5's query language; legal for every atom, because its words are a quoted string."""
+    """An atom in FTS5's query language; valid for every atom, because its words are a quoted string."""
     words = '"' + atom.words.replace('"', " ") + '"'
     words = f"{words} *" if atom.prefix else words
     return f"{atom.field} : {words}" if atom.field else words
 
 
 def any_of(expressions: Iterable[str]) -> str:
-    """The expression that is met when any of these is; empty without any."""
+    """An expression that matches if any of these does; empty without any."""
     return " OR ".join(expressions)
 
 
 def _best(
     connection: Connection, expression: str, condition: str, arguments: Sequence[str], limit: int
 ) -> dict[int, float]:
-    # `ORDER BY rank` would have FTS5 prepare a query of its own for each search, which takes longer.
+    # `ORDER BY rank` would make FTS5 prepare another query for each search, which takes longer.
     return dict(
         connection.execute(
             f"SELECT chunks_fts.rowid, -{_BM25} AS score FROM chunks_fts WHERE chunks_fts MATCH ?{condition}"
@@ -182,14 +184,14 @@ def _highest(scores: Mapping[int, float], limit: int) -> dict[int, float]:
 
 
 def rows_to_choose(chunk_count: int, *, least: int = MOST_ROWS, most: int = TOO_MANY_ROWS) -> int:
-    """How many rows a query's words may choose in an index of this size."""
+    """How many rows a query's words may select in an index of this size."""
     return max(least, min(chunk_count // MOST_OF_ALL, most))
 
 
 def needed_together(rows: Sequence[int], *, chunk_count: int) -> int:
-    """How many of the rarest words, two at least, leave few enough chunks if they meet by chance.
+    """How many of the rarest words, at least two, leave few enough chunks if they are independent.
 
-    That another word is there as well halves them, about.
+    A further required word leaves about half of them.
     """
     left = rows[0] * rows[1] / chunk_count
     needed = 2
@@ -202,9 +204,9 @@ def needed_together(rows: Sequence[int], *, chunk_count: int) -> int:
 def split_by_rarity(
     rows: Mapping[str, int], *, chunk_count: int, most_rows: int = MOST_ROWS
 ) -> tuple[list[str], list[str]]:
-    """The atoms that choose chunks and the atoms that are weighed in those; `rows` says how many have each.
+    """The atoms that select chunks and the atoms that are weighed in them; `rows` has the frequency of each.
 
-    Both keep the order of `rows`. BM25 gives nothing for a word that more than half of all chunks have.
+    Both keep the order of `rows`. BM25 ignores words that more than half of all chunks have.
     """
     rarest_first = sorted(rows, key=rows.__getitem__)
     chosen = weighed = 0
@@ -218,3 +220,43 @@ def split_by_rarity(
             weighing.add(atom)
             weighed += rows[atom]
     return [atom for atom in rows if atom in choosing], [atom for atom in rows if atom in weighing]
+
+
+class Narrowed(Record):
+    """A scope as a SELECT of chunk ids with its arguments."""
+
+    members: str
+    arguments: tuple[str, ...]
+
+    def admits(self, chunk_id: str) -> str:
+        """A condition on a column of chunk ids, evaluated row by row, so that few rows cost little."""
+        return f"EXISTS ({self.members} AND chunks.id = {chunk_id})"
+
+
+def narrowed(connection: Connection, scope: Scope) -> Narrowed | None:
+    """The SQL of a scope; `None` if it admits everything."""
+    conditions: list[str] = []
+    arguments: list[str] = []
+    for operator, day in ((">=", scope.after), ("<=", scope.before)):
+        if day is not None:
+            conditions.append(f"day {operator} ?")
+            arguments.append(day.isoformat())
+    # Without the sources, an index on days suffices.
+    tables = "chunks"
+    others = [source for source in get_args(Source) if source not in scope.sources]
+    if any(
+        connection.execute("SELECT EXISTS (SELECT 1 FROM files WHERE source = ?)", (source,)).get
+        for source in others
+    ):
+        tables = "chunks JOIN files ON files.id = chunks.file_id"
+        conditions.append(f"source IN ({', '.join('?' * len(scope.sources))})")
+        arguments += scope.sources
+    if scope.below:
+        tables = "chunks JOIN files ON files.id = chunks.file_id"
+        # `0` follows `/` in ASCII: everything that begins with the folder's name and a slash.
+        conditions.append("files.path >= ? AND files.path < ?")
+        arguments += (f"{scope.below}/", f"{scope.below}0")
+    if not conditions:
+        return None
+    members = f"SELECT chunks.id FROM {tables} WHERE {' AND '.join(conditions)}"
+    return Narrowed(members=members, arguments=tuple(arguments))

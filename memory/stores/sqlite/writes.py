@@ -1,6 +1,6 @@
-"""What changes rows of the index: files with their words, vectors, failures, marks.
+"""Changes of the index's rows: files with their words, vectors, failures, and metadata.
 
-Vectors are attached to chunks, and kept as a cache when their text is gone.
+Vectors are attached to chunks, and stay as a cache when their text is removed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nacre.memory.vectors.identity import is_index_of
 from nacre.memory.vectors.vector_math import NUMBER_BYTES, code_of, is_zero, to_blob
 
 MERGE_PAGES = 1_000
-"""Pages that one step of a merge writes: some milliseconds of the write lock."""
+"""Pages written by one step of a merge, which holds the write lock for some milliseconds."""
 
 _INSERT_CHUNK = """
 INSERT INTO chunks (id, file_id, ordinal, start_line, end_line, heading_path, day, content_hash, text)
@@ -45,7 +45,7 @@ RETURNING id
 
 
 class SqliteWriter:
-    """`Writer` (its methods are described there). The caller holds the transaction and the lock."""
+    """`Writer`, whose methods are documented there. The caller holds the transaction and the lock."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -61,8 +61,8 @@ class SqliteWriter:
         )
 
     def replace_files(self, files: Sequence[IndexedFile]) -> None:
-        # The words of all files come last: any other statement in between would make the full-text index
-        # write down what it has gathered so far, which costs a segment, and a merge, for each file.
+        # The words of all files come last: another statement in between would make the full-text index
+        # write its buffer, which costs a segment, and later a merge, for each file.
         words: dict[int, WordFields] = {}
         stored: list[tuple[str, str]] = []
         next_id = self._connection.execute(
@@ -91,7 +91,7 @@ class SqliteWriter:
         self._connection.executemany(_INSERT_FTS, ((chunk_id, *fields) for chunk_id, fields in words.items()))
 
     def _stored_chunks(self, file_id: int) -> Iterator[tuple[Hashable, int, int, int, int]]:
-        """The key of each chunk of a file, its id, ordinal and lines, the last one first."""
+        """The key of each chunk of a file with its id, ordinal and lines, last one first."""
         rows = self._connection.execute(
             "SELECT heading_path, day, content_hash, id, ordinal, start_line, end_line FROM chunks"
             " WHERE file_id = ? ORDER BY ordinal DESC",
@@ -134,10 +134,10 @@ class SqliteWriter:
         )
 
     def attach_known(self, embedder: str, pieces: Sequence[Piece], *, now_seconds: int) -> set[bytes]:
-        """A chunk gets its vectors when every piece has one.
+        """Attaches vectors to a chunk if all its pieces have one.
 
-        Another process, or a fallback, may have made the index another embedder's since the caller looked:
-        then nothing is attached, because vectors of two embedders must not be mixed.
+        If another process or a fallback has given the index another embedder in the meantime, nothing is
+        attached, because vectors of two embedders must not be mixed.
         """
         embedder_id = _embedder_id(self._connection, embedder)
         known: dict[bytes, tuple[int, bytes | None]] = {}
@@ -162,8 +162,8 @@ class SqliteWriter:
         return unknown
 
     def put_vectors(self, embedder: str, vectors: Mapping[bytes, Vector | None], *, now_seconds: int) -> None:
-        # A zero vector is stored as refused, for nothing can be near it. What is stored for a text already
-        # stays: chunks point to its row, which a replacement would delete.
+        # A zero vector is stored as refused, because nothing can be near it. Stored vectors stay, because
+        # chunks refer to their rows, which a replacement would delete.
         embedder_id = _embedder_id(self._connection, embedder)
         rows = []
         for text_hash, vector in vectors.items():
@@ -174,7 +174,7 @@ class SqliteWriter:
         lengths = {len(row[3]) // NUMBER_BYTES for row in rows if row[3] is not None}
         refuse_other_lengths(lengths, stored=_stored_length(self._connection, embedder_id))
         self._connection.executemany(
-            # Nothing is kept in `sentences` any more; empty, a row stays out of that column's index.
+            # `sentences` is not filled any more; an empty row stays out of that column's index.
             "INSERT INTO vectors (embedder_id, text_hash, used_at, embedding, sentences)"
             " VALUES (?, ?, ?, ?, x'')"
             " ON CONFLICT (embedder_id, text_hash) DO UPDATE SET used_at = excluded.used_at",
@@ -185,7 +185,7 @@ class SqliteWriter:
         self._connection.execute("DELETE FROM chunk_vectors")
 
     def evict(self, *, keep_unused: int | None) -> int:
-        # to look for those that nothing uses takes thirty times as long as to count all
+        # finding unused ones takes thirty times as long as counting all
         if keep_unused is None or self._vector_count() <= keep_unused:
             return 0
         self._connection.execute(
@@ -202,7 +202,7 @@ class SqliteWriter:
 
 
 def merge_words(connection: Connection, *, first: bool) -> bool:
-    """One step of merging the full-text index, which makes queries faster; whether more is left."""
+    """Runs one step of merging the full-text index, which speeds up queries; whether more remains."""
     before = connection.total_changes()
     pages = -MERGE_PAGES if first else MERGE_PAGES
     connection.execute("INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('merge', ?)", (pages,))
@@ -244,7 +244,7 @@ def _headings(chunk: Chunk) -> str:
 
 
 def _stored_length(connection: Connection, embedder_id: int) -> int | None:
-    """How many numbers the vectors of an embedder have, if any are stored."""
+    """The length of an embedder's stored vectors, if there are any."""
     size_bytes = connection.execute(
         "SELECT length(embedding) FROM vectors WHERE embedder_id = ? AND embedding IS NOT NULL LIMIT 1",
         (embedder_id,),

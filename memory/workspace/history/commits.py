@@ -1,4 +1,7 @@
-"""What changed in a workspace becomes commits: what a hand wrote first, then a commit for each session."""
+"""Turns changes of a workspace into commits: changes by hand first, then one commit for each session.
+
+The first part compares texts by lines and assigns changed lines to writers.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,15 @@ from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.repository import ChangedNote, Draft, Repository
 
 MOST_COMPARISONS = 25_000_000
-"""Lines times lines; what is more is taken for one change, as a comparison would take minutes."""
+"""The limit of a comparison, as lines times lines. Larger texts count as one change, because comparing them
+would take minutes."""
 
 W = TypeVar("W", bound=Hashable)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change(Generic[W]):
-    """The lines `old[start:end]` became `lines`, by the hand of `writer`."""
+    """A change by `writer`: the lines `old[start:end]` became `lines`."""
 
     start: int
     end: int
@@ -33,7 +37,7 @@ class Change(Generic[W]):
 
 
 def hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
-    """The places where two texts differ: `old[a:b]` became `new[c:d]`, as `(a, b, c, d)`, in their order."""
+    """The differences between two texts in order, as `(a, b, c, d)`: `old[a:b]` became `new[c:d]`."""
     first, shorter = 0, min(len(old), len(new))
     while first < shorter and old[first] == new[first]:
         first += 1
@@ -55,10 +59,10 @@ def attributed(
 ) -> list[Change[W]]:
     """Every change from `old` to `new` with its writer.
 
-    `writer_of` says whose the line of a number in `new` is, `None` where nothing is known of it. A line that
-    also went away in these changes, be it with another line end, was moved and is the `hand`'s, as is
-    a change without a known line. Lines of which nothing can be known, such as blank ones, go with those
-    before them in their change.
+    `writer_of` returns the writer of a line number in `new`, or `None` if it is unknown. A line that was also
+    removed by these changes, even with another line end, was moved and belongs to `hand`, as does a change
+    without known lines. Lines that cannot be known, such as blank ones, belong to the lines before them in
+    their change.
     """
     places = list(hunks(old, new))
     gone = {line.rstrip() for a, b, _c, _d in places for line in old[a:b]}
@@ -77,13 +81,13 @@ def attributed(
         for at, (writer, start) in enumerate(runs):
             stop = runs[at + 1][1] if at + 1 < len(runs) else d
             lines = tuple(new[start:stop])
-            # what went away goes with the first that came
+            # removed lines belong to the first added ones
             changes.append(Change(start=a if at == 0 else b, end=b, lines=lines, writer=writer))
     return changes
 
 
 def layer(old: Sequence[str], changes: Sequence[Change[W]], writers: frozenset[W]) -> list[str]:
-    """`old` with the changes of these writers alone; `changes` as `attributed` gives them."""
+    """`old` with the changes of these writers only; `changes` come from `attributed`."""
     lines: list[str] = []
     done = 0
     for change in changes:
@@ -101,14 +105,14 @@ UNDOES = "Nacre-Undoes"
 TIDIED = "Nacre-Tidied"
 
 SourcesOf = Callable[[Sequence[tuple[str, Sequence[str]]]], Sequence[Sequence[Source | None]]]
-"""The sources of the lines of notes, each given with its name."""
+"""Returns the sources of the lines of notes, which are given with their names."""
 
 _MOST_NAMES = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Writer:
-    """Whose a commit is; without a session it is a hand's."""
+    """The writer of a commit; without a session, a hand."""
 
     session_key: str = ""
     session_id: str = ""
@@ -124,10 +128,10 @@ HAND = Writer()
 
 
 def commit_changes(repository: Repository, sources_of: SourcesOf) -> list[str]:
-    """Commits what changed; the new commits, the oldest first. Blocks; the repository must be opened.
+    """Commits all changes and returns the new commits, oldest first. Blocks; the repository must be open.
 
     Raises:
-        GitFailed, OSError: nothing was committed; the next call does it.
+        GitFailed, OSError: nothing was committed; the next call commits it.
     """
     head = repository.head()
     entry_ids: dict[Writer, dict[str, None]] = {}
@@ -143,7 +147,7 @@ def commit_changes(repository: Repository, sources_of: SourcesOf) -> list[str]:
         files: dict[str, bytes | None] = {}
         for note in notes:
             name = note.file.name
-            # No line of the sources is anybody's: they go with the last commit.
+            # Lines of the sources have no writer, so they go with the last commit.
             if name in names or (is_last and not note.changes):
                 data = _layered(note, until_now, is_last=is_last)
                 if data != at[name]:
@@ -160,7 +164,7 @@ def commit_together(
     subject: str,
     trailers: Sequence[tuple[str, str]],
 ) -> str:
-    """One commit of those changed files whose name `is_wanted`, whoever wrote their lines; its name. Blocks.
+    """Commits the changed files that `is_wanted` selects, whoever wrote their lines; its name. Blocks.
 
     Raises:
         GitFailed, OSError: nothing was committed.
@@ -173,7 +177,7 @@ def commit_together(
 
 
 def known_sources(sources: Sources) -> SourcesOf:
-    """What a thread without a running loop asks for sources."""
+    """A `SourcesOf` for threads without a running event loop."""
 
     def ask(notes: Sequence[tuple[str, Sequence[str]]]) -> Sequence[Sequence[Source | None]]:
         return asyncio.run(sources.of_notes(notes)) if notes else ()
@@ -182,7 +186,7 @@ def known_sources(sources: Sources) -> SourcesOf:
 
 
 def message_of(subject: str, trailers: Sequence[tuple[str, str]]) -> str:
-    """A commit's message: a plain subject, and trailers for programs. A blank one is left out."""
+    """A commit message: a subject, and trailers for programs. Blank trailers are left out."""
     lines = [f"{name}: {' '.join(value.split())}" for name, value in trailers if value.strip()]
     return "\n".join([subject, *([""] if lines else []), *lines]) + "\n"
 
@@ -190,7 +194,7 @@ def message_of(subject: str, trailers: Sequence[tuple[str, str]]) -> str:
 def _attributed(
     file: ChangedNote, sources: Sequence[Source | None], entry_ids: dict[Writer, dict[str, None]]
 ) -> _Note:
-    """A file with the writer of each change; adds the entries that the writers' lines came from."""
+    """A file with the writer of each change. Adds the entries that its lines came from to `entry_ids`."""
     if file.name.startswith(f"{SOURCES_FOLDER}/"):
         return _Note(file=file, changes=[])
     before, after = lines_of(file.before or b""), lines_of(file.now or b"")
@@ -201,7 +205,7 @@ def _attributed(
 
     changes = attributed(before, after, writer_of, hand=HAND)
     if not changes:
-        changes = [Change(start=0, end=0, lines=(), writer=HAND)]  # an empty file came or went
+        changes = [Change(start=0, end=0, lines=(), writer=HAND)]  # an empty file was added or removed
     added = {(change.writer, line) for change in changes for line in change.lines}
     for number, line in enumerate(after):
         writer, source = writer_of(number), sources[number]
@@ -211,7 +215,6 @@ def _attributed(
 
 
 def _layered(note: _Note, writers: frozenset[Writer], *, is_last: bool) -> bytes | None:
-    """The file with the changes of these writers."""
     if is_last or all(change.writer in writers for change in note.changes):
         return note.file.now
     lines = layer(lines_of(note.file.before or b""), note.changes, writers)
@@ -221,8 +224,8 @@ def _layered(note: _Note, writers: frozenset[Writer], *, is_last: bool) -> bytes
 
 
 def lines_of(data: bytes) -> list[str]:
-    """The lines of a note with their ends; bytes that are no text survive."""
-    # of bytes, whose lines are those of git and of an editor
+    """The lines of a note with their ends. Bytes that are not UTF-8 become surrogates."""
+    # split as bytes, as git and editors do
     return [line.decode("utf-8", "surrogateescape") for line in data.splitlines(keepends=True)]
 
 
@@ -242,7 +245,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 class HistoryBusy(Exception):
-    """The history cannot take a commit now, so nothing was written. A clause that says why."""
+    """The history cannot take a commit now, so nothing was written. The message is a clause."""
 
 
 async def as_one_commit(
@@ -255,12 +258,14 @@ async def as_one_commit(
     subject: str,
     trailers: Sequence[tuple[str, str]],
 ) -> tuple[str, str]:
-    """Has `write` change the note `path`; the commit that holds it, and why there is none, as a clause.
+    """Calls `write`, which changes the note `path`, and commits the change alone.
 
-    One of them is `""`. No other commit of Nacre's comes in between. Blocks while it waits for its turn.
+    Returns the commit and `""`, or `""` and a clause that says why there is none. Waits for the history, in
+    which no other commit of Nacre comes between.
 
     Raises:
-        HistoryBusy: `write` was not called. Whatever `write` raises.
+        HistoryBusy: `write` was not called.
+        Exception: any error of `write`.
     """
     if workspace.folder is None:
         await write()

@@ -1,7 +1,7 @@
-"""Lines taken out of all commits: the only code that rewrites history. Edge.
+"""Removes lines from all commits. This is the only code that rewrites history.
 
-git's own stream of a history is read (`fast-export`), notes in it are changed, and it is read in again
-(`fast-import`): commits keep their authors, times and messages, and get other names.
+It reads git's own stream of a history (`fast-export`), changes notes in it, and imports it again
+(`fast-import`). Commits keep their authors, times and messages and get new names.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _AT_ONCE = 500
 _DATA = re.compile(rb"data (\d+)\n")
 
 Without = Callable[[bytes], bytes]
-"""A note's bytes without what is to go."""
+"""Returns a note's bytes without what is to be forgotten."""
 
 
 def versions_with(repository: Repository, says: Callable[[bytes], bool], *, of_owner: bool = False) -> int:
-    """How many stored versions of files say it, in any commit, also in those that no branch has any more.
+    """The number of stored file versions that match, in any commit, whether or not a branch has it.
 
-    With `of_owner` it looks into the `.git` of the workspace, which is the owner's, and only reads objects.
+    With `of_owner`, reads the objects of the workspace's own `.git`, which is the owner's.
 
     Raises:
-        GitFailed: they cannot be read.
+        GitFailed: the versions cannot be read.
     """
     environment = owners_objects(repository) if of_owner else {}
     how = "--batch-check=%(objecttype) %(objectname) %(objectsize)"
@@ -43,10 +43,10 @@ def versions_with(repository: Repository, says: Callable[[bytes], bool], *, of_o
 
 
 def owners_objects(repository: Repository) -> dict[str, str]:
-    """What has git read the objects of the workspace's `.git`, and nothing else of it.
+    """The environment in which git reads the objects of the workspace's `.git` and nothing else of it.
 
     Raises:
-        GitFailed: there is none, or it leads elsewhere.
+        GitFailed: there are no objects, or they are behind a link.
     """
     git_dir = repository.root / ".git"
     objects = git_dir / "objects"
@@ -56,12 +56,12 @@ def owners_objects(repository: Repository) -> dict[str, str]:
 
 
 def forget_in_history(repository: Repository, without: Without, *, only: Sequence[str] = ()) -> None:
-    """Takes what is to go out of every note of every commit, and removes the old commits.
+    """Rewrites every note of every commit, or those of the names `only`, and removes the old commits.
 
-    With `only`, out of the notes of these names. Nothing must be left to commit, in the same `opened`.
+    All changes must have been committed in the same `opened`.
 
     Raises:
-        GitFailed: git refused; the branch is as it was, or as it is to be.
+        GitFailed: git refused; the branch is as before, or as intended.
     """
     if not repository.head():
         return
@@ -81,7 +81,7 @@ def _literal(name: str) -> str:
 
 
 def _changed(stream: BinaryIO, notes: set[bytes], without: Without) -> Iterator[bytes]:
-    """The stream with other bytes for the blobs of `notes`; commands and messages as they are."""
+    """The stream with new bytes for the blobs of `notes`; commands and messages stay."""
     kind = original = b""
     for line in iter(stream.readline, b""):
         if line in (b"blob\n",) or line.startswith(b"commit "):

@@ -1,4 +1,4 @@
-"""When an agent has its notes committed: behind a turn that wrote some, and before it closes."""
+"""When an agent's notes are committed: after a turn that wrote some, and before the agent closes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ from nacre.memory.contracts.workspace import FileBusy, Workspace
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.commits import commit_changes, known_sources
-from nacre.memory.workspace.history.migration import copy_history, new_repository
-from nacre.memory.workspace.history.repository import BRANCH, DAMAGED, Repository
+from nacre.memory.workspace.history.repository import (
+    BRANCH,
+    DAMAGED,
+    Repository,
+    copy_history,
+    new_repository,
+)
 
 log = logging.getLogger(__name__)
 
 COMMIT_SECONDS = 5.0
-"""Longest that git may take behind a turn. Who closes an agent may wait for that."""
+"""The time limit of git after a turn. Closing an agent may wait for it."""
 
 
 class HistoryKeeper:
-    """Commits the notes that turns wrote, on a thread; nobody waits for it but `close`.
+    """Commits the notes that turns wrote, on a thread; only `close` waits for it.
 
-    A workspace that is no folder has no history.
+    A workspace that is not a folder has no history.
     """
 
     def __init__(
@@ -48,22 +53,22 @@ class HistoryKeeper:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Why the notes are not committed, as a sentence for the owner, until a turn could tell it."""
+        """Why the notes are not committed, as a sentence, until a turn has shown it."""
         problem = self._health.untold() if self._health is not None else ""
-        return (f"What was noted is kept, but is in no git commit yet: {problem}.",) if problem else ()
+        return (f"The notes are saved but not committed to git yet: {problem}.",) if problem else ()
 
     def notes_changed(self) -> None:
-        """Something was written."""
+        """Says that notes were written."""
         self._has_changes = self._health is not None
 
     def turn_ended(self) -> None:
-        """Begins to commit, if there is anything and that is not done already."""
+        """Starts a commit if notes were written and none is running."""
         if self._health is not None:
             self._health.told()
         self._begin()
 
     async def close(self) -> None:
-        """Commits what is left, and waits for it; after a failure it is left to the next start."""
+        """Commits what is left and waits for it; after a failure, the next start commits it."""
         if self._running is not None:
             await self._running
         if not self._failed:
@@ -89,9 +94,9 @@ class HistoryKeeper:
 async def commit_notes(
     workspace: Workspace, *, state_dir: Path, within_seconds: float = COMMIT_SECONDS
 ) -> str:
-    """Commits what changed in the notes; why that cannot be, as a clause, or `""`.
+    """Commits all changes of the notes; why that failed, as a clause, or `""`.
 
-    A failure is remembered for the owner, see `Health`.
+    A failure is stored for the owner in `Health`.
     """
     folder = workspace.folder
     if folder is None:
@@ -118,33 +123,33 @@ _PROBLEM = ".problem.json"
 
 
 class Health:
-    """What is known of a repository's state, across processes."""
+    """The state of a repository, shared by all processes."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._path = repository.git_dir.with_suffix(_PROBLEM)
 
     def problem(self) -> str:
-        """Why the last attempt to commit failed, as a clause; `""` if it did not."""
+        """Why the last commit failed, as a clause; `""` if it did not."""
         return self._read()[0]
 
     def untold(self) -> str:
-        """The same, if the owner was not told of it yet."""
+        """The same, unless the owner has been told."""
         problem, is_told = self._read()
         return "" if is_told else problem
 
     def told(self) -> None:
-        """The owner knows of the problem."""
+        """Records that the owner has been told."""
         problem, is_told = self._read()
         if problem and not is_told:
             self._write(problem, is_told=True)
 
     def failed(self, problem: str) -> None:
-        """A commit failed. An owner who knows of an earlier failure is not told again."""
+        """Records a failed commit. An owner who was told of an earlier failure is not told again."""
         self._write(problem, is_told=self._read()[1])
 
     def worked(self) -> None:
-        """A commit was made, or none was needed."""
+        """Records that a commit was made, or none was needed."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
@@ -160,10 +165,10 @@ class Health:
         return self.problem()
 
     def repair(self) -> str:
-        """Makes the repository usable; what was done, as a sentence. Blocks.
+        """Repairs the repository and returns what was done, as a sentence. Blocks.
 
-        Locks of killed programs are removed. A damaged repository is moved aside and made again from its
-        newest whole commit. Nothing is deleted.
+        Removes locks of killed programs. A damaged repository is moved aside and made again from its newest
+        complete commit. Nothing is deleted.
 
         Raises:
             GitFailed, FileBusy, OSError: it could not be repaired.
@@ -192,11 +197,15 @@ class Health:
         is_copied = copy_history(git_dir, new, until=None)
         git_dir.rename(aside)
         new.rename(git_dir)
-        kept = "the newest whole commit was kept" if is_copied else "no commit was whole, so a new one begins"
+        kept = (
+            "the newest complete commit was kept"
+            if is_copied
+            else "no commit was complete, so a new history begins"
+        )
         return f"moved the damaged history to {aside.name}; {kept}"
 
     def _read(self) -> tuple[str, bool]:
-        if not self._path.exists():  # as a rule; each turn asks, and opens no file for it
+        if not self._path.exists():  # the usual case, in which a turn opens no file
             return "", False
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))

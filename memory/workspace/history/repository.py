@@ -1,14 +1,17 @@
-"""Nacre's own git repository of a workspace: which notes changed, and commits of them.
+"""Nacre's own git repository of a workspace: which notes changed, commits, and copies of older histories.
 
-It is a bare repository in the state folder. git never looks into the workspace, except for `.gitignore`
-files: notes are found, read and written by Nacre. There is no index, so the only locks are those of a branch.
+It is a bare repository in the state folder. git never reads the workspace except for `.gitignore` files;
+Nacre finds, reads and writes the notes. There is no index, so only branches have locks. A new repository
+starts with the history in the workspace's own `.git` if an earlier version of Nacre made it.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
+import shutil
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,35 +30,35 @@ from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.files.sources.sources import SOURCES_FOLDER
 from nacre.memory.workspace.folder import locked, note_bytes, note_marks, notes_in, stamped_now_ns
 from nacre.memory.workspace.git import GIT_WORK_SECONDS, GitFailed, GitTimedOut, run_git
-from nacre.memory.workspace.history.migration import carry_over, has_old_history, new_repository
+from nacre.memory.workspace.paths import open_regular
 from nacre.record import Record
 
 BRANCH = "refs/heads/main"
 HISTORY_FOLDER = "history"
-"""The folder of the state folder that holds the repositories, one for each workspace."""
+"""The folder of the state folder with one repository for each workspace."""
 
 NO_HISTORY = 'It begins with the next turn that notes something, unless memory.history.commits is "off".'
-"""What to tell of a workspace without a history."""
+"""What to say about a workspace without a history."""
 
 DAMAGED = ".damaged-"
 
 _SEEN = "nacre-seen.json"
 _WORKSPACE = "nacre-workspace"
-"""The file of a repository that says which folder it is the history of."""
+"""The file of a repository with the path of its workspace."""
 _STALE_SECONDS = 120.0
 _FRESH_NS = 2_000_000_000
-"""A file that changed this shortly before it was read may change again without a trace in its marks."""
+"""A file that changed this shortly before it was read may change again without another time stamp."""
 
 
 class Draft(Record):
-    """A commit to make: its message and the new bytes of files; `None` removes one."""
+    """A commit to make: its message and the new bytes of files; `None` removes a file."""
 
     message: str
     files: Mapping[str, bytes | None]
 
 
 class ChangedNote(Record):
-    """A file that differs from the newest commit: its bytes there and in the workspace, `None` for none."""
+    """A file that differs from the newest commit, with its bytes there and now; `None` for no file."""
 
     name: str
     before: bytes | None
@@ -65,11 +68,8 @@ class ChangedNote(Record):
 class Repository:
     """The history of the workspace `root`. Its methods block.
 
-    `within_seconds` bounds all git commands of one `opened` together.
-
-    Raises:
-        GitFailed: of each method, when git is not there, refuses or does not end in time.
-        OSError: of each method, when the disk refuses.
+    `within_seconds` limits all git commands of one `opened` together. Every method raises `GitFailed` if git
+    is missing, refuses or times out, and `OSError` if the disk refuses.
     """
 
     def __init__(self, root: Path, *, state_dir: Path, within_seconds: float = GIT_WORK_SECONDS) -> None:
@@ -81,17 +81,17 @@ class Repository:
 
     @property
     def is_there(self) -> bool:
-        """Whether the workspace has a history, also one that is still to be carried over."""
+        """Whether the workspace has a history, including one that is still to be copied."""
         return self.git_dir.exists() or has_old_history(self.root)
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Keeps others out of the repository, which is made if it is not there.
+        """Locks the repository for this process, and creates it if it does not exist.
 
-        Locks that a killed git left are removed: only who is in here runs a git that writes.
+        Removes locks that a killed git left, because only the holder runs a git that writes.
 
         Raises:
-            FileBusy: somebody else has been in here for too long.
+            FileBusy: another process held it for too long.
         """
         self._until = None
         with locked(self.git_dir, self.lock_dir):
@@ -108,14 +108,14 @@ class Repository:
                 self._until = None
 
     def read(self) -> None:
-        """Makes what `is_there` ready to be read."""
+        """Prepares an existing history for reading."""
         if not self.git_dir.exists():
             with self.opened():
                 pass
 
     def head(self) -> str:
-        """The newest commit; `""` before the first."""
-        # Not by the failure of a command, which may have other reasons.
+        """The newest commit; `""` if there is none."""
+        # The failure of a command would not be proof, because it may have other reasons.
         head = self.git("for-each-ref", "--format=%(objectname)", BRANCH).decode().strip()
         log = self.git_dir / "logs" / BRANCH
         if not head and ((self.git_dir / BRANCH).exists() or (log.exists() and log.stat().st_size)):
@@ -123,7 +123,7 @@ class Repository:
         return head
 
     def changed(self, head: str) -> list[ChangedNote]:
-        """The notes, and files of sources, that differ from the commit `head`, by name."""
+        """The notes and files of sources that differ from the commit `head`, by name."""
         there = self._tree(head)
         present, may_be_gone = self._present(there)
         differing = {name: there.get(name, "") for name, blob in present.items() if there.get(name) != blob}
@@ -139,18 +139,18 @@ class Repository:
         ]
 
     def note(self, name: str) -> bytes | None:
-        """The bytes of a file of the workspace; `None` where there is none. A link is never followed."""
+        """The bytes of a file of the workspace; `None` if it does not exist. Links are not followed."""
         try:
             return note_bytes(self.root / name).data
         except FileNotFoundError:
             return None
-        except PathOutsideRoot as error:  # it became a link this moment
+        except PathOutsideRoot as error:  # it has just become a link
             raise GitFailed(str(error).rstrip(".")) from error
 
     def blobs(
         self, names: Iterable[str], *, environment: Mapping[str, str] | None = None
     ) -> dict[str, bytes]:
-        """The bytes of blobs, by their names."""
+        """The bytes of blobs by name."""
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return {}
@@ -169,10 +169,10 @@ class Repository:
         return found
 
     def commit(self, head: str, drafts: Sequence[Draft]) -> list[str]:
-        """Commits these drafts on top of `head`; the names of the commits, the oldest first. All or none.
+        """Commits drafts on top of `head`, all or none; the names of the commits, oldest first.
 
         Raises:
-            GitFailed: also if somebody else has committed since.
+            GitFailed: git refused, or another process has committed in between.
         """
         if not drafts:
             return []
@@ -195,18 +195,18 @@ class Repository:
         return made.decode().split()
 
     def git(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> bytes:
-        """What git prints."""
+        """Runs git and returns its output."""
         try:
             return run_git(self.git_dir, *arguments, given=given, environment=environment, until=self._until)
         except GitTimedOut:
-            if self._until is not None:  # git and what it started were killed, and nobody else writes
+            if self._until is not None:  # git and its children were killed, and no other process writes
                 self.remove_locks(older_than_seconds=0)
             raise
 
     def remove_locks(self, *, older_than_seconds: float) -> int:
-        """Removes lock files and reports of killed git commands; how many.
+        """Removes lock files and reports of killed git commands; their number.
 
-        Only for who knows that no git is writing here.
+        Only call this while no git writes here.
         """
         before_ns = stamped_now_ns(self.lock_dir) - int(older_than_seconds * 1e9)
         removed = 0
@@ -219,15 +219,16 @@ class Repository:
         return removed
 
     def set_aside(self) -> list[Path]:
-        """The damaged repositories that a repair moved away."""
+        """The damaged repositories that repairs moved away."""
         return sorted(self.git_dir.parent.glob(f"{self.git_dir.stem}{DAMAGED}*"))
 
     def forget_seen(self) -> None:
-        """Drops the names and hashes of files that were looked at; they are looked at again."""
+        """Drops the cached names and hashes of files."""
         (self.git_dir / _SEEN).unlink(missing_ok=True)
 
     def _adopted(self) -> bool:
-        """Takes over the history of a workspace that moved here: its folder is gone, its notes are here."""
+        """Takes over the history of a workspace that was moved: its old folder is gone, its notes are
+        here."""
         for other in sorted(self.git_dir.parent.glob("*.git")):
             was = _line(other / _WORKSPACE)
             if not was or Path(was).exists():
@@ -258,12 +259,11 @@ class Repository:
         new.rename(self.git_dir)
 
     def _tree(self, head: str) -> dict[str, str]:
-        """Names of files to names of their blobs."""
         listed = self.git("ls-tree", "-r", "-z", head) if head else b""
         return _entries(listed)
 
     def _present(self, there: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-        """The blobs of the files that belong into a commit; and those of `there` that may be gone."""
+        """The blobs of the present files, and the names in `there` that may be gone."""
         listing = notes_in(self.root, [WantedNotes(name=".", is_required=True)])
         marks = {note.name: note.marks for note in listing.notes}
         folder = self.root / SOURCES_FOLDER
@@ -281,7 +281,7 @@ class Repository:
         return self._hashed(marks), gone
 
     def _hashed(self, marks: Mapping[str, NoteMarks]) -> dict[str, str]:
-        """The names of the blobs of files. What was looked at before is not read again unless it changed."""
+        """The blob names of files; unchanged files are not read again."""
         now_ns = stamped_now_ns(self.lock_dir)
         seen = _seen(self.git_dir / _SEEN)
         blobs: dict[str, str] = {}
@@ -293,7 +293,7 @@ class Repository:
                 continue
             try:
                 read = note_bytes(self.root / name)
-            except (OSError, PathOutsideRoot):  # it went away, or cannot be read: that is no change
+            except (OSError, PathOutsideRoot):  # it was removed or cannot be read, which is not a change
                 continue
             blobs[name] = _blob_name(read.data)
             if max(read.marks.modified_ns, read.marks.changed_ns) < now_ns - _FRESH_NS:
@@ -306,7 +306,6 @@ class Repository:
         return blobs
 
     def _ignored(self, names: Sequence[str]) -> list[str]:
-        """Those of the names that `.gitignore` files of the workspace leave out."""
         rules = [self._is_rules(name) for name in _gitignores(names)]
         if not names or not any(rules):
             return []
@@ -323,29 +322,30 @@ class Repository:
         return [os.fsdecode(name) for name in told.split(b"\0") if name]
 
     def _is_rules(self, name: str) -> bool:
-        """Whether a `.gitignore` is a file that git reads. A pipe, for which it would wait, is refused."""
+        """Whether a `.gitignore` is a regular file. git would wait for a pipe."""
         try:
             mode = (self.root / name).lstat().st_mode
         except OSError:
             return False
         if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
-            raise GitFailed(f"{name} of the workspace is no regular file")
+            raise GitFailed(f"{name} of the workspace is not a regular file")
         return stat.S_ISREG(mode)
 
 
 def is_kept(name: str) -> bool:
-    """Whether a file of this name belongs into the history: a note, a file of sources, `.gitignore`."""
+    """Whether a file of this name belongs to the history: a note, a file of sources, `.gitignore`."""
     if name == ".gitignore":
         return True
     folder, _slash, _file = name.rpartition("/")
     if folder == SOURCES_FOLDER:
         return name.endswith(".jsonl")
-    # No file of a program, should a history that came from elsewhere name one.
+    # A history from elsewhere may name files of programs, which are not read.
     return is_markdown(name) and not ({"..", *IGNORED_FOLDERS} & set(folder.casefold().split("/")))
 
 
 def _key(root: Path, state_dir: Path) -> str:
-    """The name of a workspace's repository; it stays when the state folder moves with the workspace in it."""
+    """The name of a workspace's repository, which stays if the state folder moves with the workspace in
+    it."""
     real, state = Path(os.path.realpath(root)), Path(os.path.realpath(state_dir))
     place = real.relative_to(state).as_posix() if real.is_relative_to(state) else str(real)
     name = re.sub(r"[^\w-]", "-", real.name) or "workspace"
@@ -353,7 +353,6 @@ def _key(root: Path, state_dir: Path) -> str:
 
 
 def _entries(listed: bytes) -> dict[str, str]:
-    """Names to blobs, of what `ls-tree -z` printed."""
     rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
     return {os.fsdecode(name): facts.split()[2].decode() for facts, _tab, name in rows}
 
@@ -378,7 +377,7 @@ def _seen(path: Path) -> dict[str, tuple[list[int], str]]:
 
 
 def _gitignores(names: Iterable[str]) -> set[str]:
-    """Where a rule about one of these names may stand."""
+    """The `.gitignore` files that can have a rule for one of these names."""
     folders = {""}
     for name in names:
         while (name := name.rpartition("/")[0]) and name not in folders:
@@ -399,3 +398,124 @@ def _is_gone(path: Path) -> bool:
 def _quoted(name: str) -> bytes:
     escaped = os.fsencode(name).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     return b'"%s"' % escaped
+
+
+log = logging.getLogger(__name__)
+
+_MAIN = "refs/heads/main"
+_MOST_BYTES = 8 << 20
+_MOST_CANDIDATES = 50
+_SECTION = re.compile(r"\s*\[\s*(?P<name>[^\]]*?)\s*\]")
+_MARK = re.compile(r"\s*history\s*=\s*(true|yes|on|1)\s*", re.IGNORECASE)
+_REF = re.compile(r"refs/heads/(?!.*\.\.)[\w][\w./-]*")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def has_old_history(root: Path) -> bool:
+    """Whether the workspace `root` has a `.git` folder that an earlier version of Nacre made."""
+    git_dir = root / ".git"
+    if not _is_folder(git_dir):
+        return False
+    section = ""
+    for line in _text(git_dir / "config").splitlines():
+        if found := _SECTION.match(line):
+            section = found["name"].casefold()
+        elif section == "nacre" and _MARK.fullmatch(line):
+            return True
+    return False
+
+
+def new_repository(git_dir: Path, *, until: float | None) -> None:
+    """Makes an empty repository in place of an unfinished one. Raises `GitFailed`, `OSError`."""
+    shutil.rmtree(git_dir, ignore_errors=True)
+    git_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    git_dir.mkdir(mode=0o700)
+    run_git(git_dir, "init", "--bare", "--quiet", "--template=", until=until)
+
+
+def carry_over(root: Path, git_dir: Path, *, until: float | None) -> None:
+    """Copies the branch of the workspace's own `.git` if an earlier version of Nacre made it.
+
+    Raises:
+        GitTimedOut: it took too long; try again.
+    """
+    if not has_old_history(root):
+        return
+    if copy_history(root / ".git", git_dir, until=until):
+        log.info("the history of the notes was copied from %s, which is left as it is", root / ".git")
+    elif next(_candidates(root / ".git"), ""):
+        log.warning("the history in %s cannot be read; a new one begins", root / ".git")
+
+
+def copy_history(source: Path, git_dir: Path, *, until: float | None) -> bool:
+    """Copies the newest complete commit of a git folder with its ancestors; `False` if there is none.
+
+    Raises:
+        GitTimedOut: it took too long.
+    """
+    objects = source / "objects"
+    if not _is_folder(objects) or os.path.lexists(objects / "info/alternates"):
+        return False
+    lent = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted_folder(str(objects.absolute()))}
+    for commit in _candidates(source):
+        try:
+            asked = f"{commit}\n".encode()
+            pack = run_git(
+                git_dir,
+                "pack-objects",
+                "--revs",
+                "--stdout",
+                "-q",
+                given=asked,
+                environment=lent,
+                until=until,
+            )
+            run_git(git_dir, "index-pack", "--stdin", given=pack, until=until)
+            run_git(git_dir, "update-ref", "-m", "nacre: copied", _MAIN, commit, until=until)
+        except GitTimedOut:
+            raise
+        except GitFailed as error:
+            log.info("commit %s of %s is not whole: %s", commit, source, error)
+        else:
+            return True
+    return False
+
+
+def _candidates(source: Path) -> Iterator[str]:
+    """The commits that a git folder's files name, newest first."""
+    head = _text(source / "HEAD").strip()
+    ref = head.removeprefix("ref:").strip() if head.startswith("ref:") else ""
+    found = [] if ref else [head]
+    for name in dict.fromkeys((ref, _MAIN)):
+        if not _REF.fullmatch(name):
+            continue
+        found.append(_text(source / name).strip())
+        packed = (line.split() for line in _text(source / "packed-refs").splitlines())
+        found += [row[0] for row in packed if row[1:] == [name]]
+        logged = (line.split() for line in reversed(_text(source / "logs" / name).splitlines()))
+        found += [commit for row in logged if len(row) > 1 for commit in (row[1], row[0])]
+        if ref:
+            break
+    whole = [name for name in dict.fromkeys(found) if _COMMIT.fullmatch(name) and name.strip("0")]
+    yield from whole[:_MOST_CANDIDATES]
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _text(path: Path) -> str:
+    """The text of a small regular file; `""` for a link or anything else."""
+    try:
+        with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+            return file.read(_MOST_BYTES).decode("utf-8", "replace")
+    except (OSError, PathOutsideRoot):
+        return ""
+
+
+def _quoted_folder(path: str) -> str:
+    """A path for a list of object folders, which colons separate; quoting allows any character."""
+    return '"{}"'.format(path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))

@@ -1,4 +1,5 @@
-"""A commit taken back: its lines go from the notes of today, and that is a commit of its own."""
+"""Reads the commits of the notes, and undoes one by a new commit that reverts its lines in the present
+notes."""
 
 from __future__ import annotations
 
@@ -28,18 +29,18 @@ from nacre.memory.workspace.paths import contained_path
 
 
 class UndoConflict(Exception):
-    """Lines that were to be taken back were changed since, at `places`; nothing was changed."""
+    """Lines to be reverted have changed since, at `places`; nothing was changed."""
 
     def __init__(self, places: Sequence[str]) -> None:
         super().__init__(
-            f"Nothing was changed: what the commit wrote was changed since, in {', '.join(places)}. "
-            "Edit this by hand."
+            f"Nothing was changed: lines of the commit have changed since, in {', '.join(places)}. "
+            "Edit them by hand."
         )
         self.places = tuple(places)
 
 
 def last_to_undo(repository: Repository) -> Commit:
-    """The newest commit of a session, or of a tidying, that was not taken back.
+    """The newest commit by a session or by `nacre memory tidy` that was not undone.
 
     Raises:
         CommitUnknown: there is none.
@@ -49,18 +50,18 @@ def last_to_undo(repository: Repository) -> Commit:
     for each in known:
         if (each.session_id or each.tidied) and each.commit not in undone:
             return each
-    raise CommitUnknown("No commit of a session could be undone. `nacre memory log` lists all commits.")
+    raise CommitUnknown("No commit of a session can be undone. `nacre memory log` lists all commits.")
 
 
 def undo(repository: Repository, commit: str) -> tuple[str, list[str]]:
-    """Takes back what a commit changed in the notes; the new commit, and the files that changed.
+    """Reverts the changes of a commit in the notes; the new commit, and the changed files.
 
-    All changes must have been committed before, in the same `opened`. Blocks.
+    All changes must have been committed in the same `opened`. Blocks.
 
     Raises:
         UndoConflict: nothing was changed.
-        CommitUnknown: it is a merge, or there is nothing to take back.
-        GitFailed, OSError, FileBusy: git or the disk refused; the notes are as they were.
+        CommitUnknown: the commit is a merge, or has nothing to revert.
+        GitFailed, OSError, FileBusy: git or the disk refused; the notes are as before.
     """
     head = repository.head()
     told = repository.git("rev-list", "--parents", "-n", "1", commit).decode().split()
@@ -73,7 +74,7 @@ def undo(repository: Repository, commit: str) -> tuple[str, list[str]]:
             conflicts.append(f"{name}, which is a link now")
             continue
         now = repository.note(name)
-        lines = taken_back(lines_of(before or b""), lines_of(after or b""), lines_of(now or b""))
+        lines = reverted(lines_of(before or b""), lines_of(after or b""), lines_of(now or b""))
         if isinstance(lines, Conflict):
             conflicts.append(f"{name}#L{lines.line}")
             continue
@@ -83,7 +84,7 @@ def undo(repository: Repository, commit: str) -> tuple[str, list[str]]:
         raise UndoConflict(conflicts)
     changed = sorted(name for name, (now, new) in wanted.items() if now != new)
     if not changed:
-        raise CommitUnknown(f"There is nothing left to undo of {commit[:12]}.")
+        raise CommitUnknown(f"Nothing is left to undo of {commit[:12]}.")
     subset = {name: wanted[name] for name in changed}
     return _written(repository, head, commit, subset), changed
 
@@ -91,7 +92,7 @@ def undo(repository: Repository, commit: str) -> tuple[str, list[str]]:
 def _changes(repository: Repository, commit: str) -> list[tuple[str, bytes | None, bytes | None]]:
     """The notes that a commit changed, with their bytes before and after it.
 
-    Sources are left out: one whose line is gone does no harm. So is what no note may be called.
+    Sources are left out, because one whose line is gone does no harm; so are files that are not notes.
     """
     listed = repository.git("diff-tree", "--root", "-r", "-z", "--no-commit-id", "--no-renames", commit)
     fields = listed.split(b"\0")
@@ -107,7 +108,6 @@ def _changes(repository: Repository, commit: str) -> list[tuple[str, bytes | Non
 
 
 def _is_link(root: Path, name: str) -> bool:
-    """Whether a file, or a folder on the way to it, is a symbolic link."""
     try:
         return contained_path(root, name) != Path(os.path.realpath(root)) / name
     except PathOutsideRoot:
@@ -130,7 +130,7 @@ def _written(
         message = message_of(f"Undo {commit[:12]}", ((UNDOES, commit),))
         return repository.commit(head, [Draft(message=message, files=files)])[-1]
     except (UndoConflict, GitFailed, OSError):
-        for name in done:  # what was written since stays, and the next try tells of it
+        for name in done:  # later changes stay, and the next try reports them
             now, new = wanted[name]
             with suppress(UndoConflict):
                 replace(name, new, now)
@@ -138,7 +138,7 @@ def _written(
 
 
 def _replaced(name: str, now: bytes | None, new: bytes | None, old: bytes | None) -> bytes | None:
-    """The new bytes, under the lock, if the note is still what was looked at."""
+    """The new bytes, if the note has not changed in the meantime."""
     if old != now:
         raise UndoConflict([name])
     return new
@@ -146,16 +146,16 @@ def _replaced(name: str, now: bytes | None, new: bytes | None, old: bytes | None
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conflict:
-    """What was to be taken back was changed again: at line `line` of the present text, from 1."""
+    """The lines to be reverted have changed again, at line `line` of the present text, counted from 1."""
 
     line: int
 
 
-def taken_back(before: Sequence[str], after: Sequence[str], now: Sequence[str]) -> list[str] | Conflict:
+def reverted(before: Sequence[str], after: Sequence[str], now: Sequence[str]) -> list[str] | Conflict:
     """`now` without the change from `before` to `after`.
 
-    What was added elsewhere stays, also right beside it. A place whose lines are no longer as the change left
-    them is a conflict.
+    Lines added elsewhere stay, even right beside it. If lines are no longer as the change left them, the
+    result is a conflict.
     """
     since = list(hunks(after, now))
     lines = list(now)
@@ -165,7 +165,7 @@ def taken_back(before: Sequence[str], after: Sequence[str], now: Sequence[str]) 
             touches = start < d and end > c if c < d and start < end else c < start < d or start < c < end
             if touches:
                 return Conflict(line=now_start + 1)
-            if end <= c and not start == end == c == d:  # what goes back in comes before what was added there
+            if end <= c and not start == end == c == d:  # reverted lines come before lines added there
                 shift = now_end - end
         lines[c + shift : d + shift] = before[a:b]
     return lines
@@ -178,13 +178,13 @@ _FORMAT = "%x1f".join(
 
 
 class CommitUnknown(Exception):
-    """There is no such commit in the workspace's history, or none of the kind that is needed. A sentence."""
+    """The history has no such commit, or none of the required kind. The message is a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Commit:
-    """One commit. `at` is an ISO time; `undoes` is the commit that it takes back, `tidied` the note that
-    `nacre memory tidy` changed. A hand has none of these."""
+    """A commit. `at` is an ISO time; `undoes` is the commit that it reverts, `tidied` the note that `nacre
+    memory tidy` changed. A commit of changes by hand has none of these."""
 
     commit: str
     at: str
@@ -197,7 +197,7 @@ class Commit:
 
 
 def commits(repository: Repository, path: str = "") -> list[Commit]:
-    """The commits, or those that changed `path`; the newest first.
+    """All commits, or those that changed `path`, newest first.
 
     Raises:
         GitFailed: git refused.
@@ -210,10 +210,10 @@ def commits(repository: Repository, path: str = "") -> list[Commit]:
 
 
 def named(repository: Repository, name: str) -> str:
-    """The whole name of a commit in the present history.
+    """The full name of a commit in the present history.
 
     Raises:
-        CommitUnknown: there is none of that name.
+        CommitUnknown: there is none of this name.
     """
     try:
         told = repository.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
@@ -227,9 +227,9 @@ def named(repository: Repository, name: str) -> str:
 
 
 def shown(repository: Repository, commit: str) -> str:
-    """What a commit changed in the notes, as a unified diff; sources are left out. Raises `GitFailed`."""
+    """The changes of a commit in the notes as a unified diff, without sources. Raises `GitFailed`."""
     notes = (":(top)", f":(top,exclude){SOURCES_FOLDER}")
-    # As text, whatever an attribute says; no driver and no signature is asked.
+    # Always as text; no driver or signature program of the repository runs.
     how = ("-p", "-r", "--root", "--no-commit-id", "--text", "--no-color", "--no-ext-diff", "--no-textconv")
     told = repository.git("diff-tree", *how, commit, "--", *notes)
     return told.decode("utf-8", "replace")

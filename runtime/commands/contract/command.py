@@ -1,4 +1,4 @@
-"""What a chat command is: its name and help, who may use it and where, and the work."""
+"""A chat command: its name and help, who may use it and where, and its function."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ CommandUser: TypeAlias = Literal["owner", "anyone"]
 EVERYWHERE: tuple[Audience, ...] = ("private", "direct", "group")
 
 Outcome: TypeAlias = tuple[Turn, Reply | None]
-"""The turn that a command ended in, which may be another session's, and its reply; `None` is silence."""
+"""The turn in which a command ended, possibly in another session, and its reply; `None` is silence."""
 
 
 class CommandRun(Record):
-    """One call: the text behind the command's name, what came with it, and the turn that it stands in.
+    """One call: the text after the command's name, its attachments, and its turn.
 
-    The turn's session is open and its lane held. `offered` are the commands that may be used here.
+    The turn's session is open and locked. `offered` are the commands that may be used here.
     """
 
     rest: str
@@ -37,7 +37,7 @@ class CommandRun(Record):
     offered: tuple[Command, ...]
 
     def said(self, text: str) -> Outcome:
-        """The outcome of a command that leaves the session as it is."""
+        """The outcome of a command that leaves the session unchanged."""
         return self.turn, said(self.turn.session, text)
 
 
@@ -47,9 +47,9 @@ CommandFunction: TypeAlias = Callable[[CommandRun], Awaitable[Outcome]]
 class Command(Record):
     """A chat command.
 
-    `name` and `aliases` stand without the slash, in lower case. `arguments` is how what follows is written,
-    such as `[place]`; `help` says in one line what it does. `who` may use it, and `where`: see `Audience`.
-    `words` are what calls it in place of its names: those of `session.resetTriggers`.
+    `name` and `aliases` are lower case and have no slash. `arguments` shows what follows, such as `[place]`;
+    `help` is one line. `who` may use it and `where`: see `Audience`. `words` replace its names: they come
+    from `session.resetTriggers`.
     """
 
     name: str
@@ -63,21 +63,21 @@ class Command(Record):
 
     @property
     def called_by(self) -> tuple[str, ...]:
-        """The words that call it, with their slash."""
+        """The words that call it, with the slash."""
         return self.words or tuple(f"/{name}" for name in (self.name, *self.aliases))
 
     @property
     def usage(self) -> str:
-        """How it is written, such as `/rewind [place]`."""
+        """How to write it, such as `/rewind [place]`."""
         return f"{self.called_by[0]} {self.arguments}".rstrip()
 
     def may_be_used(self, policy: ChatPolicy) -> bool:
-        """Whether whoever speaks in such a chat may use it there."""
+        """Whether it may be used in such a chat."""
         return (self.who == "anyone" or policy.is_owner is True) and policy.audience in self.where
 
 
 def said(session: OpenSession, text: str, *, session_id: str = "") -> Reply:
-    """A command's own words; `session_id` names another session of the key."""
+    """A command's reply; `session_id` names another session of the key."""
     return Reply(
         text=text, session_key=session.key, session_id=session_id or session.session_id, is_command=True
     )

@@ -1,4 +1,4 @@
-"""How commands and screens write texts, counts, ages and compactions on a line. Pure."""
+"""Formats texts, counts, ages and compactions on one line for commands and screens."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ if TYPE_CHECKING:
 
 
 def shortened(text: str, chars: int) -> str:
-    """A text on one line of at most so many characters."""
+    """A text on one line of at most `chars` characters."""
     line = " ".join(text.split())
     return line if len(line) <= chars else line[: chars - 1].rstrip() + "…"
 
 
 def counted(count: int, noun: str) -> str:
-    """A count with its noun: `1 message`, `2 messages`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def short_count(count: int) -> str:
-    """A count as people read it: `999`, `1.2k`, `130k`, `1.0m`."""
+    """A count in short form: `999`, `1.2k`, `130k`, `1.0m`."""
     if count < 1_000:
         return str(count)
     if count < 999_500:
@@ -32,7 +31,7 @@ def short_count(count: int) -> str:
 
 
 def short_age(age: timedelta) -> str:
-    """A span of time as people read it: `0m`, `45m`, `3h 5m`, `2d 4h`."""
+    """A duration in short form: `0m`, `45m`, `3h 5m`, `2d 4h`."""
     minutes = max(0, int(age.total_seconds()) // 60)
     hours, days = minutes // 60, minutes // 1440
     if days:
@@ -41,7 +40,6 @@ def short_age(age: timedelta) -> str:
 
 
 def compaction_text(ended: CompactionEnded, budget: ContextBudget) -> str:
-    """The answer to `/compact`."""
     used = f"Context {short_count(ended.tokens_after)}/{short_count(budget.window_tokens)}"
     if ended.problem:
         label = "failed" if ended.has_failed else "skipped"

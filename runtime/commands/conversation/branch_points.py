@@ -1,4 +1,4 @@
-"""Where a conversation can go back to, and what is left by going. Pure."""
+"""The places to which a conversation can go back, and what that leaves behind."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from nacre.sessions.disk.json_text import timestamp_ms
 from nacre.sessions.entries.entries import Entry, EntryTree
 
 HERE = "here"
-"""The present place, in `/fork here`; so no place can be named like that."""
+"""The current place, as in `/fork here`; no label may have this name."""
 _NAME = re.compile(r"(?=.*[^\W\d_])[\w.-]{1,40}")
-"""A name is one word with a letter in it, so that it cannot be taken for a number."""
+"""A label is one word with a letter in it, so that it differs from a number."""
 
 
 class SessionTurn(Record):
-    """Something that a person said, and a place to go back to: the moment before it was said.
+    """A user message as a place to go back to: the moment before it was sent.
 
-    `before_id` is the entry in front of it, `None` when it was the first. `leaves` counts what people
-    and assistant said from it on.
+    `before_id` is the preceding entry, or `None` if it was the first. `leaves` counts the messages from it
+    on.
     """
 
     before_id: str | None
@@ -31,7 +31,7 @@ class SessionTurn(Record):
 
 
 class SessionLabel(Record):
-    """A name that was given to a place. `place` is the entry's id, `at` when that entry was written."""
+    """A named place. `place` is the entry's id, `at` its time."""
 
     name: str
     place: str
@@ -39,7 +39,7 @@ class SessionLabel(Record):
 
 
 class Leaving(Record):
-    """What going from one branch to another leaves out, and how much that was said is left and regained."""
+    """The messages that a change of branch leaves, and the numbers of messages left and regained."""
 
     messages: tuple[Message, ...]
     left: int
@@ -47,7 +47,7 @@ class Leaving(Record):
 
 
 def turns_of(branch: Sequence[Entry], *, limit: int | None = None) -> tuple[SessionTurn, ...]:
-    """What people said last on a branch, the newest first; all of it without a limit."""
+    """The last user messages on a branch, newest first; all without a limit."""
     found: list[SessionTurn] = []
     leaves = 0
     for place in range(len(branch) - 1, -1, -1):
@@ -68,7 +68,7 @@ def turns_of(branch: Sequence[Entry], *, limit: int | None = None) -> tuple[Sess
 
 
 def labels_of(tree: EntryTree) -> tuple[SessionLabel, ...]:
-    """The names that places of a transcript have, in the order of the places."""
+    """The labels of a transcript, in the order of their entries."""
     return tuple(
         SessionLabel(name=name, place=entry.id, at=moment_of(entry))
         for entry in tree.entries
@@ -77,7 +77,7 @@ def labels_of(tree: EntryTree) -> tuple[SessionLabel, ...]:
 
 
 def leaving(branch: Sequence[Entry], target: Sequence[Entry]) -> Leaving:
-    """What is on one branch and not on the other; both begin at a root."""
+    """What is on `branch` but not on `target`; both begin at a root."""
     ids = {entry.id for entry in target}
     shared = len(branch)
     while shared and branch[shared - 1].id not in ids:
@@ -90,17 +90,17 @@ def leaving(branch: Sequence[Entry], target: Sequence[Entry]) -> Leaving:
 
 
 def is_spoken(entry: Entry) -> bool:
-    """Whether an entry is something that a person or the assistant said, and not only a call or a result."""
+    """Whether an entry is a message with text of a person or the assistant, not just a call or a result."""
     if isinstance(entry.body, AssistantMessage):
         return bool(message_text(entry.body).strip())
     return isinstance(entry.body, UserMessage)
 
 
 def moment_of(entry: Entry) -> datetime:
-    """When an entry was written; the beginning of time when it does not say."""
+    """When an entry was written; the epoch if it has no time."""
     return datetime.fromtimestamp(timestamp_ms(entry.timestamp) / 1000, UTC)
 
 
 def is_name(text: str) -> bool:
-    """Whether a place may be called so."""
+    """Whether a text is a valid label."""
     return _NAME.fullmatch(text) is not None and text.lower() != HERE

@@ -1,4 +1,4 @@
-"""Going back, going on in a copy, and naming a place. Nothing is deleted."""
+"""Rewinding, forking and labeling a session. Nothing is deleted."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from nacre.sessions.stores.store import Transcript
 
 
 class Rewound(Record):
-    """A session that went back.
+    """The result of a rewind.
 
-    `left` and `regained` count what was said and is out of view now, or in view again. `last_said` are the
-    last words in view, `None` at the beginning. Going to `return_place` undoes it; `None` when the session
-    was at that place already and nothing was changed. `files` are what the branch that was left had changed
-    in the workspace; they stay as they are.
+    `left` and `regained` count the messages that left or returned to view. `last_said` is the last message in
+    view, or `None` at the beginning. Going to `return_place` undoes the rewind; it is `None` if the session
+    was at that place already and nothing changed. `files` are the workspace files that the abandoned branch
+    had changed; they stay unchanged.
     """
 
     left: int
@@ -49,21 +49,21 @@ class Rewound(Record):
 
 
 class Forked(Record):
-    """A copy of a session, and the key that names it."""
+    """A copy of a session, and the key that refers to it."""
 
     key: str
     session_id: str
 
 
 async def rewind(turn: Turn, place: str | SessionTurn, *, note: str = "") -> Rewound:
-    """Takes the session back to a place, and tells the model the note and which files were changed.
+    """Returns the session to a place, and tells the model the note and which files had changed.
 
-    A place is a turn, to stand before it, or a label or an entry's id, to stand behind that entry. Notes of
-    what is left are saved first.
+    A place is a turn (the session returns to before it), or a label or an entry id (it returns to after that
+    entry). Notes of what is left are saved first.
 
     Raises:
         PlaceUnknown: the session has no such place.
-        SessionError: the disk refused; the session is as it was.
+        SessionError: the disk refused; the session is unchanged.
     """
     session, journal = turn.session, turn.session.journal
     target_id = entry_at(session, place)
@@ -74,9 +74,9 @@ async def rewind(turn: Turn, place: str | SessionTurn, *, note: str = "") -> Rew
     left_at, flush = journal.tree.leaf_id, _flush_of(session, going)
     _, modified = file_operations(None, going.messages)
     files = sorted(modified)
-    told = [note.strip(), render("session/branch_left_files", files=", ".join(files)) if files else ""]
-    await journal.rewind(target_id, summary="\n\n".join(filter(None, told)))
-    await _tell_what_was_saved(journal, flush)
+    parts = [note.strip(), render("session/branch_left_files", files=", ".join(files)) if files else ""]
+    await journal.rewind(target_id, summary="\n\n".join(filter(None, parts)))
+    await _copy_flush_record(journal, flush)
     count, line = session.compaction_count, session.line.record
     await turn.parts.sessions.index.update(
         session.key, lambda record: replace(record or line, **unknown_usage(), compaction_count=count)
@@ -91,16 +91,16 @@ async def rewind(turn: Turn, place: str | SessionTurn, *, note: str = "") -> Rew
 
 
 async def fork(turn: Turn, place: str | SessionTurn | None = None, *, key: str = "") -> Forked:
-    """Makes a copy of the session up to a place, or all of it; the session itself stays as it is.
+    """Copies the session up to a place, or all of it; the session itself does not change.
 
-    The session's key names the copy from now on; or `key` does, which must have no session yet. A place is
-    what it is for `rewind`.
+    The session's key refers to the copy from now on, or the new `key` does, which must not have a session
+    yet. Places are the same as for `rewind`.
 
     Raises:
-        PlaceUnknown: the session has no such place, or nothing was said in it yet.
-        SessionKeyInvalid: the key cannot be one, or has a session.
-        PrivacyError: a private session would be copied to a key that is not.
-        SessionError: the disk refused; the session is as it was.
+        PlaceUnknown: the session has no such place, or no messages yet.
+        SessionKeyInvalid: the key is invalid or has a session.
+        PrivacyError: a private session would be copied to a key that is not private.
+        SessionError: the disk refused; the session is unchanged.
     """
     session, parts = turn.session, turn.parts
     if place is None and not session.has_messages:
@@ -117,7 +117,7 @@ async def fork(turn: Turn, place: str | SessionTurn | None = None, *, key: str =
         if key and record is not None:
             raise _taken(new_key)
         line = session.line.record
-        if key:  # where messages of this session came from says nothing about the other key
+        if key:  # the origin of this session's messages does not apply to the other key
             named = SessionRecord(session_id=new_session_id, updated_at_ms=at_ms, session_started_at_ms=at_ms)
             named = with_model_override(named, model_override(line))
         else:
@@ -125,26 +125,26 @@ async def fork(turn: Turn, place: str | SessionTurn | None = None, *, key: str =
         return replace(named, last_interaction_at_ms=at_ms, system_sent=target_id is not None)
 
     copy = forked(None)
-    # The transcript first: should the index refuse, the session that is there goes on.
+    # The transcript first: if the index refuses, the existing session continues.
     name = parts.sessions.store.transcript_name(copy)
     await session.journal.fork(name, session_id=new_session_id, leaf_id=target_id)
     forked_journal = await parts.sessions.journals.open(copy)
-    await _tell_whose_it_is(forked_journal, session)
-    await _tell_what_was_saved(forked_journal, flush)
+    await _copy_owner(forked_journal, session)
+    await _copy_flush_record(forked_journal, flush)
     await index.update(new_key, forked)
     return Forked(key=new_key, session_id=new_session_id)
 
 
 async def label(turn: Turn, name: str) -> bool:
-    """Gives the present place a name; whether it was taken from another place.
+    """Labels the current place; returns whether the label moved from another place.
 
     Raises:
-        PlaceUnknown: the name cannot be one, or nothing was said yet, so that there is no place.
+        PlaceUnknown: the label is invalid, or there are no messages yet.
     """
     session, journal = turn.session, turn.session.journal
     if not is_name(name):
         raise PlaceUnknown(
-            f"{name!r} cannot name a place. Use one word of at most 40 letters, digits, dots and dashes."
+            f"{name!r} is not a valid label. Use one word of at most 40 letters, digits, dots and dashes."
         )
     place_id = journal.tree.leaf_id
     if place_id is None or not session.has_messages:
@@ -157,10 +157,10 @@ async def label(turn: Turn, name: str) -> bool:
 
 
 def entry_at(session: OpenSession, place: str | SessionTurn) -> str | None:
-    """The entry that a place stands for; `None` is before the first one.
+    """The entry id of a place; `None` is before the first entry.
 
     Raises:
-        PlaceUnknown: there is none.
+        PlaceUnknown: there is no such place.
     """
     tree = session.journal.tree
     if isinstance(place, SessionTurn):
@@ -179,7 +179,7 @@ def entry_at(session: OpenSession, place: str | SessionTurn) -> str | None:
 
 
 async def _free_key(turn: Turn, text: str) -> str:
-    """The key that a copy of the turn's session may have."""
+    """The validated key for a copy of the turn's session."""
     main_key = turn.parts.settings.session.main_key
     key = canonical_key(text, agent_id=turn.parts.agent_id, main_key=main_key)
     if turn.session.policy.is_private and not is_private_key(key, main_key=main_key):
@@ -201,18 +201,18 @@ def _target(session: OpenSession, entry_id: str | None) -> Sequence[Entry]:
 
 
 def _flush_of(session: OpenSession, going: Leaving) -> Entry | None:
-    """The flush that saved all that going there leaves in view, if there was one."""
+    """The flush that saved everything still in view after this change, if any."""
     return None if session.flushes.has_unflushed_messages or going.regained else session.flushes.last
 
 
-async def _tell_what_was_saved(journal: Transcript, flush: Entry | None) -> None:
-    """What is in view now was saved on the branch that was left, so it is not saved again."""
+async def _copy_flush_record(journal: Transcript, flush: Entry | None) -> None:
+    """Records that what is in view was saved on the abandoned branch, so that it is not saved again."""
     if flush is not None and has_unflushed_messages(journal.branch()):
         await journal.append_custom(FLUSH_ENTRY, flush.custom_data(FLUSH_ENTRY))
 
 
-async def _tell_whose_it_is(forked: Transcript, session: OpenSession) -> None:
-    """A fork from before the entry that tells whose the session is must not become somebody else's."""
+async def _copy_owner(forked: Transcript, session: OpenSession) -> None:
+    """A fork from before the owner's entry must not become somebody else's session."""
     if started_in_private(forked.tree) is None:
         is_private = started_in_private(session.journal.tree) is True
         owner = SessionOwner(key=session.key, chat_kind=session.policy.chat_kind, is_private=is_private)

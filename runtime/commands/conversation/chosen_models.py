@@ -1,4 +1,4 @@
-"""The models that the owner chose for single chats (`/new openai/gpt-5-mini`), opened when first needed."""
+"""The models that the owner chose for individual chats (`/new openai/gpt-5-mini`), opened on first use."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from nacre.sessions.index.record import model_override
 
 
 class ChosenModels:
-    """The models of an agent: those by default, what may be chosen, and the chains that were.
+    """The models of an agent: the default, the possible choices, and the opened chains.
 
-    `open_chain` makes a chain that begins with a model; `is_model` says whether a name that the
-    settings do not know is one, and may read a file.
+    `open_chain` creates a chain that begins with a model. `is_model` says whether a name that is not in the
+    settings is a model, and may read a file.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class ChosenModels:
         is_model: Callable[[str], bool],
     ) -> None:
         self.default = default
-        """The models of every chat for which none was chosen."""
+        """The models of chats without a choice."""
         self._known = known
         self._open_chain = open_chain
         self._is_model = is_model
@@ -39,21 +39,21 @@ class ChosenModels:
 
     @property
     def default_name(self) -> str:
-        """The model of every chat for which none was chosen."""
+        """The first model of chats without a choice."""
         return self.default.first.model.name
 
     async def named(self, text: str) -> NamedModel | None:
-        """The model that a text begins with; the settings' own has an empty name."""
+        """The model that a text begins with; the default has an empty name."""
         found = named_model(text, self._known)
         if found is None or (not found.is_sure and not await asyncio.to_thread(self._is_model, found.name)):
             return None
         return replace(found, name="") if found.name == self.default_name else found
 
     def chain(self, model: ChatModel | str) -> ModelChain:
-        """The chain that begins with a model; a named one is opened once.
+        """The chain that begins with a model; a named chain is opened once.
 
         Raises:
-            ConfigError: its window is too small to work in.
+            ConfigError: the model's context window is too small.
         """
         if not isinstance(model, str):
             return self._open_chain(model)
@@ -61,7 +61,7 @@ class ChosenModels:
         return chain
 
     def applied(self, turn: Turn) -> Turn:
-        """A turn with the model of its session first; the others stay behind it for when it fails."""
+        """The turn with its session's model first and the others as fallbacks."""
         name = model_override(turn.session.line.record)
         chain = self.default
         if name and "/" not in name:

@@ -1,4 +1,4 @@
-"""Old history replaced by a summary when somebody asks for it."""
+"""Compaction on request."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from nacre.runtime.turn.turn import Turn
 
 
 async def compact(turn: Turn, *, focus: str = "") -> CompactionEnded:
-    """Saves notes, then replaces old history by a summary; `focus` says what it must keep.
+    """Saves notes, then replaces old history with a summary; `focus` says what it must keep.
 
-    `problem` of the result says why nothing was replaced; the history is whole then.
+    The result's `problem` says why nothing was replaced; the history is then unchanged.
 
     Raises:
         SessionError: the disk refused.

@@ -1,4 +1,4 @@
-"""What was said in a session, and what it cost. Pure."""
+"""The messages of a session, and what its model calls cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Speaker: TypeAlias = Literal["person", "assistant"]
 
 
 class SessionMessage(Record):
-    """Something that was said. `place` is its entry's id, to go back to."""
+    """One message. `place` is its entry's id, to go back to."""
 
     place: str
     speaker: Speaker
@@ -32,10 +32,10 @@ class SessionMessage(Record):
 
 
 def history_of(branch: Sequence[Entry], *, limit: int | None = None) -> tuple[SessionMessage, ...]:
-    """The last `limit` things that were said on a branch, the oldest first; all of them without a limit.
+    """The last `limit` messages on a branch, oldest first; all without a limit.
 
-    Every word counts, also those for which the model sees a summary; tool calls, results and what the
-    assistant kept silent about do not.
+    Messages that the model sees only as a summary are included. Tool calls, results and silent answers are
+    not.
     """
     found: list[SessionMessage] = []
     for entry in reversed(branch):
@@ -47,7 +47,7 @@ def history_of(branch: Sequence[Entry], *, limit: int | None = None) -> tuple[Se
 
 
 def message_of(entry: Entry) -> SessionMessage | None:
-    """What an entry says, `None` for one that is no message of a person or the assistant."""
+    """The message of an entry, or `None` if it is not a message of a person or the assistant."""
     if isinstance(entry.body, AssistantMessage):
         speaker: Speaker = "assistant"
         text = without_token(message_text(entry.body)).strip()
@@ -59,9 +59,9 @@ def message_of(entry: Entry) -> SessionMessage | None:
 
 
 def usage_of(tree: EntryTree) -> Usage:
-    """Tokens and cost of all model calls that a transcript has, on every branch, those of flushes too.
+    """Tokens and cost of all model calls in a transcript, on every branch and including flushes.
 
-    What providers reported; a call of which nothing was reported counts nothing.
+    Only usage that providers reported is counted.
     """
     total = Usage()
     for entry in tree.entries:

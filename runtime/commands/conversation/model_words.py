@@ -1,4 +1,4 @@
-"""Which model the first words after `/new` name. Pure; when in doubt they are words, not a model."""
+"""Recognizes a model in the first words after `/new`; ambiguous words are not a model."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from nacre.record import Record
 
 DEFAULT = "default"
 MIN_PART_CHARS = 6
-"""A shorter piece of a model's name could be any word."""
+"""A shorter part of a model's name could be any word."""
 
 
 class KnownModels(Record):
-    """What can be named: models, other names for them, and providers whose models may all be named."""
+    """The models that can be named, their aliases, and the providers whose models can all be named."""
 
     names: Sequence[str]
     aliases: Mapping[str, str]
@@ -20,10 +20,10 @@ class KnownModels(Record):
 
 
 class NamedModel(Record):
-    """A model's name, empty for the settings' own model, and the words behind it.
+    """A model's name (empty for the default model) and the text after it.
 
-    `is_sure` is false for a `provider/model` of a provider that is not in the settings: it may be a word
-    with a slash.
+    `is_sure` is false for a `provider/model` whose provider is not in the settings: it may be a word with a
+    slash.
     """
 
     name: str
@@ -32,11 +32,11 @@ class NamedModel(Record):
 
 
 def named_model(text: str, known: KnownModels) -> NamedModel | None:
-    """The model that a text begins with, or `None` when it begins with words.
+    """The model that a text begins with, or `None` if it begins with other words.
 
-    By its name in any case; by an alias; by the model's part alone; by provider and a part of the model,
-    with a slash or a space between; by a part of at least six characters with a digit or a hyphen in it,
-    if it is a part of one known model only. `default` alone is the settings' own model.
+    It is recognized by its name in any case; an alias; the model part alone; the provider and a part of the
+    model, separated by a slash or a space; or a part of at least six characters with a digit or a hyphen that
+    occurs in only one known model. `default` alone is the default model.
     """
     if text.strip().lower() == DEFAULT:
         return NamedModel(name="", rest="")
@@ -69,7 +69,7 @@ def _exact(word: str, known: KnownModels) -> str:
     if word in named:
         return named[word]
     found = [name for name in known.names if name.partition("/")[2].lower() == word]
-    # A model that is called like a common word is named with its provider.
+    # A model whose name is a common word must be named with its provider.
     return found[0] if len(found) == 1 and _looks_like_a_model(word) else ""
 
 

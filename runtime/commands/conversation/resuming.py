@@ -1,4 +1,4 @@
-"""Going back to an earlier session of the same key. The one that is left can be gone back to."""
+"""Resumes an earlier session of the same key. The session that is left can be resumed too."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from nacre.sessions.index.record import SessionRecord, resumed_session
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 
 LISTED = 10
-"""How many earlier sessions are listed; older ones are named by their ids."""
+"""The number of earlier sessions that are listed; older ones are named by their ids."""
 
 
 async def earlier_sessions(session: OpenSession, parts: TurnParts) -> list[StoredSession]:
-    """The sessions that this chat can go back to, the latest active first.
+    """The sessions that this chat can resume, latest activity first.
 
-    Only sessions of this key; in the owner's private chat also transcripts that say of no key that they
-    are its.
+    These are sessions of this key, and in the owner's private chat also transcripts without a key.
     """
     main_key = parts.settings.session.main_key
 
@@ -39,29 +38,29 @@ async def earlier_sessions(session: OpenSession, parts: TurnParts) -> list[Store
 
 
 async def with_words(sessions: Sequence[StoredSession], parts: TurnParts) -> list[tuple[StoredSession, str]]:
-    """The latest `LISTED` sessions in which somebody said something, each with what was said last."""
+    """The latest `LISTED` sessions with user messages, each with its last one."""
     return await parts.sessions.store.last_messages(sessions, most=LISTED)
 
 
 def earlier_named(name: str, earlier: Sequence[StoredSession], turn: Turn) -> StoredSession:
-    """The earlier session that an id, or the beginning of one, means.
+    """Finds an earlier session by its id or the beginning of its id.
 
     Raises:
-        SessionNotFound: none, or several.
+        SessionNotFound: there is none, or there are several.
     """
     found = find_session(earlier, name, agent_id=turn.parts.agent_id)
     if found.session_id.lower().startswith(name.strip().lower()):
         return found
-    raise SessionNotFound(f"{name!r} is no id of a session of {turn.session.key}.")
+    raise SessionNotFound(f"{name!r} is not the id of a session of {turn.session.key}.")
 
 
 async def resume(turn: Turn, earlier: StoredSession) -> OpenSession:
-    """The session that the key names now: the earlier one, or a fresh one if that may not be shown here.
+    """Resumes an earlier session and returns it, or a new session if it may not be shown here.
 
-    Notes of the session that is left are saved first, as before `/new`.
+    Notes of the current session are saved first, as before `/new`.
 
     Raises:
-        SessionError: the disk refused; the session is as it was.
+        SessionError: the disk refused; the session is unchanged.
     """
     session = turn.session
     await turn.save_notes()
@@ -69,7 +68,7 @@ async def resume(turn: Turn, earlier: StoredSession) -> OpenSession:
 
     def switched(records: Mapping[str, SessionRecord]) -> dict[str, SessionRecord | None]:
         left = records.get(session.key, session.line.record)
-        # Its line under a key that no chat has: of a transcript that was found, or a former main key.
+        # Removes its record under a key without a chat: of a recovered transcript, or a former main key.
         former = {key: None for key in (earlier.key,) if earlier.is_current and key in records}
         return {**former, session.key: resumed_session(left, earlier.record, at_ms=at_ms)}
 

@@ -1,4 +1,4 @@
-"""`Session`: one session of an agent as an object. Chat commands and these methods are the same functions."""
+"""`Session`: one session of an agent as an object, with the same functions as the chat commands."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class EarlierSession(Record):
-    """A session that a key named before. `last_said` are the last words that were said in it."""
+    """An earlier session of a key. `last_said` is the last user message in it."""
 
     session_id: str
     active_at: datetime
@@ -41,7 +41,7 @@ class EarlierSession(Record):
 
 
 class SessionDoor(Protocol):
-    """The way into the sessions of an agent."""
+    """Access to the sessions of an agent."""
 
     @property
     def chosen(self) -> ChosenModels:
@@ -54,24 +54,24 @@ class SessionDoor(Protocol):
         ...
 
     async def run(self, key: str, work: Callable[[Turn], Awaitable[T]], /) -> T:
-        """Does some work on the open session of a key, while its lane is held."""
+        """Runs a function on the open session of a key, while its lock is held."""
         ...
 
     async def ask(
         self, key: str, text: str, /, *, attachments: tuple[Attachment, ...], limits: UsageLimits | None
     ) -> Reply | None:
-        """The reply to what the owner says in the session of a key."""
+        """Replies to a message of the owner in the session of a key."""
         ...
 
 
 class Session:
-    """One session of an agent: what its key names, which `new`, `fork` and `resume` change.
+    """The session that a key refers to, which `new`, `fork` and `resume` change.
 
-    Each method waits for its turn in the session, as a message does, and writes down what it does as the chat
-    command of the same name. It acts with the owner's right. Nothing is ever deleted.
+    Each method waits for its turn in the session, as a message does, and records what it does, like the chat
+    command with the same name. It has the owner's rights. Nothing is deleted.
 
-    Each raises `SessionError` when the disk refuses or what stands there cannot be read, `SessionInUse` when
-    another process keeps the session busy, and `TurnCancelled` when it was stopped.
+    Each raises `SessionError` if the disk refuses or cannot be read, `SessionInUse` if another process keeps
+    the session busy, and `TurnCancelled` if it was stopped.
     """
 
     def __init__(self, key: str, session_id: str, door: SessionDoor) -> None:
@@ -86,16 +86,16 @@ class Session:
 
     @property
     def session_id(self) -> str:
-        """The id of the transcript that the key named when it was last looked at."""
+        """The id of the session that the key referred to at the last call."""
         return self._session_id
 
     async def ask(
         self, text: str, *, attachments: tuple[Attachment, ...] = (), limits: UsageLimits | None = None
     ) -> Reply | None:
-        """The reply to what the owner says in this session; `None` when the assistant stays silent.
+        """Replies to a message of the owner in this session; `None` if the assistant stays silent.
 
         Raises:
-            AgentError: the turn failed; the words are on disk unless they were refused.
+            AgentError: the turn failed; the message is on disk unless it was refused.
         """
         reply = await self._door.ask(self._key, text, attachments=attachments, limits=limits)
         if reply is not None:
@@ -103,40 +103,40 @@ class Session:
         return reply
 
     async def history(self, *, limit: int | None = None) -> tuple[SessionMessage, ...]:
-        """What was said, the oldest first: the last `limit` messages, or all.
+        """The last `limit` messages, or all, oldest first.
 
-        Every word, also those for which the model sees a summary. Tool calls and their results are left out.
+        Messages that the model sees only as a summary are included; tool calls and results are not.
         """
         return await self._run(lambda turn: _soon(history_of(turn.session.branch, limit=limit)))
 
     async def turns(self, *, limit: int | None = None) -> tuple[SessionTurn, ...]:
-        """What people said, the newest first: places to go back to."""
+        """The user messages, newest first, as places to go back to."""
         return await self._run(lambda turn: _soon(turns_of(turn.session.branch, limit=limit)))
 
     async def labels(self) -> tuple[SessionLabel, ...]:
-        """The places that have names."""
+        """The labeled places."""
         return await self._run(lambda turn: _soon(labels_of(turn.session.journal.tree)))
 
     async def usage(self) -> Usage:
-        """Tokens and cost in US dollars of all model calls of this transcript, as providers reported them.
+        """Tokens and cost in US dollars of all model calls of this transcript, as reported by providers.
 
-        Those of branches that were left and of flushes count too, those of summaries do not. A fork has the
+        Calls of abandoned branches and flushes are included, those of summaries are not. A fork includes the
         calls that it copied.
         """
         return await self._run(lambda turn: _soon(usage_of(turn.session.journal.tree)))
 
     async def status(self) -> SessionStatus:
-        """Which model answers, how full its window is, how old the session is, and when it ends."""
+        """Which model answers, how full its context window is, the session's age, and when it ends."""
         return await self._run(lambda turn: status_of(turn, self._door.lifecycle))
 
     async def context(self) -> ContextView:
-        """What the model would get now, part by part."""
+        """What the model would receive now, part by part."""
         return await self._run(context_of)
 
     async def rewind(self, place: str | SessionTurn, note: str = "") -> Rewound:
-        """Goes back to a place: to before one of `turns()`, or to behind a label's or an entry's place.
+        """Returns to before one of `turns()`, or to after the entry of a label or an id.
 
-        The model is told the note, and which files what is left had changed; the files stay as they are.
+        The model is told the note and which files the abandoned branch had changed; the files stay unchanged.
 
         Raises:
             PlaceUnknown: the session has no such place.
@@ -144,15 +144,15 @@ class Session:
         return await self._run(lambda turn: rewind(turn, place, note=note))
 
     async def fork(self, place: str | SessionTurn | None = None, *, key: str = "") -> Session:
-        """A copy of the session up to a place, or all of it.
+        """Copies the session up to a place, or all of it.
 
-        The key names the copy from now on, and `resume` goes back to the one that was copied. With a `key`
-        of its own, which no session has yet, the copy stands beside this session instead.
+        The key refers to the copy from now on, and `resume` returns to the original. With another `key`,
+        which must not have a session yet, the copy exists beside this session.
 
         Raises:
-            PlaceUnknown: the session has no such place, or nothing was said in it.
-            SessionKeyInvalid: the key cannot be one, or names a session already.
-            PrivacyError: the session is private, and a session of that key would not be.
+            PlaceUnknown: the session has no such place, or no messages yet.
+            SessionKeyInvalid: the key is invalid or has a session.
+            PrivacyError: the session is private, and the other key would not be.
         """
         forked = await self._run(lambda turn: fork(turn, place, key=key))
         session = Session(forked.key, forked.session_id, self._door)
@@ -161,33 +161,33 @@ class Session:
         return session
 
     async def label(self, name: str) -> None:
-        """Gives the present place a name, to come back to it with `rewind`.
+        """Labels the current place, so that `rewind` can return to it.
 
         Raises:
-            PlaceUnknown: the name cannot be one, or nothing was said yet.
+            PlaceUnknown: the label is invalid, or there are no messages yet.
         """
         await self._run(lambda turn: label(turn, name))
 
     async def compact(self, focus: str = "") -> CompactionEnded:
-        """Saves notes, then replaces old history, in the model's view, by a summary that keeps the focus.
+        """Saves notes, then replaces old history in the model's view with a summary that keeps the focus.
 
-        `problem` of the result says why nothing was replaced, if nothing was.
+        The result's `problem` says why nothing was replaced, if so.
         """
         return await self._run(lambda turn: compact(turn, focus=focus))
 
     async def new(self, *, model: str = "") -> None:
-        """Ends the session, with notes saved, and begins a fresh one; one without a word is fresh already.
+        """Ends the session, saves its notes, and starts a new one. A session without messages stays.
 
-        `model` is `provider/model` for this key from then on, `default` the settings' own.
+        `model` is the `provider/model` for this key from now on, or `default`.
 
         Raises:
-            ConfigError: there is no such model.
+            ConfigError: the model is unknown.
         """
 
         async def begin(turn: Turn) -> str:
             named = await self._door.chosen.named(model) if model else None
             if model and (named is None or named.rest):
-                raise ConfigError(f"{model!r} names no model that is known here. Write provider/model.")
+                raise ConfigError(f"{model!r} is not a known model. Use provider/model.")
             fresh = await begin_fresh(
                 turn, "new", lifecycle=self._door.lifecycle, chosen=self._door.chosen, named=named
             )
@@ -196,7 +196,7 @@ class Session:
         self._session_id = await self._run(begin)
 
     async def earlier(self) -> tuple[EarlierSession, ...]:
-        """The latest sessions that this key named before and in which somebody spoke, ten at most."""
+        """The latest earlier sessions of this key with user messages, at most ten."""
 
         async def listed(turn: Turn) -> tuple[EarlierSession, ...]:
             found = await with_words(await earlier_sessions(turn.session, turn.parts), turn.parts)
@@ -212,11 +212,11 @@ class Session:
         return await self._run(listed)
 
     async def resume(self, session_id: str) -> None:
-        """Goes back to an earlier session, named by its id or the beginning of it.
+        """Resumes an earlier session by its id or the beginning of its id.
 
         Raises:
-            SessionNotFound: the key never named such a session.
-            PrivacyError: it was private and this key is not, so it is not shown; a fresh session has begun.
+            SessionNotFound: the key has no such session.
+            PrivacyError: it is private and this key is not, so a new session was started instead.
         """
 
         async def back(turn: Turn) -> str:

@@ -1,4 +1,4 @@
-"""A fresh session under the same key, perhaps with another model."""
+"""Starts a new session under the same key, optionally with another model."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ async def begin_fresh(
     attachments: tuple[Attachment, ...] = (),
     quoted: tuple[Quoted, ...] = (),
 ) -> Turn:
-    """The turn of the fresh session, with the words in it.
+    """Returns the turn of the new session, with the user's message in it.
 
-    The words are on disk before the notes of the session that is left are saved, because that asks a
-    model; and the notes are there before the answer, which reads them in the daily log. A session in
-    which nothing was said yet is fresh already. A named model is the chat's from then on, also over later
-    resets.
+    The message is on disk before the notes of the old session are saved, because saving calls a model. The
+    notes are saved before the answer, which reads them in the daily log. A session without messages is
+    already new. A named model applies to the chat from now on, including later resets.
 
     Raises:
-        SessionError: the disk refused; the session that was to be left goes on.
+        SessionError: the disk refused; the old session continues.
     """
     turn = left
     if left.session.has_messages:

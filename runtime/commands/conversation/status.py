@@ -1,4 +1,4 @@
-"""Where a session stands: its model, its window, its age."""
+"""The status of a session: its model, context and age."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from nacre.sessions.contracts.messages import AssistantMessage, Usage
 
 
 class LastFlush(Record):
-    """The latest attempt to save notes, and what came of it, such as `written` or `failed`."""
+    """The latest attempt to save notes and its result, such as `written` or `failed`."""
 
     at: datetime
     status: str
 
 
 class SessionStatus(Record):
-    """Where a session stands.
+    """The status of a session.
 
-    `model_name` is the model that was chosen, `answering_model_name` the one that is asked next, which is
-    another while the first is left alone after a failure. `context_tokens` is how full the window is: an
-    estimate when `is_estimated`. `started_at` and `last_said_at` are `None` while nothing was said;
-    `next_reset` is when the session ends by itself. `last_usage` is what the provider counted for the newest
-    answer of this branch; `None` when it counted nothing.
+    `model_name` is the chosen model; `answering_model_name` is the model that is called next, which differs
+    while the chosen one is paused after a failure. `context_tokens` is the size of the context, estimated if
+    `is_estimated`. `started_at` and `last_said_at` are `None` without messages. `next_reset` is when the
+    session ends by itself. `last_usage` is the provider's count for the newest answer of this branch, or
+    `None`.
     """
 
     key: str
@@ -46,10 +46,10 @@ class SessionStatus(Record):
 
 
 async def status_of(turn: Turn, lifecycle: Lifecycle) -> SessionStatus:
-    """Measures a session; nothing changes.
+    """Measures a session without changing it.
 
     Raises:
-        SessionError: what stands on disk cannot be read.
+        SessionError: stored data cannot be read.
     """
     session, window = turn.session, await turn.window()
     measure = await window.measure()

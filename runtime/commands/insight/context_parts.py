@@ -1,7 +1,6 @@
-"""What the model would get now, part by part, with sizes, and what of it the provider had in its cache.
+"""The parts of the next request with their sizes, and what the provider had in its cache.
 
-Nothing is flushed, compacted or written for it: these are the words of the next request before the next
-message comes.
+Nothing is flushed, compacted or written: this is the request as it would be before the next message.
 """
 
 from __future__ import annotations
@@ -29,9 +28,10 @@ from nacre.sessions.view.sent_view import estimate_message_tokens
 
 
 class ContextPart(Record):
-    """One part of a request. `tokens` are an estimate, `text` is what the model reads.
+    """One part of a request. `tokens` is an estimate; `text` is what the model reads.
 
-    `is_cached`: the provider read all of it from its cache at the last reply, as far as its count tells.
+    `is_cached` means that the provider read all of it from its cache for the last reply, according to its
+    count.
     """
 
     name: str
@@ -41,9 +41,9 @@ class ContextPart(Record):
 
 
 class ContextView(Record):
-    """A request, in the order in which providers cache it: tools, system prompt, history.
+    """A request in the order in which providers cache it: tools, system prompt, history.
 
-    `last_usage` is that of the last reply, `None` where no provider reported one.
+    `last_usage` is that of the last reply, or `None` if no provider reported it.
     """
 
     key: str
@@ -54,12 +54,12 @@ class ContextView(Record):
 
     @property
     def tokens(self) -> int:
-        """All parts together."""
+        """The sum over all parts."""
         return sum(part.tokens for part in self.parts)
 
 
 async def context_of(turn: Turn) -> ContextView:
-    """The context of a turn's session as it is now. Raises `SessionError` when the disk refuses."""
+    """The current context of a turn's session. Raises `SessionError` if the disk refuses."""
     session, context = turn.session, await turn.context()
     system, tools = await context.system(), context.specs
     usage = _last_usage(session.branch)
@@ -93,7 +93,7 @@ def _tool_parts(tools: Sequence[ToolSpec], count: Callable[[str], int]) -> Itera
 def _system_parts(
     system: SystemPrompt, names: Sequence[str], count: Callable[[str], int]
 ) -> Iterator[ContextPart]:
-    """The instructions, each file of the workspace, what moves with the day."""
+    """The instructions, each workspace file, and the part that changes with the day."""
     heading = re.compile(rf"^## ({'|'.join(map(re.escape, names))})\n\n", re.MULTILINE) if names else None
     found = list(heading.finditer(system.stable)) if heading else []
     starts = [match.start() for match in found]
@@ -107,7 +107,7 @@ def _system_parts(
 
 
 def _history_parts(session: OpenSession, count: Callable[[str], int]) -> Iterator[ContextPart]:
-    """What was said, in runs of one kind, so that the order stays that of the request."""
+    """The history in runs of one kind, in the order of the request."""
     kinds = _Kinds(session.branch)
     for name, run in groupby(session.view.messages(), key=kinds.of):
         messages = list(run)
@@ -117,7 +117,7 @@ def _history_parts(session: OpenSession, count: Callable[[str], int]) -> Iterato
 
 
 class _Kinds:
-    """Which messages of a session are no words of the conversation."""
+    """Recognizes messages that are not part of the conversation."""
 
     def __init__(self, branch: Sequence[Entry]) -> None:
         self._summaries = [entry.body.summary for entry in branch if isinstance(entry.body, Compaction)]
@@ -147,7 +147,7 @@ def _shown(message: Message) -> str:
 
 
 def _marked(parts: Sequence[ContextPart], cached_tokens: int) -> Iterator[ContextPart]:
-    """Providers cache a request from its beginning, so a part is cached when all up to its end is."""
+    """Providers cache a request from its beginning, so a part is cached if everything up to its end is."""
     end = 0
     for part in parts:
         end += part.tokens

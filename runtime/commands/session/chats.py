@@ -1,4 +1,4 @@
-"""`/queue`, `/send` and `/activation`: the gateway of the bridges carries them out, and hears them first."""
+"""`/queue`, `/send` and `/activation`, which the bridges' gateway handles before they arrive here."""
 
 from __future__ import annotations
 

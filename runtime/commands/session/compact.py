@@ -1,4 +1,4 @@
-"""`/compact`: notes are saved, and old history is replaced by a summary."""
+"""`/compact` saves notes and replaces old history with a summary."""
 
 from __future__ import annotations
 

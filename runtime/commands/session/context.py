@@ -1,4 +1,4 @@
-"""`/context`: what the model would get now, by part, with sizes."""
+"""`/context` shows the parts of the next request with their sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ async def _context(run: CommandRun) -> Outcome:
 
 
 def context_lines(view: ContextView) -> list[str]:
-    """The parts with their tokens, the whole against the window, and what the provider had cached. Pure."""
+    """The parts with their tokens, the total relative to the window, and the cached tokens."""
     budget, width = view.budget, max(len(part.name) for part in view.parts)
     percent = round(100 * view.tokens / budget.window_tokens)
     lines = [

@@ -1,4 +1,4 @@
-"""`/fork`: going on in a copy of the session, from a place in it or from here."""
+"""`/fork` continues in a copy of the session, from an earlier place or from here."""
 
 from __future__ import annotations
 

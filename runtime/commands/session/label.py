@@ -1,4 +1,4 @@
-"""`/label`: a name for the present place."""
+"""`/label` names the current place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/new`: a fresh session, perhaps with another model."""
+"""`/new` starts a new session, optionally with another model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ async def _new(run: CommandRun) -> Outcome:
 
 
 async def fresh(run: CommandRun, reason: EndReason) -> Outcome:
-    """The reply to the command, or to the words behind it. A model may stand in front of these."""
+    """Replies to the command, or to the text after it, which may begin with a model."""
     named = await run.chosen.named(run.rest)
     text = run.rest if named is None else named.rest
     turn = await begin_fresh(

@@ -1,4 +1,4 @@
-"""Which place a word behind `/rewind` or `/fork` names, and the list of what there is. Pure."""
+"""Finds the place that a word after `/rewind` or `/fork` names, and lists the places."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN_CHARS = 60
 
 
 def place_named(run: CommandRun, word: str) -> str | SessionTurn:
-    """The place that a number of the list means; any other word stands for itself."""
+    """The place with this number in the list; any other word stands for itself."""
     turns = _listed(run)
     if word.isdecimal() and 1 <= int(word) <= len(turns):
         return turns[int(word) - 1]
@@ -22,7 +22,7 @@ def place_named(run: CommandRun, word: str) -> str | SessionTurn:
 
 
 def places_text(run: CommandRun, *, problem: str = "") -> str:
-    """The answer to `/rewind` and `/fork` without a place, or with one that does not exist."""
+    """The answer to `/rewind` and `/fork` without a place or with an unknown one."""
     labels = labels_of(run.turn.session.journal.tree)
     text = _places(_listed(run), labels, zone=run.turn.parts.now().tzinfo)
     return f"{problem}\n{text}" if problem else text

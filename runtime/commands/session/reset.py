@@ -1,4 +1,4 @@
-"""`/reset`: as `/new`; or the same session goes on, with the notes read again."""
+"""`/reset` works like `/new`; `/reset soft` reads the notes again in the same session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def _reset(run: CommandRun) -> Outcome:
 
 
 async def _read_again(run: CommandRun, text: str) -> Outcome:
-    """The session goes on, with the logs and notes of the last days as they are now."""
+    """Continues the session with the current logs and notes of the last days."""
     turn = run.turn
     if turn.session.has_messages:
         await turn.recall()

@@ -1,4 +1,4 @@
-"""`/resume`: the list of a chat's earlier sessions, and going back to one."""
+"""`/resume` lists a chat's earlier sessions and returns to one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def _resume(run: CommandRun) -> Outcome:
 def _chosen(
     name: str, listed: list[StoredSession], earlier: list[StoredSession], turn: Turn
 ) -> StoredSession:
-    # An id may begin with digits as well, but never with so few.
+    # An id may begin with digits too, but never with so few.
     if name.isdecimal() and len(name) < LEAST_ID_CHARS and 1 <= int(name) <= len(listed):
         return listed[int(name) - 1]
     return earlier_named(name, earlier, turn)
@@ -55,7 +55,7 @@ def _list_text(listed: list[tuple[StoredSession, str]], session: OpenSession, no
         return "This chat has no earlier session to go back to."
     lines = ["Earlier sessions of this chat; /resume and a number or an id goes back:"]
     for number, (item, words) in enumerate(listed, start=1):
-        # Who reads along in a group need not have been there.
+        # Readers in a group need not have been part of that session.
         shown = f" · {shortened(words, SHOWN_CHARS)}" if session.policy.is_private else ""
         lines.append(f"{number}. {_day(item, now)} · {item.session_id[:SHORT_ID_CHARS]}{shown}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`/rewind`: going back in the same session."""
+"""`/rewind` goes back in the same session."""
 
 from __future__ import annotations
 

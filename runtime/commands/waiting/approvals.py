@@ -1,6 +1,6 @@
-"""`/approve` and `/deny`: the owner's answers to tool calls that wait.
+"""`/approve` and `/deny` answer tool calls that wait for the owner.
 
-They are carried out in front of the lane, which the turn that waits holds (`runtime/agent/answering.py`).
+They run before the session's lock is taken, because the waiting turn holds it (`runtime/agent/answering.py`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
 
 
 async def _others_words(run: CommandRun) -> Outcome:
-    """A message that arrived as something else: a hook answers nothing in the owner's name."""
+    """Runs if a hook changed the message: a hook must not answer in the owner's name."""
     return run.said("A call is answered in the owner's own words, and these were changed by a hook.")
 
 

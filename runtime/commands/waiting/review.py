@@ -1,11 +1,11 @@
-"""`/review`: notes that wait for the owner, looked at, accepted, edited, rejected."""
+"""`/review` shows, accepts, edits and rejects notes that wait for the owner."""
 
 from __future__ import annotations
 
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
 from nacre.memory.files.proposals.note_change import ProposalConflict, ProposalUnknown
 from nacre.memory.files.proposals.review_queue import Proposal, ReviewQueue
-from nacre.memory.files.sources.proposed import ProposedWrite
+from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
 
 _HOW = (
@@ -65,13 +65,13 @@ async def _shown(run: CommandRun, proposals: list[Proposal]) -> str:
         if len(lines) > _MOST_LINES and len(proposals) > 1:
             rest = len(lines) - _MOST_LINES
             lines = [*lines[:_MOST_LINES], f"… {rest} more lines: /review {proposal.id}"]
-        # Four signs hold a fence that stands in the note itself.
+        # Four backticks, so that the note may contain a fence itself.
         told.append("\n".join((heading(proposal.write, proposal.id), "````diff", *lines, "````")))
     return "\n\n".join((*told, _HOW))
 
 
 def heading(write: ProposedWrite, proposal_id: str) -> str:
-    """What a proposal is, in a line: its id, its note, who wrote it when. Pure."""
+    """One line about a proposal: its id, its note, and who wrote it when."""
     source = write.source
     by = " in ".join(filter(None, (source.written_by, source.chat)))
     return f"**{proposal_id}** · {write.path} · {by}, {source.at[:16].replace('T', ' ')}"

@@ -1,4 +1,4 @@
-"""Which extensions are installed: entry points and manifests are read, and none of their code is run."""
+"""Finds the installed extensions by their entry points and manifests, without running their code."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 PACKAGE = "nacre"
 GROUP = "nacre.extensions"
-"""The group of entry points: `name = "package:object"` under `[project.entry-points."nacre.extensions"]`."""
+"""The entry-point group: `name = "package:object"` under `[project.entry-points."nacre.extensions"]`."""
 
 
 class Installed(Record):
-    """One extension. `problem` is a sentence when it cannot be used, and then there may be no manifest."""
+    """An installed extension. If it cannot be used, `problem` is a sentence and the manifest may be
+    missing."""
 
     id: str
     package: str
@@ -36,13 +37,12 @@ class Installed(Record):
 
     @property
     def is_built_in(self) -> bool:
-        """Whether it comes with Nacre."""
         return self.package == PACKAGE
 
 
 def installed_extensions() -> tuple[Installed, ...]:
-    """Every extension of this Python, by id. No other package can take the id of a built-in extension."""
-    from importlib.metadata import entry_points  # takes longer to import than all manifests to read
+    """All extensions of this Python by id. No other package can take the id of a built-in extension."""
+    from importlib.metadata import entry_points  # importing this takes longer than reading all manifests
 
     found = [_installed(entry_point) for entry_point in entry_points(group=GROUP)]
     built_in = {item.id: item for item in found if item.is_built_in}
@@ -56,9 +56,9 @@ def installed_extensions() -> tuple[Installed, ...]:
 
 
 def built_in_manifests() -> tuple[Manifest, ...]:
-    """What the extensions that come with Nacre say of themselves; a manifest that cannot be read is left out.
+    """The readable manifests of the extensions that come with Nacre.
 
-    Reads files alone: `nacre --help` does not wait for the import of what reads installed packages.
+    Reads files only, so that `nacre --help` does not import the code that reads installed packages.
     """
     found = []
     for path in sorted(Path(__file__).parents[3].glob(f"extensions/*/{MANIFEST_FILE}")):
@@ -70,7 +70,7 @@ def built_in_manifests() -> tuple[Manifest, ...]:
 
 
 def built_in_extensions() -> Mapping[str, Installed]:
-    """The extensions that come with Nacre, by id. No other package is looked at."""
+    """The extensions that come with Nacre, by id. Other packages are not examined."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:
@@ -85,7 +85,7 @@ def _installed(entry_point: EntryPoint) -> Installed:
     try:
         manifest = parse_manifest(_manifest_text(entry_point))
         if manifest.id != entry_point.name:
-            problem = f"Its entry point is named {entry_point.name!r} and its manifest {manifest.id!r}."
+            problem = f"Its entry point is named {entry_point.name!r}, but its manifest {manifest.id!r}."
     except ManifestInvalid as error:
         problem = str(error)
     except Exception as error:  # noqa: BLE001 - one package's broken install must not hide the others
@@ -101,9 +101,9 @@ def _installed(entry_point: EntryPoint) -> Installed:
 
 
 def _manifest_text(entry_point: EntryPoint) -> str:
-    """The manifest beside the package's modules.
+    """The manifest in the package's folder.
 
-    Only the top package is looked up: finding a module inside of it would run the package.
+    Only the top package is looked up, because finding a module inside it would run the package.
     """
     top, *inner = entry_point.module.split(".")
     spec = find_spec(top)
@@ -125,5 +125,5 @@ def _ambiguous(item: Installed, same: list[Installed]) -> Installed:
         version=item.version,
         entry_point=item.entry_point,
         manifest=item.manifest,
-        problem=f"{packages} both bring an extension of this id. Uninstall one of them.",
+        problem=f"{packages} both provide an extension with this id. Uninstall one of them.",
     )

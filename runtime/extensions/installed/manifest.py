@@ -1,22 +1,21 @@
-"""`nacre.extension.json`: what an extension says of itself, read without running any of its code.
+"""`nacre.extension.json`: an extension's description of itself, read without running its code.
 
-The file lies in the package that the entry point names. Its keys are those of OpenClaw's
-`openclaw.plugin.json` as far as they mean the same:
+The file is in the package that the entry point names. Its keys are those of OpenClaw's `openclaw.plugin.json`
+where they have the same meaning:
 
     {"id": "honey", "description": "Weighs hives.", "kind": "memory", "configSchema": {"type": "object", …}}
 
-`id` is also the entry point's name. `kind` is left out, `memory` for one that brings a memory engine,
-`channel` for one whose entry point names a channel, which `channels.<id>` in the settings switches on, or
-`storage` for one that keeps an agent's data, which `storage.driver` names.
-`built-in` is for extensions that come with Nacre and that settings of their own switch on.
+`id` is also the entry point's name. `kind` is missing; `memory` for a memory engine; `channel` if the entry
+point names a channel, which `channels.<id>` enables; or `storage` for a store of an agent's data, which
+`storage.driver` selects. `built-in` is for extensions that come with Nacre and have their own settings.
 `configSchema` is a JSON schema of `plugins.entries.<id>.config`; without one there are no settings.
 
-`commands` names the terminal commands that it adds. The name of a command below another has a space:
+`commands` adds terminal commands. The name of a subcommand contains a space:
 
     "commands": {"hive weigh": {"entry": "nacre_honey.terminal:command", "help": "Weigh a hive.",
                                 "examples": {"": ["nacre hive weigh oak"]}}}
 
-`entry` is a click command, imported when the command runs. `examples` stand below its help, by subcommand.
+`entry` is a click command, imported when the command runs. `examples` appear below its help, by subcommand.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ _NO_SETTINGS: Mapping[str, Any] = {"type": "object", "additionalProperties": Fal
 
 
 class ManifestInvalid(Exception):
-    """A manifest cannot be used; the text is a sentence."""
+    """A manifest cannot be used; the message is a sentence."""
 
 
 class TerminalCommand(Record):
-    """A command of `nacre`. `entry` is `package.module:attribute`, a click command."""
+    """A terminal command. `entry` is `package.module:attribute`, a click command."""
 
     entry: str
     help: str
@@ -55,7 +54,7 @@ class TerminalCommand(Record):
 
 
 class Manifest(Record):
-    """What an extension says of itself; `settings_schema` is a JSON schema."""
+    """An extension's description of itself; `settings_schema` is a JSON schema."""
 
     id: str
     description: str = ""
@@ -65,10 +64,10 @@ class Manifest(Record):
 
 
 def parse_manifest(text: str) -> Manifest:
-    """The manifest of this JSON text. Keys that it does not know are left alone.
+    """Parses a manifest; unknown keys are ignored.
 
     Raises:
-        ManifestInvalid: it is no JSON object, or a value does not fit.
+        ManifestInvalid: it is not a JSON object, or a value is invalid.
     """
     try:
         raw = json.loads(text)

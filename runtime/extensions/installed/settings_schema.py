@@ -1,4 +1,4 @@
-"""An extension's settings against the JSON schema of its manifest, and what bounds the cost of a schema."""
+"""Validates an extension's settings against its manifest's JSON schema, with bounds on the cost."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from itertools import count
 from typing import Any
 
 MOST_STEPS = 5_000
-"""Keywords that one validation evaluates, before it ends."""
+"""The most keywords that one validation evaluates."""
 MOST_MATCHED_CHARS = 1_000
-"""A longer text is not matched with a `pattern` of others."""
+"""A longer text is not matched against an extension's `pattern`."""
 _UNBOUNDED = frozenset({"patternProperties", "unevaluatedItems", "unevaluatedProperties"})
-"""Keywords that match regular expressions, or that jsonschema evaluates in one go: not checked."""
+"""Keywords that are not checked: they match regular expressions, or jsonschema evaluates them in one step."""
 _MOST_PATTERN_CHARS = 200
 _MOST_REPEATS = 2
 _REPEATS = re.compile(r"[*+?{]")
 
 
 def settings_problems(config: Mapping[str, Any], schema: Mapping[str, Any], *, key: str) -> tuple[str, ...]:
-    """What does not fit, a sentence each, the first five; nothing when all is well.
+    """The first five problems as sentences; empty if the settings are valid.
 
-    `key` is where the settings stand, such as `plugins.entries.honey.config`. Sentences name keys and rules
-    and never a value, which may be a secret. A `pattern` that could take long is not matched.
+    `key` is the location of the settings, such as `plugins.entries.honey.config`. Sentences contain keys and
+    rules but never a value, which may be a secret. A `pattern` that could take long is not matched.
     """
-    # slow to import, and needed by those alone who have an extension
+    # Slow to import, and only needed with extensions.
     from jsonschema import Draft202012Validator, FormatChecker, SchemaError
     from jsonschema.validators import validator_for
     from referencing.jsonschema import EMPTY_REGISTRY
 
     kind = validator_for(schema, default=Draft202012Validator)
     try:
-        # Without formats: the one of `pattern` compiles it.
+        # Without formats, because checking the format of `pattern` compiles it.
         kind.check_schema(schema, format_checker=FormatChecker(formats=()))
-        # An empty registry: a schema that refers to an address must not be fetched from there.
+        # An empty registry, so that a schema that refers to a URL is not fetched.
         validator = bounded(schema, may_match=is_cheap)(schema, registry=EMPTY_REGISTRY)
         errors = list(validator.iter_errors(config))
     except SchemaError as error:
-        return (f"Its configSchema is no JSON schema: {error.message}.",)
-    except Exception as error:  # noqa: BLE001 - what a schema of others can raise is jsonschema's to know
+        return (f"Its configSchema is not a JSON schema: {error.message}.",)
+    except Exception as error:  # noqa: BLE001 - jsonschema may raise anything for a foreign schema
         return (f"Its configSchema cannot be used: {type(error).__name__}: {error}.",)
     return tuple(_sentence(error, key) for error in errors[:5])
 
@@ -46,7 +46,7 @@ def settings_problems(config: Mapping[str, Any], schema: Mapping[str, Any], *, k
 def is_cheap(pattern: str) -> bool:
     """Whether a regular expression takes at most quadratic time: no groups, and few repeats.
 
-    One that is not bound to the beginning of a text is tried at each place, which counts as a repeat.
+    An expression that is not anchored at the beginning is tried at each position, which counts as a repeat.
     """
     if len(pattern) > _MOST_PATTERN_CHARS or "(" in pattern or re.search(r"\\\d", pattern):
         return False
@@ -79,14 +79,14 @@ def _listed(names: Sequence[str], between: str = ", ") -> str:
 
 
 class TooManySteps(Exception):
-    """A validation took `MOST_STEPS`."""
+    """A validation exceeded `MOST_STEPS`."""
 
 
 def bounded(schema: Mapping[str, Any], *, may_match: Callable[[str], bool] = lambda _pattern: False) -> Any:
-    """The schema's validator, for one validation, which raises `TooManySteps` behind `MOST_STEPS` keywords.
+    """The schema's validator for one validation, which raises `TooManySteps` after `MOST_STEPS` keywords.
 
-    It runs no regular expression but those of `pattern` of which `may_match` says that they are cheap, on
-    texts of at most `MOST_MATCHED_CHARS`.
+    It evaluates a `pattern` only if `may_match` says that it is cheap, on texts of at most
+    `MOST_MATCHED_CHARS`.
     """
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend, validator_for
@@ -100,18 +100,18 @@ def bounded(schema: Mapping[str, Any], *, may_match: Callable[[str], bool] = lam
                 raise TooManySteps(f"it takes more than {MOST_STEPS} steps")
             if name == "pattern" and (len(str(instance)) > MOST_MATCHED_CHARS or not may_match(str(value))):
                 return
-            # Which arguments are additional depends on the patterns beside them.
+            # Which properties are additional depends on the patterns beside them.
             if name != "additionalProperties" or "patternProperties" not in there:
                 yield from evaluate(validator, value, instance, there) or ()
 
         return evaluated
 
     keywords = {
-        name: counting(name, _passed if name in _UNBOUNDED else evaluate)
+        name: counting(name, _skip if name in _UNBOUNDED else evaluate)
         for name, evaluate in kind.VALIDATORS.items()
     }
     return extend(kind, keywords)
 
 
-def _passed(*_asked: Any) -> tuple[()]:
+def _skip(*_arguments: Any) -> tuple[()]:
     return ()

@@ -8,8 +8,7 @@ import logging
 from pathlib import Path
 
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.disk.durable import read_plain, replace_file
-from nacre.sessions.disk.locks import locked
+from nacre.sessions.disk.durable import locked, read_plain, replace_file
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from nacre.memory.batch_jobs.jobs import EmbeddingJobs, jobs_of
 from nacre.memory.contracts.embedder import (
     BudgetUsedUp,
     Embedder,
@@ -20,6 +19,7 @@ from nacre.memory.contracts.embedder import (
     fallback_of,
     lack_of,
 )
+from nacre.memory.contracts.embedding_jobs import EmbeddingJobs, jobs_of
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from nacre.memory.batch_jobs.jobs import JobRules
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
+from nacre.memory.contracts.embedding_jobs import JobRules
 from nacre.memory.vectors.batches import batches, estimated_tokens
 from nacre.runtime.contracts.errors import ContextOverflow, ModelError
 from nacre.runtime.models.completions.addresses import is_loopback

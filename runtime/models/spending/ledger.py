@@ -20,8 +20,7 @@ from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.models.spending.line import Spent, spent_from_line
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionError
 from nacre.sessions.contracts.messages import Usage
-from nacre.sessions.disk.durable import append_all, read_plain, reading
-from nacre.sessions.disk.locks import locked
+from nacre.sessions.disk.durable import append_all, locked, read_plain, reading
 
 BACKGROUND_SHARE = 0.8
 """From this share of the cap on, only what somebody waits for is asked."""

@@ -17,8 +17,7 @@ from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import FailureReason, ModelError, RateLimited
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.disk.durable import read_plain, replace_file, set_aside
-from nacre.sessions.disk.locks import locked
+from nacre.sessions.disk.durable import locked, read_plain, replace_file, set_aside
 
 FORGOTTEN_AFTER_SECONDS = 24 * 60 * 60
 _STORED_NAMES = {

@@ -16,7 +16,7 @@ from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.files.facts.fact_memory import USUAL_CHUNKS, FactMemory
 from nacre.memory.files.facts.lines import value_text
 from nacre.memory.files.facts.records import Fact, Note, Recalled, chunk_json, fact_json
-from nacre.memory.files.sources.proposed import WaitsForReview
+from nacre.memory.files.sources.proposed_write import WaitsForReview
 from nacre.runtime.tools.function import FunctionTool, ToolChat, ToolChats, ToolContext, tool
 from nacre.runtime.tools.toolbox import ToolFailed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nacre.memory.files.facts.identities import Identities, Sharing
+from nacre.memory.files.facts.records import Identities, Sharing
 from nacre.runtime.settings.sections.memory import FactsSettings
 from nacre.runtime.tools.function import ToolChat
 from nacre.sessions.contracts.keys import folded_id

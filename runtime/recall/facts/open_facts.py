@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.files.facts.fact_memory import FactMemory
-from nacre.memory.files.facts.identities import FACT_PAGES
 from nacre.memory.files.facts.lines import said_in
+from nacre.memory.files.facts.records import FACT_PAGES
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SecretsMode, SourceOf, Sources
@@ -66,9 +66,9 @@ def open_facts(
     async def open_index() -> MemoryEngine:
         # an agent opens faster without it, and most turns recall no note
         from nacre.memory.engine import MemoryEngine
-        from nacre.memory.files.facts.cutting import notes_of_page
+        from nacre.memory.files.facts.note_index import notes_of_page
         from nacre.memory.files.note_files import NoteFiles
-        from nacre.memory.sync.files import Corpus
+        from nacre.memory.sync.file_sync import Corpus
 
         notes = NoteFiles(workspace, always=FACT_PAGES)
         return await MemoryEngine.open(

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from nacre.memory.files.proposals.note_change import ProposalFailed
-from nacre.memory.files.sources.stored import line_key
+from nacre.memory.files.sources.sources import line_key
 from nacre.memory.files.tidy.answer import AnswerBroken, TidyInput, edits_in
 from nacre.memory.files.tidy.edits import Edit, Place, tidied
 from nacre.memory.files.tidy.notes import TidyNotes

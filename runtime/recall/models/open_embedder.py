@@ -11,8 +11,8 @@ from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from nacre.memory.batch_jobs.jobs import JobRules
 from nacre.memory.contracts.embedder import Embedder
+from nacre.memory.contracts.embedding_jobs import JobRules
 from nacre.memory.contracts.index_settings import LocalSettings
 from nacre.memory.contracts.settings import MemorySearchSettings, at_home
 from nacre.memory.embedders.e5 import E5Embedder

@@ -50,8 +50,7 @@ def keep_in_file(file: Path, name: str, secret: str) -> None:
         ConfigError: the name has a value there already, or the file cannot be read or written.
     """
     from nacre.sessions.contracts.errors import SessionError
-    from nacre.sessions.disk.durable import make_folder, replace_file
-    from nacre.sessions.disk.locks import locked
+    from nacre.sessions.disk.durable import locked, make_folder, replace_file
 
     file = file.resolve()
     try:

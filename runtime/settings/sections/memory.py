@@ -101,7 +101,7 @@ class QmdLimits(SettingsSection):
     max_snippet_chars: Annotated[int, _positive_or(700)] = 700
     """Most characters of one snippet."""
     max_injected_chars: Annotated[int, _positive_or(4_000)] = 4_000
-    """Most characters of all snippets of a search, their `Source:` lines included."""
+    """Most characters of all snippets of a search."""
     timeout_ms: Annotated[int, _positive_or(4_000)] = 4_000
     """How long qmd may search before the built-in engine answers."""
 
@@ -196,7 +196,7 @@ class MemorySettings(SettingsSection):
     """What `memory_search` asks first: `builtin` is the index that comes with Nacre, `qmd` the program qmd.
     Another value is the id of an extension that brings a backend."""
     citations: Literal["auto", "on", "off"] = "auto"
-    """Whether search results carry a `Source:` line; `auto` is on in direct chats."""
+    """Whether answers name the notes that they rest on; `auto` is on in direct chats."""
     qmd: QmdSettings = Field(default_factory=QmdSettings.unwritten)
     bank: BankSettings = Field(default_factory=BankSettings.unwritten)
     facts: FactsSettings = Field(default_factory=FactsSettings.unwritten)

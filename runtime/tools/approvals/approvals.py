@@ -20,13 +20,13 @@ from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.tools.approvals.store import Approval, ApprovalState, ApprovalStore, from_bytes, to_bytes
 from nacre.sessions.disk.durable import (
     OrderedWorker,
+    locked,
     make_folder,
     read_plain,
     replace_file,
     reported,
     set_aside,
 )
-from nacre.sessions.disk.locks import locked
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,7 @@ from typing import Any, TypeAlias
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.workspace import FolderEntry, PathOutsideRoot, Workspace
-from nacre.memory.files.skills.skill import Skill
-from nacre.memory.files.skills.skills import Skills
+from nacre.memory.files.skills import Skill, Skills
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import (
     CUT_MARK,

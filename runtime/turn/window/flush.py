@@ -18,7 +18,7 @@ from pydantic import Field
 
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
 from nacre.memory.files.bank.retain import without_kind
-from nacre.memory.files.sources.proposed import WaitsForReview
+from nacre.memory.files.sources.proposed_write import WaitsForReview
 from nacre.memory.workspace.workspace import MEMORY_FOLDER, daily_log_path, workspace_gone
 from nacre.prompts import render
 from nacre.record import Record
@@ -27,7 +27,7 @@ from nacre.runtime.contracts.errors import ContextOverflow, ModelError
 from nacre.runtime.contracts.events import FlushEnded, FlushStatus
 from nacre.runtime.contracts.model import Ask, ModelRequest, SystemPrompt
 from nacre.runtime.contracts.silence import SILENT_TOKEN
-from nacre.runtime.hooks.hooks import HeardWindow
+from nacre.runtime.hooks.hooks import WindowHooks
 from nacre.runtime.open_sessions.open_session import OpenSession, UnfinishedFlush
 from nacre.runtime.settings.sections.agents import MemoryFlushSettings
 from nacre.runtime.tools.file_tools import DATE_PLACEHOLDER, FLUSH_HEADING
@@ -282,7 +282,7 @@ def _owners_text(text: str, day: str) -> str:
 class SessionFlush:
     """Saves notes of one session; `heard` tells hooks."""
 
-    def __init__(self, turn: WindowTurn, heard: HeardWindow) -> None:
+    def __init__(self, turn: WindowTurn, heard: WindowHooks) -> None:
         self._turn = turn
         self._session = turn.session
         self._parts = turn.parts

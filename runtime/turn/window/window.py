@@ -18,7 +18,7 @@ from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget, Decision
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Emit, Warned
-from nacre.runtime.hooks.hooks import HeardWindow
+from nacre.runtime.hooks.hooks import WindowHooks
 from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.tools.toolbox import CHARS_PER_TOKEN, RESULT_PREFIX, left_out_note
 from nacre.runtime.turn.window.flush import SessionFlush
@@ -293,7 +293,7 @@ class Window:
         self._emit = turn.emit
         self._gave_up = False
         self._shortening = SessionShortening(session, parts, turn.emit)
-        self._heard = HeardWindow(parts.hooks, session.chat(parts.workspace.place, parts.sources))
+        self._heard = WindowHooks(parts.hooks, session.chat(parts.workspace.place, parts.sources))
         self._flush = SessionFlush(turn, self._heard)
 
     async def measure(self) -> ContextMeasure:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nacre import Inbound
-from nacre.bridges.access.people import CODE_MS, KEPT_MS, MOST_ASKING, People
+from nacre.bridges.access.people import CODE_MS, MAX_PENDING, PROTECTED_MS, People
 from nacre.runtime.ledger.file_ledger import LEDGER_FILE, open_tables
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
@@ -77,20 +77,20 @@ async def test_codes_are_few_and_short_lived(tmp_path: Path) -> None:
     def asks(name: str) -> Inbound:
         return Inbound(text="", chat_kind="direct", channel="line", sender_id=name)
 
-    codes = [await people.ask(asks(f"p{number}"), lambda: next(ids)) for number in range(30)]
-    assert [bool(code) for code in codes] == [True] * MOST_ASKING + [False] * (30 - MOST_ASKING)
+    codes = [await people.request_access(asks(f"p{number}"), lambda: next(ids)) for number in range(30)]
+    assert [bool(code) for code in codes] == [True] * MAX_PENDING + [False] * (30 - MAX_PENDING)
     denied = await people.deny(codes[0])
     assert denied is not None
     assert denied.sender_id == "p0"
     assert await people.approve(codes[0], "guest") is None
-    assert await people.ask(asks("p0"), lambda: next(ids)) == ""
-    asking = [person.sender_id for person in await people.asking()]
-    assert asking == [f"p{number}" for number in range(1, MOST_ASKING)]
+    assert await people.request_access(asks("p0"), lambda: next(ids)) == ""
+    asking = [person.sender_id for person in await people.pending()]
+    assert asking == [f"p{number}" for number in range(1, MAX_PENDING)]
     assert await people.approve("", "guest") is None
     clock.advance(seconds=CODE_MS / 1000 + 1)
     assert await people.approve(codes[1], "guest") is None
-    assert await people.asking() == ()
-    assert await people.ask(asks("p0"), lambda: next(ids)) != ""
+    assert await people.pending() == ()
+    assert await people.request_access(asks("p0"), lambda: next(ids)) != ""
     await people.tables.close()
 
 
@@ -102,13 +102,13 @@ async def test_strangers_do_not_keep_others_out(tmp_path: Path) -> None:
 
     async def code(name: str) -> str:
         asks = Inbound(text="", chat_kind="direct", channel="line", sender_id=name)
-        return await people.ask(asks, lambda: next(ids))
+        return await people.request_access(asks, lambda: next(ids))
 
-    assert all([await code(f"p{number}") for number in range(MOST_ASKING)])
+    assert all([await code(f"p{number}") for number in range(MAX_PENDING)])
     assert await code("late") == ""
-    clock.advance(seconds=KEPT_MS / 1000 + 1)
+    clock.advance(seconds=PROTECTED_MS / 1000 + 1)
     assert await code("late") != ""
-    assert [person.sender_id for person in await people.asking()][:1] == ["p1"]
+    assert [person.sender_id for person in await people.pending()][:1] == ["p1"]
     await people.tables.close()
 
 
@@ -149,7 +149,7 @@ async def test_a_right_that_is_taken_back_ends_at_the_next_tool_call(tmp_path: P
         if entry["type"] == "message" and entry["message"]["role"] == "toolResult"
     ]
     assert result["isError"]
-    assert "may not any more" in result["content"][0]["text"]
+    assert "no longer has the right" in result["content"][0]["text"]
     assert _code(server.shown()[1])
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nacre.bridges.access.bindings import bound_to
+from nacre.bridges.access.bindings import bound_agent_id
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.settings.settings import Settings
 
@@ -45,4 +45,4 @@ def test_the_most_specific_binding_counts(inbound: dict[str, Any], agent: str) -
     bindings = Settings.model_validate({"bindings": BINDINGS}).bindings
     message = Inbound(**{"text": "", "chat_kind": "direct", "channel": "line", "sender_id": "bob", **inbound})
 
-    assert bound_to(message, bindings) == agent
+    assert bound_agent_id(message, bindings) == agent

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.bridges.access.rules import Role, judge
+from nacre.bridges.access.gate import Role, judge
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.settings.settings import Settings
 

@@ -77,7 +77,7 @@ def test_keys_that_nobody_reads_are_told(tmp_path: Path) -> None:
     """The access rules and the channel's own keys are read; the rest is told with its place."""
     here = found(tmp_path, {"line": {"port": 7, "allowFrom": ["x"], "streaming": {"mode": "block"}}})
 
-    assert here.notices == ("The channel 'line' does not read these settings of channels.line: streaming.",)
+    assert here.notices == ("The channel 'line' ignores these settings of channels.line: streaming.",)
 
 
 def test_a_secret_may_stand_in_a_file(tmp_path: Path) -> None:
@@ -109,11 +109,11 @@ def test_a_secret_may_stand_in_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("own", "problem"),
     [
-        ({}, "The settings of channels.line do not fit: port: Field required"),
+        ({}, "The settings of channels.line are invalid: port: Field required"),
         ({"port": "s3cret"}, "port: Input should be a valid integer"),
         ({"port": 7, "password": {"file": "none"}}, "the key file .*none cannot be read: No such file"),
-        ({"port": 7, "password": {"env": "X"}}, 'a secret is a text, "..NAME."'),
-        ({"port": 7, "accounts": {"../up": {}}}, "channels.line.accounts.../up: an account is named with"),
+        ({"port": 7, "password": {"env": "X"}}, 'a secret is a string, "..NAME."'),
+        ({"port": 7, "accounts": {"../up": {}}}, "channels.line.accounts.../up: an account's name"),
     ],
 )
 def test_what_does_not_fit_is_told_without_its_value(
@@ -132,7 +132,7 @@ def test_an_extension_that_plugins_denies_is_no_channel(tmp_path: Path) -> None:
     """`plugins` has the last word about code of others."""
     here = found(tmp_path, {"line": {"port": 7}}, plugins={"deny": ["line"]})
 
-    assert here.problems == ("The channel 'line' is an extension, and plugins switches it off.",)
+    assert here.problems == ("The channel 'line' is an extension that plugins switches off.",)
 
 
 def test_a_missing_library_is_told_with_what_to_install(tmp_path: Path) -> None:
@@ -179,5 +179,5 @@ def test_a_name_that_nobody_knows_is_told_with_those_there_are() -> None:
 
 def test_a_name_that_cannot_stand_in_keys_is_refused() -> None:
     """Names of channels stand in session keys and folders."""
-    with pytest.raises(ValueError, match="cannot be named 'Honk:2'"):
+    with pytest.raises(ValueError, match="name cannot be 'Honk:2'"):
         Channel(name="Honk:2", settings=AccountSettings, make=lambda _home, _settings: None)  # type: ignore[arg-type, return-value] # it is never made

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from nacre.bridges.channels.live_connection import LiveConnection
+from nacre.bridges.channels.connection import LiveConnection
 from nacre.bridges.contracts.errors import NotDelivered
 
 
@@ -21,7 +21,7 @@ async def test_without_a_connection_a_request_says_so() -> None:
 async def test_the_end_waits_for_requests_under_way() -> None:
     """A request that has begun ends on its connection; a new one finds none."""
     live: LiveConnection[str] = LiveConnection("Slack")
-    live.begins("line")
+    live.open("line")
     answered = asyncio.Event()
 
     async def ask() -> str:
@@ -31,8 +31,7 @@ async def test_the_end_waits_for_requests_under_way() -> None:
 
     asked = asyncio.create_task(ask())
     await asyncio.sleep(0)
-    live.ends()
-    settled = asyncio.create_task(live.settled())
+    settled = asyncio.create_task(live.close())
     await asyncio.sleep(0)
     assert not settled.done()
     with pytest.raises(NotDelivered):
@@ -47,8 +46,8 @@ async def test_the_end_waits_for_requests_under_way() -> None:
 async def test_a_request_that_failed_is_not_waited_for() -> None:
     """An error leaves nothing behind that the end would wait for."""
     live: LiveConnection[str] = LiveConnection("Slack")
-    live.begins("line")
+    live.open("line")
     with pytest.raises(OSError, match="gone"):
         async with live.use():
             raise OSError("gone")
-    await asyncio.wait_for(live.settled(), 5)
+    await asyncio.wait_for(live.close(), 5)

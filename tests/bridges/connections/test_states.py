@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from nacre.bridges.connections.states import keep_statuses, kept_statuses
-from nacre.bridges.connections.supervisor import BridgeStatus
-from nacre.bridges.contracts.bridge import Bridge, Door, Part
+from nacre.bridges.connections.supervisor import BridgeStatus, save_statuses, saved_statuses
+from nacre.bridges.contracts.bridge import Bridge, Inbox, Part
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.file_ledger import SqliteLedger
 from nacre.runtime.models.scripted import Clock, CountingIds
@@ -28,10 +27,10 @@ async def test_states_are_read_as_they_were_kept(tmp_path: Path) -> None:
     up = BridgeStatus(channel="line", account="work", state="connected")
     ledger = await SqliteLedger.open(tmp_path / "ledger.sqlite", now=Clock(START), new_id=CountingIds())
     try:
-        await keep_statuses(ledger, [up, waiting], Clock(START))
-        first, second = await kept_statuses(ledger, Clock(START))
-        await keep_statuses(ledger, [up], Clock(START))
-        assert len(await kept_statuses(ledger, Clock(START))) == 1
+        await save_statuses(ledger, [up, waiting], Clock(START))
+        first, second = await saved_statuses(ledger, Clock(START))
+        await save_statuses(ledger, [up], Clock(START))
+        assert len(await saved_statuses(ledger, Clock(START))) == 1
     finally:
         await ledger.close()
 
@@ -50,9 +49,9 @@ class Hasty(Bridge):
         self.count = count
         self.done = asyncio.Event()
 
-    async def start(self, door: Door) -> None:
+    async def start(self, inbox: Inbox) -> None:
         """Hands them in."""
-        door.connected()
+        inbox.connected()
         for number in range(self.count):
             inbound = Inbound(
                 text=f"{number}",
@@ -62,7 +61,7 @@ class Hasty(Bridge):
                 sender_id=f"p{number}",
                 message_id=f"{number}",
             )
-            taking = asyncio.create_task(door.receive(inbound))
+            taking = asyncio.create_task(inbox.receive(inbound))
             for _ in range(number):
                 await asyncio.sleep(0)
             taking.cancel()

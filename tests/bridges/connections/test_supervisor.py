@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from nacre.bridges.connections.supervisor import LONGEST_WAIT_SECONDS, Supervisor, next_wait_seconds
-from nacre.bridges.contracts.bridge import Bridge, Door, Part
-from nacre.bridges.contracts.bridge_contract import HeldDoor
+from nacre.bridges.contracts.bridge import Bridge, Inbox, Part
+from nacre.bridges.contracts.bridge_contract import RecordingInbox
 
 
 class _Flaky(Bridge):
@@ -19,14 +19,14 @@ class _Flaky(Bridge):
         self.failures = list(failures)
         self.stopped = asyncio.Event()
 
-    async def start(self, door: Door) -> None:
+    async def start(self, inbox: Inbox) -> None:
         """Ends in the next failure; `None` returns unasked."""
         if self.failures:
             failure = self.failures.pop(0)
             if failure is None:
                 return
             raise failure
-        door.connected()
+        inbox.connected()
         await self.stopped.wait()
 
     async def stop(self) -> None:
@@ -42,12 +42,12 @@ def _supervised(bridge: Bridge, waits: list[float]) -> Supervisor:
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    async def door(connected: Callable[[], None]) -> Door:
-        held = HeldDoor()
+    async def inbox(connected: Callable[[], None]) -> Inbox:
+        held = RecordingInbox()
         held.connected = connected  # type: ignore[method-assign]
         return held
 
-    return Supervisor(bridge, door, sleep=sleep, stop_seconds=0.2)
+    return Supervisor(bridge, inbox, sleep=sleep, stop_seconds=0.2)
 
 
 async def test_it_is_started_again_until_it_stays_up() -> None:
@@ -71,14 +71,14 @@ async def test_its_failure_is_told() -> None:
     """The status line says what went wrong while the next try is waited for."""
     waiting = asyncio.Event()
 
-    async def door(_connected: Callable[[], None]) -> Door:
-        return HeldDoor()
+    async def inbox(_connected: Callable[[], None]) -> Inbox:
+        return RecordingInbox()
 
     async def sleep(_seconds: float) -> None:
         waiting.set()
         await asyncio.Event().wait()
 
-    supervisor = Supervisor(_Flaky(OSError("no route to host")), door, sleep=sleep)
+    supervisor = Supervisor(_Flaky(OSError("no route to host")), inbox, sleep=sleep)
     supervisor.start()
     await waiting.wait()
 

@@ -87,7 +87,7 @@ def test_the_contract_catches_a_bridge_that_says_things_twice() -> None:
 
 def test_capabilities_that_no_channel_has_are_refused() -> None:
     """A length in which no code block fits, and no time between edits."""
-    with pytest.raises(ValueError, match="64 or more"):
+    with pytest.raises(ValueError, match="at least 64"):
         Capabilities(greatest_length=20)
-    with pytest.raises(ValueError, match="more than nothing"):
+    with pytest.raises(ValueError, match="greater than 0"):
         Capabilities(edit_seconds=0)

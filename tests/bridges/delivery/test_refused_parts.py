@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from nacre.bridges.contracts.bridge import Bridge, Capabilities, Door, Part, Place
+from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part, Place
 from nacre.bridges.contracts.errors import NotDelivered
 from nacre.bridges.delivery.outgoing import Outgoing
 from nacre.runtime.contracts.inbound import Inbound
@@ -30,7 +30,7 @@ class _Post(Bridge):
         self.was_last = asyncio.Event()
         self._holds_chat = holds_chat
 
-    async def start(self, door: Door) -> None:
+    async def start(self, inbox: Inbox) -> None:
         """Nobody writes."""
 
     async def stop(self) -> None:

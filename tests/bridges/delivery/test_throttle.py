@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from nacre.bridges.delivery.throttle import Throttle, repeated
+from nacre.bridges.delivery.live_reply import Throttle, repeat
 
 
 class _Ticks:
@@ -98,7 +98,7 @@ async def test_a_sign_is_repeated_until_it_is_cancelled() -> None:
     async def act() -> None:
         shown.append("typing")
 
-    task = asyncio.create_task(repeated(act, seconds=4, sleep=ticks.sleep))
+    task = asyncio.create_task(repeat(act, seconds=4, sleep=ticks.sleep))
     await _settled()
     ticks.tick()
     await _settled()

@@ -20,7 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from nacre.bridges.contracts.bridge import Capabilities, Door, Part
+from nacre.bridges.contracts.bridge import Capabilities, Inbox, Part
 from nacre.runtime.contracts.model import ModelRequest
 from tests.bridges.chats import FOLLOW_UP, Answering, gateway
 from tests.bridges.line_channel import LineBridge
@@ -51,12 +51,12 @@ class SteppedBridge(LineBridge):
     """The line bridge, which counts."""
 
     steps: Steps
-    door: Door
+    inbox: Inbox
 
-    async def start(self, door: Door) -> None:
-        """Keeps the door, to see how far it is."""
-        self.door = door
-        await super().start(door)
+    async def start(self, inbox: Inbox) -> None:
+        """Keeps the inbox, to see how far it is."""
+        self.inbox = inbox
+        await super().start(inbox)
 
     async def deliver(self, part: Part) -> str:
         """Sends."""
@@ -97,7 +97,7 @@ async def answer(state_dir: Path, port: int, can: Capabilities, steps: Steps, sa
         for _ in itertools.count():
             await asyncio.sleep(0.005)
             [status] = at.statuses
-            if status.state == "connected" and at.is_idle and bridge.door.cursor == str(said):
+            if status.state == "connected" and at.is_idle and bridge.inbox.cursor == str(said):
                 return
 
 

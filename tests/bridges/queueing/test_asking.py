@@ -16,7 +16,7 @@ PAY = ("write", {"path": "memory/paid.md", "content": "- Ann is paid."})
 async def question(server: LineServer) -> str:
     """The id that the owner is asked about."""
     await server.until(lambda server: any("❓" in text for text in server.shown("n")))
-    found = re.search(r"/deny (\w+) \[reason\] does not", server.shown("n")[-1])
+    found = re.search(r"/deny (\w+) \[reason\] refuses", server.shown("n")[-1])
     assert found is not None
     return found[1]
 

@@ -50,7 +50,7 @@ async def test_a_queue_is_chosen_for_a_chat_and_holds_after_a_restart(tmp_path: 
             back = await _said(server, "/queue default", **NORA)
 
     assert told == "⚙️ Queue: collect · debounce 0.02 s · cap 5 · drop summarize"
-    assert "'quickly' is nothing that /queue knows" in wrong
+    assert "/queue does not understand 'quickly'" in wrong
     assert asked == told
     assert "Queued #2\nthree" in collected
     assert back.startswith("⚙️ Queue: followup")

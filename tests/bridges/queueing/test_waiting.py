@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.bridges.queueing.commands import is_stop, may_stop
-from nacre.bridges.queueing.waiting import composed, next_batch
+from nacre.bridges.queueing.batches import combined, next_batch
+from nacre.bridges.queueing.session_rules import is_stop, may_stop
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.ledger.records import Received
 from nacre.runtime.settings.sections.channels import QueueMode, QueueSettings, queue_mode
@@ -49,25 +49,25 @@ def test_a_turn_that_was_begun_stays_as_it_was() -> None:
 def test_what_a_model_reads_of_several() -> None:
     """A title, then each message with its number; files are those of all."""
     file = Attachment(name="a.png", mime_type="image/png", data=b"1")
-    inbound = composed([_waits(1, attachments=(file,)), _waits(2, is_mentioned=True)], cap=20)
+    inbound = combined([_waits(1, attachments=(file,)), _waits(2, is_mentioned=True)], cap=20)
     assert inbound.text == (
         "[Queued messages while agent was busy]\n\n---\nQueued #1\nsay 1\n\n---\nQueued #2\nsay 2"
     )
     assert inbound.attachments == (file,)
     assert inbound.is_mentioned
     assert inbound.message_id == "2"
-    assert composed([_waits(1)], cap=20).text == "say 1"
+    assert combined([_waits(1)], cap=20).text == "say 1"
 
 
 def test_of_too_many_the_oldest_are_lines() -> None:
     """Every message is at least named, and the newest are whole."""
     waiting = [_waits(1, "x" * 400), *(_waits(number) for number in range(2, 6))]
-    collected = composed(waiting, cap=3)
+    collected = combined(waiting, cap=3)
     assert collected.text.startswith("[Queued messages while agent was busy]\n\n[Queue overflow] Dropped 2 ")
     assert f"- {'x' * 159}…\n- say 2\n" in collected.text
     assert collected.text.endswith("Queued #3\nsay 5")
     assert _numbers(waiting, "followup", 3) == [1, 2, 3]
-    one = composed(waiting[:3], cap=1)
+    one = combined(waiting[:3], cap=1)
     assert one.text.startswith("[Queue overflow] Dropped 2 message(s) due to cap.\nSummary:\n- x")
     assert one.text.endswith("\n\nsay 3")
 

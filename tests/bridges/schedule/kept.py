@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from nacre import Agent
 from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.gateway import Gateway
-from nacre.bridges.schedule.schedule_tool import ScheduleDesk
+from nacre.bridges.schedule.schedule_tool import ScheduleTools
 from nacre.bridges.schedule.timekeeper import Timekeeper
 from nacre.bridges.schedule.timetable import Timetable
 from nacre.runtime.contracts.model import ChatModel
@@ -50,7 +50,7 @@ class Kept:
 
     async def look(self) -> None:
         """Looks once, and waits until what was due is done."""
-        await self.timekeeper.look()
+        await self.timekeeper.run_due()
         await self.until_idle()
 
 
@@ -67,7 +67,7 @@ async def kept(
     """An open gateway, whose agent has the tool `schedule`."""
     write_settings(state_dir, dict(settings))
     new_id = CountingIds(f"ledger-{ids}")
-    desk = ScheduleDesk(now=clock, new_id=CountingIds(f"job-{ids}"))
+    desk = ScheduleTools(now=clock, new_id=CountingIds(f"job-{ids}"))
     opening = Agent.open(
         state_dir=state_dir,
         model=model,
@@ -82,7 +82,7 @@ async def kept(
         await Gateway.open(agent, bridges, state_dir=state_dir, now=clock, new_id=new_id) as gateway,
     ):
         timetable = Timetable(gateway.tables, now=clock)
-        desk.opened(timetable, gateway.speaking)
+        desk.open(timetable, gateway.current_message)
         timekeeper = Timekeeper(gateway, timetable, [agent], now=clock, sleep=asyncio.sleep)
         async with asyncio.timeout(60):
             while any(status.state != "connected" for status in gateway.statuses):

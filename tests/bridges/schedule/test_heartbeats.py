@@ -66,7 +66,7 @@ async def test_a_heartbeat_waits_for_the_owner_the_hours_and_silence(tmp_path: P
             model.holds = True
             server.say("Hello", chat="n", sender="nora")
             await model.held.get()
-            await here.timekeeper.look()
+            await here.timekeeper.run_due()
             assert model.held.empty()
             model.holds = False
             model.let_go()
@@ -117,7 +117,7 @@ async def test_the_owners_words_are_never_said_into_a_heartbeat(tmp_path: Path) 
             await here.until_idle()
             clock.advance(minutes=31)
             model.holds = True
-            await here.timekeeper.look()
+            await here.timekeeper.run_due()
             await model.held.get()
             server.say("two", chat="n", sender="nora")
             async with asyncio.timeout(60):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nacre.bridges.schedule.times import parse_times
 from nacre.bridges.schedule.timetable import Timetable
-from nacre.bridges.schedule.when import read_when
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.file_ledger import LEDGER_FILE, open_tables
 from nacre.runtime.models.scripted import Clock
@@ -27,7 +27,7 @@ async def _schedule(state: Path) -> None:
     timetable = Timetable(open_tables(state / LEDGER_FILE, now=Clock(MORNING)()), now=Clock(MORNING))
     try:
         for name, when in (("once", {"at": "1h"}), ("again", {"cron": "0 * * * *"})):
-            due = read_when(**when, now=MORNING)
+            due = parse_times(**when, now=MORNING)
             await timetable.add("main", NORA, name, due, lambda name=name: name)  # type: ignore[misc]
     finally:
         await timetable.tables.close()

@@ -86,7 +86,7 @@ async def test_a_group_sees_and_changes_its_own_jobs_alone(tmp_path: Path) -> No
     assert "00000002: Mon 2026-03-16 09:00 CET (0 9 * * MON-FRI), in the group chat crew of line" in standup
     assert "CANARY" not in in_group
     assert "Stand-up" in in_group
-    assert not_there.startswith("There is no job '00000001' here.")
+    assert not_there.startswith("There is no job '00000001' in this chat.")
     assert "CANARY" in all_of_them
     assert removed.startswith("Removed: 00000002")
     assert left.text == "CANARY surprise party"
@@ -106,7 +106,7 @@ async def test_others_may_look_and_not_schedule(tmp_path: Path) -> None:
             await said(here, server, "Hello", chat="b", sender="bob")
             assert await here.timetable.jobs("main") == ()
 
-    assert results(model) == ["Only the owner may make and remove jobs. Tell whoever asked."]
+    assert results(model) == ["Only the owner may create and remove jobs. Tell whoever asked."]
 
 
 async def test_what_cannot_be_read_is_told_to_the_model(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ async def test_what_cannot_be_read_is_told_to_the_model(tmp_path: Path) -> None:
 
     told = [message_text(request.messages[-1]) for request in model.requests[1:]]
     assert told == [
-        "Sat 2026-03-14 08:00 CET is past; it is Sat 2026-03-14 09:00 CET now.",
-        "Give either cron, for a job that comes again, or at, for one that comes once.",
-        "Say in text what is to be done.",
+        "Sat 2026-03-14 08:00 CET is past; it is now Sat 2026-03-14 09:00 CET.",
+        "Give either cron, for a recurring job, or at, for a job that runs once.",
+        "The text is empty. Write what to do when the job is due.",
     ]

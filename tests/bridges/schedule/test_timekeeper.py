@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from nacre.bridges.schedule.timetable import Job, moved
-from nacre.bridges.schedule.when import read_when
+from nacre.bridges.schedule.times import parse_times
+from nacre.bridges.schedule.timetable import Job, rescheduled
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.records import JobChanged
 from nacre.runtime.models.scripted import Clock, ScriptedModel
@@ -24,7 +24,7 @@ CREW = Inbound(text="", chat_kind="group", channel="line", chat_id="crew", sende
 
 async def add(here: Kept, text: str, asker: Inbound = NORA, **when: str) -> Job:
     """A job of the agent."""
-    due = read_when(**when, now=here.clock())
+    due = parse_times(**when, now=here.clock())
     return await here.timetable.add("main", asker, text, due, lambda: text)
 
 
@@ -103,7 +103,7 @@ async def test_missed_runs_are_told_and_a_missed_reminder_comes_late(tmp_path: P
     assert sorted(server.shown("n")) == [
         "Water the plants!",
         "⏰ While I was not running, this job was due 3 times since Sat 2026-03-14 10:00 CET and was not "
-        "done: “tell the new mails”. It comes again on Sat 2026-03-14 13:00 CET.",
+        "run: “tell the new mails”. The next run is on Sat 2026-03-14 13:00 CET.",
     ]
 
 
@@ -134,7 +134,7 @@ async def test_a_job_of_somebody_who_is_owner_no_more_is_not_done(tmp_path: Path
 
     assert (server.sent, model.requests) == ([], [])
     assert job.due is None
-    assert "not done on Sat 2026-03-14 09:01 CET: whoever asked for it may not any more" in job.problem
+    assert "not run on Sat 2026-03-14 09:01 CET: its creator no longer has the right" in job.problem
 
 
 async def test_a_job_that_was_taken_is_not_taken_again(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ async def test_a_job_that_was_taken_is_not_taken_again(tmp_path: Path) -> None:
             await here.timetable.remove(job.id)
             message = replace(NORA, text="x", message_id="job")
             with pytest.raises(JobChanged):
-                await here.gateway.submit(message, "main", along=moved(due, None))
+                await here.gateway.submit(message, "main", along=rescheduled(due, None))
             await here.look()
 
     assert (server.sent, model.requests) == ([], [])
@@ -162,7 +162,7 @@ async def test_a_job_that_is_due_is_taken_up_after_a_kill(tmp_path: Path) -> Non
         async with kept(tmp_path, held, [LineBridge(server.port)], clock, settings=STEADY) as here:
             await add(here, "water the plants", at="1m")
             clock.advance(minutes=1)
-            await here.timekeeper.look()
+            await here.timekeeper.run_due()
             await held.held.get()
         model = Answering(lambda _text: "Water the plants!")
         async with kept(tmp_path, model, [LineBridge(server.port)], clock, settings=STEADY, ids="b") as here:

@@ -7,9 +7,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from nacre.bridges.schedule.beats import is_active, next_beat
-from nacre.bridges.schedule.cron import CronUnreadable, next_run, runs_until
-from nacre.bridges.schedule.when import WhenUnreadable, read_when
+from nacre.bridges.schedule.times import (
+    InvalidCron,
+    InvalidTime,
+    count_runs,
+    is_active,
+    next_heartbeat,
+    next_run,
+    parse_times,
+)
 from nacre.runtime.settings.sections.channels import ActiveHours, HeartbeatSettings
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -54,15 +60,15 @@ def test_the_hour_that_comes_twice_holds_no_job_of_the_past() -> None:
 )
 def test_what_is_no_expression_is_told(expression: str) -> None:
     """In a sentence that shows it."""
-    with pytest.raises(CronUnreadable, match=r"cron expression|never comes") as caught:
+    with pytest.raises(InvalidCron, match=r"cron expression|never occurs") as caught:
         next_run(expression, NOW)
     assert repr(expression) in str(caught.value)
 
 
 def test_runs_are_counted_up_to_a_bound() -> None:
     """Every minute for a year stops being counted."""
-    assert runs_until("0 9 * * *", berlin("2026-03-01T09:00"), berlin("2026-03-05T12:00")) == 5
-    assert runs_until("* * * * *", berlin("2026-03-01T09:00"), berlin("2027-03-01T09:00"), most=50) == 50
+    assert count_runs("0 9 * * *", berlin("2026-03-01T09:00"), berlin("2026-03-05T12:00")) == 5
+    assert count_runs("* * * * *", berlin("2026-03-01T09:00"), berlin("2027-03-01T09:00"), limit=50) == 50
 
 
 @pytest.mark.parametrize(
@@ -80,7 +86,7 @@ def test_runs_are_counted_up_to_a_bound() -> None:
 )
 def test_a_time_or_a_span_is_read(at: str, expected: str) -> None:
     """In the owner's zone unless an offset follows; a day of a span has 24 hours."""
-    when = read_when(at=at, now=NOW)
+    when = parse_times(at=at, now=NOW)
 
     assert (when.due.isoformat(), when.rule) == (expected, "")
 
@@ -91,15 +97,15 @@ def test_a_time_or_a_span_is_read(at: str, expected: str) -> None:
         ({}, "Give either"),
         ({"at": "20m", "cron": "0 9 * * *"}, "Give either"),
         ({"at": "2026-03-14T23:30"}, "is past"),
-        ({"at": "yesterday"}, "is no time"),
-        ({"at": "99999999999999w"}, "is no time"),
+        ({"at": "yesterday"}, "is not a time"),
+        ({"at": "99999999999999w"}, "is not a time"),
         ({"cron": "often"}, "needs 5 fields"),
     ],
 )
 def test_what_cannot_be_read_is_told(given: dict[str, str], message: str) -> None:
     """And how it is written."""
-    with pytest.raises(WhenUnreadable, match=message):
-        read_when(**given, now=NOW)
+    with pytest.raises(InvalidTime, match=message):
+        parse_times(**given, now=NOW)
 
 
 def test_heartbeats_keep_to_the_active_hours() -> None:
@@ -123,12 +129,12 @@ def test_the_next_heartbeat_waits_for_the_morning() -> None:
     )
 
     def following(last: str) -> str:
-        due = next_beat(settings, berlin(last))
+        due = next_heartbeat(settings, berlin(last))
         assert due is not None
         return due.isoformat()
 
     assert following("2026-03-14T12:00") == "2026-03-14T12:30:00+01:00"
     assert following("2026-03-14T21:45") == "2026-03-15T08:00:00+01:00"
     assert following("2026-03-28T21:45") == "2026-03-29T08:00:00+02:00"
-    assert next_beat(HeartbeatSettings(every="0"), NOW) is None
-    assert next_beat(HeartbeatSettings(target="none"), NOW) is None
+    assert next_heartbeat(HeartbeatSettings(every="0"), NOW) is None
+    assert next_heartbeat(HeartbeatSettings(target="none"), NOW) is None

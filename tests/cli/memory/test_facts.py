@@ -27,7 +27,7 @@ def test_facts_are_set_listed_and_forgotten(tmp_path: Path) -> None:
     page = tmp_path / ".nacre" / "workspace" / "memory" / "facts.md"
     page.write_text(page.read_text().replace("city: Porto", "city Porto", 1))
     told = run_here(tmp_path, "memory", "facts", "list")
-    assert "facts.md#L8 says no fact" in told.stderr
+    assert "facts.md#L8 is not a fact" in told.stderr
     assert "- vegetarian: true (" in told.stdout
     assert (
         run_here(tmp_path, "memory", "facts", "forget", "vegetarian").stdout == "vegetarian is forgotten.\n"

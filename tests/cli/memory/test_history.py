@@ -71,7 +71,7 @@ async def test_from_a_conversation_to_its_undoing(tmp_path: Path) -> None:
         f"Notes in {TODAY}",
     ]
     again = run_nacre(tmp_path, "memory", "undo")
-    assert (again.returncode, "could be undone" in again.stderr) == (1, True)
+    assert (again.returncode, "can be undone" in again.stderr) == (1, True)
     assert "no commit '--all'" in run_nacre(tmp_path, "memory", "diff", "--", "--all").stderr
 
 

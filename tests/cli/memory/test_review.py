@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from nacre.memory.files.proposals.review_queue import ReviewQueue
-from nacre.memory.files.sources.proposed import ProposedWrite
+from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.memory.files.sources.source import PRIVATE, Source
 from tests.cli.program import run_nacre
 

@@ -129,7 +129,10 @@ async def test_what_is_superseded_is_said_to_people_scripts_and_the_model(tmp_pa
     (line,) = [line for line in search_lines(report, {}) if "not so any more" in line]
     assert line.strip() == "line 1 is not so any more: memory/2026-02-10.md#L1"
     marks = [{"line": 1, "by": "memory/2026-02-10.md#L1"}]
-    for told in (search_json(report, {}), search_result(report, {}, cites=False)):
+    for told in (
+        search_json(report, {}),
+        search_result(report, {}, wordings=("wifi password",), cites=False),
+    ):
         newer, older = told["results"]
         assert (newer["path"], older["path"]) == ("memory/2026-02-10.md", "memory/2026-01-10.md")
         assert [dict(mark) for mark in older["superseded"]] == marks

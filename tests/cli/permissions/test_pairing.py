@@ -19,7 +19,7 @@ def _ask(home: Path, name: str, code: str) -> None:
             open_tables(home / ".nacre" / LEDGER_FILE, now=datetime.now(UTC)), now=lambda: datetime.now(UTC)
         )
         inbound = Inbound(text="", chat_kind="direct", channel="line", sender_id=name)
-        assert await people.ask(inbound, lambda: code) == code.upper()
+        assert await people.request_access(inbound, lambda: code) == code.upper()
         await people.tables.close()
 
     asyncio.run(ask())

@@ -87,7 +87,7 @@ def test_a_channel_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> N
     run = run_nacre(tmp_path, "serve", PYTHONPATH=path)
 
     assert run.returncode == 2
-    assert "The settings of channels.line do not fit: port: Input should be a valid integer" in run.stderr
+    assert "The settings of channels.line are invalid: port: Input should be a valid integer" in run.stderr
     assert "There is no channel 'pigeon'" in run.stderr
     assert "hunter2" not in run.stderr
 

@@ -11,7 +11,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from nacre.bridges.contracts.bridge import Part, Place
-from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide, HeldDoor, started
+from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide, RecordingInbox, started
 from nacre.bridges.contracts.errors import CannotConnect, DeliveryRefused, NotDelivered
 from tests.bridges.channels.contract.relay import Relay, relayed
 from tests.bridges.channels.contract.served import WorldFarSide
@@ -65,19 +65,19 @@ class TestContract(BridgeContract):
 async def test_answers_are_threads_of_their_own_and_stop_programs() -> None:
     """An answer names what it answers, has its subject, and says that a program sent it."""
     async with dovecot_world() as world:
-        door = HeldDoor()
-        async with started(world.bridge(), door) as running:
+        inbox = RecordingInbox()
+        async with started(world.bridge(), inbox) as running:
             first = await world.person.send("Tea?", subject="Breakfast")
-            await door.holds(1)
-            [said] = door.inbound
+            await inbox.holds(1)
+            [said] = inbox.inbound
             place = Place(channel="email", account="default", chat_id=said.chat_id, thread_id=said.thread_id)
             sent = await running.deliver(Part(place=place, text="Yes.", key="k", answers=said.message_id))
             # A program that forgets what it answers but the last id.
             await world.person.send("Milk?", subject="RE: breakfast", In_Reply_To=sent)
             await world.person.send("And now?", subject="Lunch", In_Reply_To=sent)
-            await door.holds(3)
+            await inbox.holds(3)
             odd = Place(channel="email", account="default", chat_id="nobody@")
-            with pytest.raises(DeliveryRefused, match="is no address"):
+            with pytest.raises(DeliveryRefused, match="is not a list of addresses"):
                 await running.deliver(Part(place=odd, text="lost", key="l"))
         [answer] = world.post.messages("ann")
         assert (answer["Subject"], answer["In-Reply-To"], answer["References"]) == (
@@ -86,7 +86,7 @@ async def test_answers_are_threads_of_their_own_and_stop_programs() -> None:
             first,
         )
         assert (answer["Auto-Submitted"], answer["Message-ID"]) == ("auto-replied", sent)
-        threads = [said.thread_id for said in door.inbound]
+        threads = [said.thread_id for said in inbox.inbound]
         assert threads[0] == threads[1] != threads[2]
 
 
@@ -94,11 +94,11 @@ async def test_a_message_that_is_too_large_is_named_and_not_fetched() -> None:
     """Its sender is heard all the same."""
     async with dovecot_world() as world:
         world.spec["mediaMaxMb"] = 0.01
-        door = HeldDoor()
-        async with started(world.bridge(), door):
+        inbox = RecordingInbox()
+        async with started(world.bridge(), inbox):
             await world.person.send("x" * 900 + "\n" * 20_000 + "y")
-            await door.holds(1)
-        [said] = door.inbound
+            await inbox.holds(1)
+        [said] = inbox.inbound
         assert said.sender_id == "ann@localhost"
         assert "more than are fetched" in said.attachments[0].problem
 
@@ -107,12 +107,12 @@ async def test_what_the_servers_refuse_is_a_sentence() -> None:
     """A wrong password, a folder that is not there, a server that is not there."""
     async with dovecot_world() as world:
         with pytest.raises(CannotConnect, match="refuses the login of nacre@localhost"):
-            await bridge({**world.spec, "password": "wrong"}).start(HeldDoor())
-        with pytest.raises(CannotConnect, match=r"no folder Nowhere .*It says: Mailbox doesn't exist"):
-            await bridge({**world.spec, "folder": "Nowhere"}).start(HeldDoor())
+            await bridge({**world.spec, "password": "wrong"}).start(RecordingInbox())
+        with pytest.raises(CannotConnect, match=r"the folder Nowhere .*: Mailbox doesn't exist"):
+            await bridge({**world.spec, "folder": "Nowhere"}).start(RecordingInbox())
         with pytest.raises(CannotConnect, match="cannot be reached"):
-            await bridge({**world.spec, "imapPort": 1}).start(HeldDoor())
-        async with started(bridge({**world.spec, "smtpPort": 1}), HeldDoor()) as running:
+            await bridge({**world.spec, "imapPort": 1}).start(RecordingInbox())
+        async with started(bridge({**world.spec, "smtpPort": 1}), RecordingInbox()) as running:
             place = Place(channel="email", account="default", chat_id="ann@localhost")
             with pytest.raises(NotDelivered, match="cannot be reached"):
                 await running.deliver(Part(place=place, text="hello", key="k"))
@@ -146,7 +146,7 @@ async def test_a_message_that_is_refused_for_now_holds_no_other(stage: str) -> N
     try:
         async with dovecot_world() as world:
             spec = {**world.spec, "smtpPort": controller.port}
-            async with started(bridge(spec), HeldDoor()) as running:
+            async with started(bridge(spec), RecordingInbox()) as running:
                 place = Place(channel="email", account="default", chat_id="ann@localhost")
                 with pytest.raises(NotDelivered, match="451") as refused:
                     await running.deliver(Part(place=place, text="hello", key="k"))

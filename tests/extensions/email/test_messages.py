@@ -8,17 +8,16 @@ from email.message import EmailMessage
 import pytest
 
 from nacre.bridges.contracts.bridge import Part, Place
-from nacre.extensions.email.composing import Answered, composed
+from nacre.extensions.email.bridge import LoopGuard
 from nacre.extensions.email.html_text import html_text
-from nacre.extensions.email.loops import LoopGuard
-from nacre.extensions.email.messages import Me, bare_subject, heard
+from nacre.extensions.email.messages import Answered, Identity, bare_subject, compose, read_message
 from nacre.extensions.email.settings import EmailSettings
 from nacre.extensions.email.words import Words, split
 from nacre.runtime.contracts.inbound import Inbound
-from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, malformed
+from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, malformed, message_or_reason
 
-ME = Me(address="nacre@example.org", trust_from=True)
-CAREFUL = Me(address="nacre@example.org", auth_server="mx.example.org")
+ME = Identity(address="nacre@example.org", trust_from=True)
+CAREFUL = Identity(address="nacre@example.org", auth_server="mx.example.org")
 NOW = datetime(2026, 3, 14, tzinfo=UTC)
 
 
@@ -36,10 +35,8 @@ def _raw(text: str = "hello", **headers: str) -> bytes:
     return mail.as_bytes()
 
 
-def _read(raw: bytes, me: Me = ME) -> Inbound:
-    found = heard(raw, me)
-    assert isinstance(found, Inbound), found
-    return found
+def _read(raw: bytes, me: Identity = ME) -> Inbound:
+    return read_message(raw, me)
 
 
 def test_a_private_message_and_one_to_several() -> None:
@@ -60,7 +57,7 @@ def test_a_private_message_and_one_to_several() -> None:
     ("headers", "why"),
     [
         ({"Auto_Submitted": "auto-replied"}, "program"),
-        ({"Precedence": "bulk"}, "many"),
+        ({"Precedence": "bulk"}, "bulk"),
         ({"List_Id": "<x.example.org>"}, "list"),
         ({"Return_Path": "<>"}, "report"),
         ({"From": "MAILER-DAEMON@example.org"}, "program"),
@@ -72,7 +69,7 @@ def test_a_private_message_and_one_to_several() -> None:
 )
 def test_what_is_not_answered(headers: dict[str, str], why: str) -> None:
     """Programs, lists, the assistant itself, and what has no sender."""
-    found = heard(_raw(**headers), ME)
+    found = message_or_reason(read_message, _raw(**headers), ME)
     assert isinstance(found, str)
     assert why in found
 
@@ -86,9 +83,9 @@ def test_a_sender_is_believed_only_if_the_own_server_says_so() -> None:
     )
     for lines in ([], [bad], [bad, good], ["mx.evil.org; dmarc=pass"], ["mx.example.org; spf=pass"]):
         head = "".join(f"Authentication-Results: {line}\n" for line in lines).encode()
-        found = heard(head + _raw(), CAREFUL)
+        found = message_or_reason(read_message, head + _raw(), CAREFUL)
         assert isinstance(found, str)
-        assert "does not say" in found
+        assert "does not verify" in found
 
 
 def test_threads_go_by_the_first_message_and_the_subject() -> None:
@@ -141,7 +138,7 @@ def test_a_part_becomes_a_message() -> None:
     settings = EmailSettings(address="nacre@example.org", imap_host="h", smtp_host="h", name="N\r\nBcc: x@x")
     place = Place(channel="email", account="default", chat_id="a@x.org,b@x.org", thread_id="abc-def")
     part = Part(place=place, text="ü\x00 🐝", key="k", answers="<1@a>")
-    mail = composed(
+    mail = compose(
         part, settings, Answered(uid="1", subject="Re: a\r\nBcc: x@x", references=["<0@a>"]), lambda: NOW
     )
     assert mail["Subject"] == "Re: a Bcc: x@x"
@@ -152,7 +149,7 @@ def test_a_part_becomes_a_message() -> None:
         "<1@a>",
     )
     assert mail.get_content().strip() == "ü 🐝"
-    assert mail["Message-ID"] == composed(part, settings, None, lambda: NOW)["Message-ID"]
+    assert mail["Message-ID"] == compose(part, settings, None, lambda: NOW)["Message-ID"]
     assert ".abc@example.org>" in mail["Message-ID"]
 
 
@@ -173,6 +170,6 @@ def test_nonsense_gets_a_reason(count: int) -> None:
     mail["From"], mail["To"], mail["Message-ID"] = "ann@example.org", "nacre@example.org", "<1@a>"
     mail.set_content("<p>hello</p>", subtype="html")
     mail.add_attachment(b"\x89PNG", maintype="image", subtype="png", filename="bee.png")
-    found = [heard(raw, ME) for raw in malformed([_raw(), mail.as_bytes()], count)]
+    found = [message_or_reason(read_message, raw, ME) for raw in malformed([_raw(), mail.as_bytes()], count)]
     assert sum(isinstance(each, Inbound) for each in found) > count / 100
     assert sum(isinstance(each, str) and bool(each) for each in found) > count / 100

@@ -9,12 +9,13 @@ from email.policy import default
 
 import pytest
 
-from nacre.extensions.email.messages import Me, heard
-from nacre.extensions.email.senders import Stranger, sender_of
+from nacre.extensions.email.messages import Identity, read_message
+from nacre.extensions.email.senders import UnverifiedSender, verified_sender
 from nacre.runtime.contracts.inbound import Inbound
+from tests.bridges.channels.contract.malformed import message_or_reason
 
 OWNER, SERVER, GENERATED = "ann@home.org", "mx.home.org", 600
-ME = Me(address="nacre@home.org", auth_server=SERVER)
+ME = Identity(address="nacre@home.org", auth_server=SERVER)
 PASS = f"{SERVER}; dmarc=pass header.from=home.org"
 EVIL_PASS = f"{SERVER}; dmarc=pass header.from=evil.com"
 FROM = f"Ann <{OWNER}>"
@@ -169,14 +170,14 @@ HONEST = {
 @pytest.mark.parametrize("raw", FORGED.values(), ids=FORGED.keys())
 def test_a_forged_form_is_not_the_owner(raw: bytes) -> None:
     """Neither is it answered as the owner's, nor does it name a sender that anybody vouches for."""
-    found = heard(raw, ME)
+    found = message_or_reason(read_message, raw, ME)
     assert isinstance(found, str) or found.sender_id == "eve@evil.com"
 
 
 @pytest.mark.parametrize(("server", "raw"), HONEST.values(), ids=HONEST.keys())
 def test_an_honest_form_is_the_owner(server: str, raw: bytes) -> None:
     """As the large providers and the common programs of mail servers write it."""
-    found = heard(raw, Me(address="nacre@home.org", auth_server=server))
+    found = message_or_reason(read_message, raw, Identity(address="nacre@home.org", auth_server=server))
     assert isinstance(found, Inbound), found
     assert (found.sender_id, found.chat_kind) == (OWNER, "direct")
 
@@ -255,7 +256,9 @@ def forgeries() -> list[bytes]:
 def test_no_generated_form_is_the_owner(forgeries: list[bytes]) -> None:
     """Of 600 forged messages none is the owner's."""
     taken = [
-        raw for raw in forgeries if isinstance(found := heard(raw, ME), Inbound) and found.sender_id == OWNER
+        raw
+        for raw in forgeries
+        if isinstance(found := message_or_reason(read_message, raw, ME), Inbound) and found.sender_id == OWNER
     ]
     assert taken == []
 
@@ -265,8 +268,8 @@ def test_what_is_accepted_is_what_the_standard_library_reads(forgeries: list[byt
     checked = 0
     for raw in (*FORGED.values(), *forgeries, *(raw for _, raw in HONEST.values())):
         try:
-            sender = sender_of(raw, "", trust_from=True)
-        except Stranger:
+            sender = verified_sender(raw, "", trust_from=True)
+        except UnverifiedSender:
             continue
         header = message_from_bytes(raw, policy=default)["From"]
         kinds = {type(each).__name__ for each in header.defects} - {"ObsoleteHeaderDefect"}

@@ -7,17 +7,24 @@ from pathlib import Path
 
 from tests.cli.program import run_here, run_nacre
 from tests.extensions.importers import exports
-from tests.extensions.importers.told import brought, numbers, reasons, spoken, transcripts, workspace
+from tests.extensions.importers.results import (
+    branch_messages,
+    import_report,
+    numbers,
+    reasons,
+    transcripts,
+    workspace,
+)
 
 
 def test_an_archive_comes_over_and_adds_up(tmp_path: Path) -> None:
     """Conversations, pictures, memories and instructions come over; a name that leads out stays out."""
-    told = brought(tmp_path, "chatgpt", exports.chatgpt(tmp_path / "export.zip"))
+    told = import_report(tmp_path, "chatgpt", exports.chatgpt(tmp_path / "export.zip"))
     assert numbers(told, "files") == (5, 2, 0, 3)
     assert numbers(told, "sessions") == (3, 3, 0, 0)
     assert numbers(told, "messages") == (9, 7, 0, 2)
     assert numbers(told, "attachments") == (1, 1, 0, 0)
-    assert reasons(told, "files")["its name leads out of the archive"] == ["../escape.md"]
+    assert reasons(told, "files")["its name leads outside the archive"] == ["../escape.md"]
     assert not list(tmp_path.rglob("escape.md"))
     notes = workspace(tmp_path)
     assert "allergic to walnuts" in notes["memory/imports/chatgpt/memories.md"]
@@ -26,9 +33,9 @@ def test_an_archive_comes_over_and_adds_up(tmp_path: Path) -> None:
 
 def test_a_session_ends_with_the_branch_that_was_shown(tmp_path: Path) -> None:
     """Of two answers the shown one is the session's; the other one is kept beside it."""
-    brought(tmp_path, "chatgpt", exports.chatgpt(tmp_path / "export.zip"))
+    import_report(tmp_path, "chatgpt", exports.chatgpt(tmp_path / "export.zip"))
     lines = transcripts(tmp_path)["Knots"]
-    assert spoken(lines) == [("user", "Name a knot."), ("assistant", "Bowline.")]
+    assert branch_messages(lines) == [("user", "Name a knot."), ("assistant", "Bowline.")]
     assert "Clove hitch." in json.dumps(lines)
     shown = run_here(tmp_path, "sessions", "show", lines[0]["id"]).stdout
     assert "Name:          Knots" in shown
@@ -39,36 +46,36 @@ def test_a_session_ends_with_the_branch_that_was_shown(tmp_path: Path) -> None:
 def test_a_session_can_be_gone_on_with(tmp_path: Path) -> None:
     """`nacre sessions resume` goes back to an imported conversation, and another import leaves it alone."""
     archive = exports.chatgpt(tmp_path / "export.zip")
-    brought(tmp_path, "chatgpt", archive)
+    import_report(tmp_path, "chatgpt", archive)
     identity = transcripts(tmp_path)["Knots"][0]["id"]
     run = run_here(tmp_path, "sessions", "resume", identity, "--json")
     assert json.loads(run.stdout)["resumed"] is True
     key = json.loads(run.stdout)["key"]
     assert key.startswith("agent:main:direct:chatgpt-knots-")
     assert run_here(tmp_path, "send", "--session", key, "-m", "Which one is for anchors?").returncode == 0
-    words = spoken(transcripts(tmp_path)["Knots"])
+    words = branch_messages(transcripts(tmp_path)["Knots"])
     assert words[:3] == [
         ("user", "Name a knot."),
         ("assistant", "Bowline."),
         ("user", "Which one is for anchors?"),
     ]
-    assert numbers(brought(tmp_path, "chatgpt", archive), "messages") == (9, 0, 7, 2)
-    assert spoken(transcripts(tmp_path)["Knots"]) == words
+    assert numbers(import_report(tmp_path, "chatgpt", archive), "messages") == (9, 0, 7, 2)
+    assert branch_messages(transcripts(tmp_path)["Knots"]) == words
 
 
 def test_a_later_export_brings_what_is_new(tmp_path: Path) -> None:
     """Messages that came since go behind the others, also under another title; memories go beside."""
-    brought(tmp_path, "chatgpt", exports.chatgpt(tmp_path / "first.zip"))
+    import_report(tmp_path, "chatgpt", exports.chatgpt(tmp_path / "first.zip"))
     conversations = exports.chatgpt_conversations()
     sails = conversations[0]
     sails["title"] = "Sails of summer"
     sails["mapping"]["q2"] = exports.message("q2", "a", "user", "And in a storm?", 1744000000.0)
     sails["mapping"]["m2"] = exports.memory("m2", "q2", "1. Likes storms.", 1744000001.0)
     sails["current_node"] = "q2"
-    told = brought(tmp_path, "chatgpt", exports.chatgpt(tmp_path / "second.zip", conversations))
+    told = import_report(tmp_path, "chatgpt", exports.chatgpt(tmp_path / "second.zip", conversations))
     assert numbers(told, "messages") == (11, 1, 7, 3)
     assert numbers(told, "notes") == (2, 1, 1, 0)
-    assert spoken(transcripts(tmp_path)["Sails"])[-1] == ("user", "And in a storm?")
+    assert branch_messages(transcripts(tmp_path)["Sails"])[-1] == ("user", "And in a storm?")
     assert len([path for path in workspace(tmp_path) if "chatgpt/memories" in path]) == 2
 
 
@@ -78,15 +85,15 @@ def test_what_an_archive_that_broke_off_has_comes_over(tmp_path: Path) -> None:
     folder.mkdir()
     text = json.dumps(exports.chatgpt_conversations())
     (folder / "conversations.json").write_text(text[: text.index('"c-3"')])
-    told = brought(tmp_path, "chatgpt", folder)
+    told = import_report(tmp_path, "chatgpt", folder)
     assert numbers(told, "sessions") == (3, 2, 0, 1)
-    assert any("cannot be read on from there" in reason for reason in reasons(told, "sessions"))
+    assert any("cannot be read beyond this point" in reason for reason in reasons(told, "sessions"))
 
 
 def test_what_is_no_archive_is_a_sentence(tmp_path: Path) -> None:
     """A path with nothing, and a file that is no archive, say what to do."""
     (tmp_path / "half.zip").write_bytes(b"PK\x03\x04 and no more")
-    for name, words in (("none.zip", "There is nothing at"), ("half.zip", "Was it downloaded to its end?")):
+    for name, words in (("none.zip", "does not exist"), ("half.zip", "Was the download complete?")):
         run = run_nacre(tmp_path, "import", "chatgpt", name)
         assert run.returncode == 2
         assert words in run.stderr

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.program import run_here
 from tests.extensions.importers import sources
-from tests.extensions.importers.told import brought, numbers, reasons, workspace
+from tests.extensions.importers.results import import_report, numbers, reasons, workspace
 
 
 def _files(root: Path) -> dict[str, bytes]:
@@ -22,33 +22,33 @@ def test_what_comes_over_and_what_does_not_add_up_to_the_source(tmp_path: Path) 
     """Every file, note, session, message and setting is counted once, and what is skipped says why."""
     source = sources.openclaw(tmp_path / ".openclaw")
     before = _files(source)
-    told = brought(tmp_path, "openclaw", source)
+    told = import_report(tmp_path, "openclaw", source)
     assert numbers(told, "files") == (len(before), 8, 0, 2)
     assert numbers(told, "notes") == (5, 4, 0, 1)
     assert numbers(told, "sessions") == (2, 2, 0, 0)
     assert numbers(told, "messages") == (5, 4, 0, 1)
     assert numbers(told, "settings") == (9, 5, 0, 4)
-    assert [*reasons(told, "messages")] == ["it was torn by a kill"]
+    assert [*reasons(told, "messages")] == ["the line is incomplete"]
     assert _files(source) == before
 
 
 def test_a_dry_run_tells_the_same_and_writes_nothing(tmp_path: Path) -> None:
     """What a dry run says is what the import then does."""
     source = sources.openclaw(tmp_path / ".openclaw")
-    planned = brought(tmp_path, "openclaw", source, "--dry-run")
+    planned = import_report(tmp_path, "openclaw", source, "--dry-run")
     made = [path for path in (tmp_path / ".nacre").rglob("*") if path.is_file()]
     assert [path.name for path in made] == ["nacre.log"]
-    assert {**brought(tmp_path, "openclaw", source), "dryRun": True} == planned
+    assert {**import_report(tmp_path, "openclaw", source), "dryRun": True} == planned
 
 
 def test_twice_brings_nothing_twice(tmp_path: Path) -> None:
     """A second import finds everything here, also where the owner went on with a note meanwhile."""
     source = sources.openclaw(tmp_path / ".openclaw")
-    brought(tmp_path, "openclaw", source)
+    import_report(tmp_path, "openclaw", source)
     note = tmp_path / ".nacre/workspace/MEMORY.md"
     note.write_text(note.read_text() + "- And it is green.\n")
     before = workspace(tmp_path)
-    told = brought(tmp_path, "openclaw", source)
+    told = import_report(tmp_path, "openclaw", source)
     assert all(counts["imported"] == 0 for counts in told["counts"].values())
     assert workspace(tmp_path) == before
 
@@ -60,7 +60,7 @@ def test_days_stay_days_and_nothing_is_overwritten(tmp_path: Path) -> None:
     own = tmp_path / ".nacre/workspace"
     (own / "MEMORY.md").write_text("- My own words.\n")
     (own / "memory/2026-01-20.md").write_text("- Bought rope.\n")
-    told = brought(tmp_path, "openclaw", source)
+    told = import_report(tmp_path, "openclaw", source)
     notes = workspace(tmp_path)
     assert notes["MEMORY.md"] == "- My own words.\n"
     assert "Halcyon" in notes["memory/imports/openclaw/MEMORY.md"]
@@ -78,12 +78,12 @@ def test_keys_go_where_keys_are_kept_and_stand_nowhere_else(tmp_path: Path) -> N
     run_here(tmp_path, "init", "--yes")
     settings = tmp_path / ".nacre/nacre.json5"
     settings.write_text("{\n  // mine\n  agents: {defaults: {contextTokens: 50000}},\n}\n")
-    told = brought(tmp_path, "openclaw", sources.openclaw(tmp_path / ".openclaw"))
+    told = import_report(tmp_path, "openclaw", sources.openclaw(tmp_path / ".openclaw"))
     text, kept = settings.read_text(), tmp_path / ".nacre/.env"
     assert "// mine" in text
     assert "contextTokens: 50000" in text
     assert 'apiKey: "${OPENAI_API_KEY}"' in text
-    assert "it is set to something else here" in reasons(told, "settings")
+    assert "it already has another value here" in reasons(told, "settings")
     assert f"OPENAI_API_KEY='{sources.KEY}'" in kept.read_text()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     holding = [
@@ -110,19 +110,24 @@ def keyring_file(tmp_path: Path) -> Iterator[Path]:
 def test_keys_go_into_the_keyring_where_that_is_wanted(keyring_file: Path, tmp_path: Path) -> None:
     """With `--keys keyring` the settings name each key's place there, and a second run finds it."""
     source = sources.openclaw(tmp_path / ".openclaw")
-    brought(tmp_path, "openclaw", source, "--keys", "keyring")
+    import_report(tmp_path, "openclaw", source, "--keys", "keyring")
     text = (tmp_path / ".nacre/nacre.json5").read_text()
     assert 'apiKey: "${keyring:OPENAI_API_KEY}"' in text
     assert 'apiKey: "${keyring:ANTHROPIC_API_KEY}"' in text
     assert keyring_file.stat().st_size > 0
     assert not (tmp_path / ".nacre/.env").exists()
-    assert numbers(brought(tmp_path, "openclaw", source, "--keys", "keyring"), "settings") == (9, 0, 5, 4)
+    assert numbers(import_report(tmp_path, "openclaw", source, "--keys", "keyring"), "settings") == (
+        9,
+        0,
+        5,
+        4,
+    )
 
 
 def test_sessions_are_shown_searched_and_gone_on_with(tmp_path: Path) -> None:
     """An imported session has its key, is found by the search where that looks at sessions, and goes on."""
     source = sources.openclaw(tmp_path / ".openclaw")
-    brought(tmp_path, "openclaw", source)
+    import_report(tmp_path, "openclaw", source)
     run_here(tmp_path, "config", "unset", "agents.defaults.model")
     search = '{sources: ["memory", "sessions"], experimental: {sessionMemory: true}}'
     assert run_here(tmp_path, "config", "set", "agents.defaults.memorySearch", search).returncode == 0
@@ -140,7 +145,7 @@ def test_a_session_that_went_on_there_goes_on_here(tmp_path: Path) -> None:
     source = sources.openclaw(tmp_path / ".openclaw")
     transcript = source / "agents/main/sessions" / f"{sources.OPENCLAW_SESSION}.jsonl"
     transcript.write_text(transcript.read_text().replace('{"type":"mess', ""))
-    brought(tmp_path, "openclaw", source)
+    import_report(tmp_path, "openclaw", source)
     said = {"role": "user", "content": [{"type": "text", "text": "And the oars?"}], "timestamp": 1}
     line = {
         "type": "message",
@@ -150,7 +155,7 @@ def test_a_session_that_went_on_there_goes_on_here(tmp_path: Path) -> None:
     }
     with transcript.open("a") as file:
         file.write(json.dumps({**line, "message": said}) + "\n")
-    assert numbers(brought(tmp_path, "openclaw", source), "messages") == (5, 1, 4, 0)
+    assert numbers(import_report(tmp_path, "openclaw", source), "messages") == (5, 1, 4, 0)
     here = tmp_path / ".nacre/agents/main/sessions" / transcript.name
     assert here.read_bytes() == transcript.read_bytes()
     with here.open("a") as file:
@@ -158,22 +163,22 @@ def test_a_session_that_went_on_there_goes_on_here(tmp_path: Path) -> None:
     kept = here.read_bytes()
     with transcript.open("a") as file:
         file.write(json.dumps({**line, "id": "eeeeeeee", "message": said}) + "\n")
-    told = brought(tmp_path, "openclaw", source)
+    told = import_report(tmp_path, "openclaw", source)
     assert numbers(told, "messages") == (6, 0, 5, 1)
-    assert [*reasons(told, "messages")] == ["the session went on here, and there as well"]
+    assert [*reasons(told, "messages")] == ["the session continued both here and there"]
     assert here.read_bytes() == kept
 
 
 def test_sessions_of_newer_versions_come_out_of_their_database(tmp_path: Path) -> None:
     """Where OpenClaw keeps sessions in a database they are read there, and a file of one counts once."""
     source = sources.openclaw_database(sources.openclaw(tmp_path / ".openclaw"))
-    told = brought(tmp_path, "openclaw", source)
+    told = import_report(tmp_path, "openclaw", source)
     assert numbers(told, "sessions") == (3, 2, 0, 1)
     assert numbers(told, "messages") == (4, 4, 0, 0)
-    assert [*reasons(told, "sessions")] == ["it is in the database, which is read"]
+    assert [*reasons(told, "sessions")] == ["it is in the database, which is imported instead"]
     shown = run_here(tmp_path, "sessions", "show", "main").stdout
     assert "In the shed at Setubal." in shown
-    again = brought(tmp_path, "openclaw", source)
+    again = import_report(tmp_path, "openclaw", source)
     assert all(counts["imported"] == 0 for counts in again["counts"].values())
 
 
@@ -189,18 +194,18 @@ def test_a_workspace_elsewhere_comes_along_where_the_owner_names_it(tmp_path: Pa
     (source / "workspace").rename(tmp_path / "clawd")
     (tmp_path / "outside.md").write_text("a secret")
     (tmp_path / "clawd/link.md").symlink_to(tmp_path / "outside.md")
-    unasked = brought(tmp_path, "openclaw", source, "--dry-run")
-    told = brought(tmp_path, "openclaw", source, "--from-workspace", str(tmp_path / "clawd"))
+    unasked = import_report(tmp_path, "openclaw", source, "--dry-run")
+    told = import_report(tmp_path, "openclaw", source, "--from-workspace", str(tmp_path / "clawd"))
     assert numbers(unasked, "notes") == (0, 0, 0, 0)
     assert numbers(told, "notes")[1] == 4
-    assert reasons(told, "files")["it is a link, which is not followed"] == ["workspace/link.md"]
+    assert reasons(told, "files")["it is a link, and links are not followed"] == ["workspace/link.md"]
 
 
 def test_a_workspace_of_another_name_inside_of_the_folder_comes_along(tmp_path: Path) -> None:
     """Where the settings name a folder below the one that is imported, it is the workspace."""
     source = _naming(sources.openclaw(tmp_path / ".openclaw"), "~/.openclaw/workspace-home")
     (source / "workspace").rename(source / "workspace-home")
-    assert numbers(brought(tmp_path, "openclaw", source), "notes")[1] == 4
+    assert numbers(import_report(tmp_path, "openclaw", source), "notes")[1] == 4
 
 
 @pytest.mark.parametrize("is_dry", [True, False])
@@ -235,7 +240,7 @@ def test_what_foreign_settings_name_is_not_read(tmp_path: Path, named: str, is_d
     (source / "circle").symlink_to(source / "circle")
     place = named.format(home=tmp_path)
     _naming(source, place)
-    told = brought(tmp_path, "openclaw", source, *(["--dry-run"] if is_dry else []))
+    told = import_report(tmp_path, "openclaw", source, *(["--dry-run"] if is_dry else []))
     came = [path for path in (tmp_path / ".nacre").rglob("*") if path.is_file()]
     assert not any(b"PRIVATE KEY" in path.read_bytes() or b"a secret" in path.read_bytes() for path in came)
     listed = [name for names in reasons(told, "files").values() for name in names]

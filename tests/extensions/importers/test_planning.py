@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from nacre.extensions.importers.planning import beside, plan_note
-from nacre.extensions.importers.settings_fit import plan_setting
-from nacre.extensions.importers.sources.contents import Note, Setting
+from nacre.extensions.importers.plan import fallback_path, plan_note, plan_setting
+from nacre.extensions.importers.sources.pieces import Note, Setting
 from nacre.runtime.contracts.errors import ConfigError
 
 KEY = b"- openai sk-proj-abcdEFGH1234567890abcd\n"
@@ -21,7 +20,7 @@ def _note(path: str, data: bytes) -> Note:
 def test_a_note_with_a_key_is_left_out_where_the_settings_refuse_it() -> None:
     """With `memory.secrets: "refuse"` it is skipped, and with "redact" it is known again without its key."""
     note = _note("MEMORY.md", KEY)
-    there = {"MEMORY.md": None, beside("openclaw", note): None}
+    there = {"MEMORY.md": None, fallback_path("openclaw", note): None}
     refused = plan_note(note, "openclaw", there, template=None, is_known=False, secrets="refuse")
     assert refused.outcome == "skipped"
     assert "memory.secrets" in refused.reason
@@ -41,24 +40,24 @@ def test_a_note_with_a_key_is_left_out_where_the_settings_refuse_it() -> None:
 )
 def test_what_is_no_memory_stays_out_of_the_memory(path: str, place: str) -> None:
     """A persona that does not fit beside the present one is kept where no search finds it."""
-    assert beside("openclaw", _note(path, b"x")) == place
+    assert fallback_path("openclaw", _note(path, b"x")) == place
 
 
 def test_notes_at_both_places_stay() -> None:
     """Where other words stand at the note's place and beside it, the note is skipped and says so."""
     note = _note("MEMORY.md", b"- new\n")
-    there: Mapping[str, bytes | None] = {"MEMORY.md": b"- a\n", beside("openclaw", note): b"- b\n"}
+    there: Mapping[str, bytes | None] = {"MEMORY.md": b"- a\n", fallback_path("openclaw", note): b"- b\n"}
     step = plan_note(note, "openclaw", there, template=b"- t\n", is_known=False, secrets="redact")
-    assert (step.outcome, "other notes stand at" in step.reason) == ("skipped", True)
+    assert (step.outcome, "other notes exist at" in step.reason) == ("skipped", True)
 
 
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
         (("agents", "defaults", "nonesuch"), 1, "Nacre has no such setting"),
-        (("agents", "defaults", "contextTokens"), "many", "Nacre does not take this value"),
-        (("agents", "defaults", "model", "primary"), "a/b", "something else is set above it here"),
-        (("storage", "url"), "postgresql://me:secret@host/db", "a password stands in it"),
+        (("agents", "defaults", "contextTokens"), "many", "Nacre rejects this value"),
+        (("agents", "defaults", "model", "primary"), "a/b", "a parent setting has another type here"),
+        (("storage", "url"), "postgresql://me:secret@host/db", "it contains a password"),
     ],
 )
 def test_a_setting_that_does_not_fit_says_why(key: tuple[str, ...], value: object, reason: str) -> None:

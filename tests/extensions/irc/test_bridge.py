@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from nacre.bridges.channels.secure_connection import check_password_is_safe
+from nacre.bridges.channels.connection import check_password_is_safe
 from nacre.bridges.contracts.bridge import Part, Place
-from nacre.bridges.contracts.bridge_contract import HeldDoor, started
+from nacre.bridges.contracts.bridge_contract import RecordingInbox, started
 from nacre.bridges.contracts.errors import CannotConnect
 from nacre.extensions.irc.bridge import IrcBridge
 from nacre.extensions.irc.settings import IrcSettings
@@ -33,10 +33,10 @@ def _bridge(port: int, **more: Any) -> IrcBridge:
 async def test_it_logs_in_and_knows_people_by_their_accounts() -> None:
     """SASL PLAIN; the answer goes to the nick that the account has, typing too."""
     async with loopback(password="s3cret", behind=[BY_ACCOUNT]) as server:
-        door = HeldDoor()
-        async with started(_bridge(server.port, saslAccount="bot", saslPassword="s3cret"), door) as running:
-            await door.holds(1)
-            [inbound] = door.inbound
+        inbox = RecordingInbox()
+        async with started(_bridge(server.port, saslAccount="bot", saslPassword="s3cret"), inbox) as running:
+            await inbox.holds(1)
+            [inbound] = inbox.inbound
             assert (inbound.sender_id, inbound.chat_id, inbound.message_id) == ("ann", "ann", "m1")
             place = Place(channel="irc", account="default", chat_id="ann")
             await running.typing(place)
@@ -49,10 +49,10 @@ async def test_a_login_that_is_refused_or_not_offered_is_a_sentence() -> None:
     """The assistant does not go on without it."""
     async with loopback(password="s3cret") as server:
         with pytest.raises(CannotConnect, match="refuses the password of 'bot'"):
-            await _bridge(server.port, saslAccount="bot", saslPassword="wrong").start(HeldDoor())
+            await _bridge(server.port, saslAccount="bot", saslPassword="wrong").start(RecordingInbox())
     async with loopback() as server:
         with pytest.raises(CannotConnect, match="offers no login"):
-            await _bridge(server.port, saslPassword="s3cret").start(HeldDoor())
+            await _bridge(server.port, saslPassword="s3cret").start(RecordingInbox())
 
 
 def test_no_password_goes_over_an_open_line() -> None:
@@ -66,7 +66,7 @@ def test_no_password_goes_over_an_open_line() -> None:
 
 
 class _Counting:
-    """A door that counts, until the last message came."""
+    """A inbox that counts, until the last message came."""
 
     cursor = ""
 
@@ -92,12 +92,12 @@ async def test_nonsense_is_logged_and_left_out(count: int, caplog: pytest.LogCap
     caplog.set_level(logging.INFO)
     nonsense = [raw + b"\r\n" for raw in malformed(GOOD, count)]
     async with loopback(behind=[*nonsense, BY_ACCOUNT]) as server:
-        door, bridge = _Counting(), _bridge(server.port)
-        running = asyncio.create_task(bridge.start(door))
+        inbox, bridge = _Counting(), _bridge(server.port)
+        running = asyncio.create_task(bridge.start(inbox))
         async with asyncio.timeout(120):
-            await door.last.wait()
+            await inbox.last.wait()
         await bridge.stop()
         await running
-    refused = [record for record in caplog.records if "left out" in record.message]
+    refused = [record for record in caplog.records if "ignored" in record.message]
     assert len(refused) > count / 50
-    assert door.taken > count / 50
+    assert inbox.taken > count / 50

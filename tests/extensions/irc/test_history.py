@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.bridges.contracts.bridge_contract import HeldDoor, started
+from nacre.bridges.contracts.bridge_contract import RecordingInbox, started
 from nacre.extensions.irc.bridge import IrcBridge
 from nacre.extensions.irc.settings import IrcSettings
 from nacre.runtime.contracts.clock import system_clock
@@ -42,20 +42,20 @@ def _bridge(server: KeepingServer) -> IrcBridge:
     return IrcBridge(IrcSettings.model_validate(known), now=system_clock(UTC))
 
 
-def _texts(door: HeldDoor) -> list[str]:
-    return [inbound.text for inbound in door.inbound]
+def _texts(inbox: RecordingInbox) -> list[str]:
+    return [inbound.text for inbound in inbox.inbound]
 
 
 @pytest.mark.parametrize("caps", [CHATHISTORY, WITHOUT_IDS, PLAYBACK])
 async def test_what_was_missed_is_taken_once_and_in_order(caps: tuple[str, ...]) -> None:
     """Private and in a channel, over several pages; own words and NOTICEs are left out."""
     async with keeping(caps) as server:
-        door = HeldDoor()
-        async with started(_bridge(server), door):
+        inbox = RecordingInbox()
+        async with started(_bridge(server), inbox):
             await until(lambda: server.asked)
             server.keep(ANN, "Nacre", "live")
-            await door.holds(1)
-            await until(lambda: door.cursor)
+            await inbox.holds(1)
+            await until(lambda: inbox.cursor)
         server.keep(ANN, ROOM, "missed 1")
         server.keep(ANN, "Nacre", "missed 2")
         server.keep(ME, "ann", "own")
@@ -63,13 +63,13 @@ async def test_what_was_missed_is_taken_once_and_in_order(caps: tuple[str, ...])
         server.keep(ANN, "Nacre", "a notice", command="NOTICE")
         for number in range(3, 7):
             server.keep(ANN, ROOM, f"missed {number}")
-        async with started(_bridge(server), door):
-            await door.holds(7)
+        async with started(_bridge(server), inbox):
+            await inbox.holds(7)
             server.keep(ANN, ROOM, "live again")
-            await door.holds(8)
-        assert _texts(door) == ["live", *(f"missed {number}" for number in range(1, 7)), "live again"]
-        assert [each.chat_kind for each in door.inbound[:3]] == ["direct", "group", "direct"]
-        assert {each.sender_id for each in door.inbound} == {ANN}
+            await inbox.holds(8)
+        assert _texts(inbox) == ["live", *(f"missed {number}" for number in range(1, 7)), "live again"]
+        assert [each.chat_kind for each in inbox.inbound[:3]] == ["direct", "group", "direct"]
+        assert {each.sender_id for each in inbox.inbound} == {ANN}
 
 
 async def test_the_first_start_leaves_out_what_was_answered_and_what_is_old() -> None:
@@ -81,31 +81,31 @@ async def test_the_first_start_leaves_out_what_was_answered_and_what_is_old() ->
         server.keep(ME, "ann", "own")
         server.keep(ANN, "Nacre", "open")
         server.keep(ANN, ROOM, "open too")
-        door = HeldDoor()
-        async with started(_bridge(server), door):
-            await door.holds(2)
-        assert _texts(door) == ["open", "open too"]
+        inbox = RecordingInbox()
+        async with started(_bridge(server), inbox):
+            await inbox.holds(2)
+        assert _texts(inbox) == ["open", "open too"]
 
 
 async def test_the_cursor_stands_until_all_was_read() -> None:
     """A history that does not work today is asked again; one that a refused chat has is not waited for."""
     async with keeping() as server:
         for code, moves in (("MESSAGE_ERROR", False), ("INVALID_TARGET", True)):
-            server.fails, door = code, HeldDoor()
-            async with started(_bridge(server), door):
+            server.fails, inbox = code, RecordingInbox()
+            async with started(_bridge(server), inbox):
                 server.keep(ANN, "Nacre", code)
-                await door.holds(1)
-            assert (_texts(door), bool(door.cursor)) == ([code], moves)
+                await inbox.holds(1)
+            assert (_texts(inbox), bool(inbox.cursor)) == ([code], moves)
 
 
 async def test_no_history_is_asked_for_where_the_server_keeps_none(caplog: pytest.LogCaptureFixture) -> None:
     """That is said in the log, and there is no cursor."""
     async with keeping(("message-tags", "server-time")) as server:
-        door = HeldDoor()
-        async with started(_bridge(server), door):
+        inbox = RecordingInbox()
+        async with started(_bridge(server), inbox):
             server.keep(ANN, "Nacre", "live")
-            await door.holds(1)
-        assert (server.asked, door.cursor) == ([], "")
+            await inbox.holds(1)
+        assert (server.asked, inbox.cursor) == ([], "")
     assert [record.levelname for record in caplog.records if "keeps no history" in record.message]
 
 
@@ -114,10 +114,10 @@ async def test_a_history_that_never_ends_is_bounded(caplog: pytest.LogCaptureFix
     async with keeping(limit=250) as server:
         for number in range(520):
             server.keep(ANN, ROOM, str(number))
-        door = HeldDoor()
-        async with asyncio.timeout(20), started(_bridge(server), door):
-            await door.holds(500)
+        inbox = RecordingInbox()
+        async with asyncio.timeout(20), started(_bridge(server), inbox):
+            await inbox.holds(500)
             server.keep(ANN, ROOM, "live")
-            await until(lambda: _texts(door)[-1] == "live")
-        assert len(door.inbound) == 501
+            await until(lambda: _texts(inbox)[-1] == "live")
+        assert len(inbox.inbound) == 501
     assert "more was missed" in caplog.text

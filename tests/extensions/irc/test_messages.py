@@ -6,8 +6,10 @@ import pytest
 from ircstates import Server
 from irctokens import tokenise
 
-from nacre.extensions.irc.messages import LINE_BYTES, Heard, heard, message_lines
-from nacre.extensions.irc.pacing import BURST_LINES, Pacer
+from nacre.extensions.irc.client import BURST_LINES, Pacer
+from nacre.extensions.irc.messages import LINE_BYTES, message_lines, read_message
+from nacre.runtime.contracts.inbound import Inbound
+from tests.bridges.channels.contract.malformed import message_or_reason
 from tests.extensions.irc.loopback import WELCOME
 
 GOOD = [
@@ -31,14 +33,12 @@ def _server() -> Server:
     return server
 
 
-def _heard(raw: str, *, knows_accounts: bool = True) -> Heard | str:
-    return heard(tokenise(raw), _server(), knows_accounts=knows_accounts)
+def _message(raw: str, *, knows_accounts: bool = True) -> Inbound:
+    return read_message(tokenise(raw), _server(), "default", knows_accounts=knows_accounts).inbound
 
 
-def _message(raw: str, **more: bool) -> Heard:
-    found = _heard(raw, **more)
-    assert isinstance(found, Heard), found
-    return found
+def _reason(raw: str) -> str:
+    return str(message_or_reason(_message, raw))
 
 
 def test_who_speaks_is_what_the_server_vouches_for() -> None:
@@ -53,12 +53,12 @@ def test_who_speaks_is_what_the_server_vouches_for() -> None:
 
 def test_a_chat_is_private_only_when_it_went_to_the_nick() -> None:
     """Channels are groups; what goes to a part of a channel or to a whole server is not answered."""
-    assert _message(":ann!~a@host PRIVMSG NACRE :hi").kind == "direct"
+    assert _message(":ann!~a@host PRIVMSG NACRE :hi").chat_kind == "direct"
     room = _message(":ann!~a@host PRIVMSG #Room[x] :hi")
-    assert (room.kind, room.chat_id) == ("group", "#room{x}")
-    assert isinstance(_heard(":ann!~a@host PRIVMSG @#room :hi"), str)
-    assert isinstance(_heard(":oper!o@host PRIVMSG $$*.net :hi"), str)
-    assert isinstance(_heard(":irc.test PRIVMSG nacre :hi"), str)
+    assert (room.chat_kind, room.chat_id) == ("group", "#room{x}")
+    assert _reason(":ann!~a@host PRIVMSG @#room :hi")
+    assert _reason(":oper!o@host PRIVMSG $$*.net :hi")
+    assert _reason(":irc.test PRIVMSG nacre :hi")
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_colours_go_and_requests_of_programs_are_not_answered() -> None:
     """`/me` is told in stars."""
     assert _message(":a!b@c PRIVMSG nacre :\x02b\x02 \x0304,02r\x0f").text == "b r"
     assert _message(":a!b@c PRIVMSG nacre :\x01ACTION waves\x01").text == "*waves*"
-    assert isinstance(_heard(":a!b@c PRIVMSG nacre :\x01VERSION\x01"), str)
-    assert isinstance(_heard("@bot :a!b@c PRIVMSG nacre :beep"), str)
+    assert _reason(":a!b@c PRIVMSG nacre :\x01VERSION\x01")
+    assert _reason("@bot :a!b@c PRIVMSG nacre :beep")
 
 
 def test_lines_are_cut_by_bytes_between_characters() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.bridges.contracts.bridge_contract import HeldDoor, started
+from nacre.bridges.contracts.bridge_contract import RecordingInbox, started
 from nacre.extensions.irc.bridge import IrcBridge
 from nacre.extensions.irc.settings import IrcSettings
 from nacre.runtime.contracts.clock import system_clock
@@ -82,22 +82,22 @@ def bridge(port: int) -> IrcBridge:
 async def test_what_zncs_buffers_play_is_taken_once_and_as_it_was_said(tmp_path: Path) -> None:
     """In private and in the room, in order; the words of ZNC about its buffers are nobody's."""
     async with ngircd(tmp_path) as server, znc(tmp_path, server) as bouncer:
-        ann, door = Person(server.port, "ann"), HeldDoor()
+        ann, inbox = Person(server.port, "ann"), RecordingInbox()
         await ann.join()
         await until(lambda: "Nacre" in ann.here, lambda: ann.here)
-        async with started(bridge(bouncer.port), door):
+        async with started(bridge(bouncer.port), inbox):
             ann.send("PRIVMSG Nacre :live")
-            await door.holds(1)
+            await inbox.holds(1)
         log = tmp_path / "znc/moddata/adminlog/znc.log"
         await until(lambda: "disconnected from ZNC" in log.read_text(), log.read_text)
         ann.send(f"PRIVMSG {ROOM} :missed 1", f"PRIVMSG {ROOM} :missed 2", "PRIVMSG Nacre :missed 3")
-        async with started(bridge(bouncer.port), door):
-            await door.holds(4)
+        async with started(bridge(bouncer.port), inbox):
+            await inbox.holds(4)
             ann.send(f"PRIVMSG {ROOM} :live again")
-            await door.holds(5)
+            await inbox.holds(5)
         await ann.leave()
-    texts = [inbound.text for inbound in door.inbound]
+    texts = [inbound.text for inbound in inbox.inbound]
     assert sorted(texts) == ["live", "live again", "missed 1", "missed 2", "missed 3"]
     assert texts.index("missed 1") < texts.index("missed 2")
     assert texts[-1] == "live again"
-    assert {each.sender_id for each in door.inbound} == {"ann!~ann@127.0.0.1"}
+    assert {each.sender_id for each in inbox.inbound} == {"ann!~ann@127.0.0.1"}

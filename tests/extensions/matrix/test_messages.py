@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from nio import MatrixRoom
 
+from nacre.bridges.channels.messages import IncomingMessage
 from nacre.bridges.contracts.bridge import Part, Place
-from nacre.extensions.matrix.content import correction, message
-from nacre.extensions.matrix.messages import Heard, Me, heard
-from nacre.extensions.matrix.rooms import RoomView, invitation, to_hear, view
-from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, malformed
+from nacre.extensions.matrix.messages import Identity, edit_content, message_content, read_message
+from nacre.extensions.matrix.rooms import RoomView, invitation, relevant_events, room_view
+from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, malformed, message_or_reason
 
 ROOM, ANN, BOB, NACRE = "!room:localhost", "@ann:localhost", "@bob:localhost", "@nacre:localhost"
-ME = Me(user_id=NACRE, name="Nacre")
+ME = Identity(user_id=NACRE, name="Nacre")
 PRIVATE = RoomView(room_id=ROOM, name="", private_with=ANN)
 GROUP = RoomView(room_id=ROOM, name="Garden")
 TEXT = {
@@ -41,10 +41,8 @@ def _with(**content: Any) -> dict[str, Any]:
     return {**TEXT, "content": {**TEXT["content"], **content}}  # type: ignore[dict-item]
 
 
-def _read(event: object, room: RoomView = PRIVATE) -> Heard:
-    found = heard(event, room, ME)
-    assert isinstance(found, Heard), found
-    return found
+def _read(event: object, room: RoomView = PRIVATE) -> IncomingMessage:
+    return read_message(event, room, ME)
 
 
 def test_a_private_message_and_one_in_a_group() -> None:
@@ -82,7 +80,7 @@ def test_a_file_with_its_caption_and_one_that_is_encrypted() -> None:
     bare = _read({**IMAGE, "content": {**IMAGE["content"], "filename": "a bee"}})  # type: ignore[dict-item]
     assert bare.inbound.text == ""
     sealed = {"msgtype": "m.file", "body": "x", "file": {"url": "mxc://localhost/abc"}}
-    assert _read({**TEXT, "content": sealed}).files[0].problem == "it is encrypted from end to end"
+    assert _read({**TEXT, "content": sealed}).files[0].problem == "it is end-to-end encrypted"
 
 
 @pytest.mark.parametrize(
@@ -93,15 +91,15 @@ def test_a_file_with_its_caption_and_one_that_is_encrypted() -> None:
         ({**TEXT, "event_id": 7}, "no id"),
         ({**TEXT, "type": "m.reaction"}, "type"),
         ({**TEXT, "state_key": ""}, "type"),
-        (_with(msgtype="m.notice"), "kind"),
-        (_with(body=" "), "nothing"),
-        (_with(**{"m.relates_to": {"rel_type": "m.replace", "event_id": "$0"}}), "corrects"),
-        ([], "no event"),
+        (_with(msgtype="m.notice"), "message type"),
+        (_with(body=" "), "no readable content"),
+        (_with(**{"m.relates_to": {"rel_type": "m.replace", "event_id": "$0"}}), "edits"),
+        ([], "not an event"),
     ],
 )
 def test_what_is_not_answered(event: object, why: str) -> None:
     """What other programs say, corrections, and what is no message."""
-    found = heard(event, PRIVATE, ME)
+    found = message_or_reason(read_message, event, PRIVATE, ME)
     assert isinstance(found, str)
     assert why in found
 
@@ -112,9 +110,9 @@ def test_which_room_is_private() -> None:
     room.add_member(NACRE, "Nacre", None)
     room.add_member(ANN, "Ann", None)
     direct = {ANN: [ROOM]}
-    assert view(room, direct).private_with == ANN
-    assert view(room, {}).private_with == ""
-    assert view(room, {BOB: [ROOM]}).private_with == ""
+    assert room_view(room, direct).private_with == ANN
+    assert room_view(room, {}).private_with == ""
+    assert room_view(room, {BOB: [ROOM]}).private_with == ""
     for name, value in (
         ("join_rule", "public"),
         ("join_rule", "restricted"),
@@ -122,10 +120,10 @@ def test_which_room_is_private() -> None:
     ):
         usual = getattr(room, name)
         setattr(room, name, value)
-        assert view(room, direct).private_with == ""
+        assert room_view(room, direct).private_with == ""
         setattr(room, name, usual)
     room.add_member(BOB, "Bob", None, invited=True)
-    assert view(room, direct).private_with == ""
+    assert room_view(room, direct).private_with == ""
 
 
 def test_an_invitation_says_by_whom_and_whether_it_is_private() -> None:
@@ -146,7 +144,9 @@ def test_what_was_said_before_the_assistant_was_invited_is_not_for_it() -> None:
 
     def ids(events: list[dict[str, Any]], first_ms: int | None = None) -> list[str]:
         return [
-            event["event_id"] for event in to_hear(events, NACRE, first_ms=first_ms) if "event_id" in event
+            event["event_id"]
+            for event in relevant_events(events, NACRE, first_ms=first_ms)
+            if "event_id" in event
         ]
 
     assert ids([*said[:3], came, *said[3:5]]) == ["$3", "$4"]
@@ -157,21 +157,21 @@ def test_what_was_said_before_the_assistant_was_invited_is_not_for_it() -> None:
 
 
 def test_a_part_becomes_an_event() -> None:
-    """Markdown is shown, HTML and addresses of images are not; a correction holds the text twice."""
+    """Markdown is shown, HTML and addresses of images are not; a edit_content holds the text twice."""
     place = Place(channel="matrix", account="default", chat_id=ROOM, thread_id="$root")
     part = Part(place=place, text="**so** <b>\n![x](http://e/?q)", key="k", answers="$1")
-    content = message(part, is_private=True)
+    content = message_content(part, is_private=True)
     assert (
         content["formatted_body"]
         == '<p><strong>so</strong> &lt;b&gt;<br />\n!<a href="http://e/?q">x</a></p>'
     )
     assert content["m.relates_to"]["event_id"] == "$root"
     assert content["m.relates_to"]["m.in_reply_to"] == {"event_id": "$1"}
-    changed = correction(part, "$2")
+    changed = edit_content(part, "$2")
     assert changed["m.relates_to"] == {"rel_type": "m.replace", "event_id": "$2"}
     assert changed["m.new_content"]["body"] == part.text
     for text in ("<" * 8_000, "\n" * 8_000, "&\"'" * 2_600, "**a** " * 1_300):
-        long = correction(Part(place=place, text=text, key="k"), "$2")
+        long = edit_content(Part(place=place, text=text, key="k"), "$2")
         assert len(json.dumps(long)) < 65_000
 
 
@@ -186,8 +186,8 @@ def test_nonsense_gets_a_reason(count: int) -> None:
             event = json.loads(raw)
         except ValueError:
             continue
-        found = heard(event, PRIVATE, ME)
-        read += isinstance(found, Heard)
+        found = message_or_reason(read_message, event, PRIVATE, ME)
+        read += isinstance(found, IncomingMessage)
         refused += isinstance(found, str) and bool(found)
     assert read + refused > count / 100
     assert read

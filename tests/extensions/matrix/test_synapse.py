@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nacre.bridges.contracts.bridge import Part, Place
-from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide, HeldDoor, started
+from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide, RecordingInbox, started
 from nacre.bridges.contracts.errors import CannotConnect, NotDelivered
 from nacre.extensions.matrix.bridge import ENCRYPTED
 from tests.bridges.channels.contract.relay import Relay, relayed
@@ -90,7 +90,7 @@ class TestContract(_OnServer, BridgeContract):
                 lambda folder: synapse_world(self.server, folder), lambda world: MatrixFarSide(world, relay)
             ) as far,
         ):
-            async with started(far.bridge(), HeldDoor()):
+            async with started(far.bridge(), RecordingInbox()):
                 await far.world.meet()  # type: ignore[attr-defined]
             yield far
 
@@ -108,11 +108,11 @@ def part(world: SynapseWorld, text: str) -> Part:
 async def test_a_private_chat_ends_when_somebody_else_comes(server: ServerProcess, tmp_path: Path) -> None:
     """What is said from then on is said in a group, and no private answer goes there."""
     async with synapse_world(server, tmp_path) as world:
-        door = HeldDoor()
-        async with started(world.bridge(), door) as running:
+        inbox = RecordingInbox()
+        async with started(world.bridge(), inbox) as running:
             await world.meet()
             await world.say("psst")
-            await door.holds(1)
+            await inbox.holds(1)
             await running.deliver(part(world, "for Ann"))
             bob = Person(server.port, f"bob{world.private[1:5].lower()}")
             await bob.register()
@@ -120,10 +120,10 @@ async def test_a_private_chat_ends_when_somebody_else_comes(server: ServerProces
                 "POST", f"/client/v3/rooms/{world.private}/invite", {"user_id": bob.user_id}
             )
             await world.say("who is there?")
-            await door.holds(2)
-            with pytest.raises(NotDelivered, match="no private chat any more"):
+            await inbox.holds(2)
+            with pytest.raises(NotDelivered, match="no longer a private chat"):
                 await running.deliver(part(world, "for Ann again"))
-        kinds = [(said.chat_kind, said.chat_id, said.sender_id) for said in door.inbound]
+        kinds = [(said.chat_kind, said.chat_id, said.sender_id) for said in inbox.inbound]
         assert kinds == [
             ("direct", f"{world.private} {world.ann}", world.ann),
             ("group", world.private, world.ann),
@@ -135,12 +135,12 @@ async def test_two_people_in_a_room_are_no_private_chat_by_that(
 ) -> None:
     """The room has two people and no name, and was not made as a private chat."""
     async with synapse_world(server, tmp_path) as world:
-        door = HeldDoor()
-        async with started(world.bridge(), door):
+        inbox = RecordingInbox()
+        async with started(world.bridge(), inbox):
             await world.meet()
             await world.say("hello", group=True)
-            await door.holds(1)
-        assert [said.chat_kind for said in door.inbound] == ["group"]
+            await inbox.holds(1)
+        assert [said.chat_kind for said in inbox.inbound] == ["group"]
 
 
 async def test_an_encrypted_room_is_told_that_it_cannot_be_read(
@@ -149,7 +149,7 @@ async def test_an_encrypted_room_is_told_that_it_cannot_be_read(
     """Once, in a sentence; the log says it too."""
     caplog.set_level(logging.INFO)
     async with synapse_world(server, tmp_path) as world:
-        async with started(world.bridge(), HeldDoor()):
+        async with started(world.bridge(), RecordingInbox()):
             await world.meet()
             secret = {"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x", "device_id": "d"}
             for _ in range(2):
@@ -158,20 +158,20 @@ async def test_an_encrypted_room_is_told_that_it_cannot_be_read(
                 )
             await until(lambda: ENCRYPTED in world.shown(), world.shown)
         assert list(world.shown()) == [ENCRYPTED]
-        assert "encrypted from end to end, which is not supported" in caplog.text
+        assert "end-to-end encrypted, which is not supported" in caplog.text
 
 
 async def test_a_long_absence_costs_no_message(server: ServerProcess, tmp_path: Path) -> None:
     """More than the news hold at once: the gap is read from the room, in its order."""
     async with synapse_world(server, tmp_path) as world:
-        door = HeldDoor()
-        async with started(world.bridge(), door):
+        inbox = RecordingInbox()
+        async with started(world.bridge(), inbox):
             await world.meet()
             await world.say("first")
-            await door.holds(1)
+            await inbox.holds(1)
         for number in range(70):
             await world.say(f"{number}")
-        later = HeldDoor(door.cursor)
+        later = RecordingInbox(inbox.cursor)
         async with started(world.bridge(), later):
             await later.holds(70)
         assert [said.text for said in later.inbound] == [str(number) for number in range(70)]
@@ -181,15 +181,15 @@ async def test_a_file_comes_with_its_bytes_or_with_the_reason(server: ServerProc
     """One that is too large is named."""
     async with synapse_world(server, tmp_path) as world:
         world.spec["mediaMaxMb"] = 0.001
-        door = HeldDoor()
-        async with started(world.bridge(), door):
+        inbox = RecordingInbox()
+        async with started(world.bridge(), inbox):
             await world.meet()
             for size in (900, 1_100):
                 stored = await world.person.ask("POST", "/media/v3/upload", "x" * (size - 2))
                 content = {"msgtype": "m.file", "body": "a.txt", "url": stored["content_uri"]}
                 await world.person.send(world.private, content)
-            await door.holds(2)
-        small, large = (said.attachments[0] for said in door.inbound)
+            await inbox.holds(2)
+        small, large = (said.attachments[0] for said in inbox.inbound)
         assert (len(small.data), small.name, small.problem) == (900, "a.txt", "")
         assert (large.data, large.problem) == (b"", "it has more than 1000 bytes")
 
@@ -198,27 +198,27 @@ async def test_a_login_that_is_refused_is_a_sentence(server: ServerProcess, tmp_
     """So is a token that is not known, and a server that is not there."""
     async with synapse_world(server, tmp_path) as world:
         with pytest.raises(CannotConnect, match=r"refuses the login of @nacre\d+:localhost"):
-            await bridge({**world.spec, "password": "wrong"}).start(HeldDoor())
+            await bridge({**world.spec, "password": "wrong"}).start(RecordingInbox())
         with pytest.raises(CannotConnect, match="refuses the token"):
-            await bridge({**world.spec, "accessToken": "wrong"}).start(HeldDoor())
+            await bridge({**world.spec, "accessToken": "wrong"}).start(RecordingInbox())
         with pytest.raises(CannotConnect, match="cannot be reached"):
-            await bridge({**world.spec, "homeserver": "http://127.0.0.1:1"}).start(HeldDoor())
+            await bridge({**world.spec, "homeserver": "http://127.0.0.1:1"}).start(RecordingInbox())
 
 
 async def test_a_token_that_was_taken_back_is_replaced(server: ServerProcess, tmp_path: Path) -> None:
     """The password gives another one, for the same device."""
     async with synapse_world(server, tmp_path) as world:
-        door = HeldDoor()
-        async with started(world.bridge(), door) as running:
+        inbox = RecordingInbox()
+        async with started(world.bridge(), inbox) as running:
             await world.meet()
             await world.say("good day")
-            await door.holds(1)
+            await inbox.holds(1)
             await running.deliver(part(world, "hello"))
         kept = tmp_path / "matrix" / "login.json"
         before = kept.read_text()
         token = before.partition('"access_token": "')[2].partition('"')[0]
         kept.write_text(before.replace(token, "an-old-one"))
-        async with started(world.bridge(), HeldDoor()) as running:
+        async with started(world.bridge(), RecordingInbox()) as running:
             await running.deliver(part(world, "hello"))
         after = kept.read_text()
         assert "an-old-one" not in after

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nacre.extensions.slack.formatting import mrkdwn, plain
-from nacre.extensions.slack.messages import Heard, PassedOver, event_of, heard, key_of
+from nacre.bridges.channels.messages import Ignored, IncomingMessage
+from nacre.extensions.slack.messages import key_of, message_event, mrkdwn, plain, read_message
 from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, broken, fed, malformed
 from tests.extensions.slack.loopback import ANN, GROUP, ME, LoopbackSlack
 from tests.extensions.slack.test_bridge_contract import slack_bridge
@@ -19,16 +19,16 @@ pytestmark = pytest.mark.channels
 TS = "1790000000.000100"
 
 
-def _heard(text: Any = "hi", **more: Any) -> Heard:
+def _read(text: Any = "hi", **more: Any) -> IncomingMessage:
     event = {"type": "message", "ts": TS, "channel": GROUP, "channel_type": "channel", "user": ANN}
-    return heard({**event, "text": text, **more}, ME, "default")
+    return read_message({**event, "text": text, **more}, ME, "default")
 
 
 @pytest.mark.parametrize("kind", ["channel", "group", "mpim", "app_home", "newsroom", None, True])
 def test_only_what_slack_calls_im_is_private(kind: Any) -> None:
     """An id that begins as that of a private chat proves nothing."""
-    assert _heard(channel_type="im").inbound.chat_kind == "direct"
-    assert _heard(channel_type=kind, channel="D0ANN").inbound.chat_kind == "group"
+    assert _read(channel_type="im").inbound.chat_kind == "direct"
+    assert _read(channel_type=kind, channel="D0ANN").inbound.chat_kind == "group"
 
 
 @pytest.mark.parametrize(
@@ -44,31 +44,31 @@ def test_only_what_slack_calls_im_is_private(kind: Any) -> None:
 )  # fmt: skip
 def test_words_are_read_as_people_see_them(said: str, text: str, is_mentioned: bool) -> None:
     """Addresses with labels, names, escapes; the bot's name in front is taken away."""
-    found = _heard(said).inbound
+    found = _read(said).inbound
     assert (found.text, found.is_mentioned) == (text, is_mentioned)
 
 
 def test_a_thread_is_one_but_for_its_first_message() -> None:
     """Slack gives the first one the thread's time, too."""
-    assert _heard(thread_ts=TS).inbound.thread_id == ""
-    assert _heard(thread_ts="1780000000.000001").inbound.thread_id == "1780000000.000001"
+    assert _read(thread_ts=TS).inbound.thread_id == ""
+    assert _read(thread_ts="1780000000.000001").inbound.thread_id == "1780000000.000001"
 
 
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"bot_id": "B1"}, "a bot said it"),
-        ({"user": ME}, "a bot said it"),
+        ({"bot_id": "B1"}, "a bot wrote it"),
+        ({"user": ME}, "a bot wrote it"),
         ({"subtype": "message_changed"}, "'message_changed'"),
-        ({"text": ""}, "nothing that can be read"),
+        ({"text": ""}, "no readable content"),
         ({"user": None}, "no sender"),
         ({"ts": "soon"}, "no time"),
     ],
 )
 def test_what_is_passed_over_is_told(more: dict[str, Any], why: str) -> None:
     """What no person said, and what is not whole."""
-    with pytest.raises(PassedOver, match=why):
-        _heard(**more)
+    with pytest.raises(Ignored, match=why):
+        _read(**more)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_is_sent_reads_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("count", [SAMPLE, pytest.param(MALFORMED, marks=pytest.mark.slow)])
 async def test_broken_events(caplog: pytest.LogCaptureFixture, count: int) -> None:
-    """Each is taken as far as it is a message, or passed over with a reason, and acknowledged."""
+    """Each is taken as far as it is a message, or ignored with a reason, and acknowledged."""
     caplog.set_level(logging.INFO, logger="nacre.extensions.slack")
     chance = random.Random(13)
     file = {"url_private": "ftp://nowhere", "name": "a.txt", "mimetype": "x/y", "size": 1}
@@ -110,7 +110,7 @@ async def test_broken_events(caplog: pytest.LogCaptureFixture, count: int) -> No
 
         taken = await fed(slack_bridge(server.url), feed, "the last one", seconds=170)
         await server.until(lambda server: len(server.acknowledged) == count + 1)
-    reasons = [record.getMessage() for record in caplog.records if "passed over" in record.getMessage()]
+    reasons = [record.getMessage() for record in caplog.records if "ignored" in record.getMessage()]
     assert len(taken) - 1 + len(reasons) == count
     assert len(reasons) > count / 4
     assert all(reason.rpartition(": ")[2] for reason in reasons)
@@ -118,7 +118,7 @@ async def test_broken_events(caplog: pytest.LogCaptureFixture, count: int) -> No
 
 @pytest.mark.parametrize("count", [SAMPLE, pytest.param(MALFORMED, marks=pytest.mark.slow)])
 async def test_broken_envelopes(caplog: pytest.LogCaptureFixture, count: int) -> None:
-    """What is not even JSON, or has no id, is told and passed over; the socket stays."""
+    """What is not even JSON, or has no id, is logged and ignored; the socket stays."""
     caplog.set_level(logging.INFO, logger="nacre.extensions.slack")
     good = b'{"type": "events_api", "envelope_id": "e", "payload": {"event": {"type": "message"}}}'
     with LoopbackSlack() as server:
@@ -129,13 +129,13 @@ async def test_broken_envelopes(caplog: pytest.LogCaptureFixture, count: int) ->
             server.say("the last one")
 
         await fed(slack_bridge(server.url), feed, "the last one", seconds=170)
-    reasons = [record.getMessage() for record in caplog.records if "passed over" in record.getMessage()]
+    reasons = [record.getMessage() for record in caplog.records if "ignored" in record.getMessage()]
     assert len(reasons) == count
     assert server.opened == 1
 
 
 def test_an_event_of_another_kind_is_no_message() -> None:
     """Whatever an app subscribed to."""
-    with pytest.raises(PassedOver, match="no message"):
-        event_of({"event": {"type": "reaction_added"}})
+    with pytest.raises(Ignored, match="not a message"):
+        message_event({"event": {"type": "reaction_added"}})
     assert key_of({"metadata": {"event_type": "task_created", "event_payload": {"key": "k"}}}) == ""

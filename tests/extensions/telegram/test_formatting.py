@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from nacre.extensions.telegram.formatting import Span, shown, utf16_length
+from nacre.extensions.telegram.messages import Span, formatted, utf16_length
 
 pytestmark = pytest.mark.channels
 
 
 def _marked(markdown: str) -> tuple[str, list[tuple[str, str]]]:
-    text, spans = shown(markdown)
+    text, spans = formatted(markdown)
     units = text.encode("utf-16-le")
     cut = [units[2 * span.offset : 2 * (span.offset + span.length)].decode("utf-16-le") for span in spans]
     return text, [(span.kind, piece) for span, piece in zip(spans, cut, strict=True)]
@@ -40,7 +40,7 @@ def test_what_is_shown(markdown: str, text: str, spans: list[tuple[str, str]]) -
 
 def test_links_and_languages() -> None:
     """A link keeps its address, a block its language."""
-    _, spans = shown("[hive](https://hive.example)\n```python\nx = 1\n```")
+    _, spans = formatted("[hive](https://hive.example)\n```python\nx = 1\n```")
     assert spans == (
         Span("text_link", 0, 4, url="https://hive.example"),
         Span("pre", 5, 5, language="python"),
@@ -51,7 +51,7 @@ def test_links_and_languages() -> None:
 @given(st.text(alphabet="ab🐝é *_`~#>-[]()!\\\n\t<&;|1.:/", max_size=120))
 def test_no_text_becomes_longer_or_empty(markdown: str) -> None:
     """So that what was cut to fit still fits."""
-    text, spans = shown(markdown)
+    text, spans = formatted(markdown)
     assert utf16_length(text) <= utf16_length(markdown)
     assert bool(text.strip()) == bool(markdown.strip())
     assert all(0 <= span.offset < span.offset + span.length <= utf16_length(text) for span in spans)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nacre.bridges.contracts.bridge import Part, Place
-from nacre.bridges.contracts.bridge_contract import HeldDoor, started
+from nacre.bridges.contracts.bridge_contract import RecordingInbox, started
 from nacre.bridges.contracts.errors import BridgeError, DeliveryRefused, NotDelivered
 from nacre.extensions.telegram.bridge import TelegramBridge
 from tests.extensions.telegram.bot_api import GROUP, TOKEN, BotApi, Failure
@@ -26,7 +26,7 @@ TOPIC = Place(channel="telegram", account="default", chat_id="-100200", thread_i
 
 @asynccontextmanager
 async def _running(server: BotApi) -> AsyncIterator[TelegramBridge]:
-    async with started(telegram(server), HeldDoor()) as bridge:
+    async with started(telegram(server), RecordingInbox()) as bridge:
         assert isinstance(bridge, TelegramBridge)
         yield bridge
 
@@ -137,9 +137,9 @@ async def test_a_draft_that_somebody_deleted_is_sent_anew() -> None:
 async def test_a_send_under_way_is_finished_before_the_end() -> None:
     """A bridge whose listening failed does not cut off what it is sending."""
     with BotApi() as server:
-        bridge, door = telegram(server), HeldDoor()
-        running = asyncio.create_task(bridge.start(door))
-        await door.is_connected.wait()
+        bridge, inbox = telegram(server), RecordingInbox()
+        running = asyncio.create_task(bridge.start(inbox))
+        await inbox.is_connected.wait()
         sending = asyncio.create_task(bridge.deliver(_part("hi")))
         server.fail("getUpdates", Failure(500))
         server.answer_polls()
@@ -161,7 +161,7 @@ async def test_a_refused_token_is_a_sentence_without_it(
         if is_listening:
             server.fail("getUpdates", Failure(401))
         with pytest.raises(BridgeError, match="refused the bot's token") as refused:
-            await telegram(server, token=TOKEN if is_listening else wrong).start(HeldDoor())
+            await telegram(server, token=TOKEN if is_listening else wrong).start(RecordingInbox())
     assert "HTTP Request" in caplog.text
     assert wrong not in caplog.text
     assert TOKEN not in caplog.text
@@ -174,7 +174,7 @@ async def test_a_second_listener_is_told() -> None:
     with BotApi() as server:
         server.fail("getUpdates", Failure(409))
         with pytest.raises(BridgeError, match="Stop the other program"):
-            await telegram(server).start(HeldDoor())
+            await telegram(server).start(RecordingInbox())
 
 
 async def test_nothing_is_confirmed_before_it_is_on_disk() -> None:
@@ -183,17 +183,17 @@ async def test_nothing_is_confirmed_before_it_is_on_disk() -> None:
         server.say("one")
         server.say("two")
 
-        class Full(HeldDoor):
+        class Full(RecordingInbox):
             async def receive(self, inbound: Any, *, cursor: str = "") -> None:
                 if inbound.text == "two":
                     raise OSError("No space left on device")
                 await super().receive(inbound, cursor=cursor)
 
-        door = Full()
+        inbox = Full()
         with pytest.raises(OSError, match="No space"):
-            await telegram(server).start(door)
+            await telegram(server).start(inbox)
         assert len(server.unconfirmed) == 2
-        async with started(telegram(server), again := HeldDoor(door.cursor)):
+        async with started(telegram(server), again := RecordingInbox(inbox.cursor)):
             await again.holds(1)
             await server.until(lambda server: not server.unconfirmed)
     assert [inbound.text for inbound in again.inbound] == ["two"]
@@ -203,9 +203,9 @@ async def test_numbers_that_begin_anew_are_heard() -> None:
     """A bot that heard nothing for a week gets numbers from anywhere."""
     with BotApi() as server:
         server.say("hello again")
-        async with started(telegram(server), door := HeldDoor("900000000")):
-            await door.holds(1)
-    assert [inbound.text for inbound in door.inbound] == ["hello again"]
+        async with started(telegram(server), inbox := RecordingInbox("900000000")):
+            await inbox.holds(1)
+    assert [inbound.text for inbound in inbox.inbound] == ["hello again"]
 
 
 async def test_files_come_with_their_message() -> None:
@@ -218,11 +218,11 @@ async def test_files_come_with_their_message() -> None:
             document = {**paper, "file_id": name, "file_name": f"{name}.pdf"}
             server.say("", caption=f"see {name}", document=document, chat=GROUP)
         server.say("", document={**paper, "file_id": "d", "file_name": "d.pdf", "file_size": 99_999})
-        async with started(telegram(server), door := HeldDoor()):
-            await door.holds(4)
-    [[lost], [good], [large], [larger]] = [inbound.attachments for inbound in door.inbound]
+        async with started(telegram(server), inbox := RecordingInbox()):
+            await inbox.holds(4)
+    [[lost], [good], [large], [larger]] = [inbound.attachments for inbound in inbox.inbound]
     assert (good.name, good.mime_type, good.data, good.problem) == ("a.pdf", "application/pdf", b"%PDF-1", "")
     assert (lost.data, lost.problem) == (b"", "Telegram did not send it")
-    assert large.problem == "it has 1001 bytes, and 1000 are fetched at most"
+    assert large.problem == "it has 1001 bytes, and the limit is 1000"
     assert larger.problem.startswith("it has 99999 bytes")
-    assert [inbound.text for inbound in door.inbound] == ["see c", "see a", "see b", ""]
+    assert [inbound.text for inbound in inbox.inbound] == ["see c", "see a", "see b", ""]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nacre.bridges.contracts.bridge import Part
-from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide, HeldDoor, started
+from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide, RecordingInbox, started
 from nacre.bridges.contracts.errors import CannotConnect
 from tests.bridges.channels.contract.served import WorldFarSide, far_side_of
 from tests.bridges.channels.contract.servers import self_signed
@@ -50,10 +50,10 @@ async def test_what_arrived_is_found_in_a_long_archive(tmp_path: Path) -> None:
     """A chat with more messages than one page of its archive holds: what was sent is found, nothing else."""
     async with prosody_world(tmp_path) as world:
         place = XmppFarSide(world).place
-        async with started(world.bridge(), HeldDoor()) as running:
+        async with started(world.bridge(), RecordingInbox()) as running:
             for number in range(60):
                 await running.deliver(Part(place=place, text=f"{number}", key=f"k{number}"))
-        async with started(world.bridge(), HeldDoor()) as running:
+        async with started(world.bridge(), RecordingInbox()) as running:
             for number in (2, 59):
                 assert await running.find(Part(place=place, text="", key=f"k{number}"))
             assert await running.find(Part(place=place, text="", key="k60")) is None
@@ -62,13 +62,13 @@ async def test_what_arrived_is_found_in_a_long_archive(tmp_path: Path) -> None:
 async def test_what_was_answered_before_the_first_start_is_not_heard_again(tmp_path: Path) -> None:
     """An assistant with an empty state folder takes only what follows the last answer in a chat."""
     async with prosody_world(tmp_path) as world:
-        door = HeldDoor()
-        async with started(world.bridge(), door) as running:
+        inbox = RecordingInbox()
+        async with started(world.bridge(), inbox) as running:
             await world.say("one")
-            await door.holds(1)
+            await inbox.holds(1)
             await running.deliver(Part(place=XmppFarSide(world).place, text="re: one", key="k"))
         await world.say("two")
-        later = HeldDoor()
+        later = RecordingInbox()
         async with started(world.bridge(), later):
             await later.holds(1)
         assert [said.text for said in later.inbound] == ["two"]
@@ -77,28 +77,28 @@ async def test_what_was_answered_before_the_first_start_is_not_heard_again(tmp_p
 async def test_a_room_is_a_group_and_a_whisper_in_it_is_not_answered(tmp_path: Path) -> None:
     """People in a room of the own server are known by their addresses, and nobody is private there."""
     async with prosody_world(tmp_path) as world:
-        door = HeldDoor()
-        async with started(world.bridge(), door):
+        inbox = RecordingInbox()
+        async with started(world.bridge(), inbox):
             world.person.say(f"{ROOM}/Nacre", "chat", "psst")
             world.person.say(ROOM, "groupchat", "nacre: hello")
             world.person.say(ROOM, "groupchat", "hello all")
-            await door.holds(2)
-        said = [(inbound.text, inbound.is_mentioned) for inbound in door.inbound]
+            await inbox.holds(2)
+        said = [(inbound.text, inbound.is_mentioned) for inbound in inbox.inbound]
         assert said == [("hello", True), ("hello all", False)]
-        assert {inbound.chat_kind for inbound in door.inbound} == {"group"}
-        assert {inbound.sender_id for inbound in door.inbound} == {"ann@localhost"}
-        assert {inbound.chat_id for inbound in door.inbound} == {ROOM}
+        assert {inbound.chat_kind for inbound in inbox.inbound} == {"group"}
+        assert {inbound.sender_id for inbound in inbox.inbound} == {"ann@localhost"}
+        assert {inbound.chat_id for inbound in inbox.inbound} == {ROOM}
 
 
 async def test_what_was_said_in_a_room_meanwhile_is_taken_once(tmp_path: Path) -> None:
     """From the room's archive, behind the cursor; who was called Ann then, nobody knows now."""
     async with prosody_world(tmp_path) as world:
-        door = HeldDoor()
-        async with started(world.bridge(), door):
+        inbox = RecordingInbox()
+        async with started(world.bridge(), inbox):
             await world.say("one", group=True)
-            await door.holds(1)
+            await inbox.holds(1)
         await world.say("two", group=True)
-        later = HeldDoor(door.cursor)
+        later = RecordingInbox(inbox.cursor)
         async with started(world.bridge(), later):
             await later.holds(1)
             await world.say("three", group=True)
@@ -112,7 +112,7 @@ async def test_a_wrong_password_is_told_in_a_sentence(tmp_path: Path) -> None:
     async with prosody(tmp_path) as server:
         spec = {**ProsodyWorld(server).spec, "password": "wrong"}
         with pytest.raises(CannotConnect, match=r"refuses the password of nacre@localhost \(channels"):
-            await bridge(spec).start(HeldDoor())
+            await bridge(spec).start(RecordingInbox())
 
 
 async def test_a_certificate_is_checked(tmp_path: Path) -> None:
@@ -122,6 +122,6 @@ async def test_a_certificate_is_checked(tmp_path: Path) -> None:
     async with prosody(tmp_path, more=more, tls=True) as server:
         spec = {**ProsodyWorld(server).spec, "tls": True, "rooms": []}
         with pytest.raises(CannotConnect, match="is not accepted: self-signed"):
-            await bridge(spec).start(HeldDoor())
-        async with started(bridge({**spec, "tlsCaFile": str(certificate)}), HeldDoor()):
+            await bridge(spec).start(RecordingInbox())
+        async with started(bridge({**spec, "tlsCaFile": str(certificate)}), RecordingInbox()):
             pass

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from random import Random
 
-from nacre.memory.files.sources.source import PRIVATE, may_hear
+from nacre.memory.files.sources.source import PRIVATE, may_see
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.runtime.contracts.policy import notes_folder_of
 from nacre.sessions.contracts.messages import (
@@ -80,7 +80,7 @@ class Spreading:
         self.asked[request.purpose] += 1
         for word in canaries:
             self.met["own" if self.audiences[word] == listeners else "of others"] += 1
-            if not may_hear(listeners, self.audiences[word]):
+            if not may_see(listeners, self.audiences[word]):
                 self.leaks.append(f"{word} of {self.audiences[word]} in a {request.purpose} for {listeners}")
         call = self._call(request, canaries)
         text = "" if call else self._words(request, canaries)

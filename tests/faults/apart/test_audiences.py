@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from nacre.bridges.contracts.bridge import Door
+from nacre.bridges.contracts.bridge import Inbox
 from nacre.bridges.gateway import Gateway
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.contracts.model import ModelRequest
@@ -23,12 +23,12 @@ OWNER_TURNS = 10
 
 
 class _Counted:
-    """A door that counts what went through it."""
+    """A inbox that counts what went through it."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
-        self.cursor = door.cursor
-        self.connected = door.connected
+    def __init__(self, inbox: Inbox) -> None:
+        self._door = inbox
+        self.cursor = inbox.cursor
+        self.connected = inbox.connected
         self.count = 0
 
     async def receive(self, inbound: Inbound, *, cursor: str = "") -> None:
@@ -37,18 +37,18 @@ class _Counted:
 
 
 class _CountedBridge(LineBridge):
-    door: _Counted | None = None
+    inbox: _Counted | None = None
 
-    async def start(self, door: Door) -> None:
-        """Listens through a door that counts."""
-        self.door = _Counted(door)
-        await super().start(self.door)
+    async def start(self, inbox: Inbox) -> None:
+        """Listens through a inbox that counts."""
+        self.inbox = _Counted(inbox)
+        await super().start(self.inbox)
 
 
 async def _answered(bridge: _CountedBridge, open_gateway: Gateway, said: int) -> None:
     """Waits until so many messages were taken, and every answer was sent."""
     while True:
-        if bridge.door is not None and bridge.door.count >= said and open_gateway.is_idle:
+        if bridge.inbox is not None and bridge.inbox.count >= said and open_gateway.is_idle:
             return
         await asyncio.sleep(0.002)
 

@@ -20,7 +20,7 @@ from nacre.runtime.contracts.inbound import Quoted
 from nacre.runtime.tools.function import ToolContext
 from tests.cli.program import run_here
 from tests.extensions.importers import exports, sources
-from tests.extensions.importers.told import brought
+from tests.extensions.importers.results import import_report
 from tests.faults.apart.obeying import TODAY, WORDINGS
 from tests.faults.apart.poisoned_home import COUNTS, Home, honest, lived
 from tests.runtime.agents import said
@@ -103,7 +103,7 @@ def exported(folder: Path, texts: dict[str, str], way: str) -> tuple[str, Path]:
 
 def imported(home: Path, texts: dict[str, str], way: str) -> list[str]:
     """Imports an export, and goes back to its conversations, so that they have keys; these keys."""
-    brought(home, *exported(home, texts, way))
+    import_report(home, *exported(home, texts, way))
     if way == "notes of OpenClaw":
         return []
     files = sorted((home / ".nacre/agents/main/sessions").glob("*.jsonl"))
@@ -194,8 +194,8 @@ def save_page(context: ToolContext, path: str, text: str) -> str:
     """Saves a page as a file of the workspace."""
     file = context.chat.workspace / path
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a", encoding="utf-8") as opened:
-        opened.write(text)
+    with file.open("a", encoding="utf-8") as open_file:
+        open_file.write(text)
     return "Saved."
 
 

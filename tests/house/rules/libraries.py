@@ -5,7 +5,7 @@ from __future__ import annotations
 LIBRARIES = {
     "aiofiles": ("sessions/journal/journal.py",),
     "aiohttp": (
-        "extensions/discord/api.py",
+        "extensions/discord/client.py",
         "extensions/matrix/client.py",
         "extensions/slack/*.py",
     ),
@@ -18,8 +18,8 @@ LIBRARIES = {
         "memory/stores/sqlite/connection.py",
     ),
     "click": ("cli/**/*.py", "extensions/**/*.py"),
-    "cronsim": ("bridges/schedule/cron.py",),
-    "discord": ("extensions/discord/api.py",),
+    "cronsim": ("bridges/schedule/times.py",),
+    "discord": ("extensions/discord/client.py",),
     "dotenv": ("runtime/settings/disk/secrets.py",),
     "filelock": (
         "locks.py",
@@ -27,12 +27,12 @@ LIBRARIES = {
     ),
     "httpx2": ("extensions/mcp/client/transport.py",),
     "httpx": (
-        "extensions/telegram/api.py",
+        "extensions/telegram/client.py",
         "runtime/models/embedding/download.py",
         "runtime/models/embedding/http/connection.py",
         "runtime/models/openai_compatible/*.py",
     ),
-    "ijson": ("extensions/importers/sources/arrays.py",),
+    "ijson": ("extensions/importers/sources/formats.py",),
     "imap_tools": ("extensions/email/*.py",),
     "ircstates": ("extensions/irc/*.py",),
     "irctokens": ("extensions/irc/*.py",),
@@ -56,8 +56,8 @@ LIBRARIES = {
         "extensions/mcp/client/transport.py",
     ),
     "markdown_it": (
-        "extensions/matrix/content.py",
-        "extensions/telegram/formatting.py",
+        "extensions/matrix/messages.py",
+        "extensions/telegram/messages.py",
         "cli/screen/markdown.py",
         "extensions/http/page/rendering.py",
     ),
@@ -102,7 +102,7 @@ LIBRARIES = {
         "memory/embedders/sentence_transformer.py",
         "memory/search/rerankers/cross_encoder.py",
     ),
-    "slack_sdk": ("extensions/slack/api.py",),
+    "slack_sdk": ("extensions/slack/client.py",),
     "slixmpp": ("extensions/xmpp/*.py",),
     "sse_starlette": ("extensions/http/openai/*.py", "extensions/http/page/chat.py"),
     "starlette": ("extensions/http/**/*.py", "extensions/mcp/server/http_mount.py"),
@@ -114,7 +114,7 @@ LIBRARIES = {
     "watchdog": ("memory/workspace/watcher.py",),
     "uvicorn": ("extensions/http/**/*.py",),
     "wcwidth": ("cli/screen/plain.py",),
-    "yaml": ("extensions/importers/sources/hermes.py", "memory/files/skills/skill.py"),
-    "yarl": ("extensions/discord/api.py", "extensions/slack/api.py"),
+    "yaml": ("extensions/importers/sources/hermes.py", "memory/files/skills.py"),
+    "yarl": ("extensions/discord/client.py", "extensions/slack/client.py"),
 }
 """The files that may import a foreign library, anywhere in them; a `*` stands for any name."""

@@ -13,6 +13,7 @@ from nacre.memory.embedders.e5_model import MODEL_FOLDER, UnigramTokenizer
 from nacre.memory.vectors.cosine_scale import SCALE_SENTENCES, cosine, measured_scale, scale_of
 
 SHIPPED_SHA256 = {
+    "languages.bin": "f469ec1fc9544d41ab144a46c45d16d3a474df6b2fdc2b5b0ff8a9567903104f",
     "model.onnx": "b46e65ec2f38f152ec5ce15702d106dc0575daf6a58b2ccabfa9ff1b3fa52b4e",
     "pieces.txt": "3e8d27b254845a0251bc7d6087db5afc1d67fa8bc89482334b40aec28fdc1f50",
     "scores.bin": "17cf9324b35c402f66c400541ba23c081e42b69ba2f4c20f16632ce61b93541d",

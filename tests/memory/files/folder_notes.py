@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nacre.memory.contracts.notes import NoteListing
 from nacre.memory.contracts.records import Excerpt
-from nacre.memory.files import reading
+from nacre.memory.files import note_files
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.workspace.folder import FolderWorkspace
 
@@ -34,4 +34,4 @@ def read_excerpt(
 ) -> Excerpt:
     """What `memory_get` shows of it."""
     notes = notes_of(root, extra_paths)
-    return asyncio.run(reading.read_excerpt(notes, path, from_line=from_line, lines=lines, below=below))
+    return asyncio.run(note_files.read_excerpt(notes, path, from_line=from_line, lines=lines, below=below))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from nacre.memory.contracts.errors import ReadRefused
-from nacre.memory.files.reading import MAX_EXCERPT_CHARS
+from nacre.memory.files.note_files import MAX_EXCERPT_CHARS
 from tests.memory.doubles import workspace
 from tests.memory.files.folder_notes import read_excerpt
 

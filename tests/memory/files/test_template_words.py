@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.memory.files.template_words import told_lines
+from nacre.memory.files.file_reader import without_template
 from nacre.memory.workspace.workspace import TEMPLATES, template_text
 
 
@@ -13,7 +13,7 @@ def test_a_file_as_the_template_made_it_says_nothing(name: str) -> None:
     """Every line is empty, and there are as many as before."""
     lines = template_text("MEMORY.md" if name == "memory.md" else name).splitlines()
 
-    assert told_lines(name, lines) == [""] * len(lines)
+    assert without_template(name, lines) == [""] * len(lines)
 
 
 def test_what_was_added_stays_under_its_heading_and_on_its_line() -> None:
@@ -21,7 +21,7 @@ def test_what_was_added_stays_under_its_heading_and_on_its_line() -> None:
     lines = template_text("MEMORY.md").replace("## Decisions\n", "## Decisions\n\n- the boat is sold\n")
     lines += "\n### Aunt Mia\n\nLives in Porto.\n\n## Facts\n"
 
-    told = told_lines("MEMORY.md", lines.splitlines())
+    told = without_template("MEMORY.md", lines.splitlines())
 
     assert len(told) == len(lines.splitlines())
     assert [line for line in told if line] == [
@@ -38,12 +38,12 @@ def test_a_filled_form_is_told() -> None:
     """What was written behind a prompt of the template makes its line the owner's."""
     lines = template_text("USER.md").replace("- **Name:**", "- **Name:** Robin").splitlines()
 
-    assert [line for line in told_lines("USER.md", lines) if line] == ["- **Name:** Robin"]
+    assert [line for line in without_template("USER.md", lines) if line] == ["- **Name:** Robin"]
 
 
 def test_other_files_are_left_alone() -> None:
     """A note may say what a template says, and a file elsewhere may have a template's name."""
     lines = template_text("MEMORY.md").splitlines()
 
-    assert told_lines("memory/MEMORY.md", lines) == lines
-    assert told_lines("memory/2026-01-02.md", lines) == lines
+    assert without_template("memory/MEMORY.md", lines) == lines
+    assert without_template("memory/2026-01-02.md", lines) == lines

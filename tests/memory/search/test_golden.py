@@ -82,14 +82,14 @@ async def test_words_alone_find_what_was_written(tmp_path: Path) -> None:
 
 
 async def test_the_shipped_model_adds_what_is_meant(tmp_path: Path) -> None:
-    """With vectors, a paraphrase without a shared word is found, and strangers still get nothing."""
+    """With vectors, a paraphrase without a shared word is found, and most of five strangers get nothing."""
     embedder = E5Embedder()
     outcome = await _ask(tmp_path, embedder, words_only=False)
     await embedder.close()
-    assert len(outcome.missed) <= 3, outcome.missed
+    assert len(outcome.missed) <= 1, outcome.missed
     assert "how much is the paddling society's yearly fee?" not in outcome.missed
     assert outcome.first >= outcome.asked - 4
-    assert set(outcome.noisy) <= {"如何修理洗衣机"}, "a note in Chinese is near to all Chinese"
+    assert len(outcome.noisy) <= 2, outcome.noisy
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question["text"][:24])

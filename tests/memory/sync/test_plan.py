@@ -6,7 +6,7 @@ from nacre.memory.contracts.notes import FoundNote, NoteListing, NoteMarks
 from nacre.memory.contracts.records import FailedFile
 from nacre.memory.contracts.store import FileState
 from nacre.memory.contracts.workspace import RACY_NS
-from nacre.memory.sync.plan import batches, next_failure, plan_changes
+from nacre.memory.sync.file_sync import batches, next_failure, plan_changes
 
 READ_AT = 10 * RACY_NS
 

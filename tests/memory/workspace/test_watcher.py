@@ -16,7 +16,7 @@ from nacre.memory.contracts.notes import WantedNotes
 from nacre.memory.contracts.records import SearchHit
 from nacre.memory.contracts.settings import resolve_settings
 from nacre.memory.engine import MemoryEngine
-from nacre.memory.sync.triggers.settling import Settling
+from nacre.memory.sync.triggers import Debounce
 from nacre.memory.workspace.extra_paths import resolved_extra_paths
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.watcher import (
@@ -35,9 +35,9 @@ DEBOUNCE_MS = 150
 TOP = ("MEMORY.md", "memory.md", "memory")
 
 
-def _settling(told: asyncio.Queue[str]) -> Settling:
+def _settling(told: asyncio.Queue[str]) -> Debounce:
     """Says what it is told, and when it is quiet."""
-    return Settling(
+    return Debounce(
         debounce_ms=DEBOUNCE_MS,
         changed=lambda: told.put_nowait("changed"),
         settled=lambda: told.put_nowait("settled"),
@@ -156,7 +156,7 @@ async def test_changes_on_a_network_drive_are_looked_for(tmp_path: Path) -> None
     await _eventually(told, "settled")
     await watcher.close()
 
-    assert watcher.problem == f"looking every 2 s, because {root / 'memory'} is not on a local drive (nfs4)"
+    assert watcher.problem == f"polling every 2 s, because {root / 'memory'} is not on a local drive (nfs4)"
 
 
 @pytest.mark.slow
@@ -174,7 +174,7 @@ async def test_changes_are_looked_for_when_the_system_cannot_watch(tmp_path: Pat
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         told.put_nowait("changed")
 
-    settling = Settling(debounce_ms=DEBOUNCE_MS, changed=changed, settled=lambda: told.put_nowait("settled"))
+    settling = Debounce(debounce_ms=DEBOUNCE_MS, changed=changed, settled=lambda: told.put_nowait("settled"))
     assert Observer is not PollingObserver  # what watching imports is imported while files can be opened
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
@@ -187,7 +187,7 @@ async def test_changes_are_looked_for_when_the_system_cannot_watch(tmp_path: Pat
         await _eventually(told, "settled")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    assert watcher.problem.startswith("looking every 2 s, because watching failed: ")
+    assert watcher.problem.startswith("polling every 2 s, because watching failed: ")
     touching = asyncio.create_task(_touch(root / "MEMORY.md"))
     await _eventually(told, "changed")
     touching.cancel()

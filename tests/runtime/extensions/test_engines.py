@@ -61,10 +61,13 @@ def register(host):
         ({"kind": "memory"}, ""),
         (
             {},
-            "The extension 'engine' is left out. It could not be loaded: ValueError: its manifest",
+            "The extension 'engine' was not loaded. It could not be loaded: ValueError: its manifest",
         ),
-        (None, "The extension 'engine' is left out. Its package 'nacre_engine' has no nacre.extension.json."),
-        ("gone", "plugins.slots.memory is 'engine', but no extension of this id is installed."),
+        (
+            None,
+            "The extension 'engine' was not loaded. Its package 'nacre_engine' has no nacre.extension",
+        ),
+        ("gone", "plugins.slots.memory is 'engine', but no extension with this id is installed."),
     ],
 )
 def test_an_engine_of_an_extension_has_the_slot(tmp_path: Path, manifest: Any, problem: str) -> None:
@@ -118,8 +121,8 @@ def test_an_engine_brings_its_hook_and_its_command_while_it_is_chosen(tmp_path: 
             "{'before_tol': print}",
             "There is no hook named 'before_tol'. Did you mean 'before_tool'?",
         ),
-        ("hooks", "{'before_tool': 3}", "The hook 'before_tool' is given 3. Give a function"),
-        ("commands", "[print]", "it brings <built-in function print> as a chat command"),
+        ("hooks", "{'before_tool': 3}", "The hook 'before_tool' has the value 3. Use a function"),
+        ("commands", "[print]", "<built-in function print> is not a chat command"),
         (
             "commands",
             "[nacre.command('new', help='begin')(print)]",

@@ -83,7 +83,7 @@ def test_what_is_installed_is_listed_without_running_it(tmp_path: Path) -> None:
     assert found["engine"]["reason"] == "plugins.slots.memory is memory-core"
     assert found["wasps"]["reason"] == "Its package 'nacre_wasps' has no nacre.extension.json."
     assert found["flies"]["reason"].startswith("nacre.extension.json is not JSON: ")
-    assert found["moths"]["reason"] == "Its entry point is named 'moths' and its manifest 'other'."
+    assert found["moths"]["reason"] == "Its entry point is named 'moths', but its manifest 'other'."
     assert text.returncode == 0
     assert "bees            on      0.3 · Weighs hives.\n" in text.stdout
     assert {"telegram", "backup", "memory-lancedb"} <= set(found)
@@ -181,19 +181,19 @@ def test_a_broken_extension_takes_nothing_along(tmp_path: Path) -> None:
     assert came["tools"] == ["greet"]
     assert came["stable"].count("## From greet") == 1
     expected = {
-        "The extension 'b_twin' is left out. Its tool 'greet' has a name that is taken.",
-        "The extension 'explodes' is left out. It could not be loaded: RuntimeError: it was run.",
-        "The extension 'exits' is left out. It could not be loaded: SystemExit: 3.",
-        "The extension 'hooked' is left out. It could not be loaded: ValueError: There is no hook named "
+        "The extension 'b_twin' was not loaded. Its tool 'greet' has a name that is taken.",
+        "The extension 'explodes' was not loaded. It could not be loaded: RuntimeError: it was run.",
+        "The extension 'exits' was not loaded. It could not be loaded: SystemExit: 3.",
+        "The extension 'hooked' was not loaded. It could not be loaded: ValueError: There is no hook named "
         "'before_tol'. Did you mean 'before_tool'?.",
-        "The extension 'takes' is left out. Its tool 'read' has a name that is taken.",
-        "The extension 'commands' is left out. There are two chat commands '/status'. "
+        "The extension 'takes' was not loaded. Its tool 'read' has a name that is taken.",
+        "The extension 'commands' was not loaded. There are two chat commands '/status'. "
         "Give yours another name: @nacre.command('another-name', …).",
         "The settings name the extension 'gone', which is not installed.",
     }
     assert expected <= set(came["notices"])
     for name in ("nothing", "raises"):
-        assert any(notice.startswith(f"The extension {name!r} is left out.") for notice in came["notices"])
+        assert any(notice.startswith(f"The extension {name!r} was not loaded.") for notice in came["notices"])
 
 
 def test_settings_that_do_not_fit_are_told_without_their_values(tmp_path: Path) -> None:
@@ -222,5 +222,5 @@ def test_settings_that_do_not_fit_are_told_without_their_values(tmp_path: Path) 
     assert "topsecret" not in reason
     assert found["ants"]["reason"] == "plugins.entries.ants.config has unknown keys: legs. Known: none."
     assert came["tools"] == []
-    assert any(notice.startswith("The extension 'bees' is left out. ") for notice in came["notices"])
+    assert any(notice.startswith("The extension 'bees' was not loaded. ") for notice in came["notices"])
     assert "topsecret" not in str(came["notices"])

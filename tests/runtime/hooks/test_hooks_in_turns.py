@@ -117,11 +117,11 @@ async def test_a_guard_that_cannot_look_denies(tmp_path: Path, kind: str) -> Non
     result = message_text(model.requests[-1].messages[-1])
     told = {
         "raises": "failed with ZeroDivisionError: by zero",
-        "odd": "answered with a bool",
+        "odd": "returned a bool",
         "hangs": "took longer than 0.05 seconds",
     }
     assert told[kind.split(maxsplit=1)[0]] in result
-    assert result.endswith("What it guards is not done without it.")
+    assert result.endswith("The call does not run without its answer.")
     assert RAN == []
     assert reply is not None
     assert reply.text == "done"
@@ -291,5 +291,5 @@ async def test_unknown_names_and_odd_handlers_are_refused(tmp_path: Path) -> Non
             agent.hooks.add("xyz", print)
     with pytest.raises(ConfigError, match=r"Did you mean 'session_end:daily'.* in Agent.open\(hooks"):
         await hooked(tmp_path, None, hooks={"session_end:dayly": print}).__aenter__()  # type: ignore[typeddict-unknown-key]
-    with pytest.raises(ConfigError, match="cannot be called"):
+    with pytest.raises(ConfigError, match="not callable"):
         await hooked(tmp_path, None, hooks={"inbound": ["x"]}).__aenter__()  # type: ignore[list-item]

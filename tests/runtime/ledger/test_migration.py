@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nacre.bridges.access.people import People
-from nacre.bridges.queueing.choices import Choices
+from nacre.bridges.queueing.session_rules import Choices
 from nacre.runtime.ledger.file_ledger import SqliteLedger
 from nacre.runtime.ledger.ledger import owner_chats
 from nacre.runtime.models.scripted import Clock, CountingIds
@@ -24,7 +24,7 @@ async def test_the_first_version_knows_its_agents_afterwards(tmp_path: Path) -> 
     try:
         begun, waiting = await ledger.open_messages()
         part = await ledger.outbox.next_part("line", "default", "a")
-        [person] = await People(ledger, now=Clock(START)).known()
+        [person] = await People(ledger, now=Clock(START)).approved()
 
         assert (begun.agent_id, begun.was_begun, begun.inbound.text) == ("work", True, "two")
         assert [file.data for file in begun.inbound.attachments] == [b"x"]

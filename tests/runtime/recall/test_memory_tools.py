@@ -77,6 +77,28 @@ async def test_a_search_has_the_published_shape(engine: MemoryEngine) -> None:
     )
 
 
+async def test_what_the_model_is_shown_is_short(tmp_path: Path) -> None:
+    """Six long passages are shown in 3,600 characters of their lines, the answer among them."""
+    days = {
+        f"memory/2026-03-{day:02}.md": f"# 2026-03-{day:02}\n\n"
+        + "\n".join(f"- Line {at} of day {day} is about the harbour and the weather." for at in range(20))
+        + f"\n- The ferry of day {day} left the harbour at {day} past nine.\n"
+        for day in range(1, 8)
+    }
+    workspace(tmp_path, days)
+    engine = await open_engine(tmp_path)
+    await engine.sync(reason="cli")
+    text = message_text(await _ran(engine, "memory_search", query="when did the ferry leave the harbour?"))
+    await engine.close()
+
+    shown = [hit["snippet"] for hit in json.loads(text)["results"]]
+    assert len(shown) == 6
+    assert all("past nine" in snippet for snippet in shown)
+    assert sum(map(len, shown)) <= 3_600
+    assert len(text) <= sum(map(len, shown)) + 1_000
+    assert len(shown[5]) <= 400 < len(shown[0])
+
+
 async def test_a_citation_stands_below_the_snippet_or_nowhere(engine: MemoryEngine) -> None:
     """TOOL-3, 4: on adds the field and a last line, off adds neither."""
     on = (await _told(engine, "memory_search", cites=True, query="Pepper"))["results"][0]

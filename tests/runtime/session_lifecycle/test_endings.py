@@ -15,7 +15,7 @@ from nacre.runtime.open_sessions.session_locks import SessionLocks
 from nacre.runtime.session_lifecycle.session_memory import last_quotes
 from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.contracts.messages import AssistantMessage, message_text
-from nacre.sessions.disk.locks import TurnLockFiles
+from nacre.sessions.disk.durable import TurnLockFiles
 from nacre.sessions.stores.files import EndedSessionFiles
 from tests.runtime.agents import START, opened, said, transcript_file, user_texts, write_settings
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from nacre.memory.files.skills.skills import Skills
+from nacre.memory.files.skills import Skills
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.file_tools import file_tools

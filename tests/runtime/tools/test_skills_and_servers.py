@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nacre import Agent
-from nacre.memory.files.sources.telling import NOT_THE_OWNERS
+from nacre.memory.files.sources.source import NOT_THE_OWNERS
 from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import Image, ToolResultMessage, message_text

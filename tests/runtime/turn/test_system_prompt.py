@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.memory.files.skills.skills import Skills
+from nacre.memory.files.skills import Skills
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.workspace import ensure_workspace
 from nacre.prompts import render

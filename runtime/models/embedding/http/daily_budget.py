@@ -18,8 +18,7 @@ from nacre.runtime.models.completions.price_map import price_map_entry
 from nacre.runtime.models.spending.ledger import Estimate, Reservation, SpendingLedger
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import Usage
-from nacre.sessions.disk.durable import read_plain, replace_file, set_aside
-from nacre.sessions.disk.locks import locked
+from nacre.sessions.disk.durable import locked, read_plain, replace_file, set_aside
 
 log = logging.getLogger(__name__)
 

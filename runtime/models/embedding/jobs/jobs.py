@@ -9,8 +9,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from nacre.memory.batch_jobs.jobs import JobRules, JobState, JobsUnavailable, ResultsGone
 from nacre.memory.contracts.embedder import EmbeddingFailed
+from nacre.memory.contracts.embedding_jobs import JobRules, JobState, JobsUnavailable, ResultsGone
 from nacre.memory.vectors.batches import estimated_tokens
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.models.completions.addresses import is_loopback

@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nacre.memory.batch_jobs.jobs import JobState
 from nacre.memory.contracts.embedder import EmbeddingFailed
+from nacre.memory.contracts.embedding_jobs import JobState
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.http.wire import request_for, vectors_of
 

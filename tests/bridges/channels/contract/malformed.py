@@ -9,10 +9,13 @@ import asyncio
 import copy
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from nacre.bridges.channels.messages import Ignored
 from nacre.bridges.contracts.bridge import Bridge
 from nacre.runtime.contracts.inbound import Inbound
+
+T = TypeVar("T")
 
 MALFORMED = 10_000
 SAMPLE = 500
@@ -31,6 +34,14 @@ _ODD = (
     b"\xf0\x9f\x90",
     b"'\"\\",
 )
+
+
+def message_or_reason(read: Callable[..., T], *args: Any) -> T | str:
+    """The message that `read` returns, or why it is ignored."""
+    try:
+        return read(*args)
+    except Ignored as why:
+        return str(why)
 
 
 def malformed(good: Sequence[bytes], count: int) -> Iterator[bytes]:
@@ -109,14 +120,14 @@ async def fed(
 
     Fails when the bridge ends meanwhile, or is not through after so many seconds.
     """
-    door = _Door(last)
-    running = asyncio.create_task(bridge.start(door))
+    inbox = _Door(last)
+    running = asyncio.create_task(bridge.start(inbox))
     async with asyncio.timeout(seconds):
-        await door.is_connected.wait()
+        await inbox.is_connected.wait()
         await feed()
-        done = asyncio.create_task(door.done.wait())
+        done = asyncio.create_task(inbox.done.wait())
         await asyncio.wait({running, done}, return_when=asyncio.FIRST_COMPLETED)
         assert done.done(), "the bridge ended"
         await bridge.stop()
         await running
-    return door.taken
+    return inbox.taken

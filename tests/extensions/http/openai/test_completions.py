@@ -21,7 +21,7 @@ openai = pytest.importorskip("openai")
 from starlette.requests import Request  # noqa: E402 - needs the libraries
 
 from nacre.extensions.http.openai.requests import body_of  # noqa: E402 - needs the libraries
-from tests.extensions.http.openai.serving import Served, served  # noqa: E402 - needs the libraries
+from tests.extensions.http.serving import Served, served  # noqa: E402 - needs the libraries
 
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 16).decode()
 

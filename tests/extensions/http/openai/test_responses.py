@@ -11,8 +11,8 @@ from tests.servers import provider_wire as wire
 pytest.importorskip("starlette", reason="the extra serve is not installed: make protocols")
 openai = pytest.importorskip("openai")
 
-from tests.extensions.http.openai.serving import served  # noqa: E402 - needs the libraries
 from tests.extensions.http.openai.test_completions import asked, sent  # noqa: E402 - the same
+from tests.extensions.http.serving import served  # noqa: E402 - needs the libraries
 
 
 async def test_a_response_is_gone_on_from_by_its_id(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page
 
-    from tests.extensions.http.page.serving import Served
+    from tests.extensions.http.serving import Served
 
 AXE = Path(__file__).parents[3] / "fixtures/axe/axe.min.js"
 CANARY = '<script>window.owned=1</script><img src="x" onerror="window.owned=1"><svg onload="window.owned=1">'

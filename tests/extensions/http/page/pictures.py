@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.extensions.http.page.driving import PHONE, window
-from tests.extensions.http.page.serving import Browser, served
+from tests.extensions.http.serving import Browser, served
 from tests.isolation import isolate
 from tests.servers import provider_wire as wire
 from tests.servers.provider_wire import Step

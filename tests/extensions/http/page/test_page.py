@@ -13,9 +13,9 @@ pytest.importorskip("sse_starlette", reason="the extra serve is not installed: m
 
 from nacre.extensions.http.server.guard import MOST_WRONG_TOKENS
 from nacre.memory.files.proposals.review_queue import ReviewQueue
-from nacre.memory.files.sources.proposed import ProposedWrite
+from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.memory.files.sources.source import PRIVATE, Source
-from tests.extensions.http.page.serving import Browser, Served, served
+from tests.extensions.http.serving import Browser, Served, served
 
 CANARY = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 

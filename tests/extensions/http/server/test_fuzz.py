@@ -18,7 +18,7 @@ pytest.importorskip("starlette", reason="the extra serve is not installed: make 
 from anyio.from_thread import start_blocking_portal
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from tests.extensions.http.openai.serving import Served, served
+from tests.extensions.http.serving import Served, served
 from tests.servers import provider_wire as wire
 
 SECRET = "violet-anchor-4711"
@@ -195,7 +195,7 @@ def test_odd_requests_are_answered_and_learn_nothing(
 
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(served(tmp_path, responder=tell, with_page=True)) as server,
+        portal.wrap_async_context_manager(served(tmp_path, responder=tell)) as server,
     ):
         (server.state / "workspace/MEMORY.md").write_text(f"The safe's word is {SECRET}.\n")
         login = logged_in(server)

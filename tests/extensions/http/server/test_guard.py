@@ -30,7 +30,7 @@ from nacre.extensions.http.server.guard import (
 )
 from nacre.extensions.http.server.server import ConnectionLimits, HttpServer, ServerUnusable
 from nacre.extensions.http.server.tokens import Tokens, TokensUnusable
-from nacre.runtime.extensions.http_mount import HttpMount, caller_of
+from nacre.runtime.extensions.service import HttpMount, caller_of
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 

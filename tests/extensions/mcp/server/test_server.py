@@ -107,7 +107,7 @@ async def test_notes_are_resources_and_nothing_else_is(home: Path) -> None:
             "nacre://notes/../../secret.md": "not a memory file",
             "nacre://notes/%2e%2e/%2e%2e/secret.md": "not a memory file",
             f"file://{home}/secret.md": "is not a note",
-            "nacre://notes/memory/2020-01-01.md": "There is no note memory/2020-01-01.md",
+            "nacre://notes/memory/2020-01-01.md": "memory/2020-01-01.md does not exist",
         }.items():
             with pytest.raises(MCPError, match=reason):
                 await client.read_resource(uri)

@@ -43,7 +43,7 @@ async def asked_in(server: LineServer, chat: str = "n") -> str:
     await server.until(lambda server: any("❓" in text for text in server.shown(chat)))
     [question] = [text for text in server.shown(chat) if "❓" in text]
     assert NOTE in question
-    found = re.search(r"/approve (\w+) lets it run", question)
+    found = re.search(r"/approve (\w+) runs it", question)
     assert found is not None
     return found[1]
 

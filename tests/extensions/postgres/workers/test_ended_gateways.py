@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nacre.bridges.queueing.waiting import MOST_ATTEMPTS
+from nacre.bridges.queueing.batches import MAX_ATTEMPTS
 from tests.bridges.line_channel import LineServer
 from tests.extensions.postgres.workers.served import gateway, settings
 from tests.extensions.postgres.workers.worker_process import started
@@ -33,7 +33,7 @@ async def test_a_turn_outlives_gateway_after_gateway(tmp_path: Path, database_ur
     with LineServer() as server, ProviderServer(responder=answer) as provider:
         write_settings(tmp_path, settings(provider, 1))
         server.say("number one", chat="n", sender="nora")
-        for attempts in range(1, MOST_ATTEMPTS + 2):
+        for attempts in range(1, MAX_ATTEMPTS + 2):
             async with gateway(tmp_path, database_url, server.port):
                 await _begun(database_url, attempts)
         worker = started(tmp_path, database_url)

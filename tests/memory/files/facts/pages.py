@@ -8,11 +8,11 @@ from pathlib import Path
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
-from nacre.memory.files.facts.cutting import notes_of_page
 from nacre.memory.files.facts.fact_memory import FactMemory
-from nacre.memory.files.facts.identities import FACT_PAGES, Identities
+from nacre.memory.files.facts.note_index import notes_of_page
+from nacre.memory.files.facts.records import FACT_PAGES, Identities
 from nacre.memory.files.note_files import NoteFiles
-from nacre.memory.sync.files import Corpus
+from nacre.memory.sync.file_sync import Corpus
 from nacre.memory.workspace.folder import FolderWorkspace
 
 

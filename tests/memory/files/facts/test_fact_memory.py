@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.contracts.errors import DayUnknown, FactRefused
-from nacre.memory.files.facts.identities import Identities, Sharing
-from nacre.memory.files.facts.records import chunk_json, fact_json
+from nacre.memory.files.facts.records import Identities, Sharing, chunk_json, fact_json
 from tests.memory.doubles import WordEmbedder
 from tests.memory.files.facts.pages import Clock, open_facts, page_of
 from tests.servers.warm_python import run_warm
@@ -66,7 +65,7 @@ async def test_a_new_value_supersedes_the_old_one(tmp_path: Path, clock: Clock) 
 
 
 async def test_a_fact_may_be_older_than_what_is_known(tmp_path: Path, clock: Clock) -> None:
-    """Then it belongs to the history; what lies in the future is refused."""
+    """Then it belongs to the history; what is in the future is refused."""
     facts = open_facts(tmp_path, clock)
     await facts.set_fact("anna", "city", "Porto")
     await facts.set_fact("anna", "city", "Lisbon", source="a letter", at=datetime(2019, 5, 1, tzinfo=UTC))
@@ -75,7 +74,7 @@ async def test_a_fact_may_be_older_than_what_is_known(tmp_path: Path, clock: Clo
     assert [fact.value for fact in await facts.history("anna")] == ["Braga", "Lisbon", "Porto"]
     assert [fact.value for fact in (await facts.known("anna")).facts] == ["Porto"]
     assert [fact.value for fact in (await facts.known("anna", as_of="2020-01-01")).facts] == ["Lisbon"]
-    with pytest.raises(FactRefused, match="lies in the future"):
+    with pytest.raises(FactRefused, match="is in the future"):
         await facts.set_fact("anna", "city", "Mars", at=datetime(2090, 1, 1, tzinfo=UTC))
     await facts.close()
 

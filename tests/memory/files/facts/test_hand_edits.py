@@ -98,7 +98,7 @@ async def test_a_line_that_says_nothing_is_kept_and_told(tmp_path: Path, clock: 
     known = await facts.known("anna")
 
     assert {fact.key for fact in known.facts} == {"city", "vegetarian"}
-    assert [problem.split(" says ")[0] for problem in known.problems] == [
+    assert [problem.split(" is not ")[0] for problem in known.problems] == [
         "people/anna/facts.md#L8",
         "people/anna/facts.md#L10",
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from nacre.memory.files.proposals.note_change import ProposalConflict, ProposalUnknown
 from nacre.memory.files.proposals.review_queue import ReviewQueue
-from nacre.memory.files.sources.proposed import WaitsForReview
+from nacre.memory.files.sources.proposed_write import WaitsForReview
 from nacre.memory.files.sources.source import PRIVATE, Source, Writer
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from nacre.memory.files.sources.source import EVERYBODY, PRIVATE, Source, Speaker, may_hear, narrowest
+from nacre.memory.files.sources.source import EVERYBODY, PRIVATE, Source, Speaker, may_see, narrowest
 
 FAMILY, WORK = "chats/telegram-group-7", "chats/slack-group-9"
 
@@ -28,13 +28,13 @@ def test_the_narrowest_audience_is_who_may_hear_each(audiences: tuple[str, ...],
     for order in permutations(audiences):
         assert narrowest(order) == expected
     for listeners in (FAMILY, WORK, "chats/irc-group-x"):
-        may = all(may_hear(listeners, audience) for audience in audiences) and bool(audiences)
-        assert may_hear(listeners, expected) == may
+        may = all(may_see(listeners, audience) for audience in audiences) and bool(audiences)
+        assert may_see(listeners, expected) == may
 
 
 def test_the_owner_hears_everything() -> None:
     """Nothing is kept from the owner's private chat."""
-    assert all(may_hear(PRIVATE, audience) for audience in (PRIVATE, EVERYBODY, FAMILY))
+    assert all(may_see(PRIVATE, audience) for audience in (PRIVATE, EVERYBODY, FAMILY))
 
 
 @pytest.mark.parametrize(

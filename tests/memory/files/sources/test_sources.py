@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.contracts.workspace import PathOutsideRoot
-from nacre.memory.files.sources.source import PRIVATE, Source
+from nacre.memory.files.sources.source import PRIVATE, Source, passages, source_text
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources
-from nacre.memory.files.sources.telling import passages, told
 from nacre.memory.workspace.folder import FolderWorkspace
 
 AT = "2026-03-14T10:00:00+01:00"
@@ -128,10 +127,10 @@ def test_neighbours_are_told_together() -> None:
     found = passages([MINE, MINE, None, PAGE], start_line=3)
 
     assert [(each.start_line, each.end_line) for each in found] == [(3, 4), (6, 6)]
-    assert told(MINE) == (
+    assert source_text(MINE) == (
         "said by the owner and the assistant in terminal direct chat on 2026-03-14; written by a flush"
     )
-    assert found[1].told() == (
+    assert found[1].description() == (
         "L6: said by the owner and the assistant and a tool or file (browse) on 2026-03-14; "
         "written by a tool; not the owner's word"
     )

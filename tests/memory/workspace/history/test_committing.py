@@ -144,7 +144,7 @@ async def test_without_git_notes_are_kept_and_it_is_said(home: Home, monkeypatch
 
     again = HistoryKeeper(home.workspace, commits=True, state_dir=home.state_dir)
     assert [notice.partition(" (")[0] for notice in again.notices] == [
-        "What was noted is kept, but is in no git commit yet: git cannot be started"
+        "The notes are saved but not committed to git yet: git cannot be started"
     ]
     again.turn_ended()
     third = HistoryKeeper(home.workspace, commits=True, state_dir=home.state_dir)

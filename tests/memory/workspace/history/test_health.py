@@ -82,8 +82,8 @@ async def test_a_git_that_hangs_is_killed_in_time(
 
     assert not lock.exists()
     (notice,) = keeper.notices
-    assert "did not end" in notice
-    assert "did not end" in Health(home.repository).looked_at()
+    assert "took longer than" in notice
+    assert "took longer than" in Health(home.repository).looked_at()
     assert await home.commit() == ""
     assert home.subjects()[0] == (f"Notes in {LOG}", "s1")
     assert Health(home.repository).looked_at() == ""

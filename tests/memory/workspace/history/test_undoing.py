@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from nacre.memory.workspace.history.undo import Conflict, taken_back
+from nacre.memory.workspace.history.undo import Conflict, reverted
 
 LINES = st.lists(st.sampled_from(["a\n", "b\n", "\n", "c\n"]), max_size=8)
 
@@ -15,21 +15,21 @@ def test_what_was_written_beside_it_stays() -> None:
     after = ["# Log\n", "- added\n", "- too\n"]
     now = ["# Log\n", "- between\n", "- added\n", "- too\n", "- later\n"]
 
-    assert taken_back(before, after, now) == ["# Log\n", "- between\n", "- later\n"]
+    assert reverted(before, after, now) == ["# Log\n", "- between\n", "- later\n"]
 
 
 def test_a_line_that_was_changed_again_is_a_conflict() -> None:
     """It is named by where it stands now."""
     now = ["new\n", "# Log\n", "- added, and corrected\n"]
 
-    assert taken_back(["# Log\n"], ["# Log\n", "- added\n"], now) == Conflict(line=3)
-    assert taken_back(["# Log\n"], ["# Log\n", "- added\n"], ["# Log\n"]) == Conflict(line=2)
+    assert reverted(["# Log\n"], ["# Log\n", "- added\n"], now) == Conflict(line=3)
+    assert reverted(["# Log\n"], ["# Log\n", "- added\n"], ["# Log\n"]) == Conflict(line=2)
 
 
 @given(LINES, LINES)
 def test_a_change_and_its_undoing_are_nothing(before: list[str], after: list[str]) -> None:
     """Where nothing came since, the text before is there again."""
-    assert taken_back(before, after, after) == before
+    assert reverted(before, after, after) == before
 
 
 @given(LINES, LINES, LINES, LINES)
@@ -38,4 +38,4 @@ def test_lines_around_it_stay(before: list[str], after: list[str], first: list[s
     first, last = [f"> {line}" for line in first], [f"< {line}" for line in last]
     before, after = [["top\n", *lines, "end\n"] for lines in (before, after)]
 
-    assert taken_back(before, after, [*first, *after, *last]) == [*first, *before, *last]
+    assert reverted(before, after, [*first, *after, *last]) == [*first, *before, *last]

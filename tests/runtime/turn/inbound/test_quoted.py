@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.bridges.queueing.waiting import composed
+from nacre.bridges.queueing.batches import combined
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.inbound import Attachment, Quoted
@@ -101,7 +101,7 @@ def test_queued_messages_keep_their_quotes_apart() -> None:
     batch = [
         Received(number=number, inbound=said("Look.", quoted=(FORWARD,)), session_key="") for number in (1, 2)
     ]
-    both = composed(batch, cap=5)
+    both = combined(batch, cap=5)
     assert [quote.label for quote in both.quoted] == ["Queued #1", "Queued #2"]
     assert POISON not in both.text
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nacre.memory.batch_jobs.jobs import JobRules
-from nacre.memory.batch_jobs.sync import LAST_WAIT_SECONDS
+from nacre.memory.contracts.embedding_jobs import JobRules
+from nacre.memory.sync.batch_jobs import LAST_WAIT_SECONDS
 from tests.runtime.models.embedding.jobs.batch_memory import (
     NOTES,
     PROVIDERS,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from nacre.cli.memory.text import index_problems
-from nacre.memory.batch_jobs.jobs import JobRules
-from nacre.memory.batch_jobs.sync import MIN_TEXTS
+from nacre.memory.contracts.embedding_jobs import JobRules
 from nacre.memory.contracts.records import SyncProgress
+from nacre.memory.sync.batch_jobs import MIN_TEXTS
 from tests.runtime.models.embedding.jobs.batch_memory import (
     NOTES,
     PROVIDERS,
@@ -88,7 +88,7 @@ async def test_without_waiting_a_later_pass_fetches(tmp_path: Path, server: Batc
         third = await engine.sync(reason="test", force=True)
 
     assert (first.embedded, first.pending_vectors, first.problem) == (0, NOTES, "")
-    assert index_problems(first)[0] == f"A batch job has {NOTES} texts; a later pass fetches what it made."
+    assert index_problems(first)[0] == f"A batch job has {NOTES} texts; a later pass fetches the vectors."
     assert (second.embedded, second.pending_vectors) == (1, NOTES)
     assert (third.embedded, third.pending_vectors) == (NOTES, 0)
     assert server.seen.creations == 1

@@ -1,0 +1,219 @@
+"""Decides what becomes of each piece of a source, given what already exists here. Writes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from hashlib import sha256
+from typing import Any, Literal, TypeAlias
+
+from nacre.extensions.importers.sources.pieces import Note, Origin, Setting, StoredTranscript, Variable
+from nacre.extensions.importers.sources.transcript import HEAD_LINES, Line
+from nacre.memory.files.sources.secrets import without_new_secrets
+from nacre.memory.files.sources.sources import SecretsMode
+from nacre.record import Record
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.settings.disk.json5_edits import with_value
+from nacre.runtime.settings.keys import at, field_of, hidden
+from nacre.runtime.settings.settings import Settings
+
+Outcome: TypeAlias = Literal["imported", "here", "skipped"]
+_DAY = re.compile(r"memory/(?:\d{4}-\d{2}/)?\d{4}-\d{2}-\d{2}\.md")
+_INSTRUCTIONS = ("AGENTS.md",)
+"""Files about the other program's tools, which never replace Nacre's own."""
+_REFERENCE = re.compile(r"\$\{[^}]*\}")
+
+
+class NoteStep(Record):
+    """The outcome for a note. `append` adds its new lines to the note at `path`; otherwise it is written
+    whole.
+    """
+
+    outcome: Outcome
+    path: str
+    append: bool = False
+    reason: str = ""
+
+
+class SessionStep(Record):
+    """The outcome for a session. `data` is the whole transcript; the numbers count messages of the source."""
+
+    outcome: Outcome
+    data: bytes
+    new: int = 0
+    here: int = 0
+    left_out: int = 0
+    reason: str = ""
+
+
+def fallback_path(origin: Origin, note: Note) -> str:
+    """The path for a note whose own path is taken; what is not memory stays out of the index."""
+    path = note.path
+    if path.startswith("memory/imports/"):
+        stem, dot, suffix = path.rpartition(".")
+        return f"{stem}-{sha256(note.data).hexdigest()[:6]}{dot}{suffix}"
+    is_memory = path in ("MEMORY.md", "USER.md") or path.startswith("memory/")
+    folder = "memory/imports" if is_memory else "imports"
+    return f"{folder}/{origin}/{path.removeprefix('memory/')}"
+
+
+def plan_note(
+    note: Note,
+    origin: Origin,
+    existing: Mapping[str, bytes | None],
+    *,
+    template: bytes | None,
+    is_known: bool,
+    secrets: SecretsMode,
+) -> NoteStep:
+    """Decides where a note goes. `existing` has the contents at its path and at its `fallback_path`.
+
+    An untouched template is replaced. New lines of a daily log are appended to that day's log. Any other note
+    whose path is taken goes to the fallback path. `is_known` says that the note was imported before.
+    """
+    text = note.data.decode("utf-8", "surrogateescape")
+    filtered = text if secrets == "off" else without_new_secrets(text)
+    data, own, other = filtered.encode("utf-8", "surrogateescape"), note.path, fallback_path(origin, note)
+    if is_known:
+        return NoteStep(outcome="here", path=own)
+    if filtered != text and secrets == "refuse":
+        return NoteStep(
+            outcome="skipped", path=own, reason="it contains a key or a password (memory.secrets)"
+        )
+    if not text.strip():
+        return NoteStep(outcome="skipped", path=own, reason="it is empty")
+    if data in (existing[own], existing[other]):
+        return NoteStep(outcome="here", path=own if data == existing[own] else other)
+    present = existing[own]
+    if present is not None and _DAY.fullmatch(own):
+        known = set(present.decode("utf-8", "surrogateescape").splitlines())
+        is_all = all(line in known for line in filtered.splitlines() if line.strip())
+        return NoteStep(outcome="here" if is_all else "imported", path=own, append=True)
+    if (present is None or present == template) and own not in _INSTRUCTIONS:
+        return NoteStep(outcome="imported", path=own)
+    if existing[other] is None:
+        return NoteStep(outcome="imported", path=other)
+    return NoteStep(outcome="skipped", path=own, reason=f"other notes exist at {own} and at {other}")
+
+
+def plan_conversation(lines: Sequence[Line], existing: bytes | None) -> SessionStep:
+    """Decides about a conversation; `existing` is its transcript here, which is only ever extended."""
+    messages = {line.message for line in lines if line.message}
+    if not messages:
+        return SessionStep(outcome="skipped", data=b"", reason="it contains nothing to import")
+    body = [line.data for line in lines[HEAD_LINES:]]
+    if existing is None:
+        head = [line.data for line in lines[:HEAD_LINES]]
+        return SessionStep(outcome="imported", data=b"".join([*head, *body]), new=len(messages))
+    present = existing.splitlines(keepends=True)
+    # the title may have changed in the source
+    data = b"".join([*present[:HEAD_LINES], *body])
+    known = set(present)
+    new = {line.message for line in lines[HEAD_LINES:] if line.message and line.data not in known}
+    return _extend(data, existing, new=len(new), here=len(messages) - len(new))
+
+
+def plan_transcript(transcript: StoredTranscript, existing: bytes | None) -> SessionStep:
+    """Decides about a transcript that is imported unchanged."""
+    imported_count = transcript.messages - sum(each.count for each in transcript.skipped)
+    if existing is None:
+        return SessionStep(outcome="imported", data=transcript.data, new=imported_count)
+    known = set(existing.splitlines(keepends=True))
+    new = sum(b'"message"' in line for line in transcript.data.splitlines(keepends=True) if line not in known)
+    return _extend(transcript.data, existing, new=min(new, imported_count), here=max(0, imported_count - new))
+
+
+def _extend(data: bytes, existing: bytes, *, new: int, here: int) -> SessionStep:
+    if existing.startswith(data) or not new:
+        return SessionStep(outcome="here", data=data, here=here + new)
+    if data.startswith(existing):
+        return SessionStep(outcome="imported", data=data, new=new, here=here)
+    return SessionStep(
+        outcome="here", data=data, here=here, left_out=new, reason="the session continued both here and there"
+    )
+
+
+class SettingStep(Record):
+    """The outcome for a setting or a key. `secret` is stored with the keys, under `variable`."""
+
+    outcome: Outcome
+    value: Any = None
+    variable: str = ""
+    secret: str = field(default="", repr=False)
+    reason: str = ""
+
+
+def plan_variable(variable: Variable, environment: Mapping[str, str]) -> SettingStep:
+    """Decides about a provider key; an existing key with its name stays."""
+    present = environment.get(variable.name, "")
+    if present:
+        return _existing(present == variable.secret, f"another {variable.name} already exists here")
+    return SettingStep(outcome="imported", variable=variable.name, secret=variable.secret)
+
+
+def plan_setting(
+    setting: Setting,
+    text: str,
+    written: Mapping[str, Any],
+    *,
+    environment: Mapping[str, str],
+    check: Callable[[str, Mapping[str, str]], object],
+) -> SettingStep:
+    """Decides about a setting, which must be known, valid and not set yet.
+
+    `written` are the values in `text`. `check` raises `ConfigError` for settings with which Nacre could not
+    start, given the variables.
+    """
+    key, value = setting.key, setting.value
+    try:
+        found = field_of(key, Settings)
+    except ConfigError:
+        found = None
+    if found is None:
+        return _skipped("Nacre has no such setting")
+    present = at(written, key)
+    if present is not None:
+        return _existing(found.is_secret or present == value, "it already has another value here")
+    step = SettingStep(outcome="imported", value=value)
+    if isinstance(value, str) and found.is_secret and value and not _REFERENCE.fullmatch(value):
+        name = _variable(key)
+        if environment.get(name, value) != value:
+            return _skipped(f"another {name} already exists here")
+        step = SettingStep(
+            outcome="imported",
+            value=f"${{{name}}}",
+            variable="" if name in environment else name,
+            secret=value,
+        )
+    elif hidden(value, str(key[-1])) != value and not _REFERENCE.fullmatch(str(value)):
+        return _skipped("it contains a password")
+    try:
+        new = with_value(text, key, step.value)
+    except ValueError:
+        return _skipped("a parent setting has another type here")
+    try:
+        check(new, {**environment, **({step.variable: step.secret} if step.variable else {})})
+    except ConfigError:
+        return _skipped("Nacre rejects this value")
+    return step
+
+
+def _variable(key: tuple[str, ...]) -> str:
+    """The name of the variable for a secret; a provider's usual one."""
+    if key[:2] == ("models", "providers") and key[3:] == ("apiKey",):
+        return f"{_upper(key[2])}_API_KEY"
+    return "_".join(_upper(step) for step in key if step not in ("agents", "defaults"))
+
+
+def _upper(step: str) -> str:
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", step)
+    return re.sub(r"[^A-Z0-9]+", "_", words.upper()).strip("_")
+
+
+def _existing(is_equal: bool, otherwise: str) -> SettingStep:
+    return SettingStep(outcome="here") if is_equal else _skipped(otherwise)
+
+
+def _skipped(reason: str) -> SettingStep:
+    return SettingStep(outcome="skipped", reason=reason)
