@@ -11,13 +11,13 @@ from tests.house.tree import HOUSE
 
 INTERNAL = {
     "ProviderAnswered": "never leaves its room: it becomes EmbeddingFailed there",
-    "Flood": "never leaves the Telegram bridge: it becomes NotDelivered there",
     "NotSent": "never leaves the Telegram bridge: it becomes NotDelivered there",
-    "PassedOver": "never leaves the Telegram bridge: it becomes a line of the log there",
+    "Ignored": "never leaves its bridge: it becomes a line of the log there",
+    "FileTooLarge": "never leaves its bridge: it becomes the problem of an attachment there",
     "Refused": "never leaves the page: it becomes a page with its status there",
-    "Stranger": "never leaves the e-mail bridge: it becomes a line of the log there",
+    "UnverifiedSender": "never leaves the e-mail bridge: it becomes a line of the log there",
     "LineTooLong": "never leaves the transport of a server: it becomes the server's last words there",
-    "ChoiceUnreadable": "never leaves its room: it becomes the answer to a chat command there",
+    "InvalidChoice": "never leaves its room: it becomes the answer to a chat command there",
 }
 DRAWING = Path(__file__).parents[3] / "docs" / "engineering" / "errors.md"
 
