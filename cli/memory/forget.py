@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -244,7 +243,9 @@ async def _remove(
         await _in_ledger(config, plan.target, dry_run=False)
     left += await _rebuild_index(config, now)
     if options.history and config.is_in_files:
-        await asyncio.to_thread(_forget_in_commits, config, workspace, plan)
+        from asyncio import to_thread
+
+        await to_thread(_forget_in_commits, config, workspace, plan)
     if engine is not None and plan.memories:
         await engine.forget_texts(plan.memories)
         kept = await _memories_with(engine, plan.target)

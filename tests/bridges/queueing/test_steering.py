@@ -215,7 +215,7 @@ async def test_a_person_who_was_revoked_does_not_read_the_answer(tmp_path: Path)
     settings = {"channels": {"line": {"dmPolicy": "allowlist"}}, "messages": {"inbound": {"debounceMs": 0}}}
     ann = Inbound(text="", chat_kind="direct", channel="line", sender_id="ann")
     people = People(open_tables(tmp_path / LEDGER_FILE, now=Clock(START)()), now=Clock(START))
-    code = await people.ask(ann, CountingIds("code"))
+    code = await people.request_access(ann, CountingIds("code"))
     await people.approve(code, "guest")
     with LineServer() as server:
         async with opened_gateway(tmp_path, model, [LineBridge(server.port)], settings=settings) as (
@@ -240,7 +240,7 @@ async def test_an_answer_in_the_outbox_is_kept_back_from_who_was_revoked(tmp_pat
     model.holds = True
     ann = Inbound(text="", chat_kind="direct", channel="line", sender_id="ann")
     people = People(open_tables(tmp_path / LEDGER_FILE, now=Clock(START)()), now=Clock(START))
-    await people.approve(await people.ask(ann, CountingIds("code")), "guest")
+    await people.approve(await people.request_access(ann, CountingIds("code")), "guest")
     with LineServer() as server:
         bridge = LineBridge(server.port)
         async with opened_gateway(tmp_path, model, [bridge], settings=settings) as (gateway, _):

@@ -115,7 +115,7 @@ async def test_a_place_that_does_not_exist_is_refused(tmp_path: Path, place: str
         for work in (session.rewind(place), session.fork(place)):
             with pytest.raises(PlaceUnknown, match=f"no place '{place}'"):
                 await work
-        with pytest.raises(PlaceUnknown, match="cannot name a place"):
+        with pytest.raises(PlaceUnknown, match="is not a valid label"):
             await session.label("two words")
 
     assert transcript_file(tmp_path).read_bytes() == before
@@ -231,7 +231,7 @@ async def test_a_fresh_session_by_a_call(tmp_path: Path) -> None:
         await agent.ask("Plan the garden")
         session = await agent.sessions.get()
         first_id = session.session_id
-        with pytest.raises(ConfigError, match="names no model"):
+        with pytest.raises(ConfigError, match="is not a known model"):
             await session.new(model="no-such-model")
         await session.new()
         assert await session.history() == ()

@@ -150,20 +150,20 @@ async def test_a_model_can_be_chosen_before_anything_was_said(tmp_path: Path) ->
 
 
 async def test_a_choice_that_cannot_be_used_is_told_and_passed_over(tmp_path: Path) -> None:
-    """A window too small for a conversation; the settings' own model answers."""
+    """Its provider is not one that is known; the settings' own model answers."""
     write_settings(tmp_path, QUIET)
     async with opened(tmp_path, ScriptedModel(says("one"))) as agent:
         await agent.respond(said("hello"))
     path = tmp_path / "agents/main/sessions/sessions.json"
     index = json.loads(path.read_text(encoding="utf-8"))
-    index["agent:main:main"] |= {"providerOverride": "openai", "modelOverride": "gpt-4"}
+    index["agent:main:main"] |= {"providerOverride": "nowhere", "modelOverride": "gpt-4"}
     path.write_text(json.dumps(index), encoding="utf-8")
 
     async with opened(tmp_path, ScriptedModel(says("two")), ids="b") as agent:
         events = await events_of(agent, said("again"))
 
     told = [event.message for event in events if isinstance(event, Warned)]
-    assert any("openai/gpt-4 was chosen for this chat and cannot be used" in text for text in told)
+    assert any("nowhere/gpt-4 was chosen for this chat and cannot be used" in text for text in told)
 
 
 async def test_the_provider_is_asked_for_the_model_that_was_chosen(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ async def test_the_owner_in_a_strangers_session_shows_it_nothing_private(tmp_pat
     assert second.session_id == first.session_id
     assert all(SECRET not in what_was_sent(model, number) for number in range(4))
     found, read = (message_text(message) for message in model.requests[2].messages[-2:])
-    assert '"results": []' in found
+    assert '"results":[]' in found
     assert "is not a note of this chat" in read
 
 

@@ -20,7 +20,7 @@ from tests.runtime.agents import write_settings
         ({"session": {"mainKey": "two words"}}, r"session\.mainKey.*'two words'"),
         ({"session": {"mainKey": "dm"}}, r"session\.mainKey.*none of the scheme's words"),
         ({"agents": {"defaults": {"workspace": "~nora/notes"}}}, "'~nora/notes' names another user's home"),
-        ({"agents": {"defaults": {"contextTokens": 100}}}, "Minimum is 16000"),
+        ({"agents": {"defaults": {"contextTokens": 100}}}, "greater than or equal to 4000"),
     ],
 )
 async def test_a_setting_that_cannot_work_is_refused_at_once(

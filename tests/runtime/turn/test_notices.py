@@ -39,7 +39,7 @@ async def test_a_repaired_transcript_is_told_once(tmp_path: Path) -> None:
         first = await events_of(agent, said("hi"))
         second = await events_of(agent, said("hi"))
 
-    assert "names the parent 'gone'" in warnings(first)[0]
+    assert "has the parent 'gone'" in warnings(first)[0]
     assert warnings(second) == []
 
 
@@ -51,7 +51,7 @@ async def test_a_transcript_that_is_gone_is_told(tmp_path: Path) -> None:
         transcript_file(tmp_path).unlink()
         events = await events_of(agent, said("hi"))
 
-    assert "is gone, so it begins anew" in warnings(events)[0]
+    assert "is missing, so the session starts again" in warnings(events)[0]
     assert isinstance(events[-1], ReplyReady)
     assert [message_text(message) for message in model.requests[-1].messages] == ["hi"]
 

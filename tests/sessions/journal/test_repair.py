@@ -130,7 +130,7 @@ async def test_an_unknown_parent_does_not_hide_the_past(tmp_path: Path) -> None:
     )
     journal = await opened(path)
     assert said(journal.branch()) == ["one", "two", "three"]
-    assert [notice[:30] for notice in journal.notices] == [
+    assert [notice[:28] for notice in journal.notices] == [
         "The entry 'b' has the parent",
         "The entry 'c' has the parent",
     ]

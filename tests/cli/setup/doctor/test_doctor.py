@@ -195,7 +195,7 @@ def test_a_history_that_stopped_is_told_and_repaired(tmp_path: Path) -> None:
     fixed_code, fixed = _findings(tmp_path, "--fix")
     log = json.loads(run_nacre(tmp_path, "memory", "log", "--json").stdout)
 
-    assert ["no git commit" in each for each in told] == [True, False]
+    assert ["not committed to git" in each for each in told] == [True, False]
     assert undone.returncode == 1
     assert (code, found["history"][0]["state"], found["history"][0]["canFix"]) == (1, "problem", True)
     assert status["historyProblem"]

@@ -29,11 +29,11 @@ def scout(**changes: Any) -> SubAgent:
 
 
 WRONG: Sequence[tuple[dict[str, Any], str]] = (
-    ({"name": "two words"}, "cannot name a tool"),
+    ({"name": "two words"}, "is not a valid tool name"),
     ({"description": " "}, "no description"),
     ({"instructions": ""}, "no instructions"),
     ({"tools": [depth, depth]}, "two tools named 'depth'"),
-    ({"tools": [lambda harbour: harbour]}, "cannot name a tool"),
+    ({"tools": [lambda harbour: harbour]}, "is not a valid tool name"),
     ({"model": "small"}, "provider/model"),
     ({"chats": ("everywhere",)}, "chats="),
 )
