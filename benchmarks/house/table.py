@@ -34,11 +34,11 @@ LIMITS = {
     "files: turn with a flush": 70,
     "files: /compact": 70,
     "files: /status": 60,
-    "depth: plain turn": 20,
-    "files that one file imports": 249,
+    "depth: plain turn": 14,
+    "files that one file imports": 174,
     "members that only forward": 76,
-    "lines: everything": 107_000,
-    "lines: core": 86_000,
+    "lines: everything": 105_000,
+    "lines: core": 78_500,
     "imports from the core into extensions": 0,
 }
 """The most that `--check` allows. A limit may only be lowered."""

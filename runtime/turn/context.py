@@ -529,10 +529,10 @@ def offered_tools(
     """Nacre's tools and then the bot author's, without those that may not be called here."""
     policy = chat.policy
     found = [
-        *(tool for tool in built_in if _in_chats(tool.name, policy, rules) is not False),
-        *(tool.bound(chat) for tool in own if _is_offered(tool, policy, rules)),
+        *[tool for tool in built_in if _in_chats(tool.name, policy, rules) is not False],
+        *[tool.bound(chat) for tool in own if _is_offered(tool, policy, rules)],
     ]
-    return tuple(_confirmed(tool, rules) for tool in found)
+    return tuple([_confirmed(tool, rules) for tool in found])
 
 
 def _is_offered(tool: FunctionTool[..., Any], policy: ChatPolicy, rules: Mapping[str, ToolRule]) -> bool:

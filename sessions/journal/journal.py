@@ -139,7 +139,7 @@ class Journal:
     def tree(self) -> EntryTree:
         """The entries of all branches with their labels; a new object after the file was read from the
         start."""
-        return self._file.tree
+        return self._file.linker.tree
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -240,15 +240,11 @@ class JournalFile:
         self._now = now
         self._new_id = new_id
         self._sync = sync
-        self._linker = EntryLinker(fresh_header.id)
+        self.linker = EntryLinker(fresh_header.id)
         self.size_bytes = 0
         self._identity = _NEVER_READ
         self._tail = b""
         self._busy = threading.Lock()
-
-    @property
-    def tree(self) -> EntryTree:
-        return self._linker.tree
 
     def load(self) -> None:
         """Reads the file, repairs crash damage, and creates the file if there is none."""
@@ -277,9 +273,9 @@ class JournalFile:
         """
         with self._busy, locked(self.path):
             self._catch_up()
-            parent = self.tree.leaf_id if parent_id is ... else parent_id
+            parent = self.linker.tree.leaf_id if parent_id is ... else parent_id
             entry = Entry(
-                id=self._linker.unused_id(self._new_id),
+                id=self.linker.unused_id(self._new_id),
                 parent_id=parent,
                 timestamp=timestamp_text(self._now()),
                 body=body,
@@ -288,7 +284,7 @@ class JournalFile:
             self._write(line)
             self.size_bytes += len(line)
             self._tail = (self._tail + line)[-_TAIL_BYTES:]
-            self._linker.add(entry)
+            self.linker.add(entry)
             return entry
 
     def fork(self, path: Path, *, session_id: str, leaf_id: str | None) -> None:
@@ -310,7 +306,11 @@ class JournalFile:
             )
             with reading(self.path) as file:
                 copy = branch_copy(
-                    read_lines(file), self.tree, source_id=self.header.id, leaf_id=leaf_id, header=header
+                    read_lines(file),
+                    self.linker.tree,
+                    source_id=self.header.id,
+                    leaf_id=leaf_id,
+                    header=header,
                 )
                 replace_file(path, b"".join(map(to_line, copy)), sync=self._sync)
 
@@ -319,7 +319,7 @@ class JournalFile:
         self.notices += notices
         linker = EntryLinker(header.id)
         self._read_lines(linker, start_bytes=0)
-        self.header, self._linker = header, linker
+        self.header, self.linker = header, linker
         self._remember()
 
     def _catch_up(self) -> bool:
@@ -334,13 +334,13 @@ class JournalFile:
             self.notices += (f"{self.path.name} was changed by another program and was read again.",)
             self._load()
             return True
-        known = len(self.tree)
+        known = len(self.linker.tree)
         # If reading fails halfway, the next call reads the whole file.
         self._identity, identity = _NEVER_READ, self._identity
-        self._read_lines(self._linker, start_bytes=self.size_bytes)
+        self._read_lines(self.linker, start_bytes=self.size_bytes)
         self._identity = identity
         self._remember()
-        return len(self.tree) > known
+        return len(self.linker.tree) > known
 
     def _read_lines(self, linker: EntryLinker, *, start_bytes: int) -> None:
         """Reads the lines from `start_bytes` on, one at a time, and repairs the file.

@@ -16,7 +16,6 @@ from nacre.sessions.contracts.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
-    message_text,
     user_message,
 )
 from nacre.sessions.disk.json_text import timestamp_ms
@@ -66,20 +65,18 @@ def last_compaction(branch: Sequence[Entry]) -> Compaction | None:
 
 def last_compaction_place(branch: Sequence[Entry]) -> int | None:
     """The index of the newest compaction of a branch."""
-    behind = (
-        number for number, entry in enumerate(reversed(branch), 1) if isinstance(entry.body, Compaction)
-    )
-    return next((len(branch) - number for number in behind), None)
+    for number, entry in enumerate(reversed(branch), 1):
+        if isinstance(entry.body, Compaction):
+            return len(branch) - number
+    return None
 
 
 def last_prompt_place(branch: Sequence[Entry]) -> int | None:
     """The index of the newest record of a system prompt."""
-    behind = (
-        number
-        for number, entry in enumerate(reversed(branch), 1)
-        if entry.custom_data(PROMPT_TYPE) is not None
-    )
-    return next((len(branch) - number for number in behind), None)
+    for number, entry in enumerate(reversed(branch), 1):
+        if entry.custom_data(PROMPT_TYPE) is not None:
+            return len(branch) - number
+    return None
 
 
 def summary_item(entry: Entry, compaction: Compaction) -> TranscriptItem:
@@ -145,16 +142,19 @@ def _usable(answer: AssistantMessage) -> AssistantMessage | None:
     broken_off = answer.stop_reason in ("error", "aborted")
     seen: set[str] = {""}
     content: list[Text | Thinking | ToolCall] = []
+    is_empty = True
     for block in answer.content:
         if isinstance(block, ToolCall):
-            if not broken_off and block.id not in seen:
-                content.append(block)
+            is_kept = not broken_off and block.id not in seen
             seen.add(block.id)
-        elif block.text.strip() if isinstance(block, Text) else not broken_off:
+        else:
+            is_kept = bool(block.text.strip()) if isinstance(block, Text) else not broken_off
+        if is_kept:
             content.append(block)
-    if len(content) != len(answer.content):
-        answer = replace(answer, content=tuple(content))
-    return answer if answer.tool_calls or message_text(answer).strip() else None
+            is_empty = is_empty and isinstance(block, Thinking)
+    if is_empty:
+        return None
+    return answer if len(content) == len(answer.content) else replace(answer, content=tuple(content))
 
 
 def _summary_message(preface: str, summary: str, timestamp: str) -> UserMessage:

@@ -77,7 +77,7 @@ class Session:
                 self._rewind(about)
 
     def branch(self) -> list[Entry]:
-        return list(self.file.tree.branch())
+        return list(self.file.linker.tree.branch())
 
     def _text(self, size: int) -> str:
         self._number += 1
@@ -97,7 +97,7 @@ class Session:
             }
 
     def _rewind(self, about: int) -> None:
-        entries = self.file.tree.entries
+        entries = self.file.linker.tree.entries
         target = entries[about % len(entries)].id if entries else None
         self.file.append(user(self._text(1)), parent_id=target)
 
@@ -150,13 +150,15 @@ def test_every_message_is_shown_or_summarised_once(steps: list[tuple[str, int, i
         for step in steps:
             session.go_on(*step)
             assert_nothing_is_lost(session)
-            shown = [item.message for item in session.view.follow(file.tree.branch())]
+            shown = [item.message for item in session.view.follow(file.linker.tree.branch())]
             assert_calls_are_paired(shown)
             assert not shown or not isinstance(shown[0], ToolResultMessage)
         again = JournalFile(file.path, fresh_header=HEADER, now=ticking_clock(), new_id=counted_ids())
         again.load()
-        assert (again.tree.entries, again.notices) == (file.tree.entries, ())
-        assert TranscriptView().follow(again.tree.branch()) == session.view.follow(file.tree.branch())
+        assert (again.linker.tree.entries, again.notices) == (file.linker.tree.entries, ())
+        assert TranscriptView().follow(again.linker.tree.branch()) == session.view.follow(
+            file.linker.tree.branch()
+        )
 
 
 def a_file(texts: list[str]) -> bytes:
@@ -180,10 +182,10 @@ def test_a_file_cut_anywhere_keeps_every_whole_entry(texts: list[str], share: fl
     whole += data[end : end + 1] == b"\n"  # only the line feed is missing
     with journal_in_a_folder(data[:end]) as file:
         file.load()
-        assert [entry.id for entry in file.tree.branch()] == [
+        assert [entry.id for entry in file.linker.tree.branch()] == [
             f"e{place}" for place in range(max(0, whole - 1))
         ]
-        assert file.tree.branch() == file.tree.entries
+        assert file.linker.tree.branch() == file.linker.tree.entries
         assert kept_lines(file.path) >= set(data[:end].split(b"\n")) - {b""}
 
 
@@ -242,15 +244,15 @@ def test_any_bytes_open_and_none_are_lost(lines: list[tuple[bytes, bytes]]) -> N
             assert file.path.read_bytes() == data
             return
         assert_lines_are_kept(data, file.path)
-        entries = file.tree.entries
-        TranscriptView().follow(file.tree.branch())
+        entries = file.linker.tree.entries
+        TranscriptView().follow(file.linker.tree.branch())
         Session(file).go_on("user", 1, 0)
 
         again = JournalFile(file.path, fresh_header=HEADER, now=ticking_clock(), new_id=counted_ids())
         again.load()
 
-        assert again.tree.entries[:-1] == tuple(entries)
-        assert len({entry.id for entry in again.tree.entries}) == len(again.tree)
+        assert again.linker.tree.entries[:-1] == tuple(entries)
+        assert len({entry.id for entry in again.linker.tree.entries}) == len(again.linker.tree)
         assert {text for text in again.notices if "set aside" in text or "copies are" in text} == set()
 
 
