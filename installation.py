@@ -39,7 +39,7 @@ def command_for(
         options = "-e " if isinstance(dir_info, Mapping) and dir_info.get("editable") else ""
     wanted = shlex.quote(f"{named}[{extra}]" if extra else named)
     for folders, command in _TOOLS.items():
-        if folders in prefix.as_posix():
+        if package == "nacre" and folders in prefix.as_posix():
             return f"{command} {options}{wanted}"
     interpreter = shlex.quote(str(python))
     if has_pip:

@@ -11,6 +11,7 @@ from typing import Any
 from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.contracts.channel import AccountHome, AccountSettings, Channel, secrets_of
 from nacre.bridges.contracts.errors import ChannelUnusable
+from nacre.installation import install_command
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.extensions.installed.discovery import Installed, built_in_extensions, installed_extensions
@@ -94,9 +95,10 @@ class Account(Record):
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] == "nacre":
                 raise
+            name, _, extra = self.package.rstrip("]").partition("[")
             raise ChannelUnusable(
                 f"The channel {self.channel.name!r} needs the library {error.name}, which is not installed. "
-                f"Install it: pip install '{self.package}'"
+                f"Install it with: {install_command(extra, package=name)}"
             ) from error
         except ValueError as error:
             raise ChannelUnusable(f"{place}: {error}") from error

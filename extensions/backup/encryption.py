@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nacre.extensions.backup.manifest import ArchiveUnusable
+from nacre.installation import install_command
 
 AGE_HEAD = b"age-encryption.org/"
-_MISSING = "Encrypted backups need the library pyrage. Install it with: pip install 'nacre[age]'"
 
 
 class KeyUnusable(Exception):
@@ -103,7 +103,9 @@ def _library() -> Any:
     try:
         import pyrage
     except ImportError as error:
-        raise KeyUnusable(_MISSING) from error
+        raise KeyUnusable(
+            f"Encrypted backups need the library pyrage. Install it with: {install_command('age')}"
+        ) from error
     return pyrage
 
 

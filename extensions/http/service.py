@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from nacre.installation import install_command
 from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.extensions.service import Service, ServiceFailed, Serving
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 NOT_INSTALLED = (
     "http.port is set, but the libraries of the server cannot be imported ({error}). "
-    "Install them with `pip install 'nacre[serve]'`, or remove http.port."
+    "Install them with `{command}`, or remove http.port."
 )
 
 
@@ -35,7 +36,7 @@ def http_problem(config: Config) -> str:
         import starlette  # noqa: F401 - reported as missing before anything is opened
         import uvicorn  # noqa: F401 - see above
     except ImportError as error:
-        return NOT_INSTALLED.format(error=error)
+        return NOT_INSTALLED.format(error=error, command=install_command("serve"))
     return ""
 
 

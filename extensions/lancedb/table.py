@@ -33,6 +33,7 @@ from nacre.extensions.lancedb.records import (
     Vector,
     Writer,
 )
+from nacre.installation import install_command
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.text.lexical import lexical_fields, match_query
@@ -189,7 +190,7 @@ class MemoryTable:
         """
         if find_spec("lancedb") is None:
             raise TableUnusable(
-                "The package lancedb is not installed. Install it with `pip install 'nacre[lancedb]'`."
+                f"The package lancedb is not installed. Install it with `{install_command('lancedb')}`."
             )
         await asyncio.to_thread(
             import_module, "lancedb"

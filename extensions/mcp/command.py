@@ -9,14 +9,14 @@ import click
 
 from nacre.cli.invocation import begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
+from nacre.installation import install_command
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.extensions.mcp.client.tool_list import ApprovedTools, ListedTool
 
 NOT_INSTALLED = (
-    "`nacre mcp` needs the library mcp, which cannot be imported ({error}). "
-    "Install it with `pip install 'nacre[mcp]'`."
+    "`nacre mcp` needs the library mcp, which cannot be imported ({error}). Install it with `{command}`."
 )
 
 _NO_TERMINAL = (
@@ -40,7 +40,9 @@ def command(context: click.Context) -> int | None:
     try:
         import mcp  # noqa: F401 - reported as missing before anything is opened
     except ImportError as error:
-        raise click.ClickException(NOT_INSTALLED.format(error=error)) from error
+        raise click.ClickException(
+            NOT_INSTALLED.format(error=error, command=install_command("mcp"))
+        ) from error
     return run_until_signal(_serve(begin(context)))
 
 

@@ -84,7 +84,7 @@ class LocalSettings(SettingsGroup):
 
     model_path: str | None = None
     """A GGUF embedding model: a file, or with a named provider `hf:owner/repository/file.gguf` or an https
-    address, downloaded once. Needs `pip install "nacre[gguf]"`."""
+    address, downloaded once. Needs the extra `gguf`."""
     model_cache_dir: str | None = None
     """Where downloaded models are kept; unset is `<state>/models`."""
 

@@ -1,6 +1,6 @@
 """A GGUF embedding model in this process, through llama.cpp. Edge: the only file that imports llama_cpp.
 
-The library is an extra (`pip install "nacre[gguf]"`), because it is compiled on the machine that installs it.
+The library is the extra `gguf`, because it is compiled on the machine that installs it.
 Loads on first use, in a thread. Never touches the network: whoever makes one says where the file is.
 """
 

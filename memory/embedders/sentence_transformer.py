@@ -1,6 +1,6 @@
 """Any model of the sentence-transformers library in this process. Edge.
 
-The library is an extra (`pip install "nacre[sentence-transformers]"`), because it brings PyTorch along. Loads
+The library is the extra `sentence-transformers`, because it brings PyTorch along. Loads
 on first use, in a thread; a name that is no folder may be fetched from its hub by the library.
 """
 

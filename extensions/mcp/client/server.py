@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nacre.extensions.mcp.client.tool_list import ApprovedTools, StoredToolList, ToolList
+from nacre.installation import install_command
 from nacre.runtime.settings.sections.mcp import McpServer
 from nacre.runtime.tools.toolbox import ToolFailed, ToolOutput
 from nacre.sessions.contracts.errors import SessionError
@@ -162,9 +163,8 @@ class Server:
             raise
         except ImportError as error:
             log.warning("MCP servers need a library: %s", error)
-            problem = (
-                f"the library mcp cannot be imported ({error}); install it with `pip install 'nacre[mcp]'`"
-            )
+            command = install_command("mcp")
+            problem = f"the library mcp cannot be imported ({error}); install it with `{command}`"
         except Exception as error:
             log.info("the MCP server %s", self.name, exc_info=True)
             problem = str(error) or type(error).__name__

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from nacre.installation import install_command
 from nacre.runtime.storage.backend import StorageFailed
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _driver() -> Any:
     except ImportError as error:
         raise DatabaseUnusable(
             f"PostgreSQL needs psycopg, which cannot be used here ({error}). Install it with "
-            "`pip install 'nacre[postgres]'`."
+            f"`{install_command('postgres')}`."
         ) from error
     return psycopg
 

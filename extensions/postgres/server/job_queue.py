@@ -25,6 +25,7 @@ from nacre.extensions.postgres.server.connections import (
     is_lost,
     reason,
 )
+from nacre.installation import install_command
 
 if TYPE_CHECKING:
     from procrastinate import App, JobContext, PsycopgConnector
@@ -57,7 +58,7 @@ def bring_job_tables(connection: Connection) -> None:
     except ImportError as error:
         raise DatabaseUnusable(
             f"Workers need procrastinate, which cannot be used here ({error}). Install it with "
-            "`pip install 'nacre[postgres]'`."
+            f"`{install_command('postgres')}`."
         ) from error
     changes = {
         file.name: file.read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """A cross-encoder of the sentence-transformers library in this process. Edge: imports that library.
 
-The library is an extra (`pip install "nacre[sentence-transformers]"`). The model loads in a thread; a name
+The library is the extra `sentence-transformers`. The model loads in a thread; a name
 that is no folder may be fetched from its hub by the library.
 """
 

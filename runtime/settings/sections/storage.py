@@ -28,7 +28,7 @@ class StorageSettings(SettingsSection):
 
     driver: Annotated[str, BeforeValidator(_driver)] = FILES
     """What keeps sessions, workspace, index, approvals and the channels' ledger: `files`; `postgres`, for
-    which `pip install 'nacre[postgres]'` brings the driver; or the id of an
+    which the extra `postgres` brings the driver; or the id of an
     [extension](extending.md#a-storage-backend)."""
     url: str = ""
     """`postgresql://user:password@host:5432/database`, with libpq's parameters behind a `?`. Write a password

@@ -142,7 +142,7 @@ def test_a_missing_library_is_told_with_what_to_install(tmp_path: Path) -> None:
         {"line": {"port": 7, "accounts": {"a": {"needs": "no_such_library"}, "b": {"port": -1}}}},
     ).accounts
 
-    with pytest.raises(ChannelUnusable, match=r"needs the library no_such_library.*pip install 'nacre-line'"):
+    with pytest.raises(ChannelUnusable, match=r"needs the library no_such_library.*install .*nacre-line"):
         missing.bridge(tmp_path, now)
     with pytest.raises(ChannelUnusable, match=r"^channels.line.accounts.b: port is below zero$"):
         below.bridge(tmp_path, now)

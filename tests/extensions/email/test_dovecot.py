@@ -100,7 +100,7 @@ async def test_a_message_that_is_too_large_is_named_and_not_fetched() -> None:
             await inbox.holds(1)
         [said] = inbox.inbound
         assert said.sender_id == "ann@localhost"
-        assert "more than are fetched" in said.attachments[0].problem
+        assert "over the limit" in said.attachments[0].problem
 
 
 async def test_what_the_servers_refuse_is_a_sentence() -> None:
