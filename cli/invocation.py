@@ -20,10 +20,10 @@ from nacre.runtime.settings.config import (
 )
 
 _OPTIONS = (
-    ("--state-dir", "DIR", "Folder for everything that Nacre keeps, ~/.nacre unless given."),
-    ("--agent", "ID", "One of agents.list in nacre.json5, its default agent unless given."),
-    ("--workspace", "DIR", "Folder with the notes, <state-dir>/workspace unless given."),
-    ("--model", "NAME", "provider/model, as litellm names it; without one, Nacre works offline."),
+    ("--state-dir", "DIR", "State folder; default: ~/.nacre."),
+    ("--agent", "ID", "An agent of agents.list in the settings."),
+    ("--workspace", "DIR", "Folder of the notes; default: <state-dir>/workspace."),
+    ("--model", "NAME", "provider/model; without one, Nacre works offline."),
 )
 
 

@@ -29,56 +29,63 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "send": ("nacre.cli.talk.send", "Send one message and print the reply."),
     "serve": (
         "nacre.cli.serving.serve",
-        "Answer the chats that the settings name, until a signal ends it.",
+        "Run the channels and services of the settings until a signal.",
     ),
     "status": (
         "nacre.cli.serving.status",
-        "Say how the assistant is: model, notes, sessions, cost; and `nacre serve` with its channels.",
+        "Show the model, notes, sessions and cost, and the channels of `nacre serve`.",
     ),
     "doctor": (
         "nacre.cli.setup.doctor.command",
-        "Look for what is wrong, and say what to do.",
+        "Find problems and say how to solve them.",
     ),
     "log": (
         "nacre.cli.serving.log",
-        "Show the end of the log: decisions, warnings and traces, never what people said.",
+        "Show the end of the log, which never contains what people said.",
     ),
     "schedule": (
         "nacre.cli.serving.schedule",
-        "List scheduled jobs, make and remove them.",
+        "List, create and remove scheduled jobs.",
     ),
     "sessions": (
         "nacre.cli.sessions.commands",
-        "Look at conversations, export and delete them, go back to one.",
+        "List, show, export and delete conversations, or resume one.",
     ),
     "context": (
         "nacre.cli.sessions.context",
-        "Show what the model would get now, by part, with sizes in tokens.",
+        "Show what the model would get now, with sizes in tokens.",
     ),
     "usage": (
         "nacre.cli.sessions.usage",
-        "Say what models and embeddings took, in tokens and money.",
+        "Show the tokens and cost of models and embeddings.",
     ),
-    "memory": ("nacre.cli.memory.commands", "Search the notes and look after their index."),
+    "memory": ("nacre.cli.memory.commands", "Search, inspect and maintain the notes and their index."),
     "skills": ("nacre.cli.permissions.skills", "List and check the skills of the workspace."),
     "extensions": (
         "nacre.cli.setup.lists.extensions",
-        "List what is installed beside Nacre, and what is on.",
+        "List installed extensions and whether they are on.",
     ),
-    "hooks": ("nacre.cli.permissions.hooks", "List the hooks of the workspace, and trust them or not."),
+    "hooks": ("nacre.cli.permissions.hooks", "List the hooks of the workspace and trust them."),
     "pairing": (
         "nacre.cli.permissions.pairing",
-        "List who asks to write to the assistant and who may, let people in, or not.",
+        "List who may write to the assistant, and admit people.",
     ),
-    "config": ("nacre.cli.setup.config.commands", "Look at the settings and change them."),
+    "config": ("nacre.cli.setup.config.commands", "Show and change the settings."),
     "agents": ("nacre.cli.setup.lists.agents", "List the agents that the settings name."),
     "completion": (
         "nacre.cli.setup.completion",
-        "Print a script that makes Tab complete nacre's commands and options.",
+        "Print a script for Tab completion in your shell.",
     ),
-    "init": ("nacre.cli.setup.init", "Make the state folder and the workspace, and choose a model."),
+    "init": ("nacre.cli.setup.init", "Set up the assistant: folders, model, channels."),
 }
 _DEFAULT_COMMAND = "chat"
+_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Talk": ("chat", "send", "sessions", "context", "usage"),
+    "Remember": ("memory", "ltm", "import", "backup", "restore"),
+    "Set up": ("init", "config", "agents", "skills", "hooks", "extensions", "completion"),
+    "Run": ("serve", "status", "doctor", "log", "schedule", "pairing", "token", "mcp"),
+}
+"""The sections of `nacre --help`; what is in none of them comes last."""
 
 
 class LazyGroup(click.Group):
@@ -127,12 +134,15 @@ class LazyGroup(click.Group):
             raise ConfigError(told) from None
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            own = ((name, text) for name, (_, text) in COMMANDS.items())
-            formatter.write_dl([*own, *_top_level().items()])
+        left = {name: text for name, (_, text) in COMMANDS.items()} | _top_level()
+        for title, names in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, left.pop(name)) for name in names if name in left])
+        with formatter.section("More"):
+            formatter.write_dl(list(left.items()))
 
 
-def _top_level() -> Mapping[str, str]:
+def _top_level() -> dict[str, str]:
     """The help of the commands that built-in extensions add directly below `nacre`."""
     from nacre.cli.extension_commands import built_in_commands
 

@@ -62,7 +62,7 @@ class MemoryGroup(click.Group):
 
 @click.group("memory", cls=MemoryGroup)
 def command() -> None:
-    """Search the notes and look after their index."""
+    """Search, inspect and maintain the notes and their index."""
 
 
 @command.command("status")

@@ -24,7 +24,7 @@ _NOBODY_AT_IT = (
 @json_option("Print a JSON list.")
 @shared_options
 def command(context: click.Context, as_json: bool) -> int | None:
-    """List the hooks of the workspace, and trust them or not.
+    """List the hooks of the workspace and trust them.
 
     A file hooks/NAME.py runs with the assistant's rights, and only while its content is trusted.
     """

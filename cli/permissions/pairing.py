@@ -25,7 +25,7 @@ _NOBODY_AT_IT = "People are let in by the owner in a terminal, and standard inpu
 @json_option("Print a JSON object.")
 @shared_options
 def command(context: click.Context, as_json: bool) -> int | None:
-    """List who asks to write to the assistant and who may, let people in, or not.
+    """List who may write to the assistant, and admit people.
 
     Somebody unknown who writes in private gets a code, which is good for an hour.
     """

@@ -33,7 +33,7 @@ LOOK_SECONDS = 0.25
 @json_option("Print the lines as they are, a JSON object each.")
 @shared_options
 def command(context: click.Context, follow: bool, count: int, as_json: bool) -> int:
-    """Show the end of the log: decisions, warnings and traces, never what people said."""
+    """Show the end of the log, which never contains what people said."""
     from nacre.cli.signals import run_until_signal
 
     invocation = begin(context)

@@ -22,7 +22,7 @@ T = TypeVar("T")
 @json_option("Print a JSON array.")
 @shared_options
 def command(context: click.Context, as_json: bool) -> int | None:
-    """List scheduled jobs, make and remove them.
+    """List, create and remove scheduled jobs.
 
     `nacre serve` carries them out.
     """

@@ -36,7 +36,7 @@ _COLLECTED_AFTER = (10_000, 20, 20)
 @click.option("--check", is_flag=True, help="Say whether the settings can be used, and start nothing.")
 @shared_options
 def command(context: click.Context, check: bool) -> int:
-    """Answer the chats that the settings name, until a signal ends it.
+    """Run the channels and services of the settings until a signal.
 
     SIGTERM and Ctrl-C let running turns end, for half a minute at most; a second one ends the program at
     once. A changed settings file is read anew. Exit code 0 when it was asked to end, 2 for settings that

@@ -39,7 +39,7 @@ reading_shelf = partial(on_shelf, reads_only=True)
 
 @click.group("sessions")
 def command() -> None:
-    """Look at conversations, export and delete them, go back to one.
+    """List, show, export and delete conversations, or resume one.
 
     NAME is a key such as main or telegram:group:7, an id, or the beginning of an id.
     """

@@ -25,7 +25,7 @@ NO_SESSION = (
 @json_option()
 @shared_options
 def command(context: click.Context, key: str, full: bool, as_json: bool) -> int:
-    """Show what the model would get now, by part, with sizes in tokens.
+    """Show what the model would get now, with sizes in tokens.
 
     KEY is the key of a session, the main one unless given. Nothing is asked and nothing changes.
     """

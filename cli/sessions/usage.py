@@ -27,7 +27,7 @@ _HEADING = ("CALLS", "INPUT", "CACHED", "OUTPUT", "COST")
 @json_option()
 @shared_options
 def command(context: click.Context, by: str, as_json: bool) -> int:
-    """Say what models and embeddings took, in tokens and money.
+    """Show the tokens and cost of models and embeddings.
 
     Purposes are reply, flush, compaction, name, embedding and background. Money is what litellm's price map
     says, or the provider itself; of other models no price is known, and the sums are without them.

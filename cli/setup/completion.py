@@ -20,7 +20,7 @@ VARIABLE = "_NACRE_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @shared_options
 def command(context: click.Context, shell: str) -> int:
-    """Print a script that makes Tab complete nacre's commands and options.
+    """Print a script for Tab completion in your shell.
 
     \b
     bash: nacre completion bash > ~/.local/share/bash-completion/completions/nacre

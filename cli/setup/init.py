@@ -38,7 +38,7 @@ def command(
     telegram_token_from: str,
     as_json: bool,
 ) -> int:
-    """Make the state folder and the workspace, and choose a model.
+    """Set up the assistant: folders, model, channels.
 
     On a terminal it asks for your name, your time zone, a provider or the address of a server, a model, and
     a key where one is needed, as far as they are not known. It tries the model with one call, and offers

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.group("config")
 @shared_options
 def command(context: click.Context) -> None:
-    """Look at the settings and change them.
+    """Show and change the settings.
 
     \b
     A key is written with dots:    agents.defaults.model.primary

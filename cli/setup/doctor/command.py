@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @json_option()
 @shared_options
 def command(context: click.Context, fix: bool, online: bool, as_json: bool) -> int:
-    """Look for what is wrong, and say what to do.
+    """Find problems and say how to solve them.
 
     Exit code 0 when all is well, 1 when there is a problem, 2 when the settings cannot be used.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @json_option("Print a JSON list.")
 @shared_options
 def command(context: click.Context, as_json: bool) -> int:
-    """List what is installed beside Nacre, and what is on.
+    """List installed extensions and whether they are on.
 
     Nothing of their code is run for this.
     """

@@ -8,6 +8,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+pytest.importorskip("starlette", reason="the extra serve is not installed: make page")
+
 from nacre.extensions.http.page.rendering import diff_lines, diff_of, safe_html
 from nacre.extensions.http.page.sessions import HEIGHT, WIDTH, context_picture
 from nacre.runtime.agent.insight.timeline import timeline
