@@ -21,9 +21,9 @@ from nacre.runtime.settings.config import (
 
 _OPTIONS = (
     ("--state-dir", "DIR", "State folder; default: ~/.nacre."),
-    ("--agent", "ID", "An agent of agents.list in the settings."),
-    ("--workspace", "DIR", "Folder of the notes; default: <state-dir>/workspace."),
-    ("--model", "NAME", "provider/model; without one, Nacre works offline."),
+    ("--agent", "ID", "An agent of agents.list."),
+    ("--workspace", "DIR", "Notes; default: <state-dir>/workspace."),
+    ("--model", "NAME", "provider/model; offline without one."),
 )
 
 
