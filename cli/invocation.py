@@ -22,7 +22,7 @@ from nacre.runtime.settings.config import (
 _OPTIONS = (
     ("--state-dir", "DIR", "State folder; default: ~/.nacre."),
     ("--agent", "ID", "An agent of agents.list."),
-    ("--workspace", "DIR", "Notes; default: <state-dir>/workspace."),
+    ("--workspace", "DIR", "Notes folder, in the state folder."),
     ("--model", "NAME", "provider/model; offline without one."),
 )
 
