@@ -61,6 +61,8 @@ class IrcBridge(Bridge):
         self._new_id = new_id
         self._client: IrcClient | None = None
         self._stopping = asyncio.Event()
+        self._has_history = asyncio.Event()
+        self._has_history.set()
         self._sending = asyncio.Lock()
         self._pacer = Pacer(settings.lines_per_second)
         self._nicks: dict[str, str] = {}
@@ -76,11 +78,13 @@ class IrcBridge(Bridge):
         messages: asyncio.Queue[IrcMessage | None] = asyncio.Queue()
         history = History(client, partial(self._ask_history, client), self._settings.nick)
         joined = asyncio.Event()
+        self._has_history.clear()
         forwarding = asyncio.create_task(self._forward(inbox, messages, history, joined))
         try:
             await self._listen(client, inbox, messages, history, joined)
         finally:
             joined.set()
+            self._has_history.set()
             self._client = None
             await client.close()
             for waiting in self._answers.values():
@@ -102,6 +106,8 @@ class IrcBridge(Bridge):
     async def deliver(self, part: Part) -> str:
         """Sends a part line by line. Returns an empty id, because IRC has none."""
         async with self._sending:
+            # In the history, a reply that is sent before would hide the messages in front of it.
+            await self._has_history.wait()
             client, chat_id = self._connected(), part.place.chat_id
             target = chat_id
             if not client.server.is_channel(chat_id):
@@ -215,6 +221,8 @@ class IrcBridge(Bridge):
             history.is_whole = False
             log.warning("missed IRC messages could not be read: %s", error)
             return
+        finally:
+            self._has_history.set()
         for line in missed:
             if line.command == "PRIVMSG":  # a NOTICE is never answered
                 message = self._read(line, client, own_nick=self._settings.nick)
