@@ -184,7 +184,7 @@ async def _delete_in_a_turn(home: Path) -> None:
         refused = await asyncio.to_thread(run_nacre, home, "sessions", "delete", "main")
 
     assert refused.returncode == 1
-    assert "Another process has been in a turn of session 'agent:main:main'" in refused.stderr
+    assert "Another process has been running a turn of session 'agent:main:main'" in refused.stderr
     assert "agent:main:main" in json.loads((folder(home) / "sessions.json").read_text())
 
 
