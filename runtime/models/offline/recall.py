@@ -55,10 +55,10 @@ class Passage(Record):
     asks: bool
 
 
-def search_query(question: str, earlier: Sequence[str]) -> str:
+def search_query(question: str, message_before: Sequence[str]) -> str:
     """What to search for: the question itself, with the message before when it says nothing on its own."""
     says_something = finder_for(question).terms or any(day in plain(question) for day in DAY_WORDS)
-    return clipped(" ".join([*(() if says_something else earlier[-1:]), question]), MAX_QUERY_CHARS)
+    return clipped(" ".join([*(() if says_something else message_before), question]), MAX_QUERY_CHARS)
 
 
 def told_in(result: str) -> Mapping[str, Any]:

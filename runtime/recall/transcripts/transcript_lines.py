@@ -1,4 +1,4 @@
-"""What a transcript says, as text to search: who said what on which line of the file, and when. Pure.
+"""What a transcript says, as text to search: who said what on which line of the file, and when.
 
 Words of people and answers of the assistant only: no tool calls and results, no thinking, no recalled
 notes, no flushes, summaries or commands, nothing that was never delivered; and no keys or passwords.
@@ -6,16 +6,18 @@ notes, no flushes, summaries or commands, nothing that was never delivered; and 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date, tzinfo
+from io import BytesIO
+from typing import NamedTuple
 
-from nacre.memory.contracts.transcripts import TranscriptText
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.inbound import was_command
 from nacre.runtime.contracts.silence import without_token
 from nacre.sessions.contracts.keys import canonical_key
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
-from nacre.sessions.disk.json_text import split_lines, timestamp_ms
+from nacre.sessions.disk.json_text import read_lines, timestamp_ms
 from nacre.sessions.entries.entries import Entry, SessionOwner, entry_from_json, session_owner
 
 OWNER = "User"
@@ -23,17 +25,22 @@ ANYBODY = "Somebody"
 """Who speaks where it cannot be told that it is the owner: in groups, and in chats of others."""
 
 
-def transcript_text(data: bytes, *, key: str, agent_id: str, main_key: str, zone: tzinfo) -> TranscriptText:
-    """What JSON lines of a transcript say, one message each, with its line in `data` and its day in `zone`.
+class SaidLine(NamedTuple):
+    """One message as a line of text, the number of its line in the file, from 1, and its day."""
+
+    text: str
+    number: int
+    day: date | None
+
+
+def said_lines(data: bytes, *, key: str, agent_id: str, main_key: str, zone: tzinfo) -> Iterator[SaidLine]:
+    """Yields what JSON lines of a transcript say, with days in `zone`.
 
     `key` is the session's key, empty when it is not known; what the file says of itself goes first.
     """
     speaker = OWNER if is_owners_key(key, agent_id=agent_id, main_key=main_key) else ANYBODY
-    lines: list[str] = []
-    numbers: list[int] = []
-    days: list[date | None] = []
     number, place = 1, 0
-    for line in split_lines(data):
+    for line in read_lines(BytesIO(data)):
         number += data.count(b"\n", place, line.start)
         place = line.start
         if line.value is None:
@@ -43,10 +50,7 @@ def transcript_text(data: bytes, *, key: str, agent_id: str, main_key: str, zone
         if owner is not None:
             speaker = _speaker(owner, speaker, agent_id=agent_id, main_key=main_key)
         elif said := _said(entry, speaker):
-            lines.append(said)
-            numbers.append(number)
-            days.append(_day(entry, zone))
-    return TranscriptText(lines=lines, line_numbers=numbers, days=days)
+            yield SaidLine(said, number, _day(entry, zone))
 
 
 def is_owners_key(key: str, *, agent_id: str, main_key: str) -> bool:

@@ -10,10 +10,11 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC
+from itertools import islice
 
 from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptText
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.recall.transcripts.transcript_lines import transcript_text
+from nacre.runtime.recall.transcripts.transcript_lines import SaidLine, said_lines
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionError, SessionNotFound
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.store import SessionStore
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 3_600.0
 """A session in which nobody spoke for so long counts as over until somebody does."""
+LINES_AT_ONCE = 4_000
+"""A thread reads so many, so that a program that ends does not wait for the rest of a long transcript."""
 
 
 class SessionTranscripts:
@@ -69,13 +72,20 @@ class SessionTranscripts:
         except SessionError as error:
             log.warning("the transcript %s cannot be read and stays as it was indexed: %s", name, error)
             return None
-        return await asyncio.to_thread(
-            transcript_text,
+        lines = said_lines(
             data,
             key=self._keys.get(name, ""),
             agent_id=self._agent_id,
             main_key=self._main_key,
             zone=self._now().tzinfo or UTC,
+        )
+        said: list[SaidLine] = []
+        while some := await asyncio.to_thread(lambda: [*islice(lines, LINES_AT_ONCE)]):
+            said += some
+        return TranscriptText(
+            lines=[line.text for line in said],
+            line_numbers=[line.number for line in said],
+            days=[line.day for line in said],
         )
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from nacre.record import Record
+from nacre.record import Record, paused_collector
 from nacre.runtime.contracts.budget import ContextBudget, Decision
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Emit, Warned
@@ -391,7 +391,7 @@ class Window:
         if self.budget.flush_enabled and not session.flushes.is_spent:
             await self._flush.run(tokens_before, has_overflowed=reason == "overflow")
         overhead_tokens = await self._frame.overhead_tokens()
-        plan = await asyncio.to_thread(self._plan, reason, tokens_before, overhead_tokens)
+        plan = await asyncio.to_thread(paused_collector()(self._plan), reason, tokens_before, overhead_tokens)
         if isinstance(plan, NothingToCompact):
             return await self._ended(reason, tokens_before, problem=plan.reason)
         instructions = (parts.settings.custom_instructions.strip(), focus)
@@ -419,7 +419,8 @@ class Window:
         except ModelError as error:
             problem = f"{error} The history was left as it is."
             return await self._ended(reason, tokens_before, problem=problem, has_failed=True)
-        before, after = await asyncio.to_thread(self._sizes, plan, summary)
+        items = session.journal.sent().items()
+        before, after = await asyncio.to_thread(self._sizes, items, plan, summary)
         if after >= before:
             problem = (
                 "The summary would not make the history shorter "
@@ -433,10 +434,12 @@ class Window:
             self._emit(Warned(message=_who_summarised(summary)))
         return await self._ended(reason, tokens_before, summary=summary.text)
 
-    def _sizes(self, plan: CompactionPlan, summary: Summary) -> tuple[int, int]:
+    def _sizes(
+        self, items: Sequence[TranscriptItem], plan: CompactionPlan, summary: Summary
+    ) -> tuple[int, int]:
         """Tokens of the transcript as it is, and as it would be with the summary; both estimated."""
         branch, count_tokens = self._session.branch, self._parts.count_tokens
-        before = transcript_tokens(branch, count_tokens)
+        before = estimate_tokens(items, count_tokens)
         after = transcript_tokens(with_compaction(branch, plan, summary.text), count_tokens)
         return before, after
 
