@@ -38,6 +38,10 @@ def paused_collector() -> Iterator[None]:
     try:
         yield
     finally:
+        if not gc.get_freeze_count():
+            # Straight into the oldest generation: on their way through the younger ones all would be walked.
+            gc.freeze()
+            gc.unfreeze()
         gc.enable()
 
 

@@ -25,7 +25,10 @@ _AMOUNT = (
     r"(?<![\d.,'’])[1-9]\d{0,2}(?:(?:([.,'’ ])\d{3}(?:\1\d{3})*)|(?:,\d{2})+,\d{3})"
     r"(?:[.,]\d{1,2})?(?![\d'’]|[.,]\d)"
 )
-_PARTED = re.compile(r"[\d+](?:(?<=\+)\d|(?<=\d)[ \-\u2010-\u2013.,'’()/]{1,3}\d)")
+_PARTED, _PARTED_IN_ASCII = (
+    re.compile(rf"[{digit}+](?:(?<=\+)[{digit}]|(?<=[{digit}])[ \-\u2010-\u2013.,'’()/]{{1,3}}[{digit}])")
+    for digit in (r"\d", "0-9")
+)
 """What every one of the others has: most lines do not, and this is seen in a fraction of the time.
 
 It begins with a set of signs, which a search passes quickly.
@@ -43,10 +46,11 @@ def written_together(text: str) -> Iterator[tuple[str, str]]:
     Of an amount the whole units alone: 1,249.00 and 1.249,50 are 1249. A number with a country's code comes
     with what is dialled inside of the country, too.
     """
-    if not _PARTED.search(text):
+    parted = _PARTED_IN_ASCII if text.isascii() else _PARTED
+    if not parted.search(text):
         return
     for line in text.split("\n"):
-        if _PARTED.search(line):
+        if parted.search(line):
             yield from _in_line(line)
 
 

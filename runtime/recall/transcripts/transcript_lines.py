@@ -6,19 +6,19 @@ notes, no flushes, summaries or commands, nothing that was never delivered; and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, tzinfo
 from io import BytesIO
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.inbound import was_command
 from nacre.runtime.contracts.silence import without_token
 from nacre.sessions.contracts.keys import canonical_key
-from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
+from nacre.sessions.contracts.messages import whole_number
 from nacre.sessions.disk.json_text import read_lines, timestamp_ms
-from nacre.sessions.entries.entries import Entry, SessionOwner, entry_from_json, session_owner
+from nacre.sessions.entries.entries import SessionOwner, blocks_text, entry_from_json, session_owner
 
 OWNER = "User"
 ANYBODY = "Somebody"
@@ -43,14 +43,14 @@ def said_lines(data: bytes, *, key: str, agent_id: str, main_key: str, zone: tzi
     for line in read_lines(BytesIO(data)):
         number += data.count(b"\n", place, line.start)
         place = line.start
-        if line.value is None:
-            continue
-        entry = entry_from_json(line.value)
-        owner = session_owner(entry)
-        if owner is not None:
-            speaker = _speaker(owner, speaker, agent_id=agent_id, main_key=main_key)
-        elif said := _said(entry, speaker):
-            yield SaidLine(said, number, _day(entry, zone))
+        raw = line.value or {}
+        message = raw.get("message")
+        if raw.get("type") == "custom":
+            owner = session_owner(entry_from_json(raw))
+            if owner is not None:
+                speaker = _speaker(owner, speaker, agent_id=agent_id, main_key=main_key)
+        elif raw.get("type") == "message" and isinstance(message, dict) and (said := _said(message, speaker)):
+            yield SaidLine(said, number, _day(message, raw, zone))
 
 
 def is_owners_key(key: str, *, agent_id: str, main_key: str) -> bool:
@@ -68,19 +68,21 @@ def _speaker(owner: SessionOwner, speaker: str, *, agent_id: str, main_key: str)
     return OWNER if is_owners_key(owner.key, agent_id=agent_id, main_key=main_key) else ANYBODY
 
 
-def _said(entry: Entry, speaker: str) -> str:
-    if isinstance(entry.body, UserMessage):
-        text = message_text(entry.body)
-        text = "" if was_command(text) else text
-    elif isinstance(entry.body, AssistantMessage):
-        speaker, text = "Assistant", without_token(message_text(entry.body))
-    else:
+def _said(message: Mapping[str, Any], speaker: str) -> str:
+    role = message.get("role")
+    try:
+        text = blocks_text(message.get("content")) if role in ("user", "assistant") else ""
+    except ValueError:
+        return ""
+    if role == "assistant":
+        speaker, text = "Assistant", without_token(text)
+    elif was_command(text):
         return ""
     words = " ".join(text.split())
     return f"{speaker}: {without_secrets(words)}" if words else ""
 
 
-def _day(entry: Entry, zone: tzinfo) -> date | None:
-    at_ms = entry.body.timestamp_ms if isinstance(entry.body, Message) else 0
-    moment = stored_moment(at_ms or timestamp_ms(entry.timestamp), zone)
+def _day(message: Mapping[str, Any], raw: Mapping[str, Any], zone: tzinfo) -> date | None:
+    at_ms = whole_number(message.get("timestamp")) or timestamp_ms(str(raw.get("timestamp") or ""))
+    moment = stored_moment(at_ms, zone)
     return moment.date() if moment is not None else None
