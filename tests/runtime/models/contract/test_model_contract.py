@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from nacre.extensions.providers.litellm.model import LiteLLMModel
+from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.contracts.errors import RateLimited
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.models.litellm.model import LiteLLMModel
-from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, fails, says
 from tests.runtime.models.contract.model_contract import Answer, FailingModelContract
 from tests.servers import provider_wire as wire
