@@ -45,7 +45,6 @@ PROBE_SECONDS = 8.0
 """How long a server that the owner named may."""
 
 
-
 def offers() -> tuple[Offer, ...]:
     """The providers that a new owner may choose, in the order in which they are shown."""
     servers = (

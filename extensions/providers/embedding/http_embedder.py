@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nacre.extensions.providers.completions.addresses import is_loopback
+from nacre.extensions.providers.embedding.batch_jobs import JOB_PROVIDERS, HttpEmbeddingJobs
 from nacre.extensions.providers.embedding.connection import EmbeddingConnection
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
 from nacre.extensions.providers.embedding.wire import Purpose, request_for, tokens_of, vectors_of
-from nacre.extensions.providers.embedding.batch_jobs import JOB_PROVIDERS, HttpEmbeddingJobs
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
 from nacre.memory.contracts.embedding_jobs import JobRules
 from nacre.memory.vectors.batches import batches, estimated_tokens

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from nacre.cli.memory.text import index_problems
-from nacre.extensions.providers.embedding.fallback import FallbackEmbedder
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
+from nacre.extensions.providers.embedding.fallback import FallbackEmbedder
 from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine

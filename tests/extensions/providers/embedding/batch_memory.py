@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from nacre.extensions.providers.embedding.batch_jobs import JOB_TEXTS
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
 from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
-from nacre.extensions.providers.embedding.batch_jobs import JOB_TEXTS
 from nacre.memory.contracts.embedding_jobs import JobRules
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
