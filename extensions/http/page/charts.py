@@ -1,19 +1,14 @@
-"""The views of sessions: a list, a search, a transcript with a chart of its context, and the next request."""
+"""The charts of the page, as coordinates for SVG: the context of a session over time, and cost by day."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
 
-from starlette.responses import Response
-
-from nacre.extensions.http.page.rendering import short
-from nacre.extensions.http.page.transcript import items_of
-from nacre.extensions.http.page.visit import Visit
+from nacre.extensions.http.page.rendering import day_name, dollars, short
 from nacre.record import Record
-from nacre.runtime.agent.insight.model_facts import budget_of
-from nacre.runtime.agent.insight.timeline import Point, Timeline, timeline
-from nacre.runtime.agent.insight.usage import has_price
-from nacre.sessions.contracts.errors import SessionNotFound
+from nacre.runtime.agent.insight.timeline import Point, Timeline
+from nacre.runtime.agent.insight.usage import UsageRow
 
 WIDTH, HEIGHT = 720, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 14, 34
@@ -26,8 +21,6 @@ PARTS = (
     ("tool_results", "tool results"),
 )
 """The parts of a bar from the bottom up, with their labels."""
-SHOWN_ITEMS = 400
-MOST_SESSIONS = 200
 
 
 class Block(Record):
@@ -169,50 +162,63 @@ def _cost_line(points: Sequence[Point]) -> str:
     return " ".join(points_text)
 
 
-async def sessions(visit: Visit) -> Response:
-    """All sessions, or those that contain the search words."""
-    query = visit.query_value("q").strip()
-    if query:
-        found = await visit.home.sessions_with(query)
-        rows = [(each.session, each.words) for each in found]
-    else:
-        listed = (await visit.home.sessions())[:MOST_SESSIONS]
-        words = await visit.home.last_words(listed)
-        rows = [(each, words.get(each.session_id, "")) for each in listed]
-    shown = [(session, words, visit.home.moment(session.active_at_ms)) for session, words in rows]
-    return visit.page("sessions.html", query=query, rows=shown)
+COST_HEIGHT = 180
+_COST_BOTTOM = 24
 
 
-async def session(visit: Visit) -> Response:
-    """One session: its chart and its whole transcript."""
-    found, transcript = await visit.home.session(visit.request.path_params["session"])
-    branch = transcript.branch if transcript else ()
-    items = items_of(branch, visit.home.now().tzinfo)
-    offset = visit.query_value("from", "0")
-    start = int(offset) if offset.isascii() and offset.isdigit() else 0
-    picture = context_picture(
-        timeline(branch, await budget_of(visit.home.config, visit.home.now), has_price=has_price)
-    )
-    return visit.page(
-        "session.html",
-        session=found,
-        active_at=visit.home.moment(found.active_at_ms),
-        items=items[start : start + SHOWN_ITEMS],
-        since=start,
-        total=len(items),
-        step=SHOWN_ITEMS,
-        picture=picture,
-        parts_of_bars=PARTS,
-        width=WIDTH,
-        height=HEIGHT,
-    )
+class CostBar(Record):
+    """One day of the chart of cost. `label` is empty for most days, so that labels do not touch."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    title: str
+    label: str
 
 
-async def context(visit: Visit) -> Response:
-    key = visit.query_value("session", "main")
-    keys = [each.key for each in await visit.home.sessions() if each.is_current]
-    try:
-        view = await (await visit.home.agent.sessions.get(key)).context()
-    except SessionNotFound:
-        view = None
-    return visit.page("context.html", key=key, view=view, keys=keys)
+class CostPicture(Record):
+    bars: tuple[CostBar, ...]
+    ticks: tuple[Level, ...]
+    summary: str
+
+
+def cost_picture(days: Sequence[UsageRow], today: date, *, count: int = 30) -> CostPicture:
+    """Draws the cost of the last `count` days, or their tokens where no price is known. `days` are rows by
+    day."""
+    by_day = {row.name: row for row in days}
+    shown = [today - timedelta(days=count - 1 - number) for number in range(count)]
+    rows = [by_day.get(day.isoformat()) for day in shown]
+    in_dollars = any(row and row.cost_usd for row in rows)
+    values = [_amount(row, in_dollars=in_dollars) for row in rows]
+    top = max(values) * 1.08 or 1.0
+    ground, step = COST_HEIGHT - _COST_BOTTOM, _plot_width() / count
+
+    def tell(value: float) -> str:
+        return dollars(value) if in_dollars else f"{short(int(value))} tokens"
+
+    bars = []
+    for number, (day, value) in enumerate(zip(shown, values, strict=True)):
+        height = round((ground - _TOP) * value / top, 1)
+        bars.append(
+            CostBar(
+                x=round(_LEFT + number * step + step * 0.14, 1),
+                y=round(ground - height, 1),
+                width=round(step * 0.72, 1),
+                height=height,
+                title=f"{day_name(day)}: {tell(value)}",
+                label=f"{day.day} {day:%b}" if (count - 1 - number) % 7 == 0 else "",
+            )
+        )
+    ticks = [
+        Level(name="tick", y=round(ground - (ground - _TOP) * part / 1.08, 1), label=tell(top / 1.08 * part))
+        for part in (0.5, 1.0)
+    ]
+    summary = f"{tell(sum(values))} in the last {count} days"
+    return CostPicture(bars=tuple(bars), ticks=tuple(ticks) if any(values) else (), summary=summary)
+
+
+def _amount(row: UsageRow | None, *, in_dollars: bool) -> float:
+    if row is None:
+        return 0.0
+    return row.cost_usd or 0.0 if in_dollars else float(row.usage.context_tokens)
