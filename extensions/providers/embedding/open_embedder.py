@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nacre.extensions.providers.completions.keys import from_environment
+from nacre.extensions.providers.embedding.batch_jobs import JobRules
 from nacre.memory.contracts.embedder import (
     BudgetUsedUp,
     Embedder,
@@ -24,7 +25,7 @@ from nacre.memory.contracts.embedder import (
     fallback_of,
     lack_of,
 )
-from nacre.memory.contracts.embedding_jobs import EmbeddingJobs, JobRules, jobs_of
+from nacre.memory.contracts.embedding_jobs import EmbeddingJobs, jobs_of
 from nacre.memory.contracts.index_settings import LocalSettings
 from nacre.memory.contracts.settings import MemorySearchSettings, at_home
 from nacre.memory.embedders.e5 import E5Embedder
