@@ -128,7 +128,7 @@ class _Counter:
             with self._lock:
                 count = self._count = self._count or _loaded(self._encoding_name)
         try:
-            return _sliced(text, count)
+            return count(text) if len(text) <= _SLICE_CHARS else _sliced(text, count)
         except Exception as error:  # noqa: BLE001 - whatever the native tokenizer dislikes, a turn needs a number
             log.warning("the tokenizer failed on %d characters: %s", len(text), type(error).__name__)
             return estimate_tokens(text)
