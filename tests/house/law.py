@@ -86,13 +86,11 @@ RUNTIME: Floors = (
     ("runtime/settings",),
     ("runtime/models", "runtime/settings/sections", "runtime/tools"),
     (
-        "runtime/models/waits",
         "runtime/settings/disk",
         "runtime/tools/approvals",
         "runtime/extensions/installed",
         "runtime/ledger",
     ),
-    ("runtime/models/spending",),
     ("runtime/contracts",),
 )
 MEMORY: Floors = (

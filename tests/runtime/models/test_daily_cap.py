@@ -21,7 +21,7 @@ from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.runtime.contracts.errors import SpendingCapReached
 from nacre.runtime.contracts.model import ModelRequest, Purpose, SystemPrompt, TextDelta
 from nacre.runtime.models.scripted import Clock
-from nacre.runtime.models.spending.ledger import (
+from nacre.runtime.models.spending import (
     Estimate,
     Reservation,
     SpendingLedger,
@@ -39,7 +39,7 @@ HELD = """
 import asyncio, sys
 from datetime import datetime
 from pathlib import Path
-from nacre.runtime.models.spending.ledger import Estimate, SpendingLedger
+from nacre.runtime.models.spending import Estimate, SpendingLedger
 
 async def hold():
     now = lambda: datetime.fromisoformat(sys.argv[2])

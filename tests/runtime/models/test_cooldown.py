@@ -16,7 +16,7 @@ from nacre.runtime.contracts.errors import (
     RateLimited,
     RequestRefused,
 )
-from nacre.runtime.models.waits.cooldown import (
+from nacre.runtime.models.cooldown import (
     Cooldown,
     after_failure,
     asking_order,

@@ -8,21 +8,20 @@ row, ordinary requests are used for the rest of the process.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nacre.memory.contracts.embedder import EmbeddingFailed, VectorsDiffer
-from nacre.memory.contracts.embedding_jobs import (
-    EmbeddingJobs,
+from nacre.extensions.providers.embedding.batch_jobs import (
+    HttpEmbeddingJobs,
     JobState,
     JobsUnavailable,
-    KeptJob,
     ResultsGone,
-    jobs_row,
-    kept_jobs,
 )
+from nacre.memory.contracts.embedder import EmbeddingFailed, VectorsDiffer
+from nacre.memory.contracts.embedding_jobs import JOBS_ROW, JobsOutcome, MissingTexts
+from nacre.record import Record
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.store import Store, Vector, Writer
@@ -40,22 +39,66 @@ LAST_WAIT_SECONDS = 5.0
 """How long a stopped pass waits for the name of a job that is being submitted."""
 
 
-@dataclass
-class JobTally:
-    """The results of jobs in this process; `problem` is the last failure, as a sentence."""
+class KeptJob(Record):
+    """A job whose vectors are not stored yet: its name, its embedder, and the hashes of its texts."""
 
-    failures: int = 0
-    problem: str = ""
+    name: str
+    embedder_key: str
+    hashes: frozenset[str]
+
+
+def kept_jobs(meta: Mapping[str, str]) -> list[KeptJob]:
+    """The jobs that earlier passes left; an unreadable row counts as none."""
+    try:
+        rows = json.loads(meta.get(JOBS_ROW, "[]"))
+        return [
+            KeptJob(name=row["name"], embedder_key=row["embedder"], hashes=frozenset(row["hashes"].split()))
+            for row in rows
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def jobs_row(jobs: Sequence[KeptJob]) -> dict[str, str]:
+    """The row of state for these jobs."""
+    rows = [
+        {"name": job.name, "embedder": job.embedder_key, "hashes": " ".join(sorted(job.hashes))}
+        for job in jobs
+    ]
+    return {JOBS_ROW: json.dumps(rows)}
+
+
+class BatchJobs:
+    """`EmbeddingJobs` over a provider's jobs, with the results of all passes of this process."""
+
+    def __init__(self, jobs: HttpEmbeddingJobs) -> None:
+        self.provider = jobs
+        self.problem = ""
+        self._failures = 0
+
+    async def fill(
+        self,
+        store: Store,
+        embedder_key: str,
+        missing: MissingTexts,
+        *,
+        now_seconds: int,
+        advance: Callable[[int, int], None],
+    ) -> JobsOutcome:
+        """As `EmbeddingJobs.fill` says."""
+        one_pass = _Pass(store, self, embedder_key, now_seconds=now_seconds, advance=advance)
+        held = await one_pass.run(missing)
+        return JobsOutcome(stored=one_pass.stored, held=held)
 
     @property
-    def off(self) -> bool:
+    def is_off(self) -> bool:
         """Whether jobs are no longer tried."""
-        return self.failures >= MAX_FAILURES
+        return self._failures >= MAX_FAILURES
 
     def failed(self, problem: str, *, times: int = 1) -> None:
         """Counts a job without results."""
-        self.failures += times
-        end = " Ordinary requests are used instead until the next start." if self.off else ""
+        self._failures += times
+        end = " Ordinary requests are used instead until the next start." if self.is_off else ""
         self.problem = f"{problem}{end}"
         log.warning("A batch job failed: %s", self.problem)
 
@@ -64,8 +107,11 @@ class JobTally:
         self.problem = problem
         log.warning("%s", problem)
 
+    def succeeded(self) -> None:
+        self._failures, self.problem = 0, ""
 
-class JobPass:
+
+class _Pass:
     """The jobs of one pass over chunks without vectors.
 
     `advance(done, total)` counts texts of the jobs for which the pass waits.
@@ -74,15 +120,14 @@ class JobPass:
     def __init__(
         self,
         store: Store,
-        jobs: EmbeddingJobs,
+        tally: BatchJobs,
         embedder_key: str,
-        tally: JobTally,
         *,
         now_seconds: int,
         advance: Callable[[int, int], None],
     ) -> None:
         self._store = store
-        self._jobs = jobs
+        self._jobs = tally.provider
         self._key = embedder_key
         self._tally = tally
         self._now_seconds = now_seconds
@@ -92,18 +137,15 @@ class JobPass:
         self.stored = 0
         """The number of vectors from jobs."""
 
-    async def run(
-        self, missing: Callable[[Set[bytes], int], Awaitable[Mapping[bytes, str]]]
-    ) -> frozenset[bytes]:
+    async def run(self, missing: MissingTexts) -> frozenset[bytes]:
         """Stores the results of earlier jobs, and submits new jobs for the rest if it is large.
 
-        `missing(known, limit)` returns about `limit` texts without vectors, except the known ones. Returns
-        the hashes of texts that running jobs hold at the end.
+        Returns the hashes of texts that running jobs hold at the end.
         """
         held = await self._resume()
         tried = set(held)
         limit = self._jobs.max_texts * self._jobs.rules.concurrency
-        while not self._tally.off:
+        while not self._tally.is_off:
             texts = await missing(tried, limit)
             if len(texts) < MIN_TEXTS:
                 break
@@ -143,7 +185,7 @@ class JobPass:
             raise
 
     async def _submitted(self, texts: Mapping[str, str]) -> KeptJob | None:
-        if self._tally.off:
+        if self._tally.is_off:
             return None
         try:
             name = await self._jobs.submit(texts)
@@ -243,7 +285,7 @@ class JobPass:
         if count == 0:
             self._tally.failed(f"The batch job {job.name} made no vector of {len(job.hashes)} texts.")
         else:
-            self._tally.failures, self._tally.problem = 0, ""
+            self._tally.succeeded()
 
     async def _put(self, vectors: Mapping[bytes, Vector | None]) -> None:
         await self._store.write(

@@ -9,7 +9,7 @@ import pytest
 
 from nacre.runtime.contracts.errors import SpendingCapReached
 from nacre.runtime.models.scripted import Clock
-from nacre.runtime.models.spending.ledger import Estimate, SpendingLedger, spending
+from nacre.runtime.models.spending import Estimate, SpendingLedger, spending
 from nacre.sessions.contracts.messages import Usage
 from tests.runtime.agents import START
 

@@ -1,25 +1,26 @@
-"""What providers were paid, a file for each day of the owner, shared by all processes and agents. Edge.
+"""What calls of models cost: a file for each day of the owner, shared by all processes and agents.
 
-The cap of a day stops what nobody waits for first, and replies when it is used up.
+The daily cap first stops what nobody waits for, and then replies. A contract: bytes on disk.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from nacre.locks import try_lock
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import SpendingCapReached
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.models.spending.line import Spent, spent_from_line
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionError
-from nacre.sessions.contracts.messages import Usage
+from nacre.sessions.contracts.messages import Usage, usage_from_json
 from nacre.sessions.disk.durable import append_all, locked, read_plain, reading
 
 BACKGROUND_SHARE = 0.8
@@ -284,3 +285,57 @@ def _sentence(spent_usd: float, cap_usd: float, *, is_waited_for: bool) -> str:
     if is_waited_for:
         return f"{told} Nothing is asked of a model before tomorrow; raise usage.dailyCapUsd to go on today."
     return f"{told} What is left is kept for replies: names, notes and embeddings are made without a model."
+
+
+VERSION = 1
+
+
+class Spent(Record):
+    """One call: when its answer ended, in milliseconds since the epoch, who asked whom and what for.
+
+    `model` is `provider/model`. `purpose` is a `Purpose` of a model request, `embedding`, `rerank` or
+    `transcription`.
+    """
+
+    at_ms: int
+    agent_id: str
+    model: str
+    purpose: str
+    usage: Usage
+
+    def to_line(self) -> bytes:
+        """The call as a line of JSON."""
+        raw = {
+            "v": VERSION,
+            "at": self.at_ms,
+            "agent": self.agent_id,
+            "model": self.model,
+            "purpose": self.purpose,
+            "usage": self.usage.to_json(),
+        }
+        return json.dumps(raw, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def spent_from_line(data: bytes) -> Spent | None:
+    """Reads a line; `None` for one that is torn, of another version, or no such thing."""
+    try:
+        raw = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(raw, Mapping) or raw.get("v") != VERSION or not isinstance(raw.get("at"), int):
+        return None
+    usage = usage_from_json(raw.get("usage"))
+    if usage is None:
+        return None
+    return Spent(
+        at_ms=raw["at"],
+        agent_id=_text(raw, "agent"),
+        model=_text(raw, "model"),
+        purpose=_text(raw, "purpose"),
+        usage=usage,
+    )
+
+
+def _text(raw: Mapping[str, Any], name: str) -> str:
+    value = raw.get(name)
+    return value if isinstance(value, str) else ""
