@@ -16,8 +16,7 @@ from nacre.extensions.http.page.rendering import diff_of
 from nacre.extensions.http.page.visit import Visit
 from nacre.memory.contracts.notes import FoundNote
 from nacre.memory.contracts.records import HitExplanation
-from nacre.memory.files.proposals.note_change import ProposalConflict, ProposalUnknown
-from nacre.memory.files.proposals.review_queue import ReviewQueue
+from nacre.memory.files.proposals import ProposalConflict, ProposalUnknown, ReviewQueue
 from nacre.memory.workspace.history.history_keeper import commit_notes
 
 _DAY = re.compile(r"(\d{4}-\d{2})-\d{2}")
