@@ -45,8 +45,9 @@ from nacre.memory.contracts.facts import (
     Recalled,
 )
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
+from nacre.memory.contracts.records import Day
 from nacre.memory.contracts.workspace import FileBusy, Workspace
-from nacre.memory.text.days.day_limits import Day, day_limits
+from nacre.memory.text.days.day_limits import day_limits
 
 T = TypeVar("T")
 

@@ -6,9 +6,10 @@ The names `identity_facts` and `memory_chunks` are those of the seeds' two table
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any, TypeAlias
 
+from nacre.memory.contracts.records import Day
 from nacre.record import Record
 
 JsonValue: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
@@ -111,7 +112,7 @@ class FactMemory(ABC):
         """Deletes a note by its id; whether it was there."""
 
     @abstractmethod
-    async def known(self, identity: str, *, as_of: date | str | None = None) -> Known:
+    async def known(self, identity: str, *, as_of: Day | None = None) -> Known:
         """Everything on the page of one identity, now or at the end of the day `as_of`."""
 
     @abstractmethod
@@ -125,7 +126,7 @@ class FactMemory(ABC):
         query: str,
         *,
         k: int = USUAL_CHUNKS,
-        as_of: date | str | None = None,
+        as_of: Day | None = None,
         min_score: float = 0.0,
         alone: bool = False,
     ) -> Recalled:
