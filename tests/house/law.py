@@ -35,7 +35,8 @@ EXTENSIONS: Floors = (
         f"extensions/{name}"
         for name in (
             *("backup", "curation", "discord", "email", "facts", "http", "importers", "irc"),
-            *("lancedb", "matrix", "mcp", "memory_bench", "postgres", "slack", "telegram", "xmpp"),
+            *("lancedb", "matrix", "mcp"),
+            *("memory_bench", "postgres", "slack", "telegram", "xmpp"),
         )
     ),
     ("extensions/qmd",),
