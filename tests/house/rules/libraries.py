@@ -77,7 +77,7 @@ LIBRARIES = {
         "runtime/tools/file_tools.py",
         "runtime/turn/loop/sub_agent.py",
         "runtime/turn/window/flush.py",
-        "runtime/recall/facts/fact_tools.py",
+        "extensions/facts/tools.py",
         "runtime/recall/memory_core.py",
         "extensions/lancedb/plugin.py",
         "runtime/tools/function.py",
