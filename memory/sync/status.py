@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, fallback_of, lack_of
-from nacre.memory.contracts.index_place import IndexPlace
 from nacre.memory.contracts.notes import FoundNote, NoteListing
 from nacre.memory.contracts.records import (
     FailedFile,
@@ -18,7 +17,7 @@ from nacre.memory.contracts.records import (
     SourceCount,
     SyncReport,
 )
-from nacre.memory.contracts.store import FileState, Store, StoreCounts
+from nacre.memory.contracts.store import FileState, IndexPlace, Store, StoreCounts
 from nacre.memory.sync.fallback import left_embedder
 from nacre.memory.sync.file_sync import FileOutcome, plan_changes
 from nacre.memory.sync.indexing import IndexPlan

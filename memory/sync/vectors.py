@@ -17,10 +17,9 @@ from nacre.memory.contracts.embedding_jobs import jobs_of
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.store import Piece, Store, Vector
 from nacre.memory.sync.batch_jobs import JobPass, JobTally
-from nacre.memory.vectors.batches import batches
 from nacre.memory.vectors.cosine_scale import SCALE_ROW, is_measured, measured_scale, scale_row
 from nacre.memory.vectors.identity import embedder_key as key_of, stored_identity
-from nacre.memory.vectors.pieces import embedding_texts, sentences_of
+from nacre.memory.vectors.pieces import batches, embedding_texts, sentences_of
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
 from nacre.memory.contracts.embedding_jobs import JobRules
-from nacre.memory.vectors.batches import batches, estimated_tokens
+from nacre.memory.vectors.pieces import batches, estimated_tokens
 from nacre.runtime.contracts.errors import ContextOverflow, ModelError
 from nacre.runtime.models.completions.addresses import is_loopback
 from nacre.runtime.models.embedding.http.connection import EmbeddingConnection

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.embedding_jobs import JobRules
-from nacre.memory.contracts.index_settings import LocalSettings
-from nacre.memory.contracts.settings import MemorySearchSettings, at_home
+from nacre.memory.contracts.settings import LocalSettings, MemorySearchSettings, at_home
 from nacre.memory.embedders.e5 import E5Embedder
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.completions.keys import from_environment

@@ -7,8 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import field, replace
 
-from nacre.memory.contracts.index_settings import RemoteSettings
-from nacre.memory.contracts.settings import MemorySearchSettings
+from nacre.memory.contracts.settings import MemorySearchSettings, RemoteSettings
 from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.completions.addresses import without_credentials

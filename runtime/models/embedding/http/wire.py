@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
 from nacre.memory.embedders.instructions import instructions_for
-from nacre.memory.vectors.batches import estimated_tokens
+from nacre.memory.vectors.pieces import estimated_tokens
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 
 _NEARLY_ONE = 1e-5

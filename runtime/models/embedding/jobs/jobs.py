@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nacre.memory.contracts.embedder import EmbeddingFailed
 from nacre.memory.contracts.embedding_jobs import JobRules, JobState, JobsUnavailable, ResultsGone
-from nacre.memory.vectors.batches import estimated_tokens
+from nacre.memory.vectors.pieces import estimated_tokens
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.models.completions.addresses import is_loopback
 from nacre.runtime.models.completions.errors import ProviderAnswered
