@@ -218,7 +218,6 @@ class MemoryEngine(SyncedIndex):
         )
 
     async def _freshen(self) -> None:
-        """Waits briefly for a pending update, unless one has been running for longer already."""
         if not self._stale or not self._plan.settings.sync.on_search:
             return
         was_indexed = "last_sync_at_seconds" in await self._with_store(read_meta)

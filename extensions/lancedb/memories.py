@@ -78,7 +78,6 @@ def score(row: Candidate, *, terms: Sequence[str]) -> float:
 
 
 def _share(terms: Sequence[str], words: str) -> float:
-    """The share of the terms that a row contains, ignoring word endings."""
     if not terms:
         return 0.0
     text = words.lower()
@@ -247,7 +246,6 @@ class Memories:
         return f"{facts.provider}/{facts.model}/{facts.fingerprint}"
 
     async def _vectors_of(self, rows: Sequence[tuple[str, str]]) -> dict[str, Vector]:
-        """Vectors by ID, except for texts that the embedder refuses."""
         assert self._embedder is not None
         texts = [text for _, text in rows]
         try:
@@ -299,5 +297,5 @@ class Memories:
 
 
 def _cleaned(text: str) -> str:
-    """Replaces lone surrogates and null characters, which cannot be stored."""
+    # Lone surrogates and null characters cannot be stored.
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ").strip()

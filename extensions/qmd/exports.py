@@ -41,7 +41,6 @@ class SessionExports:
         await asyncio.to_thread(self._remove_others, kept)
 
     async def _exported(self, info: TranscriptInfo, name: str) -> bool:
-        """Exports a changed transcript; whether it has a file."""
         *marks, is_export = self._seen.get(name, (0, 0, False))
         if marks == [info.size_bytes, info.modified_ns]:
             return is_export

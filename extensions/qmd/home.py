@@ -144,7 +144,6 @@ def _is_other_file(file: Path, other: Path) -> bool:
 
 @lru_cache(maxsize=64)
 def _expression(pattern: str) -> re.Pattern[str]:
-    """A pattern with `*`, `**`, `?` and `{a,b}` as a regular expression."""
     pieces = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]", "{": "(?:", "}": ")", ",": "|"}
     opened = pattern.count("{") == pattern.count("}") and "{" in pattern
     if not opened:

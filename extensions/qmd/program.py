@@ -278,7 +278,6 @@ def _array(output: Output, mode: str) -> list[Any]:
 
 
 def _json_in(text: str) -> Iterator[Any]:
-    """The whole text as JSON, or each JSON array between other output."""
     decoder = json.JSONDecoder()
     try:
         yield decoder.decode(text)

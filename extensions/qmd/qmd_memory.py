@@ -92,7 +92,6 @@ class QmdMemory(MemoryPlugin):
         return f"{'1 collection' if count == 1 else f'{count} collections'}, qmd {self._settings.search_mode}"
 
     async def _built_in(self) -> Notes:
-        """The built-in engine. The first call starts it and indexes the words of the files."""
         async with self._starting:
             if not self._has_core:
                 self._has_core = True

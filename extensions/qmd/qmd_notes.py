@@ -176,7 +176,6 @@ class QmdNotes:
     async def _found(
         self, question: Question, scope: Scope, most: int
     ) -> tuple[list[Place], Sequence[Collection]]:
-        """What qmd finds, and the collections that were searched."""
         loop = asyncio.get_running_loop()
         if loop.time() < self._paused_until:
             raise QmdFailed(self.problem)
@@ -221,7 +220,6 @@ class QmdNotes:
         return replace(report, fallback=fallback, degraded=degraded)
 
     async def _record(self, problem: str) -> None:
-        """Stores a change of the problem for the status."""
         if problem == self.problem:
             return
         if not problem:
@@ -362,7 +360,6 @@ async def _hits(
     *,
     lock_dir: Path,
 ) -> list[SearchHit]:
-    """What the notes say at these places now; places that are not in the notes are left out."""
     by_name = {each.name: each for each in collections}
     hits: list[SearchHit] = []
     for place in found:
@@ -405,7 +402,6 @@ def _hit(
 
 
 def _within(hits: Sequence[SearchHit], most_chars: int) -> list[SearchHit]:
-    """The first hits whose snippets and `Source:` lines fit; the last snippet may be cut."""
     kept: list[SearchHit] = []
     left = most_chars
     for hit in hits:

@@ -181,7 +181,6 @@ class Upkeep:
             await self._quietly()
 
     def _rest_seconds(self) -> float:
-        """The remaining pause after the last update."""
         if self._ended_at is None:
             return 0.0
         due = self._ended_at + self._settings.debounce_ms / 1000

@@ -122,7 +122,6 @@ class SyncedIndex:
 
     @property
     def _stale(self) -> bool:
-        """Whether a known change has not been indexed."""
         return self._changes_synced < self._changes
 
     def _start(self, reason: str) -> asyncio.Task[FileOutcome]:
@@ -257,7 +256,6 @@ class SyncedIndex:
         return outcome
 
     async def _store_outcome(self, run: SyncRun, outcome: FileOutcome, now_seconds: float) -> None:
-        """Stores when and how the pass ended, unless a search found nothing changed."""
         meta = await read_meta(self._store)
         is_known = "last_sync_at_seconds" in meta and meta.get("last_sync_problem") == outcome.problem
         if run.reason == "search" and is_known and not (outcome.indexed_files or outcome.removed_files):
@@ -329,7 +327,6 @@ class SyncedIndex:
         self._vector_timer = loop.call_at(at, self._vectors.start, "vectors")
 
     async def _replace(self, broken: Store, error: MemoryIndexError) -> None:
-        """Replaces a damaged index by a fresh one, once for all tasks that found the damage."""
         async with self._healing:
             if self._store is not broken:
                 return

@@ -1,7 +1,6 @@
-"""A cross-encoder of the sentence-transformers library in this process. Edge: imports that library.
+"""A cross-encoder of the library sentence-transformers, which is an extra.
 
-The library is the extra `sentence-transformers`. The model loads in a thread; a name
-that is no folder may be fetched from its hub by the library.
+The library downloads a model by its name on the hub, unless the name is a folder.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
 _BATCH_TEXTS = 8
-"""Texts of one length at a time: more are padded to the longest, and no quicker on a processor."""
+"""Small batches, because texts are padded to the longest of a batch; larger ones are not faster on a CPU."""
 
 
 class CrossEncoderReranker:
-    """`Reranker` (its methods are described there) for a model by its name on the hub or its folder."""
+    """`Reranker`, whose methods are documented there, for a model by its name on the hub or its folder."""
 
     def __init__(self, model: str) -> None:
         self.name = f"sentence-transformers/{model}"
@@ -37,7 +36,6 @@ class CrossEncoderReranker:
         return await asyncio.to_thread(self._relevance, question, list(texts))
 
     async def close(self) -> None:
-        """Frees the model once the texts in hand are done."""
         await asyncio.to_thread(self._unload)
 
     def _relevance(self, question: str, texts: list[str]) -> list[float]:
@@ -49,7 +47,7 @@ class CrossEncoderReranker:
                 found: Any = model.predict(
                     [(question, text) for text in texts], batch_size=_BATCH_TEXTS, show_progress_bar=False
                 )
-            # torch and the model's own code raise errors of their own
+            # torch and code of the model raise exceptions of any class
             except Exception as error:
                 raise RerankingFailed(f"The re-ranker {self.name} failed ({error}).") from error
         numbers: list[Any] = found.tolist()
@@ -73,7 +71,7 @@ class CrossEncoderReranker:
                 ) from error
             try:
                 self._loaded = CrossEncoder(self._model, device="cpu")
-            # the library raises errors of its own, of its hub client and of torch
+            # the library, its hub client and torch raise exceptions of any class
             except Exception as error:
                 raise RerankingFailed(
                     f"sentence-transformers could not load the model {self._model!r} ({error}). "

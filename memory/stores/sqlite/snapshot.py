@@ -157,7 +157,7 @@ class SqliteSnapshot:
         )
 
     def vector_engine(self) -> VectorEngine:
-        return self._vectors.told(self._connection, self.dimensions() or 0)
+        return self._vectors.described_engine(self._connection, self.dimensions() or 0)
 
     def chunk_count(self) -> int:
         return self._words.count(self._connection)

@@ -153,7 +153,6 @@ class SqliteStore:
         return await SqliteStore.open(rebuild_path(self.path), self._prepare_vectors)
 
     async def _unfinished(self, identity: Mapping[str, str]) -> SqliteStore | None:
-        """The hidden index of an unfinished rebuild for this identity; any other one is deleted."""
         if rebuild_path(self.path).exists():
             try:
                 hidden = await self._open_hidden()

@@ -59,7 +59,6 @@ def _is_word(term: str) -> bool:
 
 
 def _may_begin(term: str) -> bool:
-    """Whether other words may begin with a term. In languages that add endings, it may be shorter."""
     least = _LEAST_WORD_LETTERS if term.isascii() else _LEAST_LETTERS_OF_OTHERS
     return len(term) >= least and term.isalpha() and not _has_run(term)
 
@@ -79,7 +78,6 @@ def _other(term: str, stands: Callable[[str], bool]) -> tuple[str, ...]:
 
 
 def _is_one(left: str, right: str, stands: Callable[[str], bool]) -> bool:
-    """Whether two terms stand somewhere as one word, and neither alone."""
     both_words = left.isascii() and right.isascii() and left.isalpha() and right.isalpha()
     return both_words and stands(left + right) and not stands(left) and not stands(right)
 
