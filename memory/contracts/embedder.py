@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeGuard, runtime_checkable
 
 from nacre.memory.contracts.errors import MemoryIndexError
@@ -90,6 +90,9 @@ class WithFallback(Embedder, Protocol):
     The facts are those of the one in use, which the index stores for all processes.
     """
 
+    on_switch: Callable[[], None]
+    """Called when this process starts to use the other one."""
+
     @property
     def first(self) -> Embedder:
         """The embedder in the settings."""
@@ -121,17 +124,18 @@ class WithFallback(Embedder, Protocol):
 
 def in_use(embedder: Embedder) -> Embedder:
     """The embedder in use, whose facts do not change during a pass or a question."""
-    return embedder.in_use() if _has_fallback(embedder) else embedder
+    return embedder.in_use() if has_fallback(embedder) else embedder
 
 
-def _has_fallback(embedder: Embedder) -> TypeGuard[WithFallback]:
+def has_fallback(embedder: Embedder | None) -> TypeGuard[WithFallback]:
+    """Whether the embedder has a fallback."""
     # Each search does this twice, and `isinstance` with a large protocol takes 20 microseconds.
     return hasattr(embedder, "in_use")
 
 
 def fallback_of(embedder: Embedder | None) -> Fallback | None:
     """Which embedder the fallback replaces, and why; `None` if the first is in use."""
-    if embedder is None or not _has_fallback(embedder) or not embedder.problem:
+    if embedder is None or not has_fallback(embedder) or not embedder.problem:
         return None
     left = embedder.first.facts
     return Fallback(
