@@ -10,7 +10,6 @@ from typing import Any, Self
 
 from nacre.memory.files.facts.fact_memory import FactMemory
 from nacre.runtime.agent.answering import (
-    ApprovalDoor,
     EventQueue,
     ending_of,
     owner_says,
@@ -18,6 +17,7 @@ from nacre.runtime.agent.answering import (
     run_turn,
     stopped,
 )
+from nacre.runtime.agent.approvals import PendingApprovals
 from nacre.runtime.agent.opening.agent_parts import AgentParts, StopAfter
 from nacre.runtime.agent.opening.assembly import assemble
 from nacre.runtime.agent.opening.given import Given, given_prompt_parts, given_tools
@@ -31,13 +31,13 @@ from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.model import Answering, ChatModel, ModelRequest
 from nacre.runtime.hooks.hooks import Hooks, HookTable
-from nacre.runtime.open_sessions.routing import Route, route
+from nacre.runtime.open_sessions.routing import Route, route as route_of
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import load_config, process_environment
 from nacre.runtime.settings.settings import Settings
-from nacre.runtime.turn.loop.loop import TurnBounds, UsageLimits
-from nacre.runtime.turn.loop.sub_agent import AuthorTool
-from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
+from nacre.runtime.turn.loop import TurnBounds, UsageLimits
+from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
+from nacre.runtime.turn.sub_agent import AuthorTool
 from nacre.sessions.contracts.errors import SessionError
 
 
@@ -133,7 +133,7 @@ class Agent:
     @property
     def is_offline(self) -> bool:
         """Whether the built-in offline responder answers instead of a language model."""
-        return self._parts.turn.model is self._parts.turn.window.offline
+        return self._parts.turn.model is self._parts.turn.offline
 
     @property
     def settings(self) -> Settings:
@@ -161,9 +161,9 @@ class Agent:
         return self._parts.turn.hooks
 
     @property
-    def approvals(self) -> ApprovalDoor:
+    def approvals(self) -> PendingApprovals:
         """The tool calls that wait for the owner: listed, approved, denied."""
-        return ApprovalDoor(parts=self._parts)
+        return PendingApprovals(parts=self._parts)
 
     def commands(self, inbound: Inbound) -> tuple[Command, ...]:
         """The chat commands that whoever sends such a message may use in its chat, in the order of `/help`.
@@ -208,8 +208,8 @@ class Agent:
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
-        heard: list[Event] = []
-        ending = await ending_of(self._begun(inbound, heard.append, limits), heard)
+        events: list[Event] = []
+        ending = await ending_of(self._start(inbound, events.append, limits), events)
         if isinstance(ending, TurnFailed):
             raise ending.error
         return ending.reply if isinstance(ending, ReplyReady) else None
@@ -223,7 +223,7 @@ class Agent:
         place of the agent's.
         """
         events = EventQueue()
-        task = self._begun(inbound, events.put, limits)
+        task = self._start(inbound, events.put, limits)
         task.add_done_callback(lambda _done: events.put(None))
         last: Event | None = None
         try:
@@ -291,16 +291,15 @@ class Agent:
     ) -> Reply | None:
         return await self.ask(text, session=key, attachments=attachments, limits=limits)
 
-    def _begun(self, inbound: Inbound, emit: Emit, limits: UsageLimits | None) -> asyncio.Task[None]:
-        """The task in which a message is answered; `emit` hears its events."""
+    def _start(self, inbound: Inbound, emit: Emit, limits: UsageLimits | None) -> asyncio.Task[None]:
         if self._closed:
             raise TurnBroken("This agent is closed. Open a new one.")
         parts, bounds = self._parts, TurnBounds(limits or self._parts.limits)
         try:
-            where = self._route(inbound)
+            route = self._route(inbound)
         except Exception as error:  # noqa: BLE001 - as in the turn itself: a bug ends in an answer
             return asyncio.create_task(refuse(error, emit))
-        return parts.running.start(where.key, run_turn(parts, inbound, where, emit, bounds), bounds)
+        return parts.running.start(route.key, run_turn(parts, inbound, route, emit, bounds), bounds)
 
     def _route(self, inbound: Inbound) -> Route:
-        return route(inbound, agent_id=self._parts.agent_id, settings=self._parts.turn.settings.session)
+        return route_of(inbound, agent_id=self._parts.agent_id, settings=self._parts.turn.settings.session)

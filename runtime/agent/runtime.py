@@ -21,9 +21,9 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config, ListedAgent, StateSettings, process_environment
-from nacre.runtime.turn.loop.loop import UsageLimits
-from nacre.runtime.turn.loop.sub_agent import AuthorTool
-from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
+from nacre.runtime.turn.loop import UsageLimits
+from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
+from nacre.runtime.turn.sub_agent import AuthorTool
 
 
 class AgentKeywords(TypedDict, total=False):

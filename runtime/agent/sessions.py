@@ -19,7 +19,7 @@ from nacre.runtime.contracts.inbound import CHAT_KINDS, Attachment, Reply
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
 from nacre.runtime.open_sessions.routing import Route
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
-from nacre.runtime.turn.loop.loop import UsageLimits
+from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.contracts.keys import is_private_key, owners_key

@@ -17,7 +17,7 @@ from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.open_sessions.session_locks import SessionLocks
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle, Upkeep
 from nacre.runtime.settings.changes import SettingsInFile
-from nacre.runtime.turn.loop.loop import TurnBounds, UsageLimits
+from nacre.runtime.turn.loop import TurnBounds, UsageLimits
 from nacre.runtime.turn.turn_parts import TurnParts
 
 T = TypeVar("T")
@@ -118,9 +118,7 @@ class AgentParts:
         """Takes over what counts at once of changed settings. Turns that run keep what they began with."""
         settings = self.settings_file.look(self.turn.settings)
         if settings is not None:
-            agent = settings.agent
-            window = replace(self.turn.window, settings=agent.compaction, pruning=agent.context_pruning)
-            self.turn = replace(self.turn, settings=settings, window=window)
+            self.turn = replace(self.turn, settings=settings)
 
     @property
     def agent_id(self) -> str:

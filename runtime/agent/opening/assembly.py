@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from typing import Any
 
 from nacre.locks import keeps_out
 from nacre.memory.contracts.errors import MemoryIndexError
@@ -31,7 +32,7 @@ from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
 from nacre.runtime.hooks.trust import TrustedHooks, register_workspace_hooks
 from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.open_sessions.open_session import NoticeLog, SessionOpener
-from nacre.runtime.open_sessions.routing import Route, workspace_access
+from nacre.runtime.open_sessions.routing import history_turns_of, workspace_access
 from nacre.runtime.open_sessions.session_locks import SessionLocks
 from nacre.runtime.recall.memory_core import memory_core
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
@@ -42,16 +43,17 @@ from nacre.runtime.session_lifecycle.session_memory import SessionMemory
 from nacre.runtime.settings.changes import SettingsInFile
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.agent_folders import keep_private
-from nacre.runtime.settings.sections.channels import history_turns
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
-from nacre.runtime.settings.settings import Settings
 from nacre.runtime.storage.storage import left_in_folder, open_skills, storage_of
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.approvals.store import Approval
-from nacre.runtime.turn.prompt_parts.system_prompt import PromptParts, SystemPrompts
+from nacre.runtime.turn.system_prompt import PromptParts, SystemPrompts
 from nacre.runtime.turn.turn_parts import TurnParts
-from nacre.runtime.turn.window.window_parts import WindowParts
 from nacre.sessions.stores.store import SessionStore
+
+log = logging.getLogger(__name__)
+
+LOCK_WAIT_SECONDS = 600.0
 
 
 async def open_memory_slot(
@@ -81,17 +83,6 @@ def _slot(config: Config, given: Given, world: World) -> MemorySlot:
     if chosen == NO_MEMORY:
         return MemorySlot(None, name=chosen, why_empty="plugins.slots.memory is none")
     return MemorySlot(None, name=chosen, why_empty=f"there is no memory engine {chosen!r}")
-
-
-def on_notes(memory: MemorySlot, path: str) -> None:
-    """A tool wrote a file: the index has something to read."""
-    log.info("%s was written", path)
-    memory.notes_changed()
-
-
-LANE_WAIT_SECONDS = 600.0
-
-log = logging.getLogger(__name__)
 
 
 async def assemble(
@@ -134,13 +125,13 @@ async def assemble(
 
 
 async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
-    settings, now = config.settings, world.now
-    facts, given = with_facts(config, given, world, lambda path: noted(path))
+    settings, now, new_id = config.settings, world.now, world.new_id
+    facts, given = with_facts(config, given, world, lambda path: on_notes(path))
     given, commands, extension_notices = extended(given, settings)
     await asyncio.to_thread(keep_private, config.state_dir, config.folders)
     workspace, workspace_notices = await _workspace(config)
     count_tokens = world.count_tokens(given.model.name if given.model else config.model_name)
-    offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=world.new_id, count_tokens=count_tokens)
+    offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=count_tokens)
     chosen = open_models(
         config,
         world.given(given.model) if given.model else None,
@@ -152,38 +143,39 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     )
     memory, of_engine = await open_memory_slot(config, given, world, commands)
     history = _history(config, workspace, world)
-    noted = partial(_noted, history, memory)
-    store = storage_of(config).sessions(now=now, new_id=world.new_id)
+    on_notes = partial(_on_notes, history, memory)
+    store = storage_of(config).sessions(now=now, new_id=new_id)
     world.closing.push_async_callback(store.close)
-    lanes = SessionLocks(store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
+    locks = SessionLocks(store, sleep=asyncio.sleep, wait_seconds=LOCK_WAIT_SECONDS)
     running = Running()
     turn = TurnParts(
         agent_id=config.agent_id,
         settings=settings,
         models=chosen.default,
-        window=_window_parts(config, world, offline, workspace, noted, count_tokens),
-        sessions=_sessions(config, world, store),
+        offline=offline,
         memory=memory,
-        voice_notes=open_voice_notes(config, now, world.closing),
+        workspace=workspace,
+        on_notes=on_notes,
         tools=given.tools,
         tool_sources=tuple(world.tool_source(config, make) for make in given.tool_sources),
-        run_sub_agent=SubAgents(given.tools, chosen=chosen, lanes=lanes, running=running, world=world).run,
-        approvals=open_approvals(config, now, world.new_id, fence_of=store.fence),
+        run_sub_agent=SubAgents(given.tools, chosen=chosen, lanes=locks, running=running, world=world).run,
         prompt_parts=PromptParts(given.prompt_parts),
-        prompts=_prompts(config, workspace, now, count_tokens),
+        hooks=Hooks(timeout_seconds=settings.hooks.timeout_seconds),
+        notice_log=NoticeLog(),
         now=now,
-        new_id=world.new_id,
+        new_id=new_id,
         count_tokens=count_tokens,
+        **_by_settings(config, world, workspace, store, count_tokens),
     )
     hook_notices = register_hooks(given, of_engine.hooks, turn, config)
-    notices = (*config.notices, *workspace_notices, *waiting_notices(await turn.approvals.pending()))
-    window_notices = _window_notices(chosen.default.first.budget)
+    waiting = waiting_notices(await turn.approvals.pending())
+    notices = (*config.notices, *workspace_notices, *waiting, *extension_notices, *hook_notices)
     return AgentParts(
         turn=turn,
         chosen=chosen,
-        lanes=lanes,
-        lifecycle=Lifecycle(turn, lanes=lanes, ended_sessions=store.ended_sessions),
-        notices=(*notices, *extension_notices, *hook_notices, *memory.notices, *window_notices),
+        lanes=locks,
+        lifecycle=Lifecycle(turn, lanes=locks, ended_sessions=store.ended_sessions),
+        notices=(*notices, *memory.notices, *_window_notices(chosen.default.first.budget)),
         upkeep=Upkeep(store, settings.session, now=now),
         commands=of_engine.commands,
         limits=given.limits,
@@ -195,14 +187,49 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     )
 
 
-def _prompts(
-    config: Config, workspace: Workspace, now: Clock, count_tokens: Callable[[str], int]
-) -> SystemPrompts:
-    settings = config.settings
-    skills = open_skills(config)
-    return SystemPrompts(
-        workspace, settings.agent, settings.skills, skills, now=now, count_tokens=count_tokens
-    )
+def _by_settings(
+    config: Config,
+    world: World,
+    workspace: Workspace,
+    store: SessionStore,
+    count_tokens: Callable[[str], int],
+) -> dict[str, Any]:
+    """The parts of a turn that settings alone decide."""
+    settings, now = config.settings, world.now
+    compaction = settings.agent.compaction
+    review = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")
+    return {
+        "summary_model": _side_model(config, world, compaction.model),
+        "flush_model": _side_model(config, world, compaction.memory_flush.model),
+        "sessions": SessionOpener(
+            store,
+            now=now,
+            new_id=world.new_id,
+            history_turns=partial(history_turns_of, settings=settings),
+            access=partial(workspace_access, settings=settings),
+        ),
+        "sources": Sources(
+            workspace,
+            secrets=settings.memory.secrets,
+            review=review,
+            reviews_all=settings.memory.writes == "review",
+        ),
+        "review": review,
+        "voice_notes": open_voice_notes(config, now, world.closing),
+        "approvals": open_approvals(config, now, world.new_id, fence_of=store.fence),
+        "prompts": SystemPrompts(
+            workspace,
+            settings.agent,
+            settings.skills,
+            open_skills(config),
+            now=now,
+            count_tokens=count_tokens,
+        ),
+    }
+
+
+def _side_model(config: Config, world: World, name: str) -> ChatModel | None:
+    return world.model(config, name.strip()) if name.strip() else None
 
 
 def _history(config: Config, workspace: Workspace, world: World) -> HistoryKeeper:
@@ -212,68 +239,10 @@ def _history(config: Config, workspace: Workspace, world: World) -> HistoryKeepe
     return history
 
 
-def _noted(history: HistoryKeeper, memory: MemorySlot, path: str) -> None:
+def _on_notes(history: HistoryKeeper, memory: MemorySlot, path: str) -> None:
+    log.info("%s was written", path)
     history.notes_changed()
-    on_notes(memory, path)
-
-
-def _sessions(config: Config, world: World, store: SessionStore) -> SessionOpener:
-    now = world.now
-    return SessionOpener(
-        store,
-        now=now,
-        new_id=world.new_id,
-        history_turns=lambda route: _history_turns(route, config.settings),
-        access=lambda key: workspace_access(key, config.settings),
-    )
-
-
-def _window_parts(
-    config: Config,
-    world: World,
-    offline: ChatModel,
-    workspace: Workspace,
-    noted: Callable[[str], None],
-    count_tokens: Callable[[str], int],
-) -> WindowParts:
-    compaction = config.settings.agent.compaction
-    review = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")
-
-    def side_model(name: str) -> ChatModel | None:
-        return world.model(config, name.strip()) if name.strip() else None
-
-    return WindowParts(
-        settings=compaction,
-        pruning=config.settings.agent.context_pruning,
-        summary_model=side_model(compaction.model),
-        flush_model=side_model(compaction.memory_flush.model),
-        offline=offline,
-        workspace=workspace,
-        sources=Sources(
-            workspace,
-            secrets=config.settings.memory.secrets,
-            review=review,
-            reviews_all=config.settings.memory.writes == "review",
-        ),
-        review=review,
-        has_bank=config.settings.memory.bank.enabled,
-        now=world.now,
-        count_tokens=count_tokens,
-        on_notes=noted,
-        told=NoticeLog(),
-        hooks=Hooks(timeout_seconds=config.settings.hooks.timeout_seconds),
-    )
-
-
-def _history_turns(route: Route, settings: Settings) -> int | None:
-    origin = route.origin
-    return history_turns(
-        route.key,
-        channel=origin.channel,
-        sender_id=origin.sender_id,
-        channels=settings.channels,
-        ids_fold_case=route.ids_fold_case,
-    )
+    memory.notes_changed()
 
 
 async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
@@ -333,8 +302,8 @@ def register_hooks(given: Given, of_engine: HookTable, turn: TurnParts, config: 
             workspace=turn.workspace,
             messages=internal.entries.session_memory.messages,
             model=turn.model,
-            on_notes=turn.window.on_notes,
-            sources=turn.window.sources,
+            on_notes=turn.on_notes,
+            sources=turn.sources,
             may_write=lambda key: workspace_access(key, turn.settings) == "rw",
         )
         turn.hooks.on("session_end", handler)

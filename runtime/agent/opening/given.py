@@ -25,10 +25,10 @@ from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.file_tools import FILE_TOOL_NAMES
 from nacre.runtime.tools.function import FunctionTool, tool
-from nacre.runtime.turn.loop.loop import UsageLimits
-from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
-from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part
-from nacre.runtime.turn.prompt_parts.system_prompt import instructions_part
+from nacre.runtime.turn.loop import UsageLimits
+from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart, prompt_part
+from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
+from nacre.runtime.turn.system_prompt import instructions_part
 
 
 class Given(Record):

@@ -31,7 +31,7 @@ from nacre.runtime.settings.disk.variables import unset_in
 from nacre.runtime.settings.sections.agents import AgentSettings
 from nacre.runtime.settings.sections.models import ProviderSettings, with_profile_keys
 from nacre.runtime.settings.spending import spending_ledger
-from nacre.runtime.turn.inbound.inbound_message import VoiceNotes
+from nacre.runtime.turn.inbound_message import VoiceNotes
 
 STALL_SECONDS = 60.0
 """A stream that has begun and then says nothing for so long is given up."""

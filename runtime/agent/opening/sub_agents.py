@@ -33,8 +33,8 @@ from nacre.runtime.open_sessions.routing import Route
 from nacre.runtime.open_sessions.session_locks import SessionLocks
 from nacre.runtime.tools.session_sources import SUB_AGENT_ENTRY
 from nacre.runtime.tools.toolbox import CallScope, ToolFailed
-from nacre.runtime.turn.loop.loop import TurnBounds
-from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
+from nacre.runtime.turn.loop import TurnBounds
+from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.turn import Turn
 from nacre.runtime.turn.turn_parts import CallingTurn, TurnParts
 from nacre.sessions.contracts.errors import SessionError
@@ -142,7 +142,7 @@ class SubAgents:
 
 async def _is_owners(caller: OpenSession, parts: TurnParts) -> bool:
     """Whether the calling session heard nobody but the owner, so that the task is the owner's."""
-    source_of = await caller.sources(parts.window.sources).begin("tool")
+    source_of = await caller.sources(parts.sources).begin("tool")
     return source_of("").is_owners_word
 
 
