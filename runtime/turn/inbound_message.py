@@ -1,6 +1,7 @@
-"""What a person sent as a message of the transcript: words, images, names of other files. Pure.
+"""A person's message as a transcript entry: words, quotes, images, and the text of files and voice notes.
 
-And what a transcript says of a message that comes a second time, because a program ended over it.
+And what a transcript says about a message that arrives a second time, because a program ended while
+answering it.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from nacre.sessions.contracts.messages import (
 from nacre.sessions.entries.entries import Entry
 
 IMAGE_TYPES = ("image/gif", "image/jpeg", "image/png", "image/webp")
-"""The image types that the large providers have in common."""
+"""The image types that the large providers share."""
 MAX_IMAGE_BYTES = 3_750_000
-"""5 MB as base64, the least that a large provider takes."""
+"""5 MB as base64, the lowest limit of a large provider."""
 MAX_IMAGE_PIXELS = 8_000
-"""Of the longer side, the least that a large provider takes."""
+"""Of the longer side, the lowest limit of a large provider."""
 MAX_FILE_CHARS = 50_000
-"""So much of one file is read."""
+"""How much of one file is read."""
 SOMEBODY = "somebody"
 """`Text.said_by` of words whose author the message does not name."""
 MOST_NAME_CHARS = 100
@@ -50,9 +51,9 @@ _KINDS: dict[QuoteKind, str] = {
 
 
 class FileText(Record):
-    """What was read of a file: its text, or why there is none. `is_cut`: there is more than this.
+    """What was read from a file: its text, or why there is none. `is_cut`: the file has more text.
 
-    `is_transcript` says that a model wrote down what is said in it.
+    `is_transcript` means that a model transcribed a recording.
     """
 
     text: str = ""
@@ -62,9 +63,9 @@ class FileText(Record):
 
 
 class EarlierAttempt(Record):
-    """What a transcript says of a message that stands in it.
+    """How far an earlier program got with a message.
 
-    `answer` is the one that it got, `None` while there is none; `said` are the texts on the way there.
+    `answer` is its answer, or `None`; `texts` are those of the model before tool calls.
     """
 
     answer: AssistantMessage | None
@@ -74,10 +75,10 @@ class EarlierAttempt(Record):
 def earlier_attempt(
     branch: Sequence[Entry], inbound_id: str, joined_by: Collection[str] = ()
 ) -> EarlierAttempt | None:
-    """Where a message stands that was handed in before; `None` when it is to be written down.
+    """The earlier attempt at answering a message; `None` if the message is to be written down.
 
-    That is so when it does not stand there, and when it has no answer and can get none in its place: its
-    answer was broken off, or somebody else has spoken since. Messages of `joined_by` were said into its turn.
+    That is so if the transcript does not contain it, and if its answer broke off or somebody else has
+    spoken since. Messages in `joined_by` joined its turn.
     """
     answer: AssistantMessage | None = None
     texts: list[str] = []
@@ -105,7 +106,7 @@ def earlier_attempt(
 
 
 def joined(branch: Sequence[Entry], ids: Collection[str]) -> tuple[str, ...]:
-    """Those of these messages that stand in a transcript."""
+    """The messages among `ids` that a transcript contains."""
     there = (entry.body.inbound_id for entry in branch if isinstance(entry.body, UserMessage))
     return tuple(found for found in there if found and found in ids)
 
@@ -119,10 +120,11 @@ def inbound_message(
     timestamp_ms: int,
     inbound_id: str = "",
 ) -> UserMessage:
-    """A person's message: images that models take as images, files with what was read of each, by name.
+    """A person's message: images that models accept as images, other files with the text read from each, by
+    name.
 
-    Words that the sender did not write are blocks of their own, each with its author. An image that a
-    provider refuses would be refused again on every later turn of the session.
+    Words that the sender did not write are blocks of their own with their author. An image that a provider
+    would refuse is not included, because it would be refused in every later turn.
     """
     pairs = list(zip(attachments, texts, strict=True))
     blocks = [Text(text=clean)] if (clean := _sendable(text)) else []
@@ -139,14 +141,14 @@ def inbound_message(
 def unread_message(
     text: str, attachments: tuple[Attachment, ...], *, quoted: Sequence[Quoted] = (), timestamp_ms: int
 ) -> UserMessage:
-    """The same, of a message over whose files the turn was stopped."""
+    """The message of a turn that was stopped before its files were read."""
     stopped = "the turn was stopped before it was read"
     texts = [FileText(problem=file.problem or stopped) for file in attachments]
     return inbound_message(text, attachments, texts=texts, quoted=quoted, timestamp_ms=timestamp_ms)
 
 
 def _quoted_text(quote: Quoted) -> Text:
-    """Words of others, behind `> ` on each line, so that nothing in them looks like their end."""
+    """Words of others with `> ` before each line, so that nothing in them looks like their end."""
     author = _author(quote.said_by)
     what = _KINDS[quote.kind]
     words = quoted_lines(_sendable(quote.text))
@@ -155,7 +157,7 @@ def _quoted_text(quote: Quoted) -> Text:
 
 
 def _file_text(file: Attachment, read: FileText) -> Text | None:
-    """What a model reads of a file besides its image; `None` for an image of the sender's own."""
+    """What a model reads of a file besides its image; `None` for an image of the sender."""
     author = _author(file.said_by) if file.said_by else ""
     if _is_shown(file, read):
         shown = f"an image, {file.name[:MOST_NAME_CHARS]!r}, by {author}"
@@ -167,7 +169,7 @@ def _file_text(file: Attachment, read: FileText) -> Text | None:
 
 
 def _author(name: str) -> str:
-    """A name on one line; never that of a file's words."""
+    """A name on one line; never the name that marks a file's words."""
     found = " ".join(_sendable(name).split())[:MOST_NAME_CHARS]
     return found if found and found != ATTACHMENT else SOMEBODY
 
@@ -194,12 +196,12 @@ def _is_shown(file: Attachment, read: FileText) -> bool:
 
 
 def is_image(file: Attachment) -> bool:
-    """Whether a file is called an image of a type that models take."""
+    """Whether a file's type is an image type that models accept."""
     return file.mime_type.lower() in IMAGE_TYPES
 
 
 def shown_image_problem(image: Image, *, takes_images: bool) -> str:
-    """The same of an image that a tool gave."""
+    """Why an image from a tool is not shown to the model, or an empty string."""
     try:
         data = base64.b64decode(image.data, validate=True)
     except ValueError:
@@ -211,7 +213,7 @@ def shown_image_problem(image: Image, *, takes_images: bool) -> str:
 
 
 def image_problem(file: Attachment, *, takes_images: bool) -> str:
-    """Why an image is not shown to the model; empty where it is."""
+    """Why an image is not shown to the model, or an empty string."""
     if not takes_images:
         return "the model that answers takes no images"
     if len(file.data) > MAX_IMAGE_BYTES:
@@ -230,7 +232,7 @@ NO_LIBRARY = 3
 
 
 def main() -> int:
-    """Runs it; the exit code, `NO_LIBRARY` when pypdf is not installed."""
+    """Extracts a PDF's text in a process of its own; exits with `NO_LIBRARY` if pypdf is not installed."""
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
     try:
@@ -254,12 +256,12 @@ if __name__ == "__main__":
 
 
 _FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
-"""JPEG's markers of a frame, which has the size."""
+"""JPEG's frame markers, which contain the size."""
 _ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
 
 
 def image_size(data: bytes) -> tuple[int, int] | None:
-    """Width and height; `None` for what is none of these images, or has no whole header."""
+    """Width and height; `None` if the bytes are not such an image or have no whole header."""
     try:
         if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR":
             return _sound(*struct.unpack_from(">II", data, 16))
@@ -369,7 +371,7 @@ async def message_of(
     timestamp_ms: int,
     inbound_id: str = "",
 ) -> UserMessage:
-    """A person's message, with what can be read of its files; images where the model `takes_images`."""
+    """A person's message with what can be read of its files; images only if the model `takes_images`."""
     texts = [
         await file_text(file, takes_images=takes_images, voice_notes=voice_notes) for file in attachments
     ]
@@ -384,7 +386,7 @@ async def message_of(
 
 
 async def file_text(file: Attachment, *, takes_images: bool, voice_notes: VoiceNotes) -> FileText:
-    """What can be read of one file; neither text nor a problem for what has no text to begin with."""
+    """What can be read of one file; neither text nor a problem for a file without text."""
     if file.problem or not file.data:
         return FileText(problem=file.problem)
     if is_image(file):
@@ -412,7 +414,7 @@ def _is_text(file: Attachment) -> bool:
 
 
 def _decoded(data: bytes) -> str | None:
-    """The text of bytes, `None` when they are none. Of the last character the end may be missing."""
+    """The decoded text, or `None` for binary bytes. The end of the last character may be missing."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data.decode("utf-16", "ignore")
     if b"\0" in data:
@@ -472,29 +474,29 @@ _TYPE_SUFFIXES = {
     "webm": ".webm",
 }
 _SAME_FORMAT = {".oga": ".ogg", ".opus": ".ogg", ".weba": ".webm", ".mpga": ".mp3"}
-"""Providers know a format by one ending."""
+"""Providers know each format by one suffix."""
 
 
 class Transcriber(Protocol):
-    """A model that writes down what is said."""
+    """A model that transcribes recordings."""
 
     @property
     def name(self) -> str:
         """`provider/model`, for the log."""
 
     async def transcribe(self, file_name: str, data: bytes, *, timeout_seconds: float) -> str:
-        """The words of a recording; raises `ModelError` where there are none."""
+        """The words of a recording. Raises `ModelError`."""
 
 
 class VoiceNotes:
-    """What writes down the recordings of an agent's messages, within the limits of `settings`."""
+    """Transcribes the recordings in an agent's messages, within the limits of `settings`."""
 
     def __init__(self, settings: AudioSettings, transcribers: Sequence[Transcriber] = ()) -> None:
         self._settings = settings
         self._transcribers = tuple(transcribers)
 
     async def text_of(self, file: Attachment) -> FileText:
-        """The words of a recording that has bytes, or why there are none."""
+        """The words of a recording, or why there are none."""
         settings = self._settings
         if not self._transcribers:
             return FileText(problem="no model that writes recordings down is set in tools.media.audio.models")
@@ -528,14 +530,14 @@ def _read(text: str) -> FileText:
 
 
 def is_audio(file: Attachment) -> bool:
-    """Whether a file is called a recording, by its type, or by its name where the type says nothing."""
+    """Whether a file is a recording by its type, or by its name if the type is vague."""
     mime_type = _plain_type(file)
     is_vague = mime_type in ("", "application/octet-stream", "application/ogg")
     return mime_type.startswith("audio/") or (is_vague and _suffix(file) in _SUFFIXES)
 
 
 def sent_name(file: Attachment) -> str:
-    """The name under which a recording is sent: ours, with the ending of its format.
+    """The file name under which a recording is sent, with the suffix of its format.
 
     >>> sent_name(Attachment(name="Ann and I.opus", mime_type="audio/*", data=b""))
     'recording.ogg'

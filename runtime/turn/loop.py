@@ -1,4 +1,6 @@
-"""Model and tools in turns until the model stops. Never sees a disk: the conversation is handed in."""
+"""The loop of one turn: asks the model and runs its tools until it answers without a call. Never reads a
+disk.
+"""
 
 from __future__ import annotations
 
@@ -42,35 +44,28 @@ from nacre.sessions.contracts.messages import (
 
 
 class StepLimitReached(BadModelReply):
-    """The model went on calling tools after it was told that the turn's steps are used up."""
+    """The model kept calling tools after it was told that the turn's steps are used up."""
 
 
 class Conversation(Protocol):
-    """What the loop needs to know of a conversation."""
+    """What the loop needs from a conversation: a turn or a flush."""
 
     async def request(self) -> ModelRequest:
-        """The next request; makes room in the window first when that is due."""
-        ...
+        """Returns the next request; makes room in the window first if that is due."""
 
     async def make_room(self, overflow: ContextOverflow, /) -> bool:
-        """The model said that the request does not fit; `True` when asking again is worth it."""
-        ...
+        """Handles a request that does not fit; returns `True` if asking again is worthwhile."""
 
     async def record(self, message: Message) -> None:
-        """Puts a message on disk; it stands there when this returns."""
-        ...
+        """Puts a message on disk before it returns."""
 
     async def set_aside(self, answer: AssistantMessage) -> None:
-        """Keeps what a model had said of an answer that comes anew, outside of what models see."""
-        ...
+        """Keeps the beginning of an answer that is asked for again, where no model sees it."""
 
     async def take_in(self) -> None:
-        """Puts on disk what was said into the turn while its tools ran."""
-        ...
+        """Puts messages on disk that were sent to the turn while its tools ran."""
 
-    def now_ms(self) -> int:
-        """The present moment in milliseconds since the epoch."""
-        ...
+    def now_ms(self) -> int: ...
 
 
 async def run_loop(
@@ -84,9 +79,9 @@ async def run_loop(
 ) -> AssistantMessage:
     """Asks, runs the tools that the model calls, and asks again, until it answers without a call.
 
-    Each message is recorded before the next step begins. After `max_steps` model calls the open
-    tool calls are answered with an error that says so, and the model may answer once more. `bounds` may end
-    the turn sooner; each call has its result then, too.
+    Each message is recorded before the next step begins. After `max_steps` model calls, open tool calls are
+    answered with an error that says so, and the model may answer once more. `bounds` may end the turn
+    sooner; each call has its result then, too.
 
     Raises:
         ModelError: the model could not be asked; what it had said so far is recorded.
@@ -179,7 +174,6 @@ def _cut_off(answer: AssistantMessage) -> str:
 def _broken_off(
     conversation: Conversation, said: Sequence[str], stop_reason: StopReason, problem: str
 ) -> AssistantMessage:
-    """What a model had said when it was cut off, as it is kept in a transcript."""
     text = "".join(said)
     return AssistantMessage(
         content=(Text(text=text),) if text else (),
@@ -201,7 +195,7 @@ def _emit_text(emit: Emit, text: str) -> None:
 async def _run_tools(
     conversation: Conversation, calls: Sequence[ToolCall], toolbox: Toolbox, emit: Emit
 ) -> None:
-    """Runs the calls at the same time; their results are recorded in the order of the calls."""
+    """Runs the calls concurrently; their results are recorded in the order of the calls."""
     for call in calls:
         emit(ToolStarted(call_id=call.id, tool_name=call.name, arguments=call.arguments))
     running = [asyncio.create_task(run_tool(toolbox, call, emit)) for call in calls]
@@ -215,7 +209,7 @@ async def _run_tools(
 
 
 async def run_tool(toolbox: Toolbox, call: ToolCall, emit: Emit) -> ToolOutcome:
-    """Runs one call and tells how far it is, and how it ended."""
+    """Runs one call and emits its progress and its end."""
 
     def progress(text: str) -> None:
         emit(ToolProgressed(call_id=call.id, tool_name=call.name, text=text))
@@ -234,7 +228,6 @@ async def run_tool(toolbox: Toolbox, call: ToolCall, emit: Emit) -> ToolOutcome:
 
 
 async def _refuse(conversation: Conversation, answer: AssistantMessage, reason: str) -> None:
-    """Gives each call of an answer a result that says why it was not run."""
     for call in answer.tool_calls:
         await conversation.record(
             ToolResultMessage(
@@ -249,10 +242,10 @@ async def _refuse(conversation: Conversation, answer: AssistantMessage, reason: 
 
 @contextmanager
 def paused(deadline: asyncio.Timeout) -> Iterator[None]:
-    """Stops a deadline that is running, and goes on with what was left of it.
+    """Stops a running deadline, and continues it with the remaining time.
 
-    For work that has limits of its own and takes as long as a history is: a compaction that the turn's
-    time ended each time would never be done.
+    For work that has limits of its own and takes time in proportion to the history: a compaction that the
+    turn's deadline ended each time would never finish.
     """
     loop = asyncio.get_running_loop()
     ends_at = deadline.when()
@@ -265,7 +258,7 @@ def paused(deadline: asyncio.Timeout) -> Iterator[None]:
 
 
 class Joining:
-    """Those of one turn. It takes messages while it is `open`."""
+    """The messages that join one running turn. It accepts messages while it is `open`."""
 
     def __init__(self) -> None:
         self._waiting: list[Inbound] = []
@@ -273,7 +266,7 @@ class Joining:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """While this is open, messages are taken; what nobody has fetched at its end is dropped."""
+        """Accepts messages inside the block; what nobody has taken at its end is dropped."""
         self._is_open = True
         try:
             yield
@@ -282,25 +275,24 @@ class Joining:
             self._waiting.clear()
 
     def put(self, inbound: Inbound) -> bool:
-        """Takes a message; whether the turn is still one that may hear it."""
+        """Accepts a message; `False` if the turn cannot read it any more."""
         if self._is_open:
             self._waiting.append(inbound)
         return self._is_open
 
     def take(self) -> list[Inbound]:
-        """What has been said since the last time."""
         taken, self._waiting = self._waiting, []
         return taken
 
 
 @dataclass(frozen=True, kw_only=True)
 class UsageLimits:
-    """The most that one turn may use up; `None` is no limit.
+    """The most that one turn may use; `None` is no limit.
 
-    `tokens` are those of the turn's model calls together, prompts and answers, cached or not; `cost_usd` is
-    what these cost in US dollars. Both count what the provider reported, so they do not hold a provider that
-    reports nothing: `model_calls` does. The calls for notes and summaries are not counted, as in
-    `Reply.usage`. A limit ends a turn before the next step, so the last step may go past it.
+    `tokens` is the total of the turn's model calls, prompts and answers, cached or not; `cost_usd` is their
+    cost in US dollars. Both count what the provider reported, so they do not bind a provider that reports
+    nothing; `model_calls` does. Calls for notes and summaries are not counted, as in `Reply.usage`. A limit
+    ends a turn before the next step, so the last step may exceed it.
 
     Raises:
         ConfigError: a limit is negative.
@@ -321,9 +313,9 @@ class UsageLimits:
 
 
 class TurnBounds:
-    """How far one turn may go: what it has used, and whether it is to end when its tools are done.
+    """What one turn has used, its limits, and whether it is to end when its tools are done.
 
-    `within` are the bounds of a turn that this one is a part of: what is used here is used there, too.
+    `within` are the bounds of a surrounding turn: what is used here is used there, too.
     """
 
     def __init__(self, limits: UsageLimits | None = None, *, within: TurnBounds | None = None) -> None:
@@ -335,21 +327,20 @@ class TurnBounds:
         self._tools_are_running = False
         self._ends_after_tools = False
         self.joining = Joining()
-        """What is said into the turn while it runs."""
+        """The messages that join the turn while it runs."""
 
     def spare_tools(self) -> bool:
-        """Ends the turn when the tools that are running are done; whether any are."""
+        """Ends the turn when its running tools are done; `False` if none are running."""
         self._ends_after_tools = self._tools_are_running
         return self._ends_after_tools
 
     def answered(self, answer: AssistantMessage) -> None:
-        """Counts a model's answer."""
         self._model_calls += 1
         if answer.usage is not None:
             self._use(answer.usage)
 
     def check_request(self) -> None:
-        """Called before a model is asked.
+        """Checks the limits before a model call.
 
         Raises:
             UsageLimitReached: a limit is used up.
@@ -363,7 +354,7 @@ class TurnBounds:
         self._check_used()
 
     def check_tools(self, calls: Sequence[ToolCall]) -> None:
-        """Called before the tools of an answer are run.
+        """Checks the limits before the tools of an answer run, and counts the calls.
 
         Raises:
             UsageLimitReached: these calls would be too many, or another limit is used up.
@@ -376,7 +367,7 @@ class TurnBounds:
 
     @contextmanager
     def running_tools(self) -> Iterator[None]:
-        """While this is open, a stop may wait for the tools."""
+        """Inside the block, a stop may wait for the tools."""
         self._tools_are_running = True
         try:
             yield

@@ -1,4 +1,4 @@
-"""`@prompt_part`: a typed function that gives a section of the system prompt, or nothing."""
+"""`@prompt_part`: a typed function that returns a section of the system prompt, or nothing."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ class PromptPart(Record):
     chats: frozenset[ToolChats]
 
     def __call__(self, chat: ToolChat, /) -> PromptText:
-        """What the function gives."""
         return self.function(chat)
 
     def is_for(self, policy: ChatPolicy) -> bool:
-        """Whether it stands in the prompt of such a chat."""
         return policy.audience in self.chats
 
 
@@ -49,16 +47,16 @@ def prompt_part(
     changing: bool = False,
     chats: Sequence[ToolChats] = ("private",),
 ) -> PromptPart | Callable[[PromptFunction], PromptPart]:
-    """Makes a section of the system prompt of a function, as `@prompt_part` or `@prompt_part(...)`.
+    """Makes a section of the system prompt from a function, as `@prompt_part` or `@prompt_part(...)`.
 
-    The function gets the chat and returns Markdown, or nothing where it has nothing to say; async or plain.
-    A stable part is asked once in a session, and again behind a compaction: between these it stays byte for
-    byte the same, so that the provider's prompt cache holds. A `changing` one is asked each turn and sent
-    behind the conversation. The parts stand in the order in which they were given. `chats` says whose
-    model reads it: that of the owner's private chats unless told otherwise.
+    The function receives the chat and returns Markdown, or nothing; it may be async. A stable part is
+    called once per session and again after each compaction. In between, it stays byte for byte the same, so
+    that the provider's prompt cache holds. A `changing` part is called in each turn and sent after the
+    conversation. Parts appear in the order in which they were given. `chats` says whose model reads the
+    part; the default is the owner's private chats.
 
     Raises:
-        TypeError: the function does not take one chat, or `chats` names something else.
+        TypeError: the function does not take one chat, or `chats` has another name.
     """
 
     def made(function: PromptFunction) -> PromptPart:

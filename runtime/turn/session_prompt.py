@@ -1,17 +1,16 @@
-"""The system prompt of one session: frozen in its transcript, with what changed since said at the tail.
+"""The system prompt of one session: frozen in its transcript, with changes appended at the tail.
 
     nacre.prompt ─► question ─► answer ─► nacre.changes ─► question ─► … ─► compaction ─► nacre.prompt
 
-A provider reads a request from its cache as far as it begins like the last one. So the prompt stays what it
-was, after a restart too, until a compaction begins the conversation anew; and what changed is a message of
-the transcript, which stays where it is. The prompt is made anew at once where its frame is another one (what
-the chat may see, instructions of the program, a section of an extension), where such messages are large,
-and where a line was removed from a file or a log: what the owner deletes is not sent again.
+A provider reads a request from its cache as far as it begins like the last one. So the prompt stays the
+same, also after a restart, until a compaction begins the conversation anew, and what changed is a message
+of the transcript. The prompt is rebuilt at once when its frame changes (what the chat may see, instructions
+of the program, a section of an extension), when the changes get large, and when a line was removed from a
+file or a log: what the owner deletes is not sent again.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from difflib import SequenceMatcher
@@ -26,12 +25,12 @@ from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.transcript import CHANGES_TYPE, PROMPT_TYPE, RECALL_TYPE, BranchFollower
 
 MOST_TOLD_SHARE = 10
-"""What changed may fill this share of the window, a tenth; then it is cheaper to make the prompt anew."""
+"""When changes would fill this share of the window, a tenth, rebuilding the prompt is cheaper."""
 CHARS_PER_TOKEN = 4
 
 
 class ToldPrompt:
-    """What the transcript of one session says of its prompt, kept up to date while that grows."""
+    """What the transcript of one session says about its prompt, updated incrementally."""
 
     def __init__(self) -> None:
         self.frozen: FrozenPrompt | None = None
@@ -39,13 +38,13 @@ class ToldPrompt:
         self.tools: dict[str, str] = {}
         self.told_chars = 0
         self.recalled: tuple[str, ...] = ()
-        """The logs and notes that the newest reminder quotes, where it was seen."""
+        """The logs and notes that the newest reminder quotes."""
         self._text: str | None = None
         self._described: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] | None = None
         self._follower = BranchFollower()
 
     def follow(self, branch: Sequence[Entry]) -> None:
-        """Takes what is new of a branch."""
+        """Reads the new entries of a branch."""
         fresh = self._follower.fresh(branch)
         if fresh is None:
             self._begin(None)
@@ -56,7 +55,7 @@ class ToldPrompt:
             self._take(entry)
 
     def text(self, part: StablePart) -> str:
-        """The stable text of the prompt that is told, in this frame; the same object as long as it stays."""
+        """The stable text of the frozen prompt, in this frame; the same object while it does not change."""
         if self._text is None:
             assert self.frozen is not None, "what was told is asked for"
             known = self.frozen.known
@@ -65,7 +64,7 @@ class ToldPrompt:
         return self._text
 
     def described(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        """The tools described and ordered as they were told, with those that are new behind them."""
+        """The tools with the descriptions and in the order that the model was told, new ones last."""
         if self._described is None or self._described[0] is not tools:
             told = tools
             if any(self.tools.get(tool.name) != tool.description for tool in tools):
@@ -104,14 +103,14 @@ class ToldPrompt:
 
 
 class SessionPrompt:
-    """The prompt of one session, for one turn in a window of so many tokens."""
+    """The prompt of one session, for one turn in a window of `window_tokens`."""
 
     def __init__(self, session: OpenSession, *, window_tokens: int) -> None:
         self._session = session
         self._most_told_chars = window_tokens * CHARS_PER_TOKEN // MOST_TOLD_SHARE
 
     def texts(self, part: StablePart, now: str) -> tuple[str, str]:
-        """The stable and the changing part of the prompt: as they were told, or else as they are."""
+        """The stable and the changing part of the prompt: as frozen, or as they are now."""
         told = self._told()
         if told.frozen is None or told.frozen.frame != part.digest:
             return part.text, now
@@ -126,7 +125,7 @@ class SessionPrompt:
 
     @property
     def told_paths(self) -> frozenset[str]:
-        """The logs and notes of past days that the model has been told of."""
+        """The logs and notes of past days that the model has been told about."""
         told = self._told()
         return frozenset((*told.known.logs, *(told.recalled if told.frozen is None else ())))
 
@@ -140,12 +139,11 @@ class SessionPrompt:
         recall_again: Callable[[], Awaitable[None]],
         only_deleted: bool = False,
     ) -> None:
-        """Puts the prompt into the transcript, or what changed of it; nothing where nothing did.
+        """Records the prompt in the transcript, or what changed in it; nothing if nothing did.
 
-        With `only_deleted` nothing is put there unless a line was deleted.
-
-        `is_deleted` tells whether a file lacks one of these lines, which may have been cut out of its
-        shown text alone. `recall_again` replaces the recalled notes.
+        With `only_deleted`, nothing is recorded unless a line was deleted. `is_deleted` tells whether a
+        file lacks one of these lines, which may only have been cut from its shown text. `recall_again`
+        replaces the recalled notes.
 
         Raises:
             SessionError: the transcript cannot be written.
@@ -184,11 +182,11 @@ def _begins(entry: Entry) -> bool:
 
 VERSION = 1
 Edit: TypeAlias = tuple[int, int, tuple[str, ...]]
-"""Lines of a text that are replaced: the first, the one behind the last, and what stands there now."""
+"""Lines of a text that are replaced: the first, the one after the last, and the new lines."""
 
 
 class Known(Record):
-    """What a model knows from in front of its conversation.
+    """What a model knows from the system prompt.
 
     `tools` are descriptions by name, `files` and `logs` texts by path, `now` says day, chat and model.
     """
@@ -200,7 +198,7 @@ class Known(Record):
 
 
 class FrozenPrompt(Record):
-    """What a system prompt is made of; `frame` is the digest of its frame."""
+    """A recorded system prompt; `frame` is the digest of its frame."""
 
     frame: str
     known: Known
@@ -219,14 +217,14 @@ class FrozenPrompt(Record):
 
 
 class Changes(Record):
-    """What changed of a `Known`: the text of the message that says so, and the details that it carries."""
+    """What changed in a `Known`: the text of the message about it, and the message's details."""
 
     text: str
     details: Mapping[str, Any]
 
 
 def frozen_prompt(data: Mapping[str, Any]) -> FrozenPrompt | None:
-    """Reads a record; `None` when it is none, or of a later version."""
+    """Parses the data of an entry; `None` if they are invalid or of a later version."""
     frame, now = data.get("frame"), data.get("now")
     maps = [_texts(data.get(name)) for name in ("tools", "files", "logs")]
     if data.get("version") != VERSION or not isinstance(frame, str) or not isinstance(now, str):
@@ -238,9 +236,9 @@ def frozen_prompt(data: Mapping[str, Any]) -> FrozenPrompt | None:
 
 
 def changes_between(known: Known, present: Known) -> Changes | None:
-    """What changed; `None` when nothing did.
+    """What changed, or `None`.
 
-    A log of which `present` says nothing did not change. A tool that is only described otherwise is no news.
+    A log that `present` lacks did not change. A new description of a known tool is not reported.
     """
     if _is_same(known, present):
         return None
@@ -269,7 +267,7 @@ def changes_between(known: Known, present: Known) -> Changes | None:
 
 
 def removed_lines(known: Known, present: Known) -> dict[str, list[str]]:
-    """The lines of each file and log that are known and that it does not have any more."""
+    """The known lines that each file and log no longer has."""
     pairs = {path: (text, present.files.get(path, "")) for path, text in known.files.items()}
     pairs |= {path: (known.logs[path], text) for path, text in present.logs.items() if path in known.logs}
     return {
@@ -280,7 +278,7 @@ def removed_lines(known: Known, present: Known) -> dict[str, list[str]]:
 
 
 def _is_same(known: Known, present: Known) -> bool:
-    """A quick look, because most often nothing changed."""
+    """A quick check, because most often nothing changed."""
     return (
         (known.now, known.files) == (present.now, present.files)
         and known.tools.keys() == present.tools.keys()
@@ -289,7 +287,7 @@ def _is_same(known: Known, present: Known) -> bool:
 
 
 def applied(known: Known, details: Mapping[str, Any]) -> Known | None:
-    """What is known after changes were told; `None` when their details cannot be read."""
+    """What is known after recorded changes; `None` if their details are invalid."""
     tools, now = details.get("tools"), details.get("now", known.now)
     if details.get("version") != VERSION or not isinstance(tools, Mapping) or not isinstance(now, str):
         return None
@@ -310,7 +308,7 @@ def _edits(before: str, after: str) -> list[list[Any]]:
 
 
 def _edited(texts: Mapping[str, str], edits: object) -> dict[str, str] | None:
-    """The texts with their edits; `None` when one of these is none, or does not fit."""
+    """The texts with their edits; `None` if an edit is invalid or does not fit."""
     if not isinstance(edits, Mapping):
         return None
     changed = dict(texts)
@@ -334,7 +332,7 @@ def _edit(raw: object) -> Edit | None:
 
 
 def _shown(path: str, before: str, after: str) -> str:
-    """A text's changed lines, quoted; empty when nothing changed."""
+    """A text's changed lines, quoted; empty if nothing changed."""
     old, told, moved = _lines(before), list[str](), 0
     for first, end, lines in _edits(before, after):
         if end > first:
@@ -361,6 +359,3 @@ def _texts(raw: object) -> dict[str, str] | None:
     if not isinstance(raw, Mapping) or not all(isinstance(text, str) for text in raw.values()):
         return None
     return {str(name): text for name, text in raw.items()}
-
-
-log = logging.getLogger(__name__)

@@ -64,11 +64,11 @@ log = logging.getLogger(__name__)
 IMAGE_CHARS = 8_000
 UNREADABLE_CALL_CHARS = 128
 LEAST_SAVING_RATIO = 0.05
-"""A prompt that the provider remembers is only changed for at least this share of the window."""
+"""A prompt that the provider caches is only changed to save at least this share of the window."""
 
 
 class Pruning(Record):
-    """All results that are to be shown otherwise from now on, and why: `reason` is for the record."""
+    """The projections of all pruned results, and why: `reason` is for the record."""
 
     projections: Mapping[str, Projection]
     saved_chars: int
@@ -77,16 +77,15 @@ class Pruning(Record):
 
 
 class NothingToPrune(Record):
-    """Why nothing is done, with the numbers that led to it."""
+    """Why nothing is pruned, with the numbers that led to it."""
 
     reason: str
 
 
 class PruningFacts(Record):
-    """`items` is the transcript, not pruned; `recorded` what of it is shown otherwise already.
+    """`items` is the transcript before pruning; `recorded` are the projections already in force.
 
-    `tokens` is how full the window is now. `idle_seconds` is how long ago the model was last asked,
-    `None` when it never was.
+    `tokens` is how full the window is. `idle_seconds` is how long ago the model was last asked, or `None`.
     """
 
     items: Sequence[TranscriptItem]
@@ -98,7 +97,6 @@ class PruningFacts(Record):
 def plan_pruning(
     facts: PruningFacts, *, settings: ContextPruningSettings, budget: ContextBudget
 ) -> Pruning | NothingToPrune:
-    """What to prune before the next request, if anything."""
     size_line = int(budget.flush_at * settings.size_trigger_ratio)
     trigger = _trigger(facts, settings, size_line)
     idle = "never asked" if facts.idle_seconds is None else f"idle {facts.idle_seconds:.0f} s"
@@ -131,7 +129,7 @@ def plan_pruning(
 
 
 def message_chars(message: Message) -> int:
-    """How much room a message takes, in characters."""
+    """The size of a message in characters."""
     chars = 0
     for block in message.content:
         match block:
@@ -168,7 +166,7 @@ def _shown(item: TranscriptItem, projections: Mapping[str, Projection]) -> Messa
 
 
 def _candidates(items: Sequence[TranscriptItem], settings: ContextPruningSettings) -> list[TranscriptItem]:
-    """The old results, between the person's first words and the model's last messages."""
+    """The old results, between the person's first message and the model's last messages."""
     said = [place for place, item in enumerate(items) if isinstance(item.message, UserMessage)]
     answers = [place for place, item in enumerate(items) if isinstance(item.message, AssistantMessage)]
     kept = settings.keep_last_assistants
@@ -209,7 +207,9 @@ def _hard_clear(
     *,
     wanted_chars: float,
 ) -> int:
-    """Replaces the oldest results until more than `wanted_chars` are saved; gives how many it saved."""
+    """Replaces the oldest results until more than `wanted_chars` are saved; returns the saved
+    characters.
+    """
     clear = settings.hard_clear
     left = [item for item in candidates if not isinstance(projections.get(item.entry_id), Cleared)]
     sizes = {item.entry_id: message_chars(_shown(item, projections)) for item in left}
@@ -233,9 +233,8 @@ async def prune(
     tokens: int,
     count_tokens: Callable[[str], int],
 ) -> None:
-    """Records what of the session is shown otherwise from now on, if anything; says in the log why not.
-
-    `tokens` is how full the window is.
+    """Records which results are pruned from now on, or logs why none are. `tokens` is how full the
+    window is.
     """
     items, branch = session.view.unpruned(), session.branch
 
@@ -269,7 +268,7 @@ async def prune(
 def recorded_projections(
     items: Sequence[TranscriptItem], branch: Sequence[Entry]
 ) -> Mapping[str, Projection]:
-    """The projections in force of messages that are still there."""
+    """The projections in force for messages that are still in the transcript."""
     shown = {item.entry_id for item in items}
     found = projections_of(prune_record(branch))
     return {entry_id: projection for entry_id, projection in found.items() if entry_id in shown}
@@ -278,7 +277,7 @@ def recorded_projections(
 def _idle_seconds(
     session: OpenSession, items: Sequence[TranscriptItem], branch: Sequence[Entry]
 ) -> float | None:
-    """How long ago the provider last saw the conversation; a record stands for a request that followed."""
+    """How long ago the provider last saw the conversation; a record implies a request after it."""
     answers = (item.message for item in reversed(items) if isinstance(item.message, AssistantMessage))
     answer = next(answers, None)
     if answer is None:
@@ -312,21 +311,23 @@ LEAST_SHOWN_TOKENS = 64
 LEAST_SHOWN_CHARS = 40
 MOST_TOKENS_PER_CHAR = 3
 LEAST_ROOM_SHARE = 8
-"""A window whose prompt leaves next to nothing still gives an eighth to the conversation."""
+"""If the prompt fills nearly the whole window, the conversation still gets an eighth of it."""
 
 
 class Room(Record):
-    """`message_tokens` is the most of one message, `kept_tokens` of all that a compaction must keep."""
+    """`message_tokens` is the most of one message, `kept_tokens` of everything that a compaction must
+    keep.
+    """
 
     message_tokens: int
     kept_tokens: int
 
 
 def room_in(budget: ContextBudget, *, overhead_tokens: int, refused_tokens: int | None) -> Room:
-    """What the window has beside its prompt and a summary.
+    """The room in a window beside its prompt and a summary.
 
-    A provider that refused a context of `refused_tokens` has less than that, or counts otherwise: what must
-    be kept gets half of what it had.
+    A provider that refused a context of `refused_tokens` has less room than that, or counts differently:
+    what must be kept gets half of what it had.
     """
     least_tokens = budget.window_tokens // LEAST_ROOM_SHARE
     taken_tokens = overhead_tokens + budget.summary_tokens
@@ -345,9 +346,9 @@ def plan_shortening(
     newest_said_id: str,
     count_tokens: Callable[[str], int],
 ) -> Mapping[int, int]:
-    """Places in the transcript as it is shown, and how many tokens the message there may take.
+    """Positions in the transcript as it is shown, and how many tokens the message there may take.
 
-    `newest_said_id` is the entry of what a person said last.
+    `newest_said_id` is the entry of the person's last message.
     """
     limits: dict[int, int] = {}
     sizes: dict[int, int] = {}
@@ -369,7 +370,7 @@ def plan_shortening(
 def fitted(
     message: Message, limit_tokens: int, *, path: str, problem: str, count_tokens: Callable[[str], int]
 ) -> Shortened:
-    """How a message is to be shown in about that many tokens; `path` and `problem` as for `cut`."""
+    """How to show a message in about `limit_tokens` tokens; `path` and `problem` as for `cut`."""
     text = whole_text(message)
     images = sum(isinstance(block, Image) for block in message.content)
     if images * IMAGE_TOKENS > limit_tokens // 2:
@@ -391,7 +392,7 @@ def fitted(
 
 
 def _kept_places(shown: Sequence[TranscriptItem], newest_said_id: str) -> Sequence[int]:
-    """What stays in view whatever is compacted: the newest step, what it answers, and the recalled notes."""
+    """What no compaction removes: the newest step, the message that it answers, and the recalled notes."""
     start = next(
         (
             place
@@ -410,7 +411,7 @@ def _kept_places(shown: Sequence[TranscriptItem], newest_said_id: str) -> Sequen
 
 
 def _level(sizes: Sequence[int], room_tokens: int) -> int:
-    """The size to which the largest are cut so that all fit together; the small ones stay as they are."""
+    """The size to which the largest are cut so that all fit together; small ones stay as they are."""
     left_tokens = room_tokens
     for number, size in enumerate(sorted(sizes)):
         share_tokens = left_tokens // (len(sizes) - number)
@@ -421,7 +422,6 @@ def _level(sizes: Sequence[int], room_tokens: int) -> int:
 
 
 def _is_surely_small(message: Message, limit_tokens: int) -> bool:
-    """Whether there is no need to count."""
     return MOST_TOKENS_PER_CHAR * message_chars(message) < limit_tokens
 
 

@@ -1,4 +1,4 @@
-"""What a sub-agent is: a name, its words to go by, its own tools, and how far it may go."""
+"""What a sub-agent is: a name, instructions, tools of its own, and limits."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from nacre.runtime.tools.toolbox import CallScope, ToolArguments
 from nacre.runtime.turn.loop import UsageLimits
 
 TIMEOUT_SECONDS = 600.0
-"""How long a sub-agent may work on one task unless its author says otherwise."""
+"""How long a sub-agent may work on one task, unless its author says otherwise."""
 MOST_DEPTH = 3
-"""So many sub-agents may stand one inside the other."""
+"""How many sub-agents may be nested."""
 
 
 class TaskArguments(ToolArguments):
-    """What a sub-agent is called with."""
+    """The arguments of a call to a sub-agent."""
 
     task: str = Field(
         min_length=1,
@@ -43,11 +43,11 @@ class SubAgent(Record):
 
     @property
     def depth(self) -> int:
-        """How many sub-agents stand one inside the other, this one included."""
+        """How many sub-agents are nested, this one included."""
         return 1 + max((tool.depth for tool in self.tools if isinstance(tool, SubAgent)), default=0)
 
     def as_tool(self, run: RunSubAgent) -> FunctionTool[..., Any]:
-        """The tool that hands a task to `run`, and gives back the words that came of it."""
+        """The tool that hands a task to `run` and returns the text that the task ended with."""
 
         async def work(task: str, context: ToolContext) -> str:
             return await run(self, task, context.scope)
@@ -81,17 +81,17 @@ def sub_agent(
     chats: Sequence[ToolChats] = ("private",),
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> SubAgent:
-    """Makes a tool that works on a task in a turn of its own, with nothing in view but the task.
+    """Makes a tool that works on a task in a turn of its own, which sees nothing but the task.
 
-    `name` and `description` are what the calling model reads, `instructions` what the sub-agent's reads. It
-    has the `tools` and no others: functions as with `tool`, or further sub-agents. With `notes` it also has
-    the chat's tools for files and memory. `model` is a `ChatModel` or a name such as `openai/gpt-5-mini`; the
-    model of the chat unless given. `limits` say what one task may use up; what it uses counts for the calling
-    turn and its limits, too. `chats` are those in which it is offered, and it never sees more than its chat
-    may. A task that takes longer than `timeout_seconds` is stopped.
+    The calling model reads `name` and `description`, the sub-agent's model reads `instructions`. The
+    sub-agent has only these `tools`: functions as for `tool`, or further sub-agents. With `notes`, it also
+    has the chat's tools for files and memory. `model` is a `ChatModel` or a name such as
+    `openai/gpt-5-mini`; the default is the model of the chat. `limits` bounds one task; its usage also
+    counts for the calling turn and its limits. `chats` are those in which the sub-agent is offered; it
+    never sees more than its chat may. A task that takes longer than `timeout_seconds` is stopped.
 
     Raises:
-        TypeError: a name, a tool or the model cannot be used; the text says why.
+        TypeError: a name, a tool or the model cannot be used; the message says why.
     """
     made = tuple(each if isinstance(each, FunctionTool | SubAgent) else tool(each) for each in tools)
     names = [each.name for each in made]
@@ -124,7 +124,6 @@ def sub_agent(
 
 
 def _check_as_tool(agent: SubAgent, chats: Sequence[ToolChats]) -> None:
-    """Name, description and chats hold to the rules of every tool."""
 
     async def work(task: str) -> str:
         return task

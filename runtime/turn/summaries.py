@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 
 class SummaryModel(Record):
-    """One rung of the ladder: a model, how to ask it, and how much it may be given and write at once."""
+    """A model that can be asked for a summary, how to ask it, and its limits."""
 
     name: str
     ask: Ask
@@ -57,7 +57,7 @@ class SummaryModel(Record):
 
 
 class Summary(Record):
-    """A summary that may be stored. `problem` says which models could not give one, if any was asked."""
+    """A summary that may be stored. `problem` says which models failed before this one, and why."""
 
     text: str
     model_name: str
@@ -78,12 +78,12 @@ async def summary_of(
 ) -> Summary:
     """The summary from the first model that gives one.
 
-    `extractor` is asked last, and only after answers that were no summaries: a provider that is away or
-    refuses the key is no reason to put up with less. Where the history `must_shrink`, a time-out or one
-    more overflow is.
+    `extractor` is asked last, and only after answers that were not summaries: when a provider is
+    unreachable or refuses the key, waiting is better than a poor summary. If the history `must_shrink`, a
+    time-out or another overflow also leads to the extractor.
 
     Raises:
-        ModelError: nobody gave one; the last model's failure, with the reasons of all.
+        ModelError: no model gave one; the last model's failure, with the reasons of all.
     """
     problems: list[str] = []
     failure: ModelError = BadModelReply("There is no model to ask for a summary.")
@@ -122,7 +122,7 @@ def summary_models(
     settings: CompactionSettings,
     emit: Emit,
 ) -> tuple[SummaryModel, ...]:
-    """Who is asked, in order: the `own` model of compactions, then those of the conversation."""
+    """The models to ask, in order: the `own` model of compactions, then those of the conversation."""
     first = chain.first.model
     limits = summary_limits(budget, settings, window_tokens=None)
     usual = SummaryModel(name=first.name, ask=chain.ask(emit), limits=limits)
@@ -135,7 +135,7 @@ def summary_models(
 
 
 def extractor(offline: ChatModel, budget: ContextBudget, settings: CompactionSettings) -> SummaryModel:
-    """The last rung: the offline responder, which extracts."""
+    """The offline responder, which extracts."""
     limits = summary_limits(budget, settings, window_tokens=None)
     # No window limits it, and in parts it would read the newest words alone and its own extracts again.
     return SummaryModel(
@@ -146,7 +146,7 @@ def extractor(offline: ChatModel, budget: ContextBudget, settings: CompactionSet
 def summary_limits(
     budget: ContextBudget, settings: CompactionSettings, *, window_tokens: int | None
 ) -> SummaryLimits:
-    """What a model with that window is given and asked for; the session's window where it knows none."""
+    """How much a model with that window is given and may write; the session's window if it is `None`."""
     window = window_tokens or budget.window_tokens
     summary_tokens = min(settings.max_summary_tokens or budget.summary_tokens, window // 8)
     return SummaryLimits(
@@ -178,7 +178,9 @@ class SummaryTimedOut(ModelUnavailable):
 
 
 class SummaryLimits(Record):
-    """`part_tokens` bounds one request's conversation, `summary_tokens` and `timeout_seconds` one answer."""
+    """`part_tokens` bounds the conversation in one request, `summary_tokens` and `timeout_seconds` one
+    answer.
+    """
 
     part_tokens: int
     summary_tokens: int
@@ -186,14 +188,16 @@ class SummaryLimits(Record):
 
 
 class PartialSummaries(Record):
-    """Summaries of the beginning of a history: `known` ones by digest, and where to `remember` new ones."""
+    """Summaries of the beginning of a history: the `known` ones by digest, and a function that stores a
+    new one.
+    """
 
     known: Mapping[str, str]
     remember: Callable[[str, str], Awaitable[None]]
 
 
 class Summariser:
-    """One model that is asked for a summary. `instructions` go into every request."""
+    """Asks one model for a summary. `instructions` are part of every request."""
 
     def __init__(
         self,
@@ -216,10 +220,10 @@ class Summariser:
         self._writing: str | None = None
 
     async def summarise(self, plan: CompactionPlan) -> str:
-        """The summary of what a plan takes out of the view, with the plan's facts below it.
+        """The summary of what a plan removes from the view, followed by the plan's facts.
 
         Raises:
-            ModelError: the model could not be asked, did not finish, or its answer is no summary.
+            ModelError: the model could not be asked, did not finish, or its answer is not a summary.
         """
         # Counting megabytes takes seconds, in which other sessions want their turns.
         previous, history, prefix = await asyncio.to_thread(self._read, plan)
@@ -229,7 +233,7 @@ class Summariser:
         return with_facts(summary, plan.facts)
 
     def _read(self, plan: CompactionPlan) -> tuple[str, list[Piece], list[Piece]]:
-        """The summary to begin with, the pieces of the history, and those of the cut turn's beginning."""
+        """The previous summary, the pieces of the history, and those of the beginning of the cut turn."""
         most, count = self._part_tokens, self._count_tokens
         asked = [message_text(part) for part in plan.to_summarise if isinstance(part, UserMessage)]
         # The owner may have asked for a language of their own.
@@ -296,10 +300,8 @@ class Summariser:
         )
 
     async def _request(self, prompt: str) -> str:
-        """One answer; a second try where something is wrong with the first.
-
-        Raises:
-            ModelError: see `summarise`.
+        """An answer; asks a second time if the first one is defective. Raises `ModelError` as
+        `summarise`.
         """
         if self._instructions:
             prompt += f"\n\n{render('compaction/focus', focus=self._instructions)}"
@@ -366,11 +368,11 @@ _MAX_SIGNS = 8_000
 _MAIN_SHARE = 0.6
 _PRESENT_SHARE = 0.15
 _WRITINGS = {"CJK": "HAN", "HIRAGANA": "HAN", "KATAKANA": "HAN"}
-"""Japanese mixes them, and so each counts for the other."""
+"""Japanese mixes these scripts, so each counts for the others."""
 
 
 class Defect(Record):
-    """What is wrong with a summary. One that is not `fatal` is better than no summary at all."""
+    """What is wrong with a summary. If it is not `fatal`, the summary is better than none."""
 
     problem: str
     is_fatal: bool
@@ -379,11 +381,10 @@ class Defect(Record):
 def summary_defect(
     text: str, stop_reason: StopReason, *, writing: str | None, summary_tokens: int
 ) -> Defect | None:
-    """The first thing that is wrong with a summary of a conversation in `writing`, or `None`.
+    """The first defect of a summary of a conversation in the script `writing`, or `None`.
 
-    Fatal: no text, an answer that was cut off at `summary_tokens`, a text with none of the asked
-    headings, such as a refusal or an answer to the conversation itself. Not fatal: a summary in
-    another writing than the conversation's.
+    Fatal: no text, an answer that was cut off at `summary_tokens`, a text with none of the requested
+    headings, such as a refusal. Not fatal: a summary in another script than the conversation's.
     """
     if not text:
         return Defect(problem="The summary was empty.", is_fatal=True)
@@ -398,15 +399,15 @@ def summary_defect(
 
 
 def has_heading(text: str, heading: str) -> bool:
-    """Whether a line is the heading, as Markdown or in bold."""
+    """Whether a line is the heading, in Markdown or bold."""
     return bool(re.search(rf"^\s*(?:#{{1,6}}\s*|\*\*){re.escape(heading)}", text, re.MULTILINE))
 
 
 def main_writing(text: str) -> str | None:
-    """The writing that most of a text is in, such as `CYRILLIC`; `None` for Latin, a mixture or a few words.
+    """The script of most of a text, such as `CYRILLIC`; `None` for Latin, a mixture or a few words.
 
-    Languages that share a writing are not told apart, so a German conversation may be summarised in
-    English without anybody noticing here.
+    Languages that share a script are not distinguished, so an English summary of a German conversation goes
+    unnoticed.
     """
     shares = _shares(text)
     found = next((name for name, share in shares.items() if share >= _MAIN_SHARE), None)
@@ -414,7 +415,7 @@ def main_writing(text: str) -> str | None:
 
 
 def _shares(text: str) -> dict[str, float]:
-    """The share of each writing in the letters of a text, empty when there are too few of them."""
+    """The share of each script in the letters of a text; empty if there are too few letters."""
     sample = text[:: max(1, len(text) // _MAX_SIGNS)]
     names = [unicodedata.name(sign, "?").partition(" ")[0] for sign in sample if sign.isalpha()]
     if len(names) < _MIN_LETTERS:
@@ -427,7 +428,7 @@ PARTIAL_SUMMARY_ENTRY = "nacre.partial_summary"
 
 
 def partial_summaries(journal: Transcript) -> PartialSummaries:
-    """Those since the latest compaction, and the journal as the place for new ones."""
+    """The partial summaries since the latest compaction; new ones are recorded in the journal."""
 
     async def remember(digest: str, summary: str) -> None:
         await journal.append_custom(PARTIAL_SUMMARY_ENTRY, {"digest": digest, "summary": summary})
@@ -436,7 +437,7 @@ def partial_summaries(journal: Transcript) -> PartialSummaries:
 
 
 def known_partial_summaries(branch: Sequence[Entry]) -> dict[str, str]:
-    """Summary by digest; what is malformed is passed over."""
+    """Summaries by digest; invalid entries are ignored."""
     known: dict[str, str] = {}
     for entry in reversed(branch):
         if isinstance(entry.body, Compaction):
@@ -449,7 +450,7 @@ def known_partial_summaries(branch: Sequence[Entry]) -> dict[str, str]:
 
 
 class Piece(Record):
-    """Serialised messages that are read together, and their tokens."""
+    """Serialized messages that are read together, and their tokens."""
 
     text: str
     tokens: int
@@ -460,8 +461,8 @@ def pieces_of(
 ) -> list[Piece]:
     """The messages as pieces of at most `most_tokens`, in order.
 
-    A message with calls and their results make one piece. Only what is too long for a request by
-    itself is taken apart: first into its messages, then into the halves of a message's text.
+    A message with calls and their results form one piece. Only a piece that is too long for a request is
+    divided: first into its messages, then into halves of a message's text.
     """
     pieces: list[Piece] = []
     for group in _groups(messages):
@@ -476,7 +477,9 @@ def pieces_of(
 
 
 def _tokens(group: Sequence[Message], text: str, count_tokens: Callable[[str], int]) -> int:
-    """The tokens of a group's `text`; a message's words are counted as for the window, which remembers."""
+    """The tokens of a group's `text`. A message's words are counted as for the window, whose counter
+    caches them.
+    """
     words = message_text(group[0])
     if len(group) > 1 or not words or not text.endswith(words):
         return count_tokens(text)
@@ -484,7 +487,7 @@ def _tokens(group: Sequence[Message], text: str, count_tokens: Callable[[str], i
 
 
 def cut_text(text: str, *, most_tokens: int, count_tokens: Callable[[str], int]) -> list[Piece]:
-    """The text as pieces of at most `most_tokens`, cut at line ends where that is possible."""
+    """The text as pieces of at most `most_tokens`, cut at line ends if possible."""
     if not text.strip():
         return []
     tokens = count_tokens(text)
@@ -500,7 +503,7 @@ def cut_text(text: str, *, most_tokens: int, count_tokens: Callable[[str], int])
 
 
 def end_of_part(pieces: Sequence[Piece], start: int, *, most_tokens: int) -> int:
-    """The end of the longest run of pieces from `start` that fits; one piece at least."""
+    """The end of the longest run of pieces from `start` that fits; at least one piece."""
     end, tokens = start + 1, pieces[start].tokens
     while end < len(pieces) and tokens + pieces[end].tokens < most_tokens:
         tokens += pieces[end].tokens + 1
@@ -509,7 +512,7 @@ def end_of_part(pieces: Sequence[Piece], start: int, *, most_tokens: int) -> int
 
 
 def digests(begun_with: str, pieces: Sequence[Piece]) -> list[str]:
-    """For 0, 1, 2 … pieces read: a name for what was read, whatever pieces the text was cut into.
+    """For 0, 1, 2 … pieces: a digest of the text read so far, independent of where it is cut into pieces.
 
     `begun_with` is what else the summary depends on.
     """
@@ -522,7 +525,7 @@ def digests(begun_with: str, pieces: Sequence[Piece]) -> list[str]:
 
 
 def _groups(messages: Sequence[Message]) -> list[Sequence[Message]]:
-    """Runs of messages that belong together: nothing between a call and its last result is left out."""
+    """Runs of messages that belong together: a call and everything up to its last result."""
     last_result: dict[int, int] = {}
     for result, caller in paired_results(messages).items():
         last_result[caller] = max(result, last_result.get(caller, result))

@@ -1,7 +1,8 @@
-"""The system prompts of an agent: workspace files, tools, the day; each made once while nothing changes.
+"""The system prompt of an agent as it is now: workspace files, tools, sections of authors, the day.
 
-This is the prompt as it would be made now; what a session is sent of it is `session_prompt.py`'s to say. The
-stable part comes first, what moves with the day or the chat comes last.
+Each piece is built once and reused while nothing changes. `session_prompt.py` decides what of it a session
+is sent. The stable part comes first; what changes with the day or the chat comes last. The notes recalled
+at the start of a session are here too.
 """
 
 from __future__ import annotations
@@ -48,19 +49,24 @@ from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.transcript import RECALL_TYPE
 
+log = logging.getLogger(__name__)
+
 SECTION = "Skills"
-"""The section's name; it stands behind the files of the workspace, so that a change is told as theirs are."""
+"""The section's name. It follows the files of the workspace, so that its changes are reported like
+theirs."""
 
 
 class SkillList(Record):
-    """The section's text, empty where there is no skill, and sentences for the owner."""
+    """The section's text, empty without skills, and sentences for the owner."""
 
     text: str = ""
     notices: tuple[str, ...] = ()
 
 
 def skill_list(skills: Sequence[Skill], *, most_chars: int) -> SkillList:
-    """Tells of skills in so many characters: with descriptions as long as there is room, then by name."""
+    """Lists skills in at most `most_chars` characters: with descriptions while there is room, then by
+    name.
+    """
     lines: list[str] = []
     left_chars, shortened, unnamed = most_chars, 0, 0
     for skill in skills:
@@ -84,22 +90,20 @@ def skill_list(skills: Sequence[Skill], *, most_chars: int) -> SkillList:
 
 
 OPTIONAL_FILES = ("MEMORY.md",)
-"""Files whose absence is no news: they are left out instead of marked as missing."""
-"""Files that hold what the assistant noted; the others are instructions."""
+"""Files that are left out, instead of marked as missing, if they do not exist."""
 MOST_COUNTED = 64
-"""So many system prompts' tokens are remembered: one for each day, kind of chat, channel and model."""
+"""How many system prompts' token counts are cached: one for each day, kind of chat, channel and model."""
 
 FILES_PERCENT, STARTUP_PERCENT = 15, 10
-"""The most of a window that workspace files, and the notes of the last days, take, at four characters a
-token."""
+"""The most of a window that workspace files, and recalled notes, take, at four characters a token."""
 FAIR_SHARES_TOKENS = 16_000
-"""In a smaller window no file takes more than a fifth of that, so that each is shown."""
+"""In a smaller window, no file takes more than a fifth of the files' share, so that each is shown."""
 
 MOST_KINDS = 256
-"""So many kinds of chats have their prompts remembered; a chat that is not private is one of its own."""
+"""How many kinds of chats have cached prompts. Each chat that is not private is a kind of its own."""
 
 _TOOLS_PLACE = "\0tools\0"
-"""Where the tools stand in a frame."""
+"""Marks the place of the tools in a frame."""
 
 _Kind: TypeAlias = tuple[bool, WorkspaceAccess, tuple[str, ...], str, tuple[str, ...]]
 
@@ -112,10 +116,10 @@ _ACCESS: dict[WorkspaceAccess, str] = {
 
 
 class StablePart(Record):
-    """What the stable part of a system prompt is made of, and a sentence for each file that was cut.
+    """The stable part of a system prompt in pieces, and a sentence for each file that was cut.
 
-    `frame` is all of it but `tools`, descriptions by name, and `files`, the texts of those that are shown.
-    `digest` names the frame, and what else says what the chat may see.
+    `frame` is everything except `tools`, descriptions by name, and `files`, the texts of the shown files.
+    `digest` identifies the frame and what the chat may see.
     """
 
     frame: str
@@ -126,7 +130,6 @@ class StablePart(Record):
 
     @cached_property
     def text(self) -> str:
-        """The whole part."""
         head = self.frame.replace(_TOOLS_PLACE, _tool_lines(self.tools), 1)
         shown = "\n\n".join(
             render("system/context_file", name=name, text=text) for name, text in self.files.items()
@@ -143,7 +146,7 @@ class _Made(Record):
 
 
 class SystemPrompts:
-    """The system prompts of one agent, over all of its turns."""
+    """The system prompts of one agent, for all of its turns."""
 
     def __init__(
         self,
@@ -178,10 +181,10 @@ class SystemPrompts:
         budget: ContextBudget,
         sections: tuple[str, ...] = (),
     ) -> StablePart:
-        """The stable part in such a chat: the same object as before, unless a file or a tool changed.
+        """The stable part for such a chat: the same object as before, unless a file or a tool changed.
 
-        `memory` is what the memory engine says of its tools, `sections` are the session's prompt parts. In a
-        small window of the `budget` less of each file is shown.
+        `memory` is what the memory engine says about its tools, `sections` are the session's prompt parts.
+        In a small window of the `budget`, less of each file is shown.
         """
         total_chars = self._settings.bootstrap_total_max_chars
         per_file_chars = self._settings.bootstrap_max_chars
@@ -220,7 +223,7 @@ class SystemPrompts:
         return part
 
     async def logs(self, now: datetime, budget: ContextBudget) -> Mapping[str, str]:
-        """The logs of the days that a private session begins with, by path, as it is shown them."""
+        """The logs of the days that a private session begins with, by path, as the model sees them."""
         limits = startup_limits(self._settings.startup_context, budget)
         if not limits.enabled:
             return {}
@@ -239,7 +242,7 @@ class SystemPrompts:
         return self._logs
 
     async def other_logs(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """Other logs and notes by path, as a session is shown them."""
+        """Other logs and notes by path, as the model sees them."""
         if not paths:
             return {}
         per_file_chars = self._settings.daily_log_max_chars
@@ -250,7 +253,7 @@ class SystemPrompts:
         return {name: await own_lines(self._sources, name, text) for name, text in texts.items()}
 
     async def has_lines(self, path: str, lines: Sequence[str]) -> bool:
-        """Whether a file of the workspace still has all of these lines, whole or within one of its own."""
+        """Whether a file of the workspace still has all of these lines, whole or inside longer lines."""
         file = await read_context_file(self._workspace, path, max_chars=MAX_NOTE_BYTES)
         text = "" if file.missing else await own_lines(self._sources, path, file.text)
         left_out = render("recall/not_own_lines", path=path, count="\0").partition("\0")[0]
@@ -276,7 +279,7 @@ class SystemPrompts:
         return replace(listed, notices=(*found.problems, *left_out, *listed.notices))
 
     async def _of_others(self, paths: Sequence[str]) -> frozenset[str]:
-        """The skills of the workspace with a line that others, or a tool, may have said."""
+        """The skills of the workspace with a line that another person or a tool may have written."""
         written = [path for path in paths if path in await self._sources.paths_of_others()]
         read = await self._workspace.read_many(written, max_bytes=MAX_NOTE_BYTES) if written else {}
         found = set()
@@ -291,11 +294,10 @@ class SystemPrompts:
         return frozenset(found)
 
     async def _texts(self, files: Sequence[ContextFile]) -> Mapping[str, str]:
-        """The text of each file without the lines that are not the owner's word."""
         return {file.name: await own_lines(self._sources, file.name, file.text) for file in files}
 
     async def overhead_tokens(self, system: SystemPrompt, tools: tuple[ToolSpec, ...]) -> int:
-        """Tokens of a system prompt and the tools' schemas together, counted on a thread."""
+        """Tokens of a system prompt and the tools' schemas, counted on a thread."""
         asked = (system, tuple(tool.name for tool in tools))
         if asked not in self._counted:
             if len(self._counted) >= MOST_COUNTED:
@@ -305,7 +307,7 @@ class SystemPrompts:
 
 
 def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: str) -> str:
-    """The part of the system prompt that moves: the owner's date and zone, the chat, the model."""
+    """The part of the system prompt that changes: the owner's date and time zone, the chat, the model."""
     return render(
         "system/changing",
         date=now.strftime("%Y-%m-%d"),
@@ -318,7 +320,7 @@ def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: st
 
 
 def sub_agent_part(name: str, instructions: str, *, tools: Sequence[ToolSpec], memory: str) -> str:
-    """The stable part of a sub-agent's system prompt: no file of the workspace, and nobody's chat."""
+    """The stable part of a sub-agent's system prompt, without files of the workspace."""
     return render(
         "session/sub_agent",
         name=name,
@@ -329,7 +331,7 @@ def sub_agent_part(name: str, instructions: str, *, tools: Sequence[ToolSpec], m
 
 
 def joined(*sections: str) -> str:
-    """Sections of a prompt as one text, without those that are empty."""
+    """Joins the sections that are not empty."""
     return "\n\n".join(section for section in sections if section)
 
 
@@ -345,7 +347,6 @@ def _head(workspace: Workspace, policy: ChatPolicy, *, memory: str) -> str:
 
 
 def _digest(policy: ChatPolicy, frame: str) -> str:
-    """Names a frame and what its chat may see; another one is never taken for it."""
     seen = (policy.audience, policy.access, policy.writable_folders, policy.context_files(), frame)
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
 
@@ -355,7 +356,6 @@ def _tool_lines(tools: Mapping[str, str]) -> str:
 
 
 def _cuts(files: Sequence[ContextFile]) -> tuple[str, ...]:
-    """One sentence for all files that were cut."""
     cut = [file for file in files if file.truncated]
     if not cut:
         return ()
@@ -368,20 +368,18 @@ def _is_shown(file: ContextFile) -> bool:
     return bool(file.text.strip()) and not (file.missing and file.name in OPTIONAL_FILES)
 
 
-log = logging.getLogger(__name__)
-
 PART_SECONDS = 5.0
-"""How long a part may take, before the model is asked without it."""
+"""How long a part may take. After that the model is asked without it."""
 PART_CHARS = 40_000
-"""Most of one part that enters the prompt."""
+"""The most of one part that enters the prompt."""
 KEPT_SESSIONS = 1_000
-"""For so many sessions the stable sections are kept; one that comes back later is asked anew."""
+"""For how many sessions the stable sections are cached. A session that returns later is asked again."""
 
 _Kept: TypeAlias = dict[PromptPart, str]
 
 
 class PromptParts:
-    """The parts of an agent, and what they gave for the sessions that were open lately."""
+    """The prompt parts of an agent, and their sections for the sessions that were open lately."""
 
     def __init__(self, parts: Sequence[PromptPart]) -> None:
         self._parts = tuple(parts)
@@ -392,7 +390,8 @@ class PromptParts:
     ) -> tuple[str, ...]:
         """The sections of the cached part.
 
-        `cycle` counts the session's compactions: each one breaks the cache, so that a new text costs nothing.
+        `cycle` counts the session's compactions. Each compaction breaks the provider's cache anyway, so
+        parts are asked again.
         """
         key = (chat.session_id, cycle, chat.policy)
         kept = self._kept.setdefault(key, {})
@@ -407,7 +406,7 @@ class PromptParts:
         return tuple(kept[part] for part in self._of(chat, changing=False) if kept.get(part))
 
     async def changing(self, chat: ToolChat, *, tell: Callable[[Sequence[str]], None]) -> tuple[str, ...]:
-        """The sections behind the conversation, as they are in this turn."""
+        """The sections that follow the conversation, as they are in this turn."""
         asked = [await _asked(part, chat, tell) for part in self._of(chat, changing=True)]
         return tuple(text for text in asked if text)
 
@@ -416,7 +415,7 @@ class PromptParts:
 
 
 def instructions_part(text: str) -> PromptPart:
-    """The words of the program that runs the agent, as a stable part of every chat."""
+    """The instructions of the embedding program, as a stable part of every chat."""
     section = render("system/instructions", text=text.strip()) if text.strip() else ""
     return PromptPart(
         function=lambda _chat: section,
@@ -427,7 +426,7 @@ def instructions_part(text: str) -> PromptPart:
 
 
 async def _asked(part: PromptPart, chat: ToolChat, tell: Callable[[Sequence[str]], None]) -> str | None:
-    """What a part says now; `None` when it failed."""
+    """A part's section; `None` if the part failed."""
     try:
         async with asyncio.timeout(PART_SECONDS):
             text = await _given(part.function, chat)
@@ -446,7 +445,7 @@ async def _asked(part: PromptPart, chat: ToolChat, tell: Callable[[Sequence[str]
 
 
 async def _given(function: PromptFunction, chat: ToolChat) -> object:
-    """What the function returns; a plain one works on a thread, because it may read a slow file."""
+    """The function's result. A plain function runs on a thread, because it may read a slow file."""
     call: Callable[[], Any] = partial(function, chat)
     result = call() if inspect.iscoroutinefunction(function) else await on_its_own_thread(call)
     return await result if inspect.isawaitable(result) else result
@@ -461,11 +460,11 @@ def _fitting(part: PromptPart, text: str) -> str:
 
 
 NOTES_A_DAY = 4
-"""Of one day's notes the last changed are read."""
+"""How many of a day's notes are read, most recently changed first."""
 
 
 NOTE_CHARS = 1_200
-"""Most of one note: a reminder, which `memory_get` reads whole."""
+"""The most of one note. `memory_get` reads it whole."""
 
 
 LABEL_CHARS = 120
@@ -475,7 +474,9 @@ _NOTE = re.compile(r"(\d{4}-\d{2}-\d{2})-.+\.md", re.DOTALL)
 
 
 def recall_is_due(branch: Sequence[Entry]) -> bool:
-    """Whether a branch wants its reminder: before the first answer, and the first after a compaction."""
+    """Whether notes are to be recalled: before the first answer, and before the first after a
+    compaction.
+    """
     for entry in reversed(branch):
         if isinstance(entry.body, Compaction):
             return True
@@ -487,14 +488,14 @@ def recall_is_due(branch: Sequence[Entry]) -> bool:
 
 
 class RecalledNotes(Record):
-    """Logs and notes as a model reads them, and which these are."""
+    """Logs and notes as a model reads them, and their paths."""
 
     text: str = ""
     paths: tuple[str, ...] = ()
 
 
 class Reminder(Record):
-    """A log or a note that may be read. `modified_ns` is 0 for a log, which comes before its day's notes."""
+    """A log or a note that may be read. `modified_ns` is 0 for a log, which precedes its day's notes."""
 
     path: str
     day: date
@@ -503,7 +504,7 @@ class Reminder(Record):
 
 
 def startup_limits(settings: StartupContextSettings, budget: ContextBudget) -> StartupContextSettings:
-    """The settings with no more notes than a tenth of the window holds."""
+    """The settings, limited to a tenth of the window."""
     room_chars = budget.window_tokens * STARTUP_PERCENT // 25
     if room_chars >= settings.max_total_chars:
         return settings
@@ -518,10 +519,10 @@ async def recalled_notes(
     limits: StartupContextSettings,
     log_chars: int,
 ) -> RecalledNotes:
-    """Logs and notes of the last days as a model reads them; without text when they say nothing.
+    """Logs and notes of the last days as a model reads them; without text when they are empty.
 
-    `log_chars` is the most of one log; `now` carries the owner's zone. Lines that are not the owner's word by
-    their `sources` say so.
+    `log_chars` is the most of one log; `now` is in the owner's time zone. By `sources`, lines that are not
+    the owner's word are replaced by a sentence.
 
     Raises:
         OSError: the folder of notes cannot be listed.
@@ -554,10 +555,10 @@ async def recalled_notes(
 
 
 def recalled_days(now: datetime, count: int) -> tuple[date, ...]:
-    """The last `count` days of the owner's calendar, the newest first.
+    """The last `count` days of the owner's calendar, newest first.
 
-    In the evening west of Greenwich the day that has begun there comes before them: programs that
-    date their notes by it wrote the newest ones.
+    West of Greenwich, the next UTC day comes before them in the evening: programs that date notes by UTC
+    wrote the newest ones.
     """
     today = now.date()
     ahead = now.astimezone(UTC).date()
@@ -578,13 +579,12 @@ def reminders(
 
 
 def label(path: str) -> str:
-    """A path as it stands beside quoted notes: one line, without anything that cannot be seen."""
+    """A path as it is shown above quoted notes: one line of printable characters."""
     plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in path)
     return plain if len(plain) <= LABEL_CHARS else f"{plain[:LABEL_CHARS]}…"
 
 
 def _notes(day: date, files: Sequence[FolderEntry]) -> list[Reminder]:
-    """The last changed notes of a day, the newest first."""
     notes = [file for file in files if (name := _NOTE.fullmatch(file.name)) and name[1] == day.isoformat()]
     notes.sort(key=lambda file: (file.modified_ns, file.name), reverse=True)
     return [
@@ -606,11 +606,11 @@ async def _entries(workspace: Workspace, days: Sequence[date]) -> tuple[FolderEn
 
 
 async def own_lines(sources: Sources, path: str, text: str) -> str:
-    """The text of the note `path` without what others, or a tool, may have said.
+    """The text of the note `path` without lines that others, or a tool, may have written.
 
-    A sentence stands in the place of such lines and says how to read them. They stay in the note, where tools
-    find them with their source. Of a note that was cut, a line is left out at each side of the cut: nobody
-    knows whose word the rest of a line is.
+    A sentence replaces such lines and says how to read them. They stay in the note, where tools find them
+    with their source. Next to each cut of a shortened note, a line is left out, because the author of the
+    rest of that line is unknown.
     """
     lines = text.split("\n")
     found = await sources.of_lines(path, lines)
@@ -633,7 +633,7 @@ async def own_lines(sources: Sources, path: str, text: str) -> str:
 
 
 def _beside_cuts(lines: Sequence[str]) -> list[int]:
-    """The last line with text before the mark of a cut, and the first behind it."""
+    """The last line with text before the mark of a cut, and the first after it."""
     marks = [number for number, line in enumerate(lines) if line.startswith(CUT_MARK)]
     beside: list[int] = []
     for mark in marks:

@@ -44,6 +44,7 @@ from nacre.sessions.contracts.messages import (
     Usage,
     UserMessage,
     message_text,
+    speaker_label,
 )
 
 log = logging.getLogger(__name__)
@@ -101,8 +102,13 @@ class Turn:
     ) -> None:
         """Puts a message on disk, with what can be read of its attachments."""
         self.words = text
-        sender = self.session.route.origin.sender_id
-        await self._write(text, attachments, inbound_id, quoted, sender, is_said=not self.trigger)
+        origin, is_owner = self.session.route.origin, self.session.policy.is_owner is True
+        speaker = ""
+        if not self.trigger:
+            speaker = speaker_label(origin.sender_name, origin.sender_id, is_owner=is_owner)
+        await self._write(
+            text, attachments, inbound_id, quoted, origin.sender_id, speaker, is_said=not self.trigger
+        )
 
     async def _write(
         self,
@@ -110,7 +116,8 @@ class Turn:
         attachments: tuple[Attachment, ...],
         inbound_id: str,
         quoted: Sequence[Quoted],
-        sender: str,
+        sender_id: str,
+        speaker: str,
         *,
         is_said: bool = True,
     ) -> None:
@@ -118,8 +125,10 @@ class Turn:
         write = session.say if is_said else session.write
 
         async def put(message: UserMessage) -> None:
-            is_private = session.policy.is_private
-            await write(message if is_private else replace(message, sender=sender.strip()))
+            if not session.policy.is_private:
+                label = speaker if session.policy.audience == "group" else ""
+                message = replace(message, sender=sender_id.strip(), speaker=label)
+            await write(message)
 
         try:
             message = await message_of(
@@ -312,9 +321,10 @@ class Turn:
             except MessageRefused as refused:
                 log.info("a message does not join the turn of %s: %s", self.session.key, refused)
                 continue
-            joining_id = joining.inbound_id
+            sender_id, joining_id = joining.sender_id, joining.inbound_id
+            speaker = speaker_label(joining.sender_name, sender_id, is_owner=joining.is_owner is True)
             await self._write(
-                inbound.text, inbound.attachments, joining_id, inbound.quoted, joining.sender_id
+                inbound.text, inbound.attachments, joining_id, inbound.quoted, sender_id, speaker
             )
             self.emit(MessageJoined(inbound_id=joining_id))
 

@@ -1,4 +1,4 @@
-"""Keeps a session inside its model's window: prune, measure, decide, flush, compact. One owner, one budget.
+"""Keeps a session inside its model's window: prunes, measures, decides, flushes, compacts.
 
 Every path on which history leaves the model's view goes through `Window.compact` or
 `Window.flush_before_leaving`, so none of them can skip the flush.
@@ -66,9 +66,9 @@ class Window:
         self._flush = SessionFlush(session, parts, budget, context, emit, self._hooks)
 
     async def measure(self) -> ContextMeasure:
-        """How full the window is: the provider's last usage, and an estimate for what followed.
+        """How full the window is: the provider's last reported usage, plus an estimate of what followed.
 
-        Counting much is work for the processor, so it is done on a thread.
+        Counting much text takes processor time, so it is done on a thread.
         """
         items, count_tokens = self._session.view.transcript(), self._parts.count_tokens
         count = partial(measure_context, items, self._session.branch, count_tokens, overhead_tokens=0)
@@ -88,7 +88,7 @@ class Window:
         return ContextMeasure(tokens=estimate, usage_tokens=0, trailing_tokens=estimate)
 
     async def keep(self) -> None:
-        """Shortens, prunes, flushes and compacts when that is due; called before every model call.
+        """Shortens, prunes, flushes and compacts when due; called before every model call.
 
         A compaction that did not make enough room is followed by another, which keeps less.
         """
@@ -117,10 +117,10 @@ class Window:
             self._gave_up = bool(ended.problem)
 
     async def shorten(self, tokens: int, *, was_refused: bool = False) -> bool:
-        """Has what alone is too large shown shortened; `True` when that changed what a model is sent.
+        """Shortens messages that are too large alone; `True` if that changed what a model is sent.
 
-        It costs no model call, and comes before all that does. `tokens` is how full the window is;
-        `was_refused` is a context that a provider called too long: its estimates are not to be trusted.
+        It costs no model call, and precedes everything that does. `tokens` is how full the window is.
+        `was_refused` means that a provider called the context too long, so estimates cannot be trusted.
         """
         budget = self.budget
         if not was_refused and tokens * LEAST_ROOM_SHARE <= budget.window_tokens:
@@ -145,7 +145,7 @@ class Window:
         )
 
     async def flush_before_leaving(self) -> None:
-        """The flush before `/new` and `/compact`: due when anything was said since the last one."""
+        """The flush before `/new` and `/compact`, due if anything was said since the last one."""
         if self.budget.flush_enabled and self._session.flushes.has_unflushed_messages:
             await self.shorten((await self.measure()).tokens)
             await self._flush.run((await self.measure()).tokens)
@@ -200,14 +200,14 @@ class Window:
         return await self._ended(reason, tokens_before, summary=summary.text)
 
     def _sizes(self, plan: CompactionPlan, summary: Summary) -> tuple[int, int]:
-        """Tokens of the transcript as it is, and as it would be with the summary; both estimated."""
+        """Estimated tokens of the transcript as it is, and as it would be with the summary."""
         branch, count_tokens = self._session.branch, self._parts.count_tokens
         before = transcript_tokens(branch, count_tokens)
         after = transcript_tokens(with_compaction(branch, plan, summary.text), count_tokens)
         return before, after
 
     def _warn_when_nearly_full(self, tokens: int) -> None:
-        """Once in each cycle, early enough to finish a thought or to compact with a focus of one's own."""
+        """Warns once in each cycle, early enough to finish a thought or to compact with a focus."""
         budget = self.budget
         if not budget.compaction_enabled or tokens < budget.compact_at * NEARLY_FULL_PERCENT // 100:
             return
@@ -223,8 +223,8 @@ class Window:
     ) -> CompactionPlan | NothingToCompact:
         """Where to cut. A window that must shrink keeps less when the usual tail is all there is.
 
-        In a small window the usual tail would fill it again at once, together with the summary and what
-        every request carries; so it is cut down to what leaves a quarter of the room free.
+        In a small window, the usual tail would fill it again at once, together with the summary and the
+        overhead of every request; so it is cut to what leaves a quarter of the room free.
         """
 
         def keeping(tail_tokens: int) -> CompactionPlan | NothingToCompact:
@@ -278,6 +278,5 @@ class Window:
 
 
 def _who_summarised(summary: Summary) -> str:
-    """What the owner should know when the first model asked gave no summary."""
     what = "An extract" if summary.is_extract else f"{summary.model_name}'s summary"
     return f"{what} stands for the older history, because: {summary.problem}"

@@ -56,7 +56,7 @@ BRIDGES: Floors = (
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (
-    ("runtime/agent", "runtime/agent/first_model"),
+    ("runtime/agent",),
     ("runtime/agent/insight",),
     ("runtime/agent/opening",),
     ("runtime/extensions",),

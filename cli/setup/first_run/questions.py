@@ -8,13 +8,12 @@ from urllib.parse import urlsplit
 
 import click
 
-from nacre.runtime.agent.first_model.choices import Offer
-from nacre.runtime.agent.first_model.key_places import Key, KeyPlace, key_variables
+from nacre.runtime.agent.first_model import Key, KeyPlace, Offer, key_variables
 from nacre.runtime.contracts.clock import owner_zone
 from nacre.runtime.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
-    from nacre.runtime.agent.first_model.choices import Choice
+    from nacre.runtime.agent.first_model import Choice
 
 MAX_SHOWN = 15
 _OFFLINE = "0"

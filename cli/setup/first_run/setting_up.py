@@ -15,17 +15,18 @@ from nacre.cli.setup.first_run.keeping import (
     knows_no_name,
 )
 from nacre.record import Record
-from nacre.runtime.agent.first_model.choices import (
+from nacre.runtime.agent.first_model import (
     OFFERS,
     SUGGESTED,
     Offer,
+    Trial,
     found_choices,
     model_choices,
     offered_models,
     probed,
+    tried,
     usual_address,
 )
-from nacre.runtime.agent.first_model.trial import Trial, tried
 from nacre.runtime.contracts.clock import owner_zone
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.config import SETTINGS_FILE
@@ -34,7 +35,7 @@ from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE, has_keyring
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.memory.contracts.workspace import Workspace
-    from nacre.runtime.agent.first_model.key_places import Key
+    from nacre.runtime.agent.first_model import Key
 
 
 class Flags(Record):

@@ -1,4 +1,4 @@
-"""The composition root: from a config to an agent's parts. The only file that knows them all."""
+"""The composition root: builds an agent's parts from a config. The only file that knows them all."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ LOCK_WAIT_SECONDS = 600.0
 async def open_memory_slot(
     config: Config, given: Given, world: World, commands: Commands
 ) -> tuple[MemorySlot, EngineParts]:
-    """The slot with the engine that the author handed in, or that the settings name, started; what it brings.
+    """Opens the memory engine that the author passed or the settings name, and returns what it provides.
 
     `commands` are those of the agent without the engine's.
     """
@@ -94,9 +94,9 @@ async def assemble(
     watch: bool,
     shared: Shared | None = None,
 ) -> AgentParts:
-    """Builds an agent's parts, making folders that do not exist yet. Their `closing` releases what it opened.
+    """Builds an agent's parts, making folders that do not exist yet. Their `closing` releases everything.
 
-    `shared` is what it has in common with other agents of this process; without it, nothing.
+    `shared` is what the agent shares with other agents of this process, if anything.
 
     Raises:
         ConfigError: a setting cannot be used.
@@ -160,22 +160,19 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         tool_sources=tuple(world.tool_source(config, make) for make in given.tool_sources),
         run_sub_agent=SubAgents(given.tools, chosen=chosen, lanes=locks, running=running, world=world).run,
         prompt_parts=PromptParts(given.prompt_parts),
-        hooks=Hooks(timeout_seconds=settings.hooks.timeout_seconds),
-        notice_log=NoticeLog(),
-        now=now,
-        new_id=new_id,
-        count_tokens=count_tokens,
         **_by_settings(config, world, workspace, store, count_tokens),
     )
     hook_notices = register_hooks(given, of_engine.hooks, turn, config)
     waiting = waiting_notices(await turn.approvals.pending())
-    notices = (*config.notices, *workspace_notices, *waiting, *extension_notices, *hook_notices)
     return AgentParts(
         turn=turn,
         chosen=chosen,
         lanes=locks,
         lifecycle=Lifecycle(turn, lanes=locks, ended_sessions=store.ended_sessions),
-        notices=(*notices, *memory.notices, *_window_notices(chosen.default.first.budget)),
+        notices=(
+            *(*config.notices, *workspace_notices, *waiting, *extension_notices, *hook_notices),
+            *(*memory.notices, *_window_notices(chosen.default.first.budget)),
+        ),
         upkeep=Upkeep(store, settings.session, now=now),
         commands=of_engine.commands,
         limits=given.limits,
@@ -199,6 +196,11 @@ def _by_settings(
     compaction = settings.agent.compaction
     review = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")
     return {
+        "hooks": Hooks(timeout_seconds=settings.hooks.timeout_seconds),
+        "notice_log": NoticeLog(),
+        "now": now,
+        "new_id": world.new_id,
+        "count_tokens": count_tokens,
         "summary_model": _side_model(config, world, compaction.model),
         "flush_model": _side_model(config, world, compaction.memory_flush.model),
         "sessions": SessionOpener(
@@ -246,7 +248,7 @@ def _on_notes(history: HistoryKeeper, memory: MemorySlot, path: str) -> None:
 
 
 async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
-    """The owner's Markdown, made if it is new, and what the owner should know of that."""
+    """The owner's Markdown, made if it is new, and notices about it."""
     workspace = storage_of(config).workspace()
     agent = config.settings.agent
     if workspace.is_there and agent.sandbox.is_never_written:
@@ -277,7 +279,9 @@ def _window_notices(budget: ContextBudget) -> tuple[str, ...]:
 def open_approvals(
     config: Config, now: Clock, new_id: NewId, *, fence_of: Callable[[str], int | None]
 ) -> Approvals:
-    """The calls of an agent that wait for its owner, where its sessions are. `fence_of` is that of a lane."""
+    """The tool calls of an agent that wait for its owner. `fence_of` returns the fence of a session's
+    lock.
+    """
     approvals = config.settings.tools.approvals
     return Approvals(
         storage_of(config).approvals(now=now, fence_of=fence_of),
@@ -289,12 +293,13 @@ def open_approvals(
 
 
 def register_hooks(given: Given, of_engine: HookTable, turn: TurnParts, config: Config) -> tuple[str, ...]:
-    """Registers the built-in handlers, the author's, the extensions', the memory engine's, the trusted ones.
+    """Registers the handlers: built-in, author's, extensions', memory engine's, trusted ones of the
+    workspace.
 
-    Gives a sentence for the owner about each file of the workspace's `hooks/` that was left out.
+    Returns a sentence for the owner about each ignored file in the workspace's `hooks/`.
 
     Raises:
-        ConfigError: a name is unknown, or what stands there cannot be called.
+        ConfigError: a name is unknown, or a handler cannot be called.
     """
     internal = turn.settings.hooks.internal
     if internal.enabled and internal.entries.session_memory.enabled:
@@ -319,6 +324,5 @@ def register_hooks(given: Given, of_engine: HookTable, turn: TurnParts, config: 
 
 
 def waiting_notices(waiting: Sequence[Approval]) -> tuple[str, ...]:
-    """What the owner should know at the start of calls that wait."""
     named = ", ".join(f"{each.tool_name} ({each.id})" for each in waiting)
     return (f"Tool calls that wait for your approval: {named}. /approve tells more.",) if waiting else ()

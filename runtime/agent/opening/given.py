@@ -1,4 +1,4 @@
-"""What a bot author hands in besides the settings, and what installed extensions add to it."""
+"""What a bot author passes besides the settings, and what installed extensions add to it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ from nacre.runtime.turn.system_prompt import instructions_part
 
 
 class Given(Record):
-    """What a bot author hands in besides the settings; without a model or a memory engine these decide."""
+    """What a bot author passes besides the settings. Without a model or a memory engine, the settings
+    decide.
+    """
 
     model: ChatModel | None = None
     tools: tuple[AuthorTool, ...] = ()
@@ -50,7 +52,9 @@ class Given(Record):
 def with_facts(
     config: Config, given: Given, world: World, on_changed: Callable[[str], None]
 ) -> tuple[FactMemory, Given]:
-    """The agent's facts and notes, and `given` with what the settings let a model do with them."""
+    """The agent's facts and notes, and `given` with the tools and hooks that the settings allow for
+    them.
+    """
     facts = open_facts(config, world.now, lent=world.embedder, on_changed=on_changed)
     world.closing.push_async_callback(facts.close)
     brings = fact_parts(facts, config, world.now)
@@ -59,12 +63,12 @@ def with_facts(
 
 
 def extended(given: Given, settings: Settings) -> tuple[Given, Commands, tuple[str, ...]]:
-    """`given` with what the extensions bring behind it, all chat commands, and sentences for the owner.
+    """`given` with what the extensions add, all chat commands, and sentences for the owner.
 
-    A memory engine that the author handed in stays in the place of an extension's.
+    A memory engine from the author takes precedence over an extension's.
 
     Raises:
-        ConfigError: a command of the author has a name that is malformed or taken.
+        ConfigError: a command of the author has a malformed name, or one in use.
     """
     loaded = load_extensions(
         settings.plugins,
@@ -92,7 +96,7 @@ def extended(given: Given, settings: Settings) -> tuple[Given, Commands, tuple[s
 
 
 BUILT_IN_TOOLS = frozenset({*FILE_TOOL_NAMES, *MEMORY_TOOL_NAMES})
-"""Names that no other tool may have, whichever memory engine there is."""
+"""Names that no other tool may have, whichever memory engine is used."""
 
 
 def given_tools(
@@ -101,7 +105,7 @@ def given_tools(
     """Tools and sub-agents as they are, plain functions as tools.
 
     Raises:
-        ConfigError: a function cannot be a tool, or two tools have one name.
+        ConfigError: a function cannot be a tool, or two tools have the same name.
     """
     tools: list[AuthorTool] = []
     taken = set(BUILT_IN_TOOLS)
@@ -124,10 +128,10 @@ def given_tools(
 def given_prompt_parts(
     instructions: str, given: Sequence[PromptPart | PromptFunction]
 ) -> tuple[PromptPart, ...]:
-    """The author's instructions as the first part, then the parts; plain functions are made parts.
+    """The author's instructions as the first part, then the parts; plain functions become parts.
 
     Raises:
-        ConfigError: a function cannot be a part, or two parts have one name.
+        ConfigError: a function cannot be a part, or two parts have the same name.
     """
     parts = [instructions_part(instructions)] if instructions.strip() else []
     for item in given:

@@ -1,4 +1,4 @@
-"""From settings to the models that may be asked, each with its window."""
+"""Opens the models that the settings name, each with its window."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from nacre.runtime.settings.spending import spending_ledger
 from nacre.runtime.turn.inbound_message import VoiceNotes
 
 STALL_SECONDS = 60.0
-"""A stream that has begun and then says nothing for so long is given up."""
+"""A stream that has begun is abandoned after this many seconds of silence."""
 
 
 def open_models(
@@ -47,14 +47,14 @@ def open_models(
     sleep: Callable[[float], Awaitable[None]],
     count_tokens: Callable[[str], int],
 ) -> ChosenModels:
-    """The models of an agent, and what may be chosen in their place for single chats.
+    """The models of an agent, and those that may be chosen instead for single chats.
 
-    By default that is the model of the config with its fallbacks, a given one alone, or else the offline
-    responder. Chosen may be what the settings name, and every model of litellm's price map. `model_named`
-    opens a model by its name; whoever hands it in closes what it opened.
+    The default is the config's model with its fallbacks, a `given` model alone, or else the offline
+    responder. Models that the settings name, and every model of litellm's price map, may be chosen.
+    `model_named` opens a model by name; the caller closes what it opened.
 
     Raises:
-        ConfigError: a model's window is too small to work in.
+        ConfigError: a model's window is too small.
     """
     cooldowns = CooldownFile(config.folders.agent_dir / "model-cooldowns.json", now=now)
 
@@ -112,9 +112,9 @@ def _known_models(config: Config, default_name: str, offline_name: str) -> Known
 
 
 def model_names(config: Config) -> tuple[str, ...]:
-    """Who is asked, in order: the wanted model, the fallbacks, and last the settings' own model.
+    """The models to ask, in order: the wanted one, the fallbacks, and last the settings' own model.
 
-    Without fallbacks nobody else is asked: whoever names one model for a run means that one.
+    Without fallbacks there is only the first: whoever names one model for a run means that one.
     """
     choice = config.settings.agent.model
     names = [name.strip() for name in choice.fallbacks if name.strip()]
@@ -123,7 +123,9 @@ def model_names(config: Config) -> tuple[str, ...]:
 
 
 def model_key(config: Config, name: str, now: Clock) -> Hashable:
-    """All that the settings say of a model: equal keys are the same model, asked in the same way."""
+    """Everything that the settings say about a model: equal keys are the same model, asked in the same
+    way.
+    """
     provider = config.settings.models.providers.get(name.partition("/")[0])
     said = provider.model_dump_json() if provider else ""
     profile = _profile(config, name, now)
@@ -131,14 +133,14 @@ def model_key(config: Config, name: str, now: Clock) -> Hashable:
 
 
 def connected_model(config: Config, name: str, now: Clock) -> ChatModel:
-    """A model by its name, with the address, key and time-out of the settings.
+    """A model by its name, with the address, key and time-out from the settings.
 
-    A key of the settings goes before one of the auth profiles, and this before the environment's.
-    Who speaks OpenAI's chat completions is asked over plain HTTP, all others through litellm, unless the
-    settings say which way.
+    A key in the settings takes precedence over one in the auth profiles, and that over the environment.
+    Providers that speak OpenAI's chat completions are asked over plain HTTP, all others through litellm,
+    unless the settings say which way.
 
     Raises:
-        ConfigError: the name is that of a provider alone.
+        ConfigError: the name is only that of a provider.
     """
     _check_name(config, name)
     timeout_seconds = config.settings.agent.model_timeout_seconds
@@ -162,9 +164,9 @@ def connected_model(config: Config, name: str, now: Clock) -> ChatModel:
 
 
 def open_voice_notes(config: Config, now: Clock, closing: AsyncExitStack) -> VoiceNotes:
-    """What writes recordings down: the models of `tools.media.audio`, as `models.providers` reaches them.
+    """The transcription models of `tools.media.audio`, reached as `models.providers` says.
 
-    Nothing is loaded before the first recording comes; `closing` then releases it.
+    Nothing is loaded before the first recording; `closing` releases it.
     """
     audio = config.settings.tools.media.audio
     names = audio.model_names if audio.enabled else ()
@@ -192,13 +194,13 @@ def open_voice_notes(config: Config, now: Clock, closing: AsyncExitStack) -> Voi
 
 
 def load_ahead(model: ChatModel) -> None:
-    """Begins to load what the first request to a provider needs, while the person types it."""
+    """Loads in the background what the first request to a provider needs, while the person types it."""
     if isinstance(model, ProviderModel):
         model.load_ahead()
 
 
 def _check_name(config: Config, name: str) -> None:
-    """Raises `ConfigError` for a name that leads nowhere, and asks about the nearest that does."""
+    """Raises `ConfigError` for an unknown name, and suggests the nearest known one."""
     provider, _, model = name.partition("/")
     provider = provider.strip()
     own = config.settings.models.providers
@@ -222,7 +224,6 @@ def _check_name(config: Config, name: str) -> None:
 
 
 def _nearest(config: Config, name: str) -> str:
-    """A question about the name that was meant, if one is near."""
     from difflib import get_close_matches  # a slip is rare
 
     agent = config.settings.agent
@@ -249,17 +250,17 @@ def _way_to(name: str, provider: ProviderSettings) -> type[OpenAICompatibleModel
 
 
 async def model_budget(agent: AgentSettings, model: ChatModel) -> ContextBudget:
-    """How the window of a model is cut, which is asked for it where it can be.
+    """How a model's window is divided. Asks the model's server for its size if possible.
 
     Raises:
-        ConfigError: it is too small to work in.
+        ConfigError: it is too small.
     """
     await learn_window(model)
     return _budget(agent, model, is_fallback=False)
 
 
 def _budget(agent: AgentSettings, model: ChatModel, *, is_fallback: bool) -> ContextBudget:
-    """The owner's window wins; a fallback's own window is kept where it is the smaller."""
+    """The owner's window wins, except that a fallback keeps its own window if that is smaller."""
     configured_tokens, own_tokens = agent.context_tokens, model.context_window_tokens
     if is_fallback and configured_tokens and own_tokens:
         configured_tokens = min(configured_tokens, own_tokens)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.runtime.agent.first_model.choices import LOCAL_SERVERS
+from nacre.runtime.agent.first_model import LOCAL_SERVERS
 from nacre.runtime.models.openai_compatible.providers import PROVIDERS
 from nacre.runtime.settings.config import load_config
 from tests.cli.program import Terminal, run_nacre

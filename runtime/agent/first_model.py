@@ -1,19 +1,69 @@
-"""Models that could be asked: of servers on this machine, and one for each key in the environment. Edge."""
+"""Models that a new owner could choose: which there are, which key each needs, and a trial call."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from nacre.prompts import render
 from nacre.record import Record
-from nacre.runtime.agent.first_model.key_places import key_variables
+from nacre.runtime.agent.opening.open_models import connected_model
+from nacre.runtime.contracts.clock import epoch_ms, owner_zone, system_clock
+from nacre.runtime.contracts.errors import AgentError
+from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.models.completions.addresses import is_loopback
+from nacre.runtime.models.completions.errors import key_variable
 from nacre.runtime.models.completions.price_map import price_map_models
 from nacre.runtime.models.openai_compatible.listing import Listing, ServedModel, listing
 from nacre.runtime.models.openai_compatible.providers import PROVIDERS, Endpoint, resolve_endpoint
+from nacre.runtime.settings.sections.models import ModelsSettings, ProviderSettings
+from nacre.sessions.contracts.messages import AssistantMessage, user_message
+
+if TYPE_CHECKING:
+    from nacre.runtime.settings.config import Config
+    from nacre.sessions.contracts.messages import Usage
+
+KeyPlace: TypeAlias = Literal["environment", "file", "keyring"]
+"""The environment of the process, the file `.env` of the state folder, or the system's keyring."""
+
+_MORE_VARIABLES: Mapping[str, tuple[str, ...]] = {"gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY")}
+
+
+class Key(Record):
+    """A key: its variable, its value, and where it is to be stored."""
+
+    variable: str
+    secret: str = field(repr=False)
+    place: KeyPlace
+
+    @property
+    def in_settings(self) -> str:
+        """The reference to it in the settings; empty if the provider finds it by itself."""
+        return {
+            "environment": "",
+            "file": f"${{{self.variable}}}",
+            "keyring": f"${{keyring:{self.variable}}}",
+        }[self.place]
+
+
+def key_variables(model_name: str, *, is_wanted: bool = False) -> tuple[str, ...]:
+    """The variables in which a model's key is looked up; none if it needs none, or more than a key.
+
+    With `is_wanted` there is one, because the server refused to answer without a key.
+    """
+    if is_wanted:
+        return (key_variable(model_name),)
+    provider_name = model_name.partition("/")[0]
+    provider = PROVIDERS.get(provider_name)
+    if provider is not None:
+        return provider.key_variables if provider.needs_key else ()
+    names = _MORE_VARIABLES.get(provider_name, (key_variable(model_name),))
+    return names if names[0].endswith("_API_KEY") else ()
+
 
 LOCAL_SERVERS: Mapping[str, str] = {
     "ollama": "Ollama",
@@ -21,7 +71,7 @@ LOCAL_SERVERS: Mapping[str, str] = {
     "hosted_vllm": "vLLM",
     "llamafile": "llama.cpp",
 }
-"""Servers that are looked for on this machine, by their provider's name."""
+"""Servers that are looked for on this machine, by provider name."""
 
 SUGGESTED: Mapping[str, str] = {
     "anthropic": "anthropic/claude-sonnet-5",
@@ -35,25 +85,25 @@ SUGGESTED: Mapping[str, str] = {
     "cerebras": "cerebras/gpt-oss-120b",
     "together_ai": "together_ai/openai/gpt-oss-120b",
 }
-"""A model that can call tools, for whoever has a provider's key. All can be chosen by their names."""
+"""A model with tool calls for each provider. Any other can be chosen by name."""
 
 LOOK_SECONDS = 2.0
 """How long a server on this machine may take to list its models."""
 PROBE_SECONDS = 8.0
-"""How long a server that the owner named may."""
+"""How long a server that the owner named may take."""
 
 
 class Choice(Record):
-    """A model that could be asked; `place` says where it was found, or how large and dear it is."""
+    """A model that could be used; `place` says where it was found, or its size and price."""
 
     model_name: str
     place: str
 
 
 class Offer(Record):
-    """A provider that a new owner may choose. `address` is where a server of the owner's usually is.
+    """A provider that a new owner can choose. `address` is the usual address of an own server.
 
-    `provider_name` is empty for a server that has no name yet.
+    `provider_name` is empty for a server without a name yet.
     """
 
     label: str
@@ -80,9 +130,9 @@ OFFERS = (
 
 
 async def probed(address: str, api_key: str = "") -> tuple[str, Listing]:
-    """The address at which a server of models answers, with `/v1` where it was left out, and its models.
+    """The address at which a model server answers, adding `/v1` if needed, and its models.
 
-    It is the given address where none answers.
+    Returns the given address if none answers.
     """
     address = address.strip().rstrip("/").removesuffix("/chat/completions")
     if "://" not in address:
@@ -96,7 +146,7 @@ async def probed(address: str, api_key: str = "") -> tuple[str, Listing]:
 
 
 def usual_address(provider_name: str) -> str:
-    """Where a provider is found without its address in the settings; empty for one that has a name only."""
+    """A provider's default address; empty for one that is known by name only."""
     return PROVIDERS[provider_name].base_url if provider_name in PROVIDERS else ""
 
 
@@ -140,13 +190,13 @@ def _facts_text(model: ServedModel) -> str:
 
 
 async def found_choices(environment: Mapping[str, str]) -> tuple[Choice, ...]:
-    """What was found, models of this machine first: they cost nothing, and no word leaves it."""
+    """All choices, models of this machine first: they are free, and no word leaves it."""
     found = await asyncio.gather(*(_served(provider, environment) for provider in LOCAL_SERVERS))
     return (*(choice for served in found for choice in served), *keyed_choices(environment))
 
 
 def keyed_choices(environment: Mapping[str, str]) -> tuple[Choice, ...]:
-    """A model for each provider whose key the environment has."""
+    """A model for each provider whose key is in the environment."""
     return tuple(
         Choice(model_name=model_name, place=f"key in {variable}")
         for model_name in SUGGESTED.values()
@@ -155,7 +205,7 @@ def keyed_choices(environment: Mapping[str, str]) -> tuple[Choice, ...]:
 
 
 async def _served(provider: str, environment: Mapping[str, str]) -> tuple[Choice, ...]:
-    """What a server on this machine has, without models that only embed."""
+    """The models of a server on this machine, without those that only embed."""
     endpoint = _endpoint(provider, environment)
     if not is_loopback(endpoint.base_url):
         return ()
@@ -177,3 +227,64 @@ def _endpoint(provider: str, environment: Mapping[str, str]) -> Endpoint:
 
 def _has(environment: Mapping[str, str], name: str) -> bool:
     return bool(environment.get(name, "").strip())
+
+
+MAX_OUTPUT_TOKENS = 1024
+"""Enough for a model that reasons before it answers."""
+
+
+class Trial(Record):
+    """The result of a trial; `problem` is a sentence, or empty if the model answered."""
+
+    model_name: str
+    seconds: float = 0.0
+    usage: Usage | None = None
+    problem: str = ""
+
+    @property
+    def told(self) -> str:
+        if self.problem:
+            return f"{self.model_name} did not answer: {self.problem}"
+        return f"{self.model_name} answered in {self.seconds:.1f} s: {_spent(self.usage)}."
+
+
+async def tried(config: Config, model_name: str, key: Key | None, base_url: str = "") -> Trial:
+    """Asks a model for one word, with this key and address instead of the settings' if given."""
+    now = system_clock(owner_zone(None))
+    started = time.monotonic()
+    usage = None
+    try:
+        model = connected_model(_with(config, model_name, key, base_url), model_name, now)
+        try:
+            request = ModelRequest(
+                system=SystemPrompt(stable=""),
+                messages=(user_message(render("session/trial"), timestamp_ms=epoch_ms(now())),),
+                max_output_tokens=MAX_OUTPUT_TOKENS,
+            )
+            async for item in model.stream(request):
+                if isinstance(item, AssistantMessage):
+                    usage = item.usage
+        finally:
+            await model.aclose()
+    except AgentError as error:
+        return Trial(model_name=model_name, problem=str(error))
+    return Trial(model_name=model_name, seconds=time.monotonic() - started, usage=usage)
+
+
+def _with(config: Config, model_name: str, key: Key | None, base_url: str) -> Config:
+    changes = {"api_key": key.secret} if key is not None and key.secret else {}
+    changes |= {"base_url": base_url} if base_url else {}
+    if not changes:
+        return config
+    providers = dict(config.settings.models.providers)
+    provider = model_name.partition("/")[0]
+    providers[provider] = providers.get(provider, ProviderSettings()).model_copy(update=changes)
+    models = ModelsSettings(providers=providers)
+    return replace(config, settings=config.settings.model_copy(update={"models": models}))
+
+
+def _spent(usage: Usage | None) -> str:
+    if usage is None:
+        return "it did not say how many tokens that took"
+    tokens = f"{usage.context_tokens} tokens"
+    return f"{tokens}, ${usage.cost_usd:.6f}" if usage.cost_usd else f"{tokens}, no price known"

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from nacre.runtime.agent.first_model.choices import (
+from nacre.runtime.agent.first_model import (
     LOCAL_SERVERS,
     SUGGESTED,
     found_choices,
+    key_variables,
     keyed_choices,
 )
-from nacre.runtime.agent.first_model.key_places import key_variables
 from nacre.runtime.models.completions.price_map import price_map_entry
 from nacre.runtime.models.openai_compatible.providers import PROVIDERS
 from tests.servers.provider_server import ProviderServer
