@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from nacre.bridges.queueing.batches import combined
+from nacre.extensions.providers.completions.known_model import KnownModel
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.events import TurnFailed
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Quoted
 from nacre.runtime.contracts.model import takes_images
 from nacre.runtime.ledger.records import Received, inbound_from_json, inbound_to_json
-from nacre.runtime.models.completions.known_model import KnownModel
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.runtime.settings.sections.hooks import AudioSettings
 from nacre.runtime.turn.inbound_message import (
@@ -41,6 +41,7 @@ from nacre.sessions.contracts.messages import (
     message_from_json,
     message_text,
 )
+from tests.extensions.providers.litellm.transcription_server import TranscriptionServer
 from tests.runtime.agents import (
     TODAY,
     entries,
@@ -51,7 +52,6 @@ from tests.runtime.agents import (
     user_texts,
     write_settings,
 )
-from tests.runtime.models.litellm.transcription_server import TranscriptionServer
 
 
 def test_an_image_is_an_image() -> None:
