@@ -20,8 +20,8 @@ from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, stor
 from nacre.memory.text.lexical import lexical_fields
 
 if TYPE_CHECKING:
-    from nacre.memory.contracts.index_settings import SessionSyncSettings
     from nacre.memory.contracts.records import Chunk
+    from nacre.memory.contracts.settings import SessionSyncSettings
     from nacre.memory.contracts.words import WordFields
 
 log = logging.getLogger(__name__)

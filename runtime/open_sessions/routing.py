@@ -6,6 +6,7 @@ from nacre.record import Record
 from nacre.runtime.contracts.errors import PrivacyError
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess, notes_folder_of
+from nacre.runtime.settings.sections.channels import history_turns
 from nacre.runtime.settings.sections.session import SessionSettings
 from nacre.runtime.settings.settings import Settings
 from nacre.sessions.contracts.keys import (
@@ -76,6 +77,18 @@ def workspace_access(key: str, settings: Settings) -> WorkspaceAccess:
     return sandbox.workspace_access
 
 
+def history_turns_of(route: Route, settings: Settings) -> int | None:
+    """How many turns of a session the model is sent; `None` for all."""
+    origin = route.origin
+    return history_turns(
+        route.key,
+        channel=origin.channel,
+        sender_id=origin.sender_id,
+        channels=settings.channels,
+        ids_fold_case=route.ids_fold_case,
+    )
+
+
 def _key(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> str:
     if inbound.session_key:
         is_owners = inbound.chat_kind == "direct" and _is_owner(inbound)
@@ -114,6 +127,7 @@ def _origin(inbound: Inbound, policy: ChatPolicy) -> Origin:
         chat_id=inbound.chat_id,
         thread_id=inbound.thread_id,
         sender_id=inbound.sender_id,
+        sender_name=inbound.sender_name,
         chat_name=inbound.chat_name,
     )
 

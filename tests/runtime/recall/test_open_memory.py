@@ -19,8 +19,8 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.settings.config import load_config
 from nacre.sessions.contracts.messages import message_text
+from tests.extensions.providers.embedding.embedding_server import EmbeddingServer
 from tests.runtime.agents import START, engine_of, opened, said, transcript_file, write_settings
-from tests.runtime.models.embedding.embedding_server import EmbeddingServer
 from tests.servers.provider_server import ProviderServer
 
 HIVE = "The hive of the north meadow swarms when the lime trees bloom."
@@ -145,7 +145,7 @@ async def test_a_fallback_makes_the_vectors_when_the_provider_fails(tmp_path: Pa
     assert status.last_sync_problem == ""
     assert status.fallback is not None
     assert "openai/text-embedding-3-small" in status.fallback.reason
-    assert "local makes the embeddings instead" in status.fallback.told()
+    assert "local makes the embeddings instead" in status.fallback.sentence
     assert (found(model)["mode"], found(model)["provider"]) == ("hybrid", "local")
     assert found(model)["fallback"] == {"from": "openai", "reason": status.fallback.reason}
 
