@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nacre.bridges.queueing.batches import combined
-from nacre.extensions.providers.completions.known_model import KnownModel
+from nacre.extensions.providers.completions.provider_model import KnownModel
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.events import TurnFailed
