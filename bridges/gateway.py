@@ -128,7 +128,6 @@ class Gateway:
 
     @property
     def statuses(self) -> tuple[BridgeStatus, ...]:
-        """The status of each bridge."""
         return self._connections.statuses
 
     async def undelivered(self) -> dict[str, int]:
@@ -164,7 +163,6 @@ class Gateway:
         return self._dispatcher.is_busy_in(self._agent(inbound, agent_id).session_key(inbound))
 
     def current_message(self, session_key: str) -> Inbound | None:
-        """The message that is being answered in a session."""
         return self._dispatcher.current_message(session_key)
 
     async def reach(self, asker: Inbound, agent_id: str) -> Reach:

@@ -94,15 +94,12 @@ class Dispatcher:
         return bool(self._queues or self._tasks)
 
     def is_busy_in(self, session_key: str) -> bool:
-        """Whether a turn runs or messages wait in a session."""
         return bool(self._queues.running(session_key) or self._queues.depth(session_key))
 
     def numbers(self) -> Iterator[int]:
-        """The numbers of the messages that wait or are being answered."""
         return self._queues.numbers()
 
     def current_message(self, session_key: str) -> Inbound | None:
-        """The message that is being answered in a session."""
         running = self._queues.running(session_key)
         return running[-1].inbound if running else None
 

@@ -68,12 +68,12 @@ async def run_turn(parts: AgentParts, inbound: Inbound, route: Route, emit: Emit
             if called is not None and called.command in (APPROVE, DENY):
                 await answer_in_chat(parts, called, route, emit)
                 return
-        if called is not None and called.command == STATUS and parts.lanes.is_busy(route.key):
+        if called is not None and called.command == STATUS and parts.locks.is_busy(route.key):
             turn = _turn(parts, await parts.turn.sessions.open(route), emit)
             turn, reply = await _outcome(parts, inbound, turn, has_left_over=False)
             emit(turn.ending(reply))
             return
-        async with parts.lanes.enter(route.key, on_wait=lambda text: emit(Warned(message=text))):
+        async with parts.locks.enter(route.key, on_wait=lambda text: emit(Warned(message=text))):
             session = await parts.turn.sessions.open(route)
             shared = (*parts.turn.sessions.index.notices, *parts.upkeep.notices, *parts.history.notices)
             parts.turn.notice_log.once("", shared, emit)

@@ -228,7 +228,7 @@ async def approved(parts: AgentParts, approval: Approval, *, emit: Emit) -> Repl
         return None
     route = _route(approval)
     try:
-        async with parts.lanes.enter(
+        async with parts.locks.enter(
             route.key, on_wait=lambda text: emit(Warned(message=text)), wait_seconds=BUSY_SECONDS
         ):
             if is_sub_agent_key(route.key):

@@ -27,7 +27,7 @@ from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.system_prompt import instructions_part
 
 
-class Given(Record):
+class AuthorParts(Record):
     """What a bot author passes besides the settings. Without a model or a memory engine, the settings
     decide.
     """
@@ -46,7 +46,7 @@ class Given(Record):
     facts: FactMemory | None = None
 
 
-def extended(given: Given, opening: OpeningAgent) -> tuple[Given, Commands, tuple[str, ...]]:
+def extended(given: AuthorParts, opening: OpeningAgent) -> tuple[AuthorParts, Commands, tuple[str, ...]]:
     """`given` with what the extensions add, all chat commands, and sentences for the owner.
 
     A memory engine from the author takes precedence over an extension's.
@@ -86,7 +86,7 @@ BUILT_IN_TOOLS = frozenset({*FILE_TOOL_NAMES, *MEMORY_TOOL_NAMES})
 """Names that no other tool may have, whichever memory engine is used."""
 
 
-def given_tools(
+def author_tools(
     given: Sequence[AuthorTool | Callable[..., Any]],
 ) -> tuple[AuthorTool, ...]:
     """Tools and sub-agents as they are, plain functions as tools.
@@ -112,7 +112,7 @@ def given_tools(
     return tuple(tools)
 
 
-def given_prompt_parts(
+def author_prompt_parts(
     instructions: str, given: Sequence[PromptPart | PromptFunction]
 ) -> tuple[PromptPart, ...]:
     """The author's instructions as the first part, then the parts; plain functions become parts.
