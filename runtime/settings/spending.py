@@ -10,12 +10,12 @@ from nacre.runtime.settings.config import Config
 
 
 def spending_folder(config: Config) -> Path:
-    """Where the usage of all agents stands, a file a day."""
+    """The folder with the usage of all agents, one file per day."""
     return config.state_dir / "usage"
 
 
 def spending_ledger(config: Config, now: Clock) -> SpendingLedger:
-    """What writes down the cost of an agent's calls, and keeps them within the owner's cap."""
+    """The ledger that records the cost of an agent's calls and enforces the owner's cap."""
     return SpendingLedger(
         spending_folder(config),
         agent_id=config.agent_id,
