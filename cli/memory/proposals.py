@@ -383,7 +383,7 @@ async def _write_tidied(
         commit, why = await as_one_commit(
             workspace,
             write,
-            path=note.path,
+            paths=[note.path],
             commits=config.settings.memory.history.commits != "off",
             state_dir=config.state_dir,
             subject=f"Tidied {note.path}",

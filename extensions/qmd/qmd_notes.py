@@ -22,7 +22,7 @@ from nacre.memory.files.note_files import content_lines, excerpt_of
 from nacre.memory.text.days.day_limits import Day, day_limits
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.recall.memory_core import Notes
+from nacre.runtime.recall.memory_plugin import Notes
 from nacre.runtime.settings.sections.memory import QmdMatch, QmdScope, QmdSettings
 from nacre.runtime.tools.function import ToolChat
 

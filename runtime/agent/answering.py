@@ -21,9 +21,9 @@ from nacre.prompts import render
 from nacre.record import Record
 from nacre.runtime.agent.opening.agent_parts import AgentParts
 from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
-from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome, said
+from nacre.runtime.commands.command import Command, CommandRun, Outcome, said
+from nacre.runtime.commands.review_commands import APPROVE, DENY
 from nacre.runtime.commands.status import STATUS
-from nacre.runtime.commands.waiting.approvals import APPROVE, DENY
 from nacre.runtime.contracts.errors import (
     AgentError,
     ApprovalNotFound,
@@ -175,6 +175,7 @@ async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn, *, has_left_
             attachments=inbound.attachments,
             quoted=inbound.quoted,
             turn=turn,
+            config=parts.settings_file.config,
             chosen=parts.chosen,
             lifecycle=parts.lifecycle,
             offered=parts.commands.offered(policy),

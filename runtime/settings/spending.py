@@ -1,11 +1,14 @@
-"""From settings to what writes down the cost of calls. Apart, because most commands ask nobody."""
+"""Where the cost of model calls is stored, and what today cost."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.models.spending.ledger import SpendingLedger
+from nacre.runtime.models.completions.price_map import price_map_entry
+from nacre.runtime.models.offline.model import PROVIDER as OFFLINE_PROVIDER
+from nacre.runtime.models.spending.ledger import SpendingLedger, spending
 from nacre.runtime.settings.config import Config
 
 
@@ -26,3 +29,19 @@ def spending_ledger(config: Config, now: Clock) -> SpendingLedger:
             for name, each in config.settings.usage.prices.items()
         },
     )
+
+
+async def spent_today_usd(config: Config, now: Clock) -> float:
+    """Dollars that all agents of the state folder spent today: what the cap counts. Raises `SessionError`."""
+    today = now().date().isoformat()
+    spent = await asyncio.to_thread(lambda: list(spending(spending_folder(config), day=today)))
+    return sum(each.usage.cost_usd for each in spent)
+
+
+def has_price(model_name: str) -> bool:
+    """Whether the price of `provider/model` is known. The offline responder costs nothing.
+
+    Prices are those of litellm's map.
+    """
+    is_offline = model_name.startswith(f"{OFFLINE_PROVIDER}/")
+    return is_offline or "input_cost_per_token" in price_map_entry(model_name)

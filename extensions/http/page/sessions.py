@@ -12,7 +12,7 @@ from nacre.extensions.http.page.visit import Visit
 from nacre.record import Record
 from nacre.runtime.agent.insight.model_facts import budget_of
 from nacre.runtime.agent.insight.timeline import Point, Timeline, timeline
-from nacre.runtime.agent.insight.usage import has_price
+from nacre.runtime.settings.spending import has_price
 from nacre.sessions.contracts.errors import SessionNotFound
 
 WIDTH, HEIGHT = 720, 260

@@ -1,9 +1,10 @@
-"""Proposed changes of notes: read from a workspace, shown as a diff, and written once they are approved."""
+"""Changes of notes that the owner sees first: read, shown as a diff, and written once they are approved."""
 
 from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from typing import overload
@@ -20,6 +21,11 @@ from nacre.memory.workspace.workspace import MEMORY_FOLDER
 from nacre.record import Record
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_WORD = re.compile(r"\w+")
+FORGOTTEN = "[forgotten]"
+"""What replaces forgotten lines in a transcript."""
+_MIN_WORDS = 3
+"""A shorter text, such as `- ok`, only matches lines that consist of it."""
 
 
 class ProposalFailed(Exception):
@@ -185,3 +191,71 @@ def _text(name: str, found: FileBytes | ReadFailed) -> str:
         return found.data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ProposalFailed(f"{name} is not UTF-8 text: {error}. Save it as UTF-8.") from error
+
+
+class Target(Record):
+    """What is to be forgotten: lines with all these `words`, or lines that contain one of these `texts`."""
+
+    words: frozenset[str] = frozenset()
+    texts: tuple[str, ...] = ()
+
+    def matches(self, line: str) -> bool:
+        """Whether a line is to be forgotten."""
+        found = _words(line)
+        if self.words:
+            return self.words <= set(found)
+        padded = f" {' '.join(found)} "
+        return any(
+            f" {text} " in padded if text.count(" ") + 1 >= _MIN_WORDS else f" {text} " == padded
+            for text in self.texts
+        )
+
+    def matches_any(self, text: str) -> bool:
+        """Whether a line of a text is to be forgotten."""
+        return any(map(self.matches, text.splitlines()))
+
+    def removed_from(self, text: str) -> str:
+        """A text with `FORGOTTEN` in place of each matching line."""
+        lines = text.splitlines(keepends=True)
+        return "".join(
+            FORGOTTEN + line[len(line.rstrip("\r\n")) :] if self.matches(line) else line for line in lines
+        )
+
+
+def target_of_query(query: str) -> Target:
+    """The lines that have all words of a query; none if it has no words."""
+    return Target(words=frozenset(_words(query)))
+
+
+def target_of_lines(lines: Iterable[str]) -> Target:
+    """The texts of these lines, wherever they occur."""
+    return Target(texts=tuple(dict.fromkeys(filter(None, (" ".join(_words(line)) for line in lines)))))
+
+
+class NoteCut(NoteChange):
+    """The removal of some `lines` from a note."""
+
+    lines: tuple[str, ...]
+
+
+def cut_note(path: str, data: bytes, removes: Callable[[int, str], bool]) -> NoteCut | None:
+    """A note without the lines for which `removes(number, text)` is true; `None` if there are none.
+
+    Numbers count from 1.
+    """
+    kept: list[bytes] = []
+    removed: list[str] = []
+    for number, raw in enumerate(data.splitlines(keepends=True), start=1):
+        line = raw.decode("utf-8", "replace").rstrip("\r\n")
+        if removes(number, line):
+            removed.append(line)
+        else:
+            kept.append(raw)
+    if not removed:
+        return None
+    before, after = (each.decode("utf-8", "surrogateescape") for each in (data, b"".join(kept)))
+    return NoteCut(path=path, before=before, after=after, lines=tuple(removed))
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
