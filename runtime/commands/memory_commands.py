@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.notes import WantedNotes
+from nacre.memory.contracts.records import Question
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
 from nacre.memory.files.proposals.note_change import (
     NoteChange,
@@ -116,17 +117,7 @@ async def _search(run: CommandRun) -> Outcome:
 
 
 async def _found(run: CommandRun, notes: Notes, query: str) -> str:
-    report = await notes.search(
-        query,
-        also=(),
-        max_results=MOST_HITS,
-        min_score=None,
-        after=None,
-        before=None,
-        as_of=None,
-        sources=None,
-        below="",
-    )
+    report = await notes.search(Question(text=query, max_results=MOST_HITS))
     sources = await sources_of_hits(notes, run.turn.parts.window.sources, report.hits)
     return "\n".join(found_lines(report, sources, query=query)).rstrip()
 

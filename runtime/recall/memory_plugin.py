@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from nacre.memory.contracts.embedder import Embedder
-from nacre.memory.contracts.records import Excerpt, SearchReport, Source
+from nacre.memory.contracts.records import Excerpt, Question, SearchReport
 from nacre.memory.contracts.settings import at_home
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
@@ -38,20 +38,7 @@ from nacre.runtime.tools.toolbox import Tool
 class Notes(Protocol):
     """Notes that can be searched and read: an index, or what stands in for one. Raises `MemoryIndexError`."""
 
-    async def search(
-        self,
-        query: str,
-        /,
-        *,
-        also: Sequence[str],
-        max_results: int | None,
-        min_score: float | None,
-        after: str | None,
-        before: str | None,
-        as_of: str | None,
-        sources: Sequence[Source] | None,
-        below: str,
-    ) -> SearchReport:
+    async def search(self, question: Question, /) -> SearchReport:
         """As `MemoryEngine.search`."""
         ...
 
