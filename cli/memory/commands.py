@@ -42,7 +42,7 @@ class MemoryGroup(click.Group):
     """`nacre memory`: imports only the command that is called, so that a search starts quickly."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        from nacre.cli.extension_commands import built_in_commands
+        from nacre.cli.nouns import built_in_commands
 
         added = (name.removeprefix("memory ") for name in built_in_commands() if name.startswith("memory "))
         return sorted({*self.commands, *ELSEWHERE, *added})
@@ -51,7 +51,7 @@ class MemoryGroup(click.Group):
         if cmd_name in self.commands:
             return super().get_command(ctx, cmd_name)
         if cmd_name not in ELSEWHERE:
-            from nacre.cli.extension_commands import extension_command
+            from nacre.cli.nouns import extension_command
 
             return extension_command(ctx, f"memory {cmd_name}")
         module, name = ELSEWHERE[cmd_name]

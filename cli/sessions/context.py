@@ -1,4 +1,4 @@
-"""The command `nacre context`: exactly what the model would get now."""
+"""The command `nacre sessions context`: exactly what the model would get now."""
 
 from __future__ import annotations
 

@@ -91,11 +91,14 @@ class _Chat:
         self._day_usd = 0.0
         self._calls = Calls()
         self._running: Inbound | None = None
+        self._has_interrupted = False
 
     def stop(self) -> None:
-        """What Ctrl-C does: the turn stops that runs, if one does."""
+        """What Ctrl-C does outside of the prompt: stops the running turn, or leaves if it is the second."""
         if self._running is not None:
             self._agent.stop(self._running)
+        elif self._has_interrupted:
+            self._prompt.leave()
 
     async def run(self, first: str) -> None:
         """Turn after turn, until the owner leaves."""
@@ -131,7 +134,7 @@ class _Chat:
 
     async def _typed(self) -> str | None:
         """The next words that are for the assistant, or `None` when the owner leaves."""
-        has_interrupted = False
+        self._has_interrupted = False
         while True:
             try:
                 text = await self._prompt.read()
@@ -140,12 +143,12 @@ class _Chat:
             except KeyboardInterrupt:
                 if not self._prompt.was_empty:
                     continue
-                if has_interrupted:
+                if self._has_interrupted:
                     return None
-                has_interrupted = True
+                self._has_interrupted = True
                 self._screen.line("Ctrl-C again, Ctrl-D or /quit leaves.", "dim")
                 continue
-            has_interrupted = False
+            self._has_interrupted = False
             word, _, rest = text.strip().partition(" ")
             word, rest = word.lower(), rest.strip()
             if word == _EDIT:

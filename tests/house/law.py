@@ -23,7 +23,7 @@ CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
     (
-        *("cli/setup/first_run", "cli/setup/doctor", "cli/setup/lists"),
+        *("cli/setup/first_run", "cli/setup/doctor"),
         *("cli/talk/display", "cli/talk/keyboard"),
     ),
     ("cli/setup/config",),

@@ -26,8 +26,7 @@ from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import IO, Any
 
-from nacre.cli.extension_commands import built_in_commands
-from nacre.cli.main import COMMANDS
+from nacre.cli.nouns import COMMANDS, built_in_commands
 from nacre.memory.embedders.e5 import loaded_model
 
 _IMPORTED_AHEAD = (

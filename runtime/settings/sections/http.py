@@ -8,7 +8,8 @@ from nacre.runtime.settings.sections.section import SettingsSection
 
 
 class HttpSettings(SettingsSection):
-    """`http`: doors over HTTP. They need the extra `serve` and a token (`nacre token add NAME`)."""
+    """`http`: doors over HTTP. They need the extra `serve` and a token
+    (`nacre admin access token add NAME`)."""
 
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """The port at which `nacre serve` answers programs and browsers; `null` is none."""
