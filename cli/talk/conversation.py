@@ -25,7 +25,8 @@ from nacre.runtime.commands.registry import help_text
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.errors import AgentError, ConfigError
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.settings.spending import has_price, spent_today_usd
+from nacre.runtime.providers.opening import has_price
+from nacre.runtime.settings.spending import spent_today_usd
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import Usage
 

@@ -11,8 +11,9 @@ from nacre.runtime.commands.command import Command, CommandRun, Outcome
 from nacre.runtime.commands.conversation.history import usage_of
 from nacre.runtime.commands.conversation.status import LastFlush, SessionStatus, status_of
 from nacre.runtime.commands.wording import money, short_age, short_count, usage_text
+from nacre.runtime.providers.opening import has_price
 from nacre.runtime.recall.memory_slot import NO_MEMORY
-from nacre.runtime.settings.spending import has_price, spent_today_usd
+from nacre.runtime.settings.spending import spent_today_usd
 from nacre.runtime.turn.turn import Turn
 
 

@@ -6,9 +6,7 @@ import asyncio
 from pathlib import Path
 
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.models.completions.price_map import price_map_entry
-from nacre.runtime.models.offline.model import PROVIDER as OFFLINE_PROVIDER
-from nacre.runtime.models.spending.ledger import SpendingLedger, spending
+from nacre.runtime.models.spending import SpendingLedger, spending
 from nacre.runtime.settings.config import Config
 
 
@@ -36,12 +34,3 @@ async def spent_today_usd(config: Config, now: Clock) -> float:
     today = now().date().isoformat()
     spent = await asyncio.to_thread(lambda: list(spending(spending_folder(config), day=today)))
     return sum(each.usage.cost_usd for each in spent)
-
-
-def has_price(model_name: str) -> bool:
-    """Whether the price of `provider/model` is known. The offline responder costs nothing.
-
-    Prices are those of litellm's map.
-    """
-    is_offline = model_name.startswith(f"{OFFLINE_PROVIDER}/")
-    return is_offline or "input_cost_per_token" in price_map_entry(model_name)

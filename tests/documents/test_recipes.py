@@ -80,7 +80,7 @@ HELLO = '''\
 
 from __future__ import annotations
 
-from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
+from nacre.runtime.commands.command import Command, CommandRun, Outcome
 
 
 async def _hello(run: CommandRun) -> Outcome:

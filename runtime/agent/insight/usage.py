@@ -11,10 +11,11 @@ from functools import cache, reduce
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, stored_moment
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.models.spending.ledger import spending, unreadable_usage
+from nacre.runtime.models.spending import spending, unreadable_usage
 from nacre.runtime.open_sessions.open_session import FLUSH_MESSAGE_ENTRY
+from nacre.runtime.providers.opening import has_price
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.spending import has_price, spending_folder
+from nacre.runtime.settings.spending import spending_folder
 from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, Message, Usage, message_from_json
