@@ -29,8 +29,33 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.sessions.context",
         "Show what the model would get now, with sizes in tokens.",
     ),
-    "search": ("nacre.cli.memory.search", "Find the passages of the notes that fit QUERY best."),
+    "search": ("nacre.cli.memory.search:search", "Find the passages of the notes that fit QUERY best."),
     "memory": ("nacre.cli.memory.commands", "Search, inspect and maintain the notes and their index."),
+    "memory diff": ("nacre.cli.memory.history:diff", "Show what COMMIT changed, by default the newest one."),
+    "memory forget": (
+        "nacre.cli.memory.forget:forget",
+        "Remove lines from the notes and from everything that was made of them.",
+    ),
+    "memory log": (
+        "nacre.cli.memory.history:log",
+        "List the commits of the notes, or those that changed PATH, newest first.",
+    ),
+    "memory meter": (
+        "nacre.cli.memory.meter:meter",
+        "Show how full MEMORY.md and the other files of the context are.",
+    ),
+    "memory review": (
+        "nacre.cli.memory.review:review",
+        "List the notes that wait for you, and accept, edit or reject them.",
+    ),
+    "memory search": (
+        "nacre.cli.memory.search:search",
+        "Find the passages of the notes that fit QUERY best.",
+    ),
+    "memory undo": (
+        "nacre.cli.memory.history:undo",
+        "Revert COMMIT by a new commit; by default the last one of a session.",
+    ),
     "serve": (
         "nacre.cli.serving.serve",
         "Run the channels and services of the settings until a signal.",
@@ -60,7 +85,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "admin schedule": ("nacre.cli.serving.schedule", "List, create and remove scheduled jobs."),
 }
-"""By full name: the module whose `command` it is, and its line in the help."""
+"""By full name: the module whose `command` it is, or another attribute of it, and its line in the help."""
 
 FORMER_NAMES: Mapping[str, str] = {
     "agents": "admin agents",
@@ -104,7 +129,8 @@ class Noun(click.Group):
         name = f"{self.noun} {cmd_name}".strip()
         if name not in COMMANDS:
             return extension_command(ctx, name)
-        command = import_module(COMMANDS[name][0]).command
+        module, _, attribute = COMMANDS[name][0].partition(":")
+        command = getattr(import_module(module), attribute or "command")
         assert isinstance(command, click.Command)
         return with_examples(command, name)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from nacre.cli.memory.forget_targets import transcripts_with
 from nacre.memory.contracts.workspace import FileBusy
-from nacre.memory.files.proposals.note_change import Target
+from nacre.memory.files.proposals import Target
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.forgetting import owners_objects, versions_with
 from nacre.memory.workspace.history.repository import HISTORY_FOLDER, Repository
@@ -142,7 +142,7 @@ def _names_and_messages(
     if not objects:
         return [], []
     given = "".join(f"{name}\n" for _, name in objects).encode()
-    stream = io.BytesIO(repository.git("cat-file", "--batch", given=given, environment=environment))
+    stream = io.BytesIO(repository.git("cat-file", "--batch", stdin=given, environment=environment))
     names: dict[str, None] = {}
     messages = []
     for kind, name in objects:

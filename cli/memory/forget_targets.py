@@ -6,7 +6,7 @@ import json
 from contextlib import AsyncExitStack
 from typing import Any
 
-from nacre.memory.files.proposals.note_change import FORGOTTEN, Target
+from nacre.memory.files.proposals import FORGOTTEN, Target
 from nacre.sessions.stores.rewriting import RewritableStore, Rewrite
 
 _STRUCTURE = frozenset(

@@ -85,7 +85,3 @@ async def _searched(engine: MemoryEngine, voice: IndexVoice, question: Question)
     if backend is None or voice.config is None:
         return await engine.search(question)
     return await backend.search(voice.config, engine, question)
-
-
-command = search
-"""The same as `nacre search`."""

@@ -11,7 +11,7 @@ from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.notes import WantedNotes
 from nacre.memory.contracts.records import Question
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
-from nacre.memory.files.proposals.note_change import (
+from nacre.memory.files.proposals import (
     NoteChange,
     NoteCut,
     ProposalFailed,

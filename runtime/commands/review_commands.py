@@ -7,8 +7,7 @@ Calls are answered before the session's lock is taken, because the waiting turn 
 from __future__ import annotations
 
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
-from nacre.memory.files.proposals.note_change import ProposalConflict, ProposalUnknown
-from nacre.memory.files.proposals.review_queue import Proposal, ReviewQueue
+from nacre.memory.files.proposals import Proposal, ProposalConflict, ProposalUnknown, ReviewQueue
 from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.runtime.commands.command import Command, CommandRun, Outcome
 
