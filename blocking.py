@@ -14,9 +14,8 @@ from typing import Any, ParamSpec, Self, TypeVar
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.opening.agent_parts import StopAfter
 from nacre.runtime.agent.sessions import SessionInfo
-from nacre.runtime.commands.conversation.branch_points import SessionLabel, SessionTurn
 from nacre.runtime.commands.conversation.branching import Rewound
-from nacre.runtime.commands.conversation.history import SessionMessage
+from nacre.runtime.commands.conversation.history import SessionLabel, SessionMessage, SessionTurn
 from nacre.runtime.commands.conversation.session import EarlierSession, Session
 from nacre.runtime.commands.conversation.status import SessionStatus
 from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled

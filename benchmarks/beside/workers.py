@@ -38,7 +38,17 @@ SELECT active_time, xact_commit::float FROM pg_stat_database WHERE datname = cur
 def running_worker(state_dir: Path, url: str, *, at_once: int) -> Iterator[int]:
     """The process of a worker that takes so many turns at once, from when it says so."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "nacre", "worker", "--state-dir", str(state_dir), "--at-once", str(at_once)],
+        [
+            sys.executable,
+            "-m",
+            "nacre",
+            "admin",
+            "worker",
+            "--state-dir",
+            str(state_dir),
+            "--at-once",
+            str(at_once),
+        ],
         env={**os.environ, "HOME": str(state_dir), "NACRE_DATABASE_URL": url},
         stdout=subprocess.PIPE,
         text=True,

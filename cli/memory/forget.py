@@ -16,8 +16,8 @@ from nacre.cli.screen.json_text import print_json
 from nacre.record import Record
 
 if TYPE_CHECKING:
-    from nacre.cli.memory.forget_targets import NoteCut, Target
     from nacre.memory.contracts.workspace import Workspace
+    from nacre.memory.files.proposals import NoteCut, Target
     from nacre.runtime.contracts.clock import Clock
     from nacre.runtime.recall.memory_plugin import MemoryPlugin
     from nacre.runtime.settings.config import Config
@@ -180,8 +180,9 @@ async def _planned(
     options: _Options,
 ) -> _Plan:
     from nacre.cli.memory.forget_search import matching_versions
-    from nacre.cli.memory.forget_targets import cut_note, target_of_lines, target_of_query, transcripts_with
+    from nacre.cli.memory.forget_targets import transcripts_with
     from nacre.memory.contracts.notes import WantedNotes
+    from nacre.memory.files.proposals import cut_note, target_of_lines, target_of_query
 
     listed = await workspace.list_notes([WantedNotes(name=".", is_required=True)])
     names = [note.name for note in listed.notes]
@@ -280,8 +281,7 @@ async def _forget_sources(workspace: Workspace, plan: _Plan) -> None:
 
 
 def _forget_in_commits(config: Config, workspace: Workspace, plan: _Plan) -> None:
-    from nacre.cli.memory.forget_targets import cut_note
-    from nacre.memory.files.proposals import note_bytes
+    from nacre.memory.files.proposals import cut_note, note_bytes
     from nacre.memory.files.sources.sources import Sources
     from nacre.memory.workspace.history.commits import commit_changes, known_sources
     from nacre.memory.workspace.history.forgetting import forget_in_history

@@ -18,8 +18,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from nacre.cli.memory.forget_targets import Target, transcripts_with
+from nacre.cli.memory.forget_targets import transcripts_with
 from nacre.memory.contracts.workspace import FileBusy
+from nacre.memory.files.proposals import Target
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.forgetting import owners_objects, versions_with
 from nacre.memory.workspace.history.repository import HISTORY_FOLDER, Repository

@@ -1,94 +1,20 @@
-"""What is to be forgotten: which lines match, and notes, texts and transcripts without them."""
+"""Transcripts without what is to be forgotten."""
 
 from __future__ import annotations
 
 import json
-import re
-import unicodedata
-from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import Any
 
-from nacre.memory.files.proposals import NoteChange
-from nacre.record import Record
+from nacre.memory.files.proposals import FORGOTTEN, Target
 from nacre.sessions.stores.rewriting import RewritableStore, Rewrite
 
-FORGOTTEN = "[forgotten]"
-"""What replaces forgotten lines in a transcript."""
-
-_MIN_WORDS = 3
-"""A shorter text, such as `- ok`, only matches lines that consist of it."""
-_WORD = re.compile(r"\w+")
 _STRUCTURE = frozenset(
     {"type", "id", "parentId", "role", "toolCallId", "toolName", "name", "timestamp", "customType"}
     | {"stopReason", "provider", "model", "api", "cwd", "version", "firstKeptEntryId", "fromId"}
     | {"sessionId", "key", "sender", "senderId"}
 )
 """Keys of transcripts whose values are nobody's words."""
-
-
-class Target(Record):
-    """What is to be forgotten: lines with all these `words`, or lines that contain one of these `texts`."""
-
-    words: frozenset[str] = frozenset()
-    texts: tuple[str, ...] = ()
-
-    def matches(self, line: str) -> bool:
-        """Whether a line is to be forgotten."""
-        found = _words(line)
-        if self.words:
-            return self.words <= set(found)
-        padded = f" {' '.join(found)} "
-        return any(
-            f" {text} " in padded if text.count(" ") + 1 >= _MIN_WORDS else f" {text} " == padded
-            for text in self.texts
-        )
-
-    def matches_any(self, text: str) -> bool:
-        """Whether a line of a text is to be forgotten."""
-        return any(map(self.matches, text.splitlines()))
-
-    def removed_from(self, text: str) -> str:
-        """A text with `FORGOTTEN` in place of each matching line."""
-        lines = text.splitlines(keepends=True)
-        return "".join(
-            FORGOTTEN + line[len(line.rstrip("\r\n")) :] if self.matches(line) else line for line in lines
-        )
-
-
-def target_of_query(query: str) -> Target:
-    """The lines that have all words of a query; none if it has no words."""
-    return Target(words=frozenset(_words(query)))
-
-
-def target_of_lines(lines: Iterable[str]) -> Target:
-    """The texts of these lines, wherever they occur."""
-    return Target(texts=tuple(dict.fromkeys(filter(None, (" ".join(_words(line)) for line in lines)))))
-
-
-class NoteCut(NoteChange):
-    """The removal of some `lines` from a note."""
-
-    lines: tuple[str, ...]
-
-
-def cut_note(path: str, data: bytes, removes: Callable[[int, str], bool]) -> NoteCut | None:
-    """A note without the lines for which `removes(number, text)` is true; `None` if there are none.
-
-    Numbers count from 1.
-    """
-    kept: list[bytes] = []
-    removed: list[str] = []
-    for number, raw in enumerate(data.splitlines(keepends=True), start=1):
-        line = raw.decode("utf-8", "replace").rstrip("\r\n")
-        if removes(number, line):
-            removed.append(line)
-        else:
-            kept.append(raw)
-    if not removed:
-        return None
-    before, after = (each.decode("utf-8", "surrogateescape") for each in (data, b"".join(kept)))
-    return NoteCut(path=path, before=before, after=after, lines=tuple(removed))
 
 
 async def transcripts_with(store: RewritableStore, target: Target) -> tuple[str, ...]:
@@ -154,7 +80,3 @@ def _without_value(value: Any, target: Target) -> Any:
     if new != value:  # a provider's signature no longer fits the changed words
         new = {name: each for name, each in new.items() if not name.endswith("Signature")}
     return new
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())

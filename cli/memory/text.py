@@ -18,7 +18,7 @@ from nacre.memory.contracts.records import (
     SearchReport,
     SyncReport,
 )
-from nacre.runtime.commands.contract.wording import counted
+from nacre.runtime.commands.wording import counted
 
 if TYPE_CHECKING:
     from nacre.memory.files.sources.source import SourcedLines

@@ -23,7 +23,7 @@ NEVER_SERVED = "`nacre serve` has never run with this state folder."
 @json_option("Print a JSON object.")
 @shared_options
 def command(context: click.Context, as_json: bool) -> int:
-    """Show the model, notes, sessions and cost, and the channels of `nacre serve`.
+    """Show the model, notes, sessions, cost and channels.
 
     Exit code 1 when there is something to serve and `nacre serve` does not run, or a channel is not
     connected; else 0. `nacre doctor` looks deeper.

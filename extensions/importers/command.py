@@ -60,7 +60,7 @@ def command(
     other_workspace: Path | None,
     as_json: bool,
 ) -> int:
-    """Import the notes, sessions and settings of OpenClaw, Hermes, ChatGPT or Claude.
+    """Import from OpenClaw, Hermes, ChatGPT or Claude.
 
     PATH is the state folder of OpenClaw (~/.openclaw) or Hermes (~/.hermes), or a data export of ChatGPT or
     Claude, as a zip archive or unpacked. Only files inside PATH are read, whatever its settings name.

@@ -24,7 +24,7 @@ from nacre.runtime.agent.opening.agent_parts import AgentParts, StopAfter
 from nacre.runtime.agent.opening.assembly import assemble
 from nacre.runtime.agent.opening.author_parts import AuthorParts, author_prompt_parts, author_tools
 from nacre.runtime.agent.sessions import Sessions
-from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.command import Command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import AgentError, TurnBroken

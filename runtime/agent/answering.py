@@ -16,9 +16,9 @@ from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.runtime.agent.approvals import answer_in_chat, settle
 from nacre.runtime.agent.heartbeat import heartbeat_reply, triggered_message
 from nacre.runtime.agent.opening.agent_parts import AgentParts
-from nacre.runtime.commands.contract.command import CommandRun, Outcome, said
+from nacre.runtime.commands.command import CommandRun, Outcome, said
+from nacre.runtime.commands.review_commands import APPROVE, DENY
 from nacre.runtime.commands.status import STATUS
-from nacre.runtime.commands.waiting.approvals import APPROVE, DENY
 from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import (
     Emit,
@@ -120,6 +120,7 @@ async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn, *, has_left_
             attachments=inbound.attachments,
             quoted=inbound.quoted,
             turn=turn,
+            config=parts.settings_file.config,
             chosen=parts.chosen,
             lifecycle=parts.lifecycle,
             offered=parts.commands.offered(policy),

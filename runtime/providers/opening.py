@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from nacre.runtime.contracts.errors import ConfigError, ModelError
 from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
 from nacre.runtime.extensions.installed.discovery import Installed, built_in_extensions, installed_extensions
+from nacre.runtime.models.offline.model import PROVIDER as OFFLINE_PROVIDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,6 +128,11 @@ def price_entry(name: str) -> Mapping[str, Any]:
     with suppress(ProviderMissing):
         return built_in_providers().price_entry(name)
     return {}
+
+
+def has_price(name: str) -> bool:
+    """Whether the price of `provider/model` is known. The offline responder costs nothing."""
+    return name.startswith(f"{OFFLINE_PROVIDER}/") or "input_cost_per_token" in price_entry(name)
 
 
 def new_for_each(_key: object, make: Callable[[], Embedder]) -> Embedder:

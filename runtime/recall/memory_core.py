@@ -16,7 +16,7 @@ from nacre.prompts import render
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.providers.provider import Lend
-from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryTool
+from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryTool, Notes
 from nacre.runtime.recall.memory_slot import NO_MEMORY
 from nacre.runtime.recall.open_memory import embedder_of, open_engine, unindexed_notes
 from nacre.runtime.storage.storage import storage_of
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from nacre.runtime.settings.config import Config
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from nacre.memory.contracts.errors import DayUnknown
 from nacre.memory.contracts.notes import CHATS_FOLDER
-from nacre.memory.contracts.records import Excerpt, Question, SearchHit, SearchReport
+from nacre.memory.contracts.records import Question, SearchHit, SearchReport
 from nacre.memory.files.sources.source import PRIVATE, SourcedLines
 from nacre.memory.files.sources.sources import sources_of_hits
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
@@ -107,6 +107,10 @@ class MemoryCore(MemoryPlugin):
             languages=self._languages,
             with_conversations=self._has_conversations,
         )
+
+    def searchable(self, chat: ToolChat) -> Notes | None:  # noqa: ARG002 - the same in every private chat
+        """The index, or the files where it cannot be opened."""
+        return self.engine or self.unindexed
 
     def instructions(self, chat: ToolChat) -> str:
         """When to look into memory, and how to name what was found there."""
@@ -244,20 +248,6 @@ class GetArguments(ToolArguments):
     path: str = Field(description="Path from a search result, such as memory/2026-01-20.md.")
     from_line: Whole = Field(default=None, alias="from", description="First line, from 1.")
     lines: Whole = Field(default=None, description="How many lines.")
-
-
-class Notes(Protocol):
-    """What the tools ask: memory, what is left without its index, or qmd. All raise `MemoryIndexError`."""
-
-    async def search(self, question: Question, /) -> SearchReport:
-        """As `MemoryEngine.search`."""
-        ...
-
-    async def read(
-        self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
-    ) -> Excerpt:
-        """As `MemoryEngine.read`."""
-        ...
 
 
 def memory_tools(

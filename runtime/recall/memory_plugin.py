@@ -26,12 +26,28 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from nacre.memory.contracts.embedder import Embedder
+from nacre.memory.contracts.records import Excerpt, Question, SearchReport
 from nacre.memory.contracts.settings import at_home
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.toolbox import Tool
+
+
+class Notes(Protocol):
+    """Notes that can be searched and read: an index, or what stands in for one. Raises `MemoryIndexError`."""
+
+    async def search(self, question: Question, /) -> SearchReport:
+        """As `MemoryEngine.search`."""
+        ...
+
+    async def read(
+        self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
+    ) -> Excerpt:
+        """As `MemoryEngine.read`."""
+        ...
+
 
 MemoryTool: TypeAlias = FunctionTool[..., Any] | Tool
 """A tool as `nacre.tool` makes it, or one that is already bound to its chat."""
@@ -116,6 +132,10 @@ class MemoryPlugin:
     def tools(self, chat: ToolChat) -> Sequence[MemoryTool]:  # noqa: ARG002 - for those who override it
         """What the model may call in this chat. Asked each turn, so tools are made once and kept."""
         return ()
+
+    def searchable(self, chat: ToolChat) -> Notes | None:  # noqa: ARG002 - for those who override it
+        """What the owner's `/search` asks; `None` leaves it to the index of Nacre's own engine."""
+        return None
 
     def instructions(self, chat: ToolChat) -> str:  # noqa: ARG002 - for those who override it
         """What the model reads about these tools, as a section of the system prompt."""

@@ -47,7 +47,7 @@ MAY_KNOW_FOLDERS = {
     "cli/memory/forget.py": "says when git refused",
     "cli/memory/forget_search.py": "searches the git history",
     "cli/setup/doctor/disk_checks.py": "says when git refused",
-    "cli/memory/history.py": "git wants files, and says so of notes in a database",
+    "runtime/commands/memory_commands.py": "git wants files, and says so of notes in a database",
     "extensions/http/page/home.py": "the page shows the git history",
     "memory/files/note_files.py": "`extraPaths` that lie outside are folders of this machine",
     "memory/files/proposals.py": "what waits lies in the state folder, beside the notes",

@@ -1,4 +1,4 @@
-"""The command `nacre worker`: runs turns that `nacre serve` hands over, until a signal ends it."""
+"""The command `nacre admin worker`: runs turns that `nacre serve` hands over, until a signal ends it."""
 
 from __future__ import annotations
 

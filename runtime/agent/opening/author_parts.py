@@ -8,7 +8,7 @@ from typing import Any
 
 from nacre.memory.contracts.facts import FactMemory
 from nacre.record import Record
-from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.command import Command
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel

@@ -196,8 +196,8 @@ async def test_the_login_says_where_the_token_is(page: Served) -> None:
     browser = Browser(page)
     async with browser.http:
         shown = (await browser.http.get("/login")).text
-    assert "nacre token add browser --owner" in shown
-    assert "nacre token revoke browser" in shown
+    assert "nacre admin access token add browser --owner" in shown
+    assert "nacre admin access token revoke browser" in shown
 
 
 async def test_an_empty_page_says_what_will_be_there(page: Served, owner: Browser) -> None:

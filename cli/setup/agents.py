@@ -1,4 +1,4 @@
-"""The command `nacre agents`: which agents the state folder has."""
+"""The command `nacre admin agents`: which agents the state folder has."""
 
 from __future__ import annotations
 

@@ -1,11 +1,37 @@
-"""`/review` shows, accepts, edits and rejects notes that wait for the owner."""
+"""`/approve` and `/deny` for tool calls that wait for the owner, and `/review` for notes.
+
+Calls are answered before the session's lock is taken, because the waiting turn holds it
+(`runtime/agent/answering.py`).
+"""
 
 from __future__ import annotations
 
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
 from nacre.memory.files.proposals import Proposal, ProposalConflict, ProposalUnknown, ReviewQueue
 from nacre.memory.files.sources.proposed_write import ProposedWrite
-from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
+from nacre.runtime.commands.command import Command, CommandRun, Outcome
+
+
+async def _others_words(run: CommandRun) -> Outcome:
+    """Runs if a hook changed the message: a hook must not answer in the owner's name."""
+    return run.said("A call is answered in the owner's own words, and these were changed by a hook.")
+
+
+APPROVE = Command(
+    name="approve",
+    arguments="[id]",
+    help="let a waiting tool call run; alone it lists them",
+    group="This chat",
+    run=_others_words,
+)
+DENY = Command(
+    name="deny",
+    arguments="id [reason]",
+    help="refuse a waiting tool call",
+    group="This chat",
+    run=_others_words,
+)
+
 
 _HOW = (
     "`/review accept ID`, `/review reject ID`, or `/review edit ID` and the new text; `all` for each of them."
@@ -83,8 +109,9 @@ def _split(text: str) -> tuple[str, str]:
 
 REVIEW = Command(
     name="review",
-    arguments="[id | accept id | reject id | edit id text]",
-    help="notes that wait for you before they are written",
+    arguments="[id]",
+    help="notes that wait for you: show, accept, reject, edit",
+    group="Memory",
     run=_review,
     where=("private",),
 )

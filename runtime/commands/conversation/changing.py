@@ -1,16 +1,53 @@
-"""Resumes an earlier session of the same key. The session that is left can be resumed too."""
+"""Starting, resuming and compacting the session of a key."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from nacre.runtime.commands.conversation.chosen_models import ChosenModels, NamedModel
+from nacre.runtime.contracts.events import CompactionEnded
+from nacre.runtime.contracts.inbound import Attachment, Quoted
 from nacre.runtime.open_sessions.open_session import OpenSession
+from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
 from nacre.runtime.turn.turn import Turn
 from nacre.runtime.turn.turn_parts import TurnParts
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
-from nacre.sessions.contracts.keys import RECOVERED, canonical_key
+from nacre.sessions.contracts.keys import RECOVERED, EndReason, canonical_key
 from nacre.sessions.index.record import SessionRecord, resumed_session
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
+
+
+async def begin_fresh(
+    left: Turn,
+    reason: EndReason,
+    *,
+    lifecycle: Lifecycle,
+    chosen: ChosenModels,
+    named: NamedModel | None = None,
+    text: str = "",
+    attachments: tuple[Attachment, ...] = (),
+    quoted: tuple[Quoted, ...] = (),
+) -> Turn:
+    """Returns the turn of the new session, with the user's message in it.
+
+    The message is on disk before the notes of the old session are saved, because saving calls a model. The
+    notes are saved before the answer, which reads them in the daily log. A session without messages is
+    already new. A named model applies to the chat from now on, including later resets.
+
+    Raises:
+        SessionError: the disk refused; the old session continues.
+    """
+    turn = left
+    if left.session.has_messages:
+        turn = left.of_session(await lifecycle.begin_next(left.session, reason, left.emit))
+    if named is not None:
+        await turn.session.line.choose_model(named.name)
+    if text or attachments or quoted:
+        await turn.write_down(text, attachments, quoted=quoted)
+    if turn is not left:
+        await left.save_notes()
+    return chosen.applied(turn)
+
 
 LISTED = 10
 """The number of earlier sessions that are listed; older ones are named by their ids."""
@@ -74,3 +111,16 @@ async def resume(turn: Turn, earlier: StoredSession) -> OpenSession:
 
     await turn.parts.sessions.index.edit(switched)
     return await turn.parts.sessions.open(session.route)
+
+
+async def compact(turn: Turn, *, focus: str = "") -> CompactionEnded:
+    """Saves notes, then replaces old history with a summary; `focus` says what it must keep.
+
+    The result's `problem` says why nothing was replaced; the history is then unchanged.
+
+    Raises:
+        SessionError: the disk refused.
+    """
+    window = await turn.window()
+    await window.flush_before_leaving()
+    return await window.compact("manual", focus=focus)

@@ -1,4 +1,4 @@
-"""The command `nacre pairing`: who asks to write to the assistant, and who may."""
+"""The command `nacre admin access`: who asks to write to the assistant, and who may."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ T = TypeVar("T")
 _NOBODY_AT_IT = "People are let in by the owner in a terminal, and standard input is none."
 
 
-@click.group("pairing", invoke_without_command=True)
+@click.group("access", cls=Noun, noun="admin access", invoke_without_command=True)
 @json_option("Print a JSON object.")
 @shared_options
 def command(context: click.Context, as_json: bool) -> int | None:
@@ -87,7 +88,7 @@ def revoke(context: click.Context, channel: str, sender_id: str, as_json: bool) 
     invocation = begin(context)
     if not _with_people(invocation, lambda people: people.revoke(channel, sender_id)):
         invocation.warn(
-            f"{channel}:{sender_id} was not let in here. `nacre pairing` lists who was.", tone="error"
+            f"{channel}:{sender_id} was not let in here. `nacre admin access` lists who was.", tone="error"
         )
         return 1
     if as_json:

@@ -11,6 +11,7 @@ from nacre.runtime.contracts.inbound import Attachment, Quoted, Reply
 from nacre.runtime.contracts.policy import Audience, ChatPolicy
 from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
+from nacre.runtime.settings.config import Config
 from nacre.runtime.turn.turn import Turn
 
 CommandUser: TypeAlias = Literal["owner", "anyone"]
@@ -32,6 +33,7 @@ class CommandRun(Record):
     attachments: tuple[Attachment, ...]
     quoted: tuple[Quoted, ...] = ()
     turn: Turn
+    config: Config
     chosen: ChosenModels
     lifecycle: Lifecycle
     offered: tuple[Command, ...]
@@ -41,6 +43,9 @@ class CommandRun(Record):
         return self.turn, said(self.turn.session, text)
 
 
+HelpGroup: TypeAlias = Literal["Conversation", "Memory", "This chat", "Channels", "More"]
+"""A heading of `/help`, in the order in which the headings stand there."""
+
 CommandFunction: TypeAlias = Callable[[CommandRun], Awaitable[Outcome]]
 
 
@@ -48,8 +53,8 @@ class Command(Record):
     """A chat command.
 
     `name` and `aliases` are lower case and have no slash. `arguments` shows what follows, such as `[place]`;
-    `help` is one line. `who` may use it and `where`: see `Audience`. `words` replace its names: they come
-    from `session.resetTriggers`.
+    `help` is one line, below the heading `group` of `/help`. `who` may use it and `where`: see `Audience`.
+    `words` replace its names: they come from `session.resetTriggers`.
     """
 
     name: str
@@ -60,6 +65,7 @@ class Command(Record):
     who: CommandUser = "owner"
     where: tuple[Audience, ...] = EVERYWHERE
     words: tuple[str, ...] = ()
+    group: HelpGroup = "More"
 
     @property
     def called_by(self) -> tuple[str, ...]:
