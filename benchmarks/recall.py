@@ -33,7 +33,7 @@ from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.settings import MemorySearchSettings, resolve_settings
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.folder import FolderWorkspace
-from nacre.runtime.recall.models.open_embedder import embedder_for
+from nacre.runtime.recall.open_embedder import embedder_for
 
 CLIP_CHARS = 2400
 """A result longer than this counts only for its first lines, so that whole files earn nothing."""

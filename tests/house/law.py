@@ -76,7 +76,7 @@ RUNTIME: Floors = (
         "runtime/turn/inbound",
         "runtime/open_sessions",
     ),
-    ("runtime/hooks", "runtime/recall/models", "runtime/recall/transcripts"),
+    ("runtime/hooks",),
     ("runtime/models/embedding", "runtime/models/offline"),
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),

@@ -27,7 +27,7 @@ from nacre.runtime.models.spending.ledger import (
     spending,
     unreadable_usage,
 )
-from nacre.runtime.recall.models.open_embedder import embedder_for
+from nacre.runtime.recall.open_embedder import embedder_for
 from nacre.sessions.contracts.messages import Usage, user_message
 from tests.runtime.agents import START
 from tests.servers import provider_wire as wire

@@ -15,8 +15,7 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.litellm.loading import load_litellm
 from nacre.runtime.models.litellm.reranker import LiteLLMReranker
 from nacre.runtime.models.spending.ledger import SpendingLedger
-from nacre.runtime.recall.models.open_reranker import reranker_for
-from nacre.runtime.recall.open_memory import open_memory
+from nacre.runtime.recall.open_memory import open_memory, reranker_for
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.settings.sections.models import ProviderSettings
 from nacre.runtime.settings.spending import spending_ledger

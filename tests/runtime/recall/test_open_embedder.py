@@ -17,7 +17,7 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
 from nacre.runtime.models.embedding.http.endpoint import PROVIDERS, EmbeddingEndpoint, endpoint_for
 from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
-from nacre.runtime.recall.models.open_embedder import embedder_for, provider_name
+from nacre.runtime.recall.open_embedder import embedder_for, provider_name
 from nacre.runtime.settings.sections.models import ProviderSettings
 from tests.memory.embedders.tiny_gguf import write_tiny_bert
 from tests.runtime.models.embedding.embedding_server import EmbeddingServer

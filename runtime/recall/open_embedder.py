@@ -1,7 +1,7 @@
-"""Which embedder the settings ask for: decisions and thin construction. Loads nothing and asks nobody.
+"""Creates the embedder that the settings name. Loads no model and sends no request.
 
-Without a provider it is the model that arrives with the install, so that search by meaning needs neither
-key nor network. A provider that is named is used or failed, never replaced in silence.
+The default is the model that ships with Nacre, so that search by meaning needs neither a key nor a network.
+A provider that the settings name is used, or it fails; it is never replaced silently.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 LOCAL = ("", "local", "gguf")
 DEFAULT_GGUF = "hf:ggml-org/embeddinggemma-300m-qat-q8_0-GGUF/embeddinggemma-300m-qat-Q8_0.gguf"
-"""What `gguf` is without a `local.modelPath` (seed 001, "Local mode")."""
+"""The model of `gguf` without a `local.modelPath` (seed 001, "Local mode")."""
 
 AUTO_ORDER = ("openai", "gemini", "voyage", "mistral")
-"""Which provider `auto` takes: the first with a key (seed 001, "Vector memory search")."""
+"""`auto` uses the first of these that has a key (seed 001, "Vector memory search")."""
 
 
 Lend: TypeAlias = Callable[[Hashable, Callable[[], Embedder]], Embedder]
-"""Gives the embedder of a key, made when nobody has it. Equal keys make the same vectors in the same way."""
+"""Returns the shared embedder of a key, created on first use. Equal keys produce equal vectors."""
 
 _REMOTE = {"model", "output_dimensionality", "remote"}
 
 
 def new_for_each(_key: Hashable, make: Callable[[], Embedder]) -> Embedder:
-    """The embedder of somebody who shares it with nobody."""
+    """An embedder that is not shared."""
     return make()
 
 
@@ -57,13 +57,13 @@ def embedder_for(
 ) -> Embedder | None:
     """The embedder that `memorySearch` asks for; `None` for the provider `none`.
 
-    `providers` is `models.providers`. `memorySearch.remote` and `model` are the first provider's alone; a
-    fallback has its own model, and its address and key from `models.providers`. `budget` counts the tokens
-    that go to remote providers; `lent` may give one embedder to several agents. Models are downloaded into
+    `providers` is `models.providers`. `memorySearch.remote` and `model` belong to the first provider only; a
+    fallback uses its usual model, and its address and key from `models.providers`. `budget` counts the tokens
+    sent to remote providers; `lent` may return one embedder to several agents. Models are downloaded into
     `models_folder` unless the settings name another.
 
     Raises:
-        ConfigError: a provider is not known and has no address, or has no model.
+        ConfigError: a provider is unknown and has no address, or has no model.
     """
 
     def made(name: str, settings: MemorySearchSettings) -> Embedder | None:
@@ -98,7 +98,7 @@ def embedder_for(
 
 
 def _of_the_fallback(settings: MemorySearchSettings) -> MemorySearchSettings:
-    """The settings without what says how the first embedder is reached."""
+    """The settings without the address and model of the first embedder."""
     first = {"remote": None, "local": LocalSettings(), "model": None, "output_dimensionality": None}
     return settings.model_copy(update={"provider": settings.fallback, **first})
 
@@ -106,11 +106,11 @@ def _of_the_fallback(settings: MemorySearchSettings) -> MemorySearchSettings:
 def provider_name(
     settings: MemorySearchSettings, providers: Mapping[str, ProviderSettings], home: Path
 ) -> str:
-    """The provider that `memorySearch.provider` means, in small letters.
+    """The provider that `memorySearch.provider` selects, in lower case.
 
-    `auto`, and no name beside settings in `memorySearch.remote`, take a `local.modelPath` that is a file,
-    then the first of `AUTO_ORDER` that has a key in the settings or the environment, else the local model.
-    No name and no such settings is the local model, whatever keys there are for other things.
+    `auto`, or no name with settings in `memorySearch.remote`, selects a `local.modelPath` that is a file, then
+    the first of `AUTO_ORDER` that has a key in the settings or the environment, then the local model. Without
+    a name and such settings, it is the local model, even if keys exist for other purposes.
     """
     name = (settings.provider or "").strip().lower()
     if name not in ("", "auto"):
@@ -135,7 +135,7 @@ def _local(
     source = (settings.model_path or "").strip() or (DEFAULT_GGUF if name == "gguf" else "")
     if not source or (not name and not _is_file(source, home)):
         return lent("shipped", shipped)
-    # a command that searches with the model that comes with Nacre has no use for these
+    # slow imports that the default model does not need
     from nacre.memory.embedders.gguf import FileOnDisk, GgufEmbedder
     from nacre.runtime.models.embedding.download import RemoteModelFile
 
@@ -155,7 +155,7 @@ def _known_providers() -> str:
 def _endpoint(
     name: str, settings: MemorySearchSettings, providers: Mapping[str, ProviderSettings]
 ) -> EmbeddingEndpoint:
-    # a command that searches with the local model, or by words, has no use for it
+    # see above
     from nacre.runtime.models.embedding.http.endpoint import endpoint_for
 
     return endpoint_for(name, settings, providers)
@@ -167,7 +167,7 @@ def _remote(
     budget: EmbeddingBudget | None,
     job_rules: JobRules | None,
 ) -> Embedder:
-    # a command that searches with the local model has no use for the rest
+    # see above
     from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
 
     return HttpEmbedder(endpoint, now_seconds=now_seconds, budget=budget, job_rules=job_rules)
@@ -197,7 +197,7 @@ def _job_rules(settings: MemorySearchSettings) -> JobRules | None:
 
 
 def _providers_json(providers: Mapping[str, ProviderSettings]) -> str:
-    """The settings of all providers as one text; who has the same text asks them in the same way."""
+    """The settings of all providers as one text."""
     return json.dumps({name: provider.model_dump_json() for name, provider in sorted(providers.items())})
 
 
@@ -208,5 +208,5 @@ def _is_file(model_path: str | None, home: Path) -> bool:
 def _has_key(endpoint: EmbeddingEndpoint, settings: MemorySearchSettings) -> bool:
     if endpoint.api_key or from_environment(*endpoint.key_variables):
         return True
-    # whoever writes an address for embeddings wants it asked, with a key or without
+    # an address in the settings is meant to be used, even without a key
     return bool(settings.remote and (settings.remote.base_url or settings.remote.headers))
