@@ -118,7 +118,7 @@ async def _with_summaries(
     invocation: Invocation, workspace: Workspace, found: BankProposal, now: Clock
 ) -> BankProposal:
     from nacre.extensions.curation.reflection import PageSummaries, with_summaries
-    from nacre.runtime.agent.opening.open_models import connected_model
+    from nacre.runtime.providers.opening import connected_model
 
     if not invocation.config.model_name:
         invocation.warn("There are no summaries: no model is connected. Name one with --model.")
@@ -226,7 +226,8 @@ async def _tidy_edits(
     from nacre.extensions.curation.model_edits import TidyLimits, ask_for_edits
     from nacre.extensions.curation.notes import without_repeats
     from nacre.runtime.agent.insight.model_facts import token_counter
-    from nacre.runtime.agent.opening.open_models import connected_model, model_budget
+    from nacre.runtime.agent.opening.open_models import model_budget
+    from nacre.runtime.providers.opening import connected_model
 
     notices = []
     if notes.others_count:

@@ -273,6 +273,7 @@ def _read(mail: MailMessage, sender: str, me: Identity, too_large_bytes: int) ->
         chat_id=",".join(sorted({sender, *others})),
         thread_id=thread_of(mail, message_id),
         sender_id=sender,
+        sender_name=mail.from_values.name if mail.from_values else "",
         message_id=message_id,
         attachments=files,
         chat_name=mail.subject[:200],

@@ -17,7 +17,7 @@ from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SecretsMode, SourceOf, Sources
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.extensions.host import ExtensionHost, OpeningAgent
-from nacre.runtime.recall.open_embedder import Lend
+from nacre.runtime.providers.provider import Lend
 from nacre.runtime.recall.open_memory import embedder_of
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY

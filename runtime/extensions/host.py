@@ -27,7 +27,7 @@ from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part
 
 if TYPE_CHECKING:
-    from nacre.runtime.recall.open_embedder import Lend
+    from nacre.runtime.providers.provider import Lend
 
 MakeToolSource: TypeAlias = Callable[[Config, Clock], ToolSource]
 

@@ -36,11 +36,16 @@ EXTENSIONS: Floors = (
         for name in (
             *("backup", "curation", "discord", "email", "facts", "http", "importers", "irc"),
             *("lancedb", "matrix", "mcp"),
-            *("memory_bench", "postgres", "slack", "telegram", "xmpp"),
+            *("memory_bench", "postgres", "providers", "slack", "telegram", "xmpp"),
         )
     ),
     ("extensions/qmd",),
-    ("extensions/http/openai", "extensions/http/page", "extensions/postgres/workers"),
+    (
+        *("extensions/http/openai", "extensions/http/page", "extensions/postgres/workers"),
+        *("extensions/providers/embedding", "extensions/providers/litellm"),
+        "extensions/providers/openai_compatible",
+    ),
+    ("extensions/providers/completions",),
     (
         "extensions/http/server",
         "extensions/postgres/server",
@@ -57,7 +62,7 @@ BRIDGES: Floors = (
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (
-    ("runtime/agent", "runtime/agent/first_model"),
+    ("runtime/agent",),
     ("runtime/agent/insight",),
     ("runtime/agent/opening",),
     ("runtime/extensions",),
@@ -77,23 +82,16 @@ RUNTIME: Floors = (
         "runtime/open_sessions",
     ),
     ("runtime/hooks",),
-    ("runtime/models/embedding", "runtime/models/offline"),
-    ("runtime/models/embedding/jobs",),
-    ("runtime/models/embedding/http",),
-    ("runtime/storage",),
+    ("runtime/models/offline",),
+    ("runtime/storage", "runtime/providers"),
     ("runtime/settings",),
     ("runtime/models", "runtime/settings/sections", "runtime/tools"),
     (
-        "runtime/models/waits",
-        "runtime/models/litellm",
-        "runtime/models/openai_compatible",
         "runtime/settings/disk",
         "runtime/tools/approvals",
         "runtime/extensions/installed",
         "runtime/ledger",
     ),
-    ("runtime/models/completions",),
-    ("runtime/models/spending",),
     ("runtime/contracts",),
 )
 MEMORY: Floors = (
