@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from nacre.memory.contracts.embedder import has_fallback
 from nacre.memory.contracts.errors import IndexUnusable
-from nacre.memory.contracts.index_place import FRESHNESS_WAIT_SECONDS
 from nacre.memory.contracts.notes import BANK_FOLDER
 from nacre.memory.contracts.records import Excerpt, Question, SearchReport
 from nacre.memory.contracts.settings import MemorySearchSettings, at_home, resolve_settings
+from nacre.memory.contracts.store import FRESHNESS_WAIT_SECONDS
 from nacre.memory.embedders.e5 import E5Embedder
 from nacre.memory.files.note_files import NoteFiles, read_excerpt
 from nacre.runtime.contracts.clock import Clock
