@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 ELSEWHERE: Mapping[str, tuple[str, str]] = {
     "diff": ("nacre.cli.memory.history", "diff"),
-    "forget": ("nacre.cli.memory.forget", "forget"),
     "log": ("nacre.cli.memory.history", "log"),
     "meter": ("nacre.cli.memory.meter", "meter"),
     "review": ("nacre.cli.memory.review", "review"),

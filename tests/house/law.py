@@ -34,7 +34,7 @@ EXTENSIONS: Floors = (
     tuple(
         f"extensions/{name}"
         for name in (
-            *("backup", "curation", "discord", "email", "facts", "http", "importers", "irc"),
+            *("backup", "curation", "discord", "email", "facts", "forget", "http", "importers", "irc"),
             *("lancedb", "matrix", "mcp"),
             *("memory_bench", "postgres", "providers", "slack", "telegram", "xmpp"),
         )
