@@ -75,7 +75,7 @@ RUNTIME: Floors = (
     ("runtime/turn",),
     ("runtime/recall",),
     ("runtime/open_sessions",),
-    ("runtime/hooks"),
+    ("runtime/hooks",),
     ("runtime/models/offline",),
     ("runtime/storage", "runtime/providers"),
     ("runtime/settings",),
