@@ -32,10 +32,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "search": ("nacre.cli.memory.search:search", "Find the passages of the notes that fit QUERY best."),
     "memory": ("nacre.cli.memory.commands", "Search, inspect and maintain the notes and their index."),
     "memory diff": ("nacre.cli.memory.history:diff", "Show what COMMIT changed, by default the newest one."),
-    "memory forget": (
-        "nacre.cli.memory.forget:forget",
-        "Remove lines from the notes and from everything that was made of them.",
-    ),
     "memory log": (
         "nacre.cli.memory.history:log",
         "List the commits of the notes, or those that changed PATH, newest first.",

@@ -45,10 +45,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "admin log": ("nacre admin log -n 50", "nacre admin log -f"),
     "memory": ("nacre memory search boat", "nacre memory status", "nacre memory undo"),
     "memory diff": ("nacre memory diff", "nacre memory diff 3f2a9c10"),
-    "memory forget": (
-        "nacre memory forget 'old address'",
-        "nacre memory forget memory/2026-01-20.md#L3-5 --yes --transcripts --git-history",
-    ),
     "memory get": ("nacre memory get MEMORY.md", "nacre memory get memory/2026-01-20.md --from 3 --lines 10"),
     "memory index": ("nacre memory index", "nacre memory index --force"),
     "memory log": ("nacre memory log", "nacre memory log MEMORY.md"),

@@ -34,7 +34,7 @@ EXTENSIONS: Floors = (
     tuple(
         f"extensions/{name}"
         for name in (
-            *("backup", "curation", "discord", "email", "facts", "http", "importers", "irc"),
+            *("backup", "curation", "discord", "email", "facts", "forget", "http", "importers", "irc"),
             *("lancedb", "matrix", "mcp"),
             *("memory_bench", "postgres", "providers", "slack", "telegram", "xmpp"),
         )
@@ -72,7 +72,7 @@ RUNTIME: Floors = (
     ("runtime/turn",),
     ("runtime/recall",),
     ("runtime/open_sessions",),
-    ("runtime/hooks", "runtime/recall/transcripts"),
+    ("runtime/hooks",),
     ("runtime/storage", "runtime/providers"),
     ("runtime/settings",),
     ("runtime/models", "runtime/settings/sections", "runtime/tools"),

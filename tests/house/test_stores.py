@@ -44,8 +44,8 @@ FOLDERS = tuple(
 )
 """What knows that the Markdown lies in folders."""
 MAY_KNOW_FOLDERS = {
-    "cli/memory/forget.py": "says when git refused",
-    "cli/memory/forget_search.py": "searches the git history",
+    "extensions/forget/commands.py": "says when git refused",
+    "extensions/forget/search.py": "searches the git history",
     "cli/setup/doctor/disk_checks.py": "says when git refused",
     "runtime/commands/memory_commands.py": "git wants files, and says so of notes in a database",
     "extensions/http/page/home.py": "the page shows the git history",

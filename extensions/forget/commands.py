@@ -148,7 +148,7 @@ async def _forget(invocation: Invocation, options: _Options) -> int:
 async def _report_nothing(
     invocation: Invocation, store: RewritableStore, plan: _Plan, options: _Options
 ) -> int:
-    from nacre.cli.memory.forget_search import remaining_places
+    from nacre.extensions.forget.search import remaining_places
 
     if options.as_json:
         return print_json(plan.as_json(applied=False, left=[]))
@@ -158,7 +158,7 @@ async def _report_nothing(
 
 
 def _report(invocation: Invocation, plan: _Plan, left: list[str]) -> None:
-    from nacre.cli.memory.forget_search import OUT_OF_REACH
+    from nacre.extensions.forget.search import OUT_OF_REACH
     from nacre.runtime.storage.storage import storage_of
 
     count = sum(len(cut.lines) for cut in plan.cuts)
@@ -179,8 +179,8 @@ async def _planned(
     engine: MemoryPlugin | None,
     options: _Options,
 ) -> _Plan:
-    from nacre.cli.memory.forget_search import matching_versions
-    from nacre.cli.memory.forget_targets import transcripts_with
+    from nacre.extensions.forget.search import matching_versions
+    from nacre.extensions.forget.targets import transcripts_with
     from nacre.memory.contracts.notes import WantedNotes
     from nacre.memory.files.proposals import cut_note, target_of_lines, target_of_query
 
@@ -224,8 +224,8 @@ async def _remove(
     now: Clock,
 ) -> list[str]:
     """Removes what is planned; sentences about what remains."""
-    from nacre.cli.memory.forget_search import remaining_places
-    from nacre.cli.memory.forget_targets import forget_in_transcripts, json_matches
+    from nacre.extensions.forget.search import remaining_places
+    from nacre.extensions.forget.targets import forget_in_transcripts, json_matches
     from nacre.memory.files.proposals import ProposalFailed
     from nacre.runtime.storage.storage import ledger_of, storage_of
 
@@ -306,7 +306,7 @@ async def _in_ledger(config: Config, target: Target, *, dry_run: bool) -> dict[s
 
     The result is empty while a program serves the channels; the search for remaining places reports it then.
     """
-    from nacre.cli.memory.forget_search import text_matches
+    from nacre.extensions.forget.search import text_matches
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.ledger.moving import forget_in_ledger
     from nacre.runtime.ledger.records import LedgerUnusable

@@ -15,7 +15,7 @@ import pytest
 from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptText
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.runtime.models.scripted import Clock, CountingIds
-from nacre.runtime.recall.transcripts.transcript_source import SessionTranscripts
+from nacre.runtime.recall.transcripts import SessionTranscripts
 from nacre.sessions.index.record import SessionRecord
 from tests.sessions.stores.places import file_store
 

@@ -18,7 +18,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from nacre.cli.memory.forget_targets import transcripts_with
+from nacre.extensions.forget.targets import transcripts_with
 from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.files.proposals import Target
 from nacre.memory.workspace.git import GitFailed
