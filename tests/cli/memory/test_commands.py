@@ -70,7 +70,7 @@ def test_a_search_takes_the_question_in_other_words(home: Path) -> None:
 
 
 def test_a_search_for_people_and_in_time(home: Path) -> None:
-    """A hit is its place, day and source, and the sentence that fits; `--explain` shows scores and passages."""
+    """A hit is its place, day and source, and the sentence that fits; `--explain` shows its score."""
     found = run_nacre(home, "memory", "search", "sourdough", "--max-results", "1")
     explained = run_nacre(home, "search", "sourdough", "--max-results", "1", "--explain")
     later = run_nacre(home, "memory", "search", "sourdough", "--after", "2026-02-01", "--json")
