@@ -18,7 +18,7 @@ from nacre.runtime.contracts.inbound import Attachment, Reply
 from nacre.runtime.contracts.policy import Audience, ChatPolicy
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
 from nacre.runtime.tools.toolbox import on_its_own_thread
-from nacre.runtime.turn.loop.loop import TurnBounds, UsageLimits
+from nacre.runtime.turn.loop import TurnBounds, UsageLimits
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionError
 

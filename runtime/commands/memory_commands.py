@@ -98,7 +98,7 @@ async def _search(run: CommandRun) -> Outcome:
     query = run.rest.strip()
     if not query:
         return run.said("Say what to look for: /search dentist")
-    chat = run.turn.session.chat(run.turn.parts.workspace.place, run.turn.parts.window.sources)
+    chat = run.turn.parts.chat(run.turn.session)
     notes = run.turn.parts.memory.plugin.searchable(chat)
     try:
         if notes is not None:
@@ -118,7 +118,7 @@ async def _search(run: CommandRun) -> Outcome:
 
 async def _found(run: CommandRun, notes: Notes, query: str) -> str:
     report = await notes.search(Question(text=query, max_results=MOST_HITS))
-    sources = await sources_of_hits(notes, run.turn.parts.window.sources, report.hits)
+    sources = await sources_of_hits(notes, run.turn.parts.sources, report.hits)
     return "\n".join(found_lines(report, sources, query=query)).rstrip()
 
 
@@ -215,7 +215,7 @@ async def _write(run: CommandRun, changes: Sequence[NoteChange], subject: str) -
             workspace,
             changes,
             at=turn.parts.now().isoformat(timespec="seconds"),
-            redacts_secrets=turn.parts.window.sources.secrets != "off",
+            redacts_secrets=turn.parts.sources.secrets != "off",
             is_typed=bool,
         )
 
@@ -229,7 +229,7 @@ async def _write(run: CommandRun, changes: Sequence[NoteChange], subject: str) -
         trailers=((SESSION_KEY, session.key), (SESSION_ID, session.session_id)),
     )
     for change in changes:
-        turn.parts.window.on_notes(change.path)
+        turn.parts.on_notes(change.path)
     return problem
 
 
@@ -246,7 +246,7 @@ async def _undo(run: CommandRun) -> Outcome:
     except HistoryUnusable as error:
         return run.said(str(error))
     for path in done.paths:
-        run.turn.parts.window.on_notes(path)
+        run.turn.parts.on_notes(path)
     diff = (line for line in done.diff.splitlines() if line[:3] not in ("+++", "---"))
     lines = [f"{line[0]} {line[1:]}" for line in diff if line[:1] in ("+", "-")]
     more = [f"… and {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
