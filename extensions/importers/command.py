@@ -145,7 +145,9 @@ def _next_steps(report: Report, *, is_dry: bool) -> list[str]:
     lines = []
     if counts["sessions"].imported:
         lines.append(
-            "`nacre sessions list --all` lists the sessions; `nacre sessions resume ID` continues one."
+            "`nacre sessions list --all` lists the sessions; `nacre sessions resume ID` continues one. "
+            "To find what was said in them with `nacre search`, set agents.defaults.memorySearch.sources to "
+            '["memory", "sessions"].'
         )
     if counts["notes"].imported:
         lines.append("`nacre memory search` searches the notes.")

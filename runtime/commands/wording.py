@@ -86,8 +86,9 @@ def found_lines(
     """
     if not report.hits:
         return [
-            "No matches. Try one word that the note must have, or the same in other words; "
-            "`nacre memory status` says what is indexed."
+            "No matches. Try one word that the note must have, or the same in other words.",
+            "`nacre memory status` says what is indexed. Conversations are searched only if "
+            'agents.defaults.memorySearch.sources names "sessions".',
         ]
     # a chat without a search does not wait for these
     from nacre.memory.text.chunker import day_in_path
