@@ -6,17 +6,18 @@ It keeps the contract of `nacre.runtime.contracts.model`. Subclasses send the re
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from nacre.extensions.providers.completions.addresses import is_loopback
 from nacre.extensions.providers.completions.errors import CallFacts, classify, told_window_tokens
 from nacre.extensions.providers.completions.price_map import price_map_entry
-from nacre.extensions.providers.completions.remembered_windows import RememberedWindows
 from nacre.extensions.providers.completions.replies import (
     RepetitionWatch,
     ReplyAssembly,
@@ -27,7 +28,9 @@ from nacre.runtime.contracts.budget import ANSWER_SHARE, WindowSource
 from nacre.runtime.contracts.errors import ContextOverflow, ModelAuthError, ModelError, ModelTimedOut
 from nacre.runtime.contracts.model import ModelAlive, ModelRequest, StreamItem, TextDelta, overhead_tokens
 from nacre.runtime.models.spending import BYTES_PER_TOKEN, Estimate, Reservation, SpendingLedger
+from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import Usage
+from nacre.sessions.disk.durable import locked, read_plain, replace_file
 from nacre.sessions.view.sent_view import estimate_message_tokens
 
 log = logging.getLogger(__name__)
@@ -413,3 +416,48 @@ class KnownModel:
     def _mapped_window_tokens(self) -> int | None:
         tokens = self.entry.get("max_input_tokens") or self.entry.get("max_tokens")
         return tokens if isinstance(tokens, int) and tokens > 0 else None
+
+
+WINDOWS_FILE = "model-windows.json"
+VERSION = 1
+
+
+class RememberedWindows:
+    """Tokens by model and address. `path` need not exist; a file that cannot be read holds nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def of(self, model_name: str, address: str) -> int | None:
+        """What was learned of a model at an address, if anything was."""
+        try:
+            return self._stored().get(_key(model_name, address))
+        except SessionError as error:
+            log.warning("what was learned of windows cannot be read: %s", error)
+            return None
+
+    async def keep(self, model_name: str, address: str, tokens: int) -> None:
+        """Keeps what an overflow taught."""
+        try:
+            await asyncio.to_thread(self._keep, _key(model_name, address), tokens)
+        except SessionError as error:
+            log.warning("the window of %s is not remembered: %s", model_name, error)
+
+    def _keep(self, key: str, tokens: int) -> None:
+        with locked(self._path):
+            windows = {**self._stored(), key: tokens}
+            text = json.dumps({"version": VERSION, "windows": windows}, indent=2)
+            replace_file(self._path, text.encode("utf-8"))
+
+    def _stored(self) -> dict[str, int]:
+        found = read_plain(self._path)
+        try:
+            raw = json.loads(found[0]) if found else {"windows": {}}
+            return {key: value for key, value in raw["windows"].items() if isinstance(value, int)}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            log.warning("%s holds no windows that can be read", self._path)
+            return {}
+
+
+def _key(model_name: str, address: str) -> str:
+    return f"{model_name} {address}".strip()
