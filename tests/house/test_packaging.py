@@ -39,6 +39,7 @@ EXTRAS = {
     "psycopg_pool": "postgres",
     "prometheus_client": "serve",
     "pyarrow": "lancedb",
+    "pygments": "serve",
     "pypdf": "pdf",
     "pyrage": "age",
     "sentence_transformers": "sentence-transformers",
@@ -51,7 +52,12 @@ EXTRAS = {
     "uvicorn": "serve",
 }
 """Libraries that come only when asked for, and the extra that brings them."""
-BROUGHT_ANYWAY = {"aiohttp": "litellm needs it", "anyio": "httpx needs it", "jinja2": "litellm needs it"}
+BROUGHT_ANYWAY = {
+    "aiohttp": "litellm needs it",
+    "anyio": "httpx needs it",
+    "jinja2": "litellm needs it",
+    "pygments": "rich needs it",
+}
 """Libraries of extras that a dependency brings along, so that they have an exact version too."""
 PACKAGES = {
     "discord": "discord.py",
