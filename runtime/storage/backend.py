@@ -15,8 +15,8 @@ from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
 if TYPE_CHECKING:
-    from nacre.memory.contracts.index_place import IndexPlace
     from nacre.memory.contracts.settings import MemorySearchSettings
+    from nacre.memory.contracts.store import IndexPlace
     from nacre.memory.contracts.workspace import Workspace
     from nacre.runtime.ledger.ledger import LedgerPlace
     from nacre.runtime.tools.approvals.store import ApprovalStore

@@ -17,8 +17,8 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.disk.agent_folders import PRIVATE_FILES
 
 if TYPE_CHECKING:
-    from nacre.memory.contracts.index_place import IndexPlace
     from nacre.memory.contracts.settings import MemorySearchSettings
+    from nacre.memory.contracts.store import IndexPlace
     from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.files.skills import Skills
     from nacre.runtime.contracts.clock import Clock

@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from nacre.memory.contracts.index_settings import Unwritten
+from nacre.memory.contracts.settings import Unwritten
 
 BYTES = TypeAdapter(ByteSize, config=ConfigDict(defer_build=True))
 """Reads a number of bytes, also as `"2mb"`."""

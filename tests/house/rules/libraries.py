@@ -72,7 +72,6 @@ LIBRARIES = {
         "bridges/schedule/schedule_tool.py",
         "extensions/mcp/server/shared_memory.py",
         "extensions/http/openai/requests.py",
-        "memory/contracts/index_settings.py",
         "memory/contracts/settings.py",
         "runtime/tools/file_tools.py",
         "runtime/turn/loop/sub_agent.py",
