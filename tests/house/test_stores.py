@@ -23,7 +23,7 @@ FORMAT = "nacre.sessions.disk.json_text"
 ALLOWED = {
     "runtime/hooks/trust.py": "a file of its own, written as safely",
     "runtime/storage/storage.py": "opens the files",
-    "extensions/providers/completions/remembered_windows.py": "a file of its own, written as safely",
+    "extensions/providers/completions/provider_model.py": "a file of its own, written as safely",
     "runtime/models/cooldown.py": "a file of its own, written as safely",
     "runtime/models/spending.py": "files of its own, written as safely",
     "extensions/providers/embedding/daily_budget.py": "a file of its own, written as safely",
