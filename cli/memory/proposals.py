@@ -120,7 +120,7 @@ async def _with_summaries(
     invocation: Invocation, workspace: Workspace, found: BankProposal, now: Clock
 ) -> BankProposal:
     from nacre.memory.files.bank.reflection import with_summaries
-    from nacre.runtime.agent.opening.open_models import connected_model
+    from nacre.runtime.providers.opening import connected_model
     from nacre.runtime.recall.facts.page_summaries import PageSummaries
 
     if not invocation.config.model_name:
@@ -306,7 +306,8 @@ async def _tidy_edits(
     """The edits that a model or the rules propose, and notices for the owner."""
     from nacre.memory.files.tidy.notes import without_repeats
     from nacre.runtime.agent.insight.model_facts import token_counter
-    from nacre.runtime.agent.opening.open_models import connected_model, model_budget
+    from nacre.runtime.agent.opening.open_models import model_budget
+    from nacre.runtime.providers.opening import connected_model
     from nacre.runtime.recall.facts.tidying import TidyLimits, ask_for_edits
 
     notices = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeGuard, runtime_checkable
 
 from nacre.memory.contracts.errors import MemoryIndexError
@@ -91,6 +91,9 @@ class WithFallback(Embedder, Protocol):
     Its facts are those of the one in use. Which one that is, the index remembers for all processes.
     """
 
+    on_switch: Callable[[], None]
+    """Called when this process begins to use the other one."""
+
     @property
     def first(self) -> Embedder:
         """The one that the owner named."""
@@ -122,17 +125,18 @@ class WithFallback(Embedder, Protocol):
 
 def in_use(embedder: Embedder) -> Embedder:
     """The embedder whose facts stay as they are now, for a pass or a question."""
-    return embedder.in_use() if _has_fallback(embedder) else embedder
+    return embedder.in_use() if has_fallback(embedder) else embedder
 
 
-def _has_fallback(embedder: Embedder) -> TypeGuard[WithFallback]:
+def has_fallback(embedder: Embedder | None) -> TypeGuard[WithFallback]:
+    """Whether the embedder has another one for the time in which it fails."""
     # each search asks twice, and `isinstance` with a protocol of many names takes 20 microseconds
     return hasattr(embedder, "in_use")
 
 
 def fallback_of(embedder: Embedder | None) -> Fallback | None:
     """Who was left for the embedder in use, and why; `None` when that is the one that was named."""
-    if embedder is None or not _has_fallback(embedder) or not embedder.problem:
+    if embedder is None or not has_fallback(embedder) or not embedder.problem:
         return None
     left = embedder.first.facts
     return Fallback(

@@ -122,7 +122,7 @@ def reordered(ranked: Sequence[Ranked], relevance: Mapping[int, float]) -> list[
 
     The re-ranker decides only the order. Each place keeps the score that the search gave it, so that the
     first hit still scores how sure the search is that anything fits
-    (docs/decisions/0068-re-ranking.md). A chunk's decay applies at its new place. Ties keep their order.
+    (docs/decisions/search.md). A chunk's decay applies at its new place. Ties keep their order.
     """
     asked = [item for item in ranked if item.chunk_id in relevance]
     worths = sorted((item.explanation.fused for item in asked), reverse=True)

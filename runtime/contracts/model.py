@@ -132,6 +132,13 @@ async def learn_window(model: ChatModel) -> None:
         await learn()
 
 
+def load_ahead(model: ChatModel) -> None:
+    """Begins to load what the first request of a model needs, if the model can, while a person types."""
+    load = getattr(model, "load_ahead", None)
+    if load is not None:
+        load()
+
+
 class AnswerRestarted(Record):
     """The text of this answer so far is void: the model failed, and the answer comes anew."""
 

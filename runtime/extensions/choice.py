@@ -30,6 +30,8 @@ def chosen(name: str, kind: ExtensionKind | None, plugins: PluginsSettings, *, d
         return Choice(is_on=False, reason=f"plugins.entries.{name}.enabled is false")
     if kind == "channel":
         return Choice(is_on=False, reason=f"it is a channel: channels.{name} switches it on in nacre serve")
+    if kind == "provider":
+        return Choice(is_on=False, reason=f"it is a provider: a model {name}/MODEL uses it")
     if kind == "storage":
         is_on = driver == name
         return Choice(is_on=is_on, reason=f"storage.driver is {driver or 'files'}")

@@ -8,7 +8,7 @@ is always there, and what the provider reports later corrects it.
 from __future__ import annotations
 
 import hashlib
-import importlib
+import importlib.util
 import logging
 import math
 import os
@@ -17,8 +17,6 @@ import threading
 from collections.abc import Callable, Sized
 from pathlib import Path
 from typing import Any
-
-from nacre.runtime.models.completions.price_map import package_folder
 
 log = logging.getLogger(__name__)
 
@@ -160,11 +158,21 @@ def _estimated_range(text: str) -> range:
     return range(_estimated(text))
 
 
+def litellm_folder() -> Path | None:
+    """The folder of the package litellm, found without importing it; `None` if it is not installed."""
+    try:
+        spec = importlib.util.find_spec("litellm")
+    except (ImportError, ValueError):
+        return None
+    places = list(spec.submodule_search_locations or []) if spec is not None else []
+    return Path(places[0]) if places else None
+
+
 def _table_folder() -> Path | None:
     """Where tiktoken finds its tables: as the owner set it, else the copy that litellm brings along."""
     folder = os.environ.get(_CACHE_DIR_VARIABLE)
     if folder is None:
-        litellm = package_folder()
+        litellm = litellm_folder()
         if litellm is None:
             return None
         folder = str(litellm / "litellm_core_utils" / "tokenizers")

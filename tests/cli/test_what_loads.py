@@ -36,7 +36,7 @@ SESSIONS = {
 AGENT = {
     "nacre.runtime.agent.agent",
     "nacre.runtime.contracts.events",
-    "nacre.runtime.models.embedding.http.endpoint",
+    "nacre.extensions.providers.embedding.endpoint",
     "nacre.runtime.models.offline.responder",
     "nacre.sessions.upkeep.maintenance",
 }

@@ -35,11 +35,16 @@ EXTENSIONS: Floors = (
         f"extensions/{name}"
         for name in (
             *("backup", "discord", "email", "http", "importers", "irc", "lancedb", "matrix", "mcp"),
-            *("memory_bench", "postgres", "slack", "telegram", "xmpp"),
+            *("memory_bench", "postgres", "providers", "slack", "telegram", "xmpp"),
         )
     ),
     ("extensions/qmd",),
-    ("extensions/http/openai", "extensions/http/page", "extensions/postgres/workers"),
+    (
+        *("extensions/http/openai", "extensions/http/page", "extensions/postgres/workers"),
+        *("extensions/providers/embedding", "extensions/providers/litellm"),
+        "extensions/providers/openai_compatible",
+    ),
+    ("extensions/providers/completions",),
     (
         "extensions/http/server",
         "extensions/postgres/server",
@@ -56,7 +61,7 @@ BRIDGES: Floors = (
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (
-    ("runtime/agent", "runtime/agent/first_model"),
+    ("runtime/agent",),
     ("runtime/agent/insight",),
     ("runtime/agent/opening",),
     ("runtime/extensions",),
@@ -75,23 +80,18 @@ RUNTIME: Floors = (
         "runtime/turn/inbound",
         "runtime/open_sessions",
     ),
-    ("runtime/hooks", "runtime/recall/models", "runtime/recall/transcripts"),
-    ("runtime/models/embedding", "runtime/models/offline"),
-    ("runtime/models/embedding/jobs",),
-    ("runtime/models/embedding/http",),
-    ("runtime/storage",),
+    ("runtime/hooks", "runtime/recall/transcripts"),
+    ("runtime/models/offline",),
+    ("runtime/storage", "runtime/providers"),
     ("runtime/settings",),
     ("runtime/models", "runtime/settings/sections", "runtime/tools"),
     (
         "runtime/models/waits",
-        "runtime/models/litellm",
-        "runtime/models/openai_compatible",
         "runtime/settings/disk",
         "runtime/tools/approvals",
         "runtime/extensions/installed",
         "runtime/ledger",
     ),
-    ("runtime/models/completions",),
     ("runtime/models/spending",),
     ("runtime/contracts",),
 )

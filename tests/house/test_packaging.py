@@ -142,7 +142,7 @@ def test_packages_list_equals_the_tree() -> None:
 
 
 def test_data_files_are_installed() -> None:
-    """What is not Python and not a README comes along with an install."""
+    """Whatever is neither Python nor a README nor a record of decisions comes along with an install."""
     setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     packaged = {
         file
@@ -156,7 +156,7 @@ def test_data_files_are_installed() -> None:
         for file in (ROOT / room).rglob("*")
         if file.is_file()
         and file.suffix not in (".py", ".pyc")
-        and file.name != "README.md"
+        and file.name not in ("README.md", "decisions.md")
         and not _hidden(file)
     }
 

@@ -23,10 +23,10 @@ FORMAT = "nacre.sessions.disk.json_text"
 ALLOWED = {
     "runtime/hooks/trust.py": "a file of its own, written as safely",
     "runtime/storage/storage.py": "opens the files",
-    "runtime/models/completions/remembered_windows.py": "a file of its own, written as safely",
+    "extensions/providers/completions/remembered_windows.py": "a file of its own, written as safely",
     "runtime/models/waits/cooldown.py": "a file of its own, written as safely",
     "runtime/models/spending/ledger.py": "files of its own, written as safely",
-    "runtime/models/embedding/http/daily_budget.py": "a file of its own, written as safely",
+    "extensions/providers/embedding/daily_budget.py": "a file of its own, written as safely",
     "runtime/settings/disk/secrets.py": "a file of the owner's, written as safely",
     "extensions/mcp/client/tool_list.py": "a file of its own, written as safely",
     "runtime/tools/approvals/approvals.py": "files of its own, written as safely",

@@ -8,76 +8,22 @@ from contextlib import aclosing, suppress
 from urllib.parse import urlsplit
 
 from nacre.memory.workspace.workspace import ContextFile, ContextFiles
-from nacre.record import Record
-from nacre.runtime.agent.opening.open_models import connected_model, model_budget
+from nacre.runtime.agent.opening.open_models import model_budget
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError, ModelError
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.models.completions.keys import from_environment
 from nacre.runtime.models.offline.model import OfflineModel
-from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
-from nacre.runtime.models.openai_compatible.providers import resolve_endpoint
 from nacre.runtime.models.tokenizer import count_tokens_for, estimate_tokens
+from nacre.runtime.providers.opening import connected_model
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.disk.variables import unset_in
-from nacre.runtime.settings.sections.models import ProviderSettings
 from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.messages import Text, UserMessage
 
-LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 _PROBE_SECONDS = 2.0
 _ANSWER_TOKENS = 16
-
-
-class ModelFacts(Record):
-    """The model of an agent.
-
-    `name` is empty when the offline responder answers. `address` is that of an OpenAI-compatible server,
-    empty for a provider that litellm reaches. `has_key` counts keys of settings, auth profiles and
-    environment; `key_variable` is where one is looked for.
-    """
-
-    name: str
-    address: str
-    has_key: bool
-    needs_key: bool
-    key_variable: str
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the model runs on this machine, so that a look at it costs nothing."""
-        return (urlsplit(self.address).hostname or "") in LOCAL_HOSTS
-
-
-def model_facts(config: Config, now: Clock) -> ModelFacts:
-    """What the settings and the environment say of the model, without asking it.
-
-    Raises:
-        ConfigError: the name is that of a provider alone.
-    """
-    name = config.model_name
-    if not name:
-        return ModelFacts(name="", address="", has_key=False, needs_key=False, key_variable="")
-    provider = name.partition("/")[0]
-    settings = config.settings.models.providers.get(provider, ProviderSettings())
-    profile = config.auth.find(provider, now_ms=epoch_ms(now()))
-    found = resolve_endpoint(
-        name,
-        base_url=settings.base_url or None,
-        api_key=settings.api_key or (profile.api_key if profile else None),
-        from_environment=from_environment,
-    )
-    goes_direct = isinstance(connected_model(config, name, now), OpenAICompatibleModel)
-    return ModelFacts(
-        name=name,
-        address=found.base_url if goes_direct else settings.base_url,
-        has_key=bool(found.api_key) and not unset_in(settings),
-        needs_key=found.needs_key if goes_direct else not settings.base_url,
-        key_variable=" or ".join(found.key_variables),
-    )
 
 
 async def budget_of(config: Config, now: Clock) -> ContextBudget:

@@ -11,10 +11,10 @@ from functools import cache, reduce
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, stored_moment
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.models.completions.price_map import price_map_entry
 from nacre.runtime.models.offline.model import PROVIDER as OFFLINE_PROVIDER
 from nacre.runtime.models.spending.ledger import spending, unreadable_usage
 from nacre.runtime.open_sessions.open_session import FLUSH_MESSAGE_ENTRY
+from nacre.runtime.providers.opening import price_entry
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.spending import spending_folder
 from nacre.runtime.storage.storage import storage_of
@@ -77,7 +77,7 @@ def has_price(model_name: str) -> bool:
     Prices are those of litellm's map.
     """
     is_offline = model_name.startswith(f"{OFFLINE_PROVIDER}/")
-    return is_offline or "input_cost_per_token" in price_map_entry(model_name)
+    return is_offline or "input_cost_per_token" in price_entry(model_name)
 
 
 async def calls_of(config: Config, now: Clock) -> list[Call]:

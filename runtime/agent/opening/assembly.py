@@ -17,7 +17,7 @@ from nacre.memory.workspace.history.history_keeper import HistoryKeeper
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.opening.agent_parts import AgentParts, Running
 from nacre.runtime.agent.opening.given import Given, extended, with_facts
-from nacre.runtime.agent.opening.open_models import load_ahead, open_models, open_voice_notes
+from nacre.runtime.agent.opening.open_models import open_models, open_voice_notes
 from nacre.runtime.agent.opening.shared import Shared, World
 from nacre.runtime.agent.opening.sub_agents import SubAgents
 from nacre.runtime.commands.registry import Commands
@@ -25,7 +25,7 @@ from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, WINDOW_SOURCES, 
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_clock
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.contracts.ids import NewId
-from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.contracts.model import ChatModel, load_ahead
 from nacre.runtime.extensions.engine_parts import EngineParts, engine_parts
 from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
 from nacre.runtime.hooks.trust import TrustedHooks, register_workspace_hooks

@@ -9,12 +9,13 @@ from typing import TypeVar, cast
 
 from nacre.memory.contracts.embedder import Embedder
 from nacre.record import Record
-from nacre.runtime.agent.opening.open_models import connected_model, model_key
+from nacre.runtime.agent.opening.open_models import model_key
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.extensions.host import MakeToolSource
 from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
+from nacre.runtime.providers.opening import connected_model
 from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.function import ToolSource
 

@@ -17,10 +17,10 @@ from nacre.memory.files.sources.sources import SecretsMode, SourceOf, Sources
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.hooks.hooks import Handler
+from nacre.runtime.providers.provider import Lend
 from nacre.runtime.recall.facts.fact_tools import FactTools
 from nacre.runtime.recall.facts.identity import identities_of, identity_of
 from nacre.runtime.recall.facts.summaries import SummaryNotes
-from nacre.runtime.recall.models.open_embedder import Lend
 from nacre.runtime.recall.open_memory import embedder_of
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY

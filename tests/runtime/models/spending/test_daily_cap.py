@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
+from nacre.extensions.providers.embedding.daily_budget import EmbeddingBudget
+from nacre.extensions.providers.embedding.open_embedder import embedder_for
+from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
 from nacre.memory.contracts.embedder import BudgetUsedUp
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.runtime.contracts.errors import SpendingCapReached
 from nacre.runtime.contracts.model import ModelRequest, Purpose, SystemPrompt, TextDelta
-from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
-from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.models.scripted import Clock
 from nacre.runtime.models.spending.ledger import (
     Estimate,
@@ -27,7 +28,6 @@ from nacre.runtime.models.spending.ledger import (
     spending,
     unreadable_usage,
 )
-from nacre.runtime.recall.models.open_embedder import embedder_for
 from nacre.sessions.contracts.messages import Usage, user_message
 from tests.runtime.agents import START
 from tests.servers import provider_wire as wire

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from nacre import Agent
+from nacre.extensions.providers.litellm.model import LiteLLMModel
+from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.contracts.errors import ModelTimedOut, TurnCancelled
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,
@@ -19,8 +21,6 @@ from nacre.runtime.contracts.events import (
     TurnFailed,
 )
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
-from nacre.runtime.models.litellm.model import LiteLLMModel
-from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.models.scripted import Clock, CountingIds
 from nacre.sessions.contracts.messages import user_message
 from tests.runtime.agents import START, entries, events_of, said, transcript_file, user_texts, write_settings

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from nacre.extensions.providers.completions.known_model import KnownModel
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.contracts.model import takes_images
-from nacre.runtime.models.completions.known_model import KnownModel
 from nacre.runtime.models.scripted import ScriptedModel, says
 from nacre.runtime.turn.inbound.inbound_message import image_size
 from nacre.sessions.contracts.messages import Image, message_text

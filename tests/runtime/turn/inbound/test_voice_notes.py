@@ -14,8 +14,8 @@ from nacre.runtime.contracts.inbound import Attachment
 from nacre.runtime.models.scripted import ScriptedModel, says
 from nacre.runtime.turn.inbound.inbound_message import is_audio, sent_name
 from nacre.sessions.contracts.messages import message_text
+from tests.extensions.providers.litellm.transcription_server import TranscriptionServer
 from tests.runtime.agents import events_of, opened, said, transcript_file, user_texts, write_settings
-from tests.runtime.models.litellm.transcription_server import TranscriptionServer
 
 VOICE = Attachment(name="voice.ogg", mime_type="audio/ogg", data=b"The bees swarm in May.")
 HEAD = "attachment 'voice.ogg', audio/ogg, 22 bytes"

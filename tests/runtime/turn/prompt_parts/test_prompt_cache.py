@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from nacre import tool
+from nacre.extensions.providers.completions.messages import completion_arguments
 from nacre.runtime.contracts.model import ModelRequest, StreamItem, TextDelta
-from nacre.runtime.models.completions.messages import completion_arguments
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
 from nacre.sessions.contracts.messages import AssistantMessage, Text, Usage, message_text
 from tests.runtime.agents import (
