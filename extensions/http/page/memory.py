@@ -115,7 +115,7 @@ def _marks(lines: Sequence[LineHistory], today: date) -> dict[int, LineMark]:
         text = "•" if name == last else _short_day(day)
         last = name
         marks[line.number - 1] = LineMark(
-            target=f"line-{line.number}", text=text, label=f"History of line {line.number}, {day}"
+            target=f"line-{line.number}", text=text, label=f"{day}, history of line {line.number}"
         )
     return marks
 
