@@ -159,7 +159,7 @@ def open_embedder(
 
 def open_reranker(config: Config, settings: RerankSettings, now: Clock) -> Reranker | None:
     """The re-ranker of `settings`, if they name one. Raises `ConfigError` if it has no model."""
-    from nacre.extensions.providers.open_reranker import reranker_for
+    from nacre.extensions.providers.rerankers import reranker_for
 
     return reranker_for(
         settings,

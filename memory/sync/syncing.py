@@ -12,10 +12,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from nacre.memory.contracts.embedder import WithFallback, fallback_of, in_use
+from nacre.memory.contracts.embedding_jobs import jobs_of
 from nacre.memory.contracts.errors import IndexClosed, IndexDamaged, MemoryIndexError
 from nacre.memory.contracts.index_place import IndexPlace
 from nacre.memory.contracts.records import MemoryStatus, SyncReport
@@ -29,7 +29,6 @@ from nacre.memory.vectors.identity import embedder_key, facts_key, stored_identi
 from nacre.memory.vectors.query_vectors import QueryVectors
 
 if TYPE_CHECKING:
-    from nacre.memory.sync.batch_jobs import JobTally
     from nacre.memory.sync.vectors import VectorOutcome
 
 
@@ -183,12 +182,6 @@ class Syncing:
         await self._store.close()
         await self._place.close()
 
-    @cached_property
-    def _jobs_tally(self) -> JobTally:
-        from nacre.memory.sync.batch_jobs import JobTally
-
-        return JobTally()
-
     @property
     def _is_handing_over(self) -> bool:
         return self._hand_over is not None and not self._hand_over.done()
@@ -245,10 +238,10 @@ class Syncing:
                 key,
                 now_seconds=now_seconds,
                 advance=run.advance("embed"),
-                tally=self._jobs_tally,
             )
         )
-        self._vector_problem = problem = f"{outcome.problem} {self._jobs_tally.problem}".strip()
+        jobs = jobs_of(embedder)
+        self._vector_problem = problem = f"{outcome.problem} {jobs.problem if jobs else ''}".strip()
         is_well = not outcome.problem and fallback_of(named) is None
 
         def clean_up(index: Writer) -> None:

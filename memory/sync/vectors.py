@@ -16,7 +16,6 @@ from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
 from nacre.memory.contracts.embedding_jobs import jobs_of
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.store import Piece, Store, Vector
-from nacre.memory.sync.batch_jobs import JobPass, JobTally
 from nacre.memory.vectors.batches import batches
 from nacre.memory.vectors.cosine_scale import SCALE_ROW, is_measured, measured_scale, scale_row
 from nacre.memory.vectors.identity import embedder_key as key_of, stored_identity
@@ -62,10 +61,9 @@ async def embed_pending(
     *,
     now_seconds: int,
     advance: Callable[[int, int], None],
-    tally: JobTally | None = None,
 ) -> VectorOutcome:
     """Gives every chunk its vectors: stored ones, many from the provider's batch jobs if it has any, and the
-    rest from the embedder. `tally` has the results of earlier jobs.
+    rest from the embedder.
 
     Also measures the scale of the embedder's cosines if it is unknown; without vectors for this, nothing else
     is requested.
@@ -83,11 +81,10 @@ async def embed_pending(
     jobs = jobs_of(embedder)
     held: frozenset[bytes] = frozenset()
     if jobs is not None:
-        job_pass = JobPass(
-            store, jobs, embedder_key, tally or JobTally(), now_seconds=now_seconds, advance=advance
+        filled = await jobs.fill(
+            store, embedder_key, work.missing_texts, now_seconds=now_seconds, advance=advance
         )
-        held = await job_pass.run(work.missing_texts)
-        outcome.embedded, outcome.held = job_pass.stored, len(held)
+        held, outcome.embedded, outcome.held = filled.held, filled.stored, len(filled.held)
     if total := await work.pending_chunks():
         await work.fill(held, total, advance)
         outcome.pending_chunks = await work.pending_chunks()

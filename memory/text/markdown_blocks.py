@@ -28,6 +28,11 @@ HEADING = re.compile(r" {0,3}(#{1,6})(?![^ \t])")
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 ITEM = re.compile(r"([ \t]*)(?:[-*+]|\d{1,9}[.)])[ \t]")
 _RETAIN = re.compile(r"retain\s*:?", re.IGNORECASE)
+RETAINED = re.compile(
+    r"(?P<kind>[WBOS])(?:\((?P<inside>[^)]*)\))?(?P<entities>(?:\s+@[^\s:\uff1a]+)*)\s*[:\uff1a]\s*(?P<text>.*)",
+    re.DOTALL,
+)
+"""A line below a heading "Retain", such as `O(c=0.95) @Peter: Prefers short replies.`"""
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
 _INTERESTING = frozenset(["", *"#`~|-*+=0123456789 \t"])
 
@@ -60,6 +65,12 @@ def is_retain(line: str) -> bool:
     """Whether a line is a heading, of any level, whose lines below are for pages of the bank."""
     heading = HEADING.match(line)
     return heading is not None and _RETAIN.fullmatch(line[heading.end() :].strip(" \t\r#")) is not None
+
+
+def without_kind(line: str) -> str:
+    """A line of a note without the letter of its kind, if it is one for the bank."""
+    found = RETAINED.fullmatch(ITEM.sub("", line, count=1).strip())
+    return f"{found['entities']}: {found['text']}" if found else line
 
 
 def outline(lines: Sequence[str]) -> Outline:

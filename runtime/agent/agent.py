@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from nacre.memory.files.facts.fact_memory import FactMemory
+from nacre.memory.contracts.facts import FactMemory
 from nacre.runtime.agent.answering import (
     ApprovalDoor,
     EventQueue,
@@ -152,8 +152,12 @@ class Agent:
 
     @property
     def memory(self) -> FactMemory:
-        """Facts and notes of identities: `await agent.memory.set_fact("anna", "city", "Porto")`."""
-        return self._parts.facts
+        """Facts and notes of identities: `await agent.memory.set_fact("anna", "city", "Porto")`.
+
+        Raises:
+            ConfigError: `plugins.deny` names the extension `facts`, or it cannot be loaded.
+        """
+        return self._parts.facts()
 
     @property
     def hooks(self) -> Hooks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.models.spending.ledger import SpendingLedger
+from nacre.runtime.models.spending import SpendingLedger
 from nacre.runtime.settings.config import Config
 
 

@@ -34,7 +34,8 @@ EXTENSIONS: Floors = (
     tuple(
         f"extensions/{name}"
         for name in (
-            *("backup", "discord", "email", "http", "importers", "irc", "lancedb", "matrix", "mcp"),
+            *("backup", "curation", "discord", "email", "facts", "http", "importers", "irc"),
+            *("lancedb", "matrix", "mcp"),
             *("memory_bench", "postgres", "providers", "slack", "telegram", "xmpp"),
         )
     ),
@@ -71,7 +72,7 @@ RUNTIME: Floors = (
     ("runtime/commands/conversation",),
     ("runtime/commands/insight",),
     ("runtime/session_lifecycle",),
-    ("runtime/turn", "runtime/recall/facts"),
+    ("runtime/turn",),
     ("runtime/turn/window", "runtime/recall"),
     ("runtime/turn/window/pruning", "runtime/turn/prompt_parts"),
     (
@@ -86,23 +87,18 @@ RUNTIME: Floors = (
     ("runtime/settings",),
     ("runtime/models", "runtime/settings/sections", "runtime/tools"),
     (
-        "runtime/models/waits",
         "runtime/settings/disk",
         "runtime/tools/approvals",
         "runtime/extensions/installed",
         "runtime/ledger",
     ),
-    ("runtime/models/spending",),
     ("runtime/contracts",),
 )
 MEMORY: Floors = (
     ("memory",),
     ("memory/sync", "memory/search"),
     ("memory/stores",),
-    ("memory/files/tidy",),
     ("memory/stores/sqlite", "memory/files"),
-    ("memory/files/bank",),
-    ("memory/files/facts", "memory/files/proposals"),
     ("memory/workspace/history",),
     (
         "memory/vectors",

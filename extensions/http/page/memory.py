@@ -28,8 +28,7 @@ from nacre.extensions.http.page.home import (
 from nacre.extensions.http.page.rendering import LineMark, day_name, diff_lines, diff_of
 from nacre.extensions.http.page.visit import Visit
 from nacre.memory.contracts.notes import FoundNote
-from nacre.memory.files.proposals.note_change import ProposalConflict, ProposalUnknown
-from nacre.memory.files.proposals.review_queue import ReviewQueue
+from nacre.memory.files.proposals import ProposalConflict, ProposalUnknown, ReviewQueue
 from nacre.memory.files.sources.source import audience_text
 from nacre.memory.workspace.history.history_keeper import commit_notes
 from nacre.memory.workspace.history.undo import Commit

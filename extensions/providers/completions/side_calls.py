@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from nacre.extensions.providers.completions.addresses import is_loopback
 from nacre.extensions.providers.completions.price_map import price_map_entry
-from nacre.runtime.models.spending.ledger import BYTES_PER_TOKEN, Estimate, SpendingLedger
+from nacre.runtime.models.spending import BYTES_PER_TOKEN, Estimate, SpendingLedger
 from nacre.sessions.contracts.messages import Usage
 
 LEAST_BYTES_A_SECOND, LEAST_PLAIN_BYTES_A_SECOND = 750, 8_000

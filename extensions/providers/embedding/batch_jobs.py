@@ -1,4 +1,4 @@
-"""Batch jobs of OpenAI, Voyage and Gemini, as the memory room's `EmbeddingJobs`.
+"""Batch jobs at the endpoints of OpenAI, Voyage and Gemini.
 
 The jobs of OpenAI and Voyage differ in the place of the parameters; Gemini has its own protocol.
 """
@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from nacre.extensions.providers.completions.addresses import is_loopback
 from nacre.extensions.providers.completions.errors import ProviderAnswered
@@ -18,8 +18,8 @@ from nacre.extensions.providers.embedding.connection import EmbeddingConnection
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
 from nacre.extensions.providers.embedding.wire import request_for, vectors_of
 from nacre.memory.contracts.embedder import EmbeddingFailed
-from nacre.memory.contracts.embedding_jobs import JobRules, JobState, JobsUnavailable, ResultsGone
 from nacre.memory.vectors.batches import estimated_tokens
+from nacre.record import Record
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.models.failover import call_with_retries
 
@@ -42,8 +42,35 @@ _GEMINI_ENDED = ("SUCCEEDED", "COMPLETED", "DONE")
 _GEMINI_FAILED = ("FAILED", "CANCELLED", "CANCELED", "EXPIRED")
 
 
+class JobsUnavailable(EmbeddingFailed):
+    """The provider has no batch jobs for this model or account."""
+
+
+class ResultsGone(EmbeddingFailed):
+    """A job's results cannot be fetched any more; its texts have to be submitted again."""
+
+
+class JobRules(Record):
+    """Whether a pass waits for jobs, how many run at a time, how often they are polled, and for how long."""
+
+    wait: bool = True
+    concurrency: int = 2
+    poll_seconds: float = 2.0
+    timeout_seconds: float = 3_600.0
+
+
+class JobState(Record):
+    """The state of a job. `problem` is a sentence if it `failed`; a job that `ended` may lack some
+    results."""
+
+    phase: Literal["running", "ended", "failed"]
+    completed: int = 0
+    total: int = 0
+    problem: str = ""
+
+
 class HttpEmbeddingJobs:
-    """The jobs at one endpoint, over its connection."""
+    """The jobs at one endpoint, over its connection. Each vector comes back with the id of its text."""
 
     max_texts = JOB_TEXTS
 

@@ -15,7 +15,7 @@ from nacre.extensions.providers.completions.price_map import price_map_entry
 from nacre.memory.contracts.embedder import BudgetUsedUp
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import SpendingCapReached
-from nacre.runtime.models.spending.ledger import Estimate, Reservation, SpendingLedger
+from nacre.runtime.models.spending import Estimate, Reservation, SpendingLedger
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import Usage
 from nacre.sessions.disk.durable import locked, read_plain, replace_file, set_aside

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nacre.extensions.providers.completions.addresses import is_loopback
-from nacre.extensions.providers.embedding.batch_jobs import JOB_PROVIDERS, HttpEmbeddingJobs
+from nacre.extensions.providers.embedding.batch_jobs import JOB_PROVIDERS, HttpEmbeddingJobs, JobRules
 from nacre.extensions.providers.embedding.connection import EmbeddingConnection
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
+from nacre.extensions.providers.embedding.job_pass import BatchJobs
 from nacre.extensions.providers.embedding.wire import Purpose, request_for, tokens_of, vectors_of
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
-from nacre.memory.contracts.embedding_jobs import JobRules
 from nacre.memory.vectors.batches import batches, estimated_tokens
 from nacre.runtime.contracts.errors import ContextOverflow, ModelError
 from nacre.runtime.models.failover import call_with_retries
@@ -88,10 +88,11 @@ class HttpEmbedder:
         self._total_seconds = total_seconds
         self._circuit = _CircuitBreaker(now_seconds)
         self._connection = EmbeddingConnection(endpoint, now_seconds)
-        self.jobs: HttpEmbeddingJobs | None = None
+        self.jobs: BatchJobs | None = None
         """The provider's batch jobs; `None` when they are switched off, or it has none."""
         if job_rules is not None and endpoint.provider in JOB_PROVIDERS:
-            self.jobs = HttpEmbeddingJobs(endpoint, self._connection, job_rules, budget=budget, sleep=sleep)
+            jobs = HttpEmbeddingJobs(endpoint, self._connection, job_rules, budget=budget, sleep=sleep)
+            self.jobs = BatchJobs(jobs)
 
     @property
     def lack(self) -> str:

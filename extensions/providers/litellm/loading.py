@@ -1,7 +1,9 @@
-"""Brings litellm in: late, off the event loop, quiet, and never over the network; and takes its clients down.
+"""Imports litellm late, off the event loop, quiet and offline; guards and closes its HTTP clients.
 
-The only file that imports litellm or sets environment variables for it. It never makes a model call.
-A program that imported litellm before us keeps the settings that it gave it.
+The only file that imports litellm or sets environment variables for it. It makes no model call. A program
+that imported litellm before keeps its own settings. litellm's clients follow redirects, and would send the
+conversation, with some providers also the key, wherever a server points; so each client gets a guard when
+litellm caches it, which is before its first request.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import weakref
 from concurrent.futures import Future
 from typing import Any
 
-from nacre.extensions.providers.litellm.redirects import guard_clients
+from nacre.extensions.providers.completions.addresses import SentElsewhere, is_same_server
 from nacre.runtime.contracts.errors import ConfigError
 
 _ENVIRONMENT = {
@@ -147,3 +149,41 @@ async def _close(client: Any) -> None:
         result = close() if callable(close) else None
         if inspect.isawaitable(result):
             await result
+
+
+def guard_clients(cache: Any) -> None:
+    """Guards every client that litellm puts into its cache from now on."""
+    keep = cache.set_cache
+
+    def set_cache(key: str, value: object, *args: Any, **options: Any) -> Any:
+        guard(value)
+        return keep(key, value, *args, **options)
+
+    cache.set_cache = set_cache
+
+
+def guard(holder: Any) -> None:
+    """Lets an HTTP handler of litellm's, or a client of OpenAI's library, refuse to go to another server."""
+    clients: tuple[Any, ...] = (getattr(holder, "client", None), getattr(holder, "_client", None), holder)
+    for client in clients:
+        hooks = getattr(client, "event_hooks", None)
+        if not isinstance(hooks, dict) or "response" not in hooks:
+            continue
+        hook = _refuse_elsewhere_soon if hasattr(client, "aclose") else _refuse_elsewhere
+        client.event_hooks = {**hooks, "response": [*hooks["response"], hook]}
+        if getattr(holder, "event_hooks", client.event_hooks) is None:
+            holder.event_hooks = client.event_hooks  # a client that it makes anew has them too
+        return
+
+
+async def _refuse_elsewhere_soon(response: Any) -> None:
+    _refuse_elsewhere(response)
+
+
+def _refuse_elsewhere(response: Any) -> None:
+    """Raises before the client goes where the answer sends it."""
+    if not response.has_redirect_location:
+        return
+    asked, onward = str(response.url), str(response.url.join(response.headers["location"]))
+    if not is_same_server(asked, onward):
+        raise SentElsewhere(asked, onward)

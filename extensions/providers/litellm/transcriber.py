@@ -14,7 +14,7 @@ from nacre.extensions.providers.completions.keys import key_for_litellm
 from nacre.extensions.providers.completions.side_calls import Bill, SideCalls
 from nacre.extensions.providers.litellm import loading as litellm_loading
 from nacre.runtime.contracts.errors import BadModelReply, ConfigError, ModelError
-from nacre.runtime.models.spending.ledger import SpendingLedger
+from nacre.runtime.models.spending import SpendingLedger
 
 
 class LiteLLMTranscriber:

@@ -1,25 +1,36 @@
-"""A model that speaks OpenAI's chat completions, over plain HTTP: no library between it and the wire."""
+"""A model that speaks OpenAI's chat completions, over plain HTTP.
+
+Its answer is a stream of server-sent events, or a body that comes whole. Source of the events: "Server-sent
+events" in the HTML standard. Lines end at CR, LF or both and nowhere else: JSON may contain other line
+separators of Unicode. Only the field `data` has a meaning here.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from threading import Thread
+from typing import TYPE_CHECKING, Any
 
 from nacre.extensions.providers.completions.addresses import user_of, without_credentials
-from nacre.extensions.providers.completions.errors import CallFacts
+from nacre.extensions.providers.completions.errors import CallFacts, ProviderAnswered
 from nacre.extensions.providers.completions.keys import from_environment
 from nacre.extensions.providers.completions.provider_model import ProviderModel
-from nacre.extensions.providers.openai_compatible.answer import HttpAnswer
-from nacre.extensions.providers.openai_compatible.body import RequestBodies
-from nacre.extensions.providers.openai_compatible.connection import Connection, load_client
-from nacre.extensions.providers.openai_compatible.dialect import dialect_of, own_headers
+from nacre.extensions.providers.completions.replies import ReplyAssembly
+from nacre.extensions.providers.openai_compatible.body import RequestBodies, dialect_of, own_headers
+from nacre.extensions.providers.openai_compatible.connection import Connection, hang_up, load_client
 from nacre.extensions.providers.openai_compatible.listing import bearer, served_model
 from nacre.extensions.providers.openai_compatible.providers import Endpoint, resolve_endpoint
 from nacre.runtime.contracts.errors import BadModelReply, ModelAuthError, ModelError
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.settings.sections.models import SERVED_MODEL
+
+if TYPE_CHECKING:
+    import httpx
 
 LEARN_SECONDS = 3.0
 """How long a server may take to say how large its window is."""
@@ -146,3 +157,171 @@ class OpenAICompatibleModel(ProviderModel):
             secrets=(endpoint.api_key, password),
             now_seconds=self._now_ms() / 1000,
         )
+
+
+MAX_WHOLE_BYTES = 16 * 1024 * 1024
+"""Most of a body that is no stream of events."""
+_END_SECONDS = 0.1
+"""How long the end of a stream is waited for behind its last event; it mostly came along."""
+
+
+class HttpAnswer:
+    """The chunks of a response, whose body has not been read yet. `page_error` is for a page in its place."""
+
+    def __init__(self, response: httpx.Response, *, page_error: Callable[[bytes], ModelError]) -> None:
+        self.is_alive = False
+        self.counted: Mapping[str, Any] | None = None
+        self._response = response
+        self._page_error = page_error
+        self._chunks = self._read()
+
+    async def next_chunk(self) -> Mapping[str, Any] | None:
+        chunk = await anext(self._chunks, None)
+        if chunk is not None:
+            self.counted = counted_usage(chunk) or self.counted
+        return chunk
+
+    def is_ended(self, assembly: ReplyAssembly) -> bool:
+        return assembly.has_finish_reason
+
+    async def close(self) -> None:
+        await self._chunks.aclose()
+        await hang_up(self._response)
+
+    async def _read(self) -> AsyncGenerator[Mapping[str, Any], None]:
+        reader, unread, has_events = EventReader(), b"", False
+        async with aclosing(_pieces(self._response)) as pieces:
+            async for piece in pieces:
+                events = reader.feed(piece)
+                self.is_alive, has_events = not events, has_events or bool(events)
+                unread = b"" if has_events else (unread + piece)[:MAX_WHOLE_BYTES]
+                if not events:
+                    yield {}
+                for data in events:
+                    chunk = chunk_of(data)
+                    if chunk is None:
+                        await _read_to_the_end(pieces)
+                        return
+                    yield chunk
+        for data in reader.end():
+            has_events = True
+            if (chunk := chunk_of(data)) is not None:
+                yield chunk
+        if not has_events and (answer := self._whole(unread)) is not None:
+            yield answer
+
+    def _whole(self, body: bytes) -> Mapping[str, Any] | None:
+        if is_page(body):
+            raise self._page_error(body)
+        return whole_answer(body)
+
+
+async def _pieces(response: httpx.Response) -> AsyncGenerator[bytes, None]:
+    async for piece in response.aiter_bytes():
+        yield piece
+
+
+async def _read_to_the_end(pieces: AsyncIterator[bytes]) -> None:
+    """Reads the rest behind the last event, which is nothing: then the connection serves the next request."""
+    with suppress(Exception):
+        async with asyncio.timeout(_END_SECONDS):
+            async for _ in pieces:
+                pass
+
+
+_DONE = b"[DONE]"
+
+
+def chunk_of(data: bytes) -> Mapping[str, Any] | None:
+    """The chunk that an event holds; `None` for the one behind the last.
+
+    Raises:
+        ProviderAnswered: it holds an error, which came after the answer had begun.
+        ValueError: it holds something else.
+    """
+    if data.strip() == _DONE:
+        return None
+    chunk = json.loads(data)
+    if not isinstance(chunk, dict):
+        raise ValueError(f"an event that is no object: {data[:200]!r}")
+    if chunk.get("error"):
+        raise _failure(chunk["error"])
+    return chunk
+
+
+def whole_answer(body: bytes) -> Mapping[str, Any] | None:
+    """A completion that came whole, from a server that does not stream, as one chunk; `None` for no such.
+
+    Raises:
+        ProviderAnswered: the body is an error, though the status said success.
+    """
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return None
+    if not isinstance(answer, dict):
+        return None
+    if answer.get("error"):
+        raise _failure(answer["error"])
+    choices = answer.get("choices")
+    if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
+        return None
+    return {**answer, "choices": [{**choice, "delta": choice.get("message")} for choice in choices]}
+
+
+def counted_usage(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The usage that a chunk reports; Groq has it in a field of its own."""
+    own = chunk.get("x_groq")
+    usage = chunk.get("usage") or (own.get("usage") if isinstance(own, dict) else None)
+    return usage if isinstance(usage, dict) else None
+
+
+def is_page(body: bytes) -> bool:
+    """Whether a body is a page for people: a web server answered, and not a model's API."""
+    return body.lstrip()[:1] == b"<"
+
+
+def _failure(error: Any) -> ProviderAnswered:
+    fields = error if isinstance(error, dict) else {}
+    said = [fields.get(name) for name in ("status_code", "status", "code")]
+    status = next((value for value in said if isinstance(value, int) and not isinstance(value, bool)), None)
+    if status is None and any("rate_limit" in str(fields.get(name)) for name in ("code", "type")):
+        status = 429
+    return ProviderAnswered(
+        status, {}, error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+    )
+
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+class EventReader:
+    """Takes pieces in, gives the data of the events that are complete."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The data of each event that this piece completes; comments give none."""
+        text = self._rest + piece
+        # a CR at the end may be the first half of a line end
+        held = len(text) - 1 if text.endswith(b"\r") else len(text)
+        lines = _LINE_END.split(text[:held])
+        self._rest = lines.pop() + text[held:]
+        return [data for line in lines if (data := self._line(line)) is not None]
+
+    def end(self) -> list[bytes]:
+        """The data of an event whose empty line is missing when the stream is over."""
+        found = self.feed(b"\n\n") if self._rest or self._data else []
+        self._rest = b""
+        return found
+
+    def _line(self, line: bytes) -> bytes | None:
+        if line.startswith(b"data:"):
+            self._data.append(line[5:].removeprefix(b" "))
+            return None
+        if line or not self._data:
+            return None
+        data, self._data = b"\n".join(self._data), []
+        return data

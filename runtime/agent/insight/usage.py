@@ -12,7 +12,7 @@ from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, stored_moment
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.models.offline.model import PROVIDER as OFFLINE_PROVIDER
-from nacre.runtime.models.spending.ledger import spending, unreadable_usage
+from nacre.runtime.models.spending import spending, unreadable_usage
 from nacre.runtime.open_sessions.open_session import FLUSH_MESSAGE_ENTRY
 from nacre.runtime.providers.opening import price_entry
 from nacre.runtime.settings.config import Config

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from nacre.memory.files.facts.fact_memory import FactMemory
+from nacre.memory.contracts.facts import FactMemory
 from nacre.memory.workspace.history.history_keeper import HistoryKeeper
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.registry import Commands
@@ -109,7 +109,7 @@ class AgentParts:
     commands: Commands
     limits: UsageLimits | None
     running: Running
-    facts: FactMemory
+    facts: Callable[[], FactMemory]
     history: HistoryKeeper
     settings_file: SettingsInFile
     closing: AsyncExitStack

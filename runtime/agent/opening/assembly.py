@@ -6,17 +6,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
+from functools import cache, partial
 
 from nacre.locks import keeps_out
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
-from nacre.memory.files.proposals.review_queue import ReviewQueue
+from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.history.history_keeper import HistoryKeeper
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.opening.agent_parts import AgentParts, Running
-from nacre.runtime.agent.opening.given import Given, extended, with_facts
+from nacre.runtime.agent.opening.given import Given, extended
 from nacre.runtime.agent.opening.open_models import open_models, open_voice_notes
 from nacre.runtime.agent.opening.shared import Shared, World
 from nacre.runtime.agent.opening.sub_agents import SubAgents
@@ -27,6 +27,7 @@ from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel, load_ahead
 from nacre.runtime.extensions.engine_parts import EngineParts, engine_parts
+from nacre.runtime.extensions.loading import load_facts
 from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
 from nacre.runtime.hooks.trust import TrustedHooks, register_workspace_hooks
 from nacre.runtime.models.offline.model import OfflineModel
@@ -135,8 +136,8 @@ async def assemble(
 
 async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     settings, now = config.settings, world.now
-    facts, given = with_facts(config, given, world, lambda path: noted(path))
-    given, commands, extension_notices = extended(given, settings)
+    opening = world.opening(config, on_note=lambda path: noted(path))
+    given, commands, extension_notices = extended(given, opening)
     await asyncio.to_thread(keep_private, config.state_dir, config.folders)
     workspace, workspace_notices = await _workspace(config)
     count_tokens = world.count_tokens(given.model.name if given.model else config.model_name)
@@ -188,7 +189,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         commands=of_engine.commands,
         limits=given.limits,
         running=running,
-        facts=facts,
+        facts=cache(lambda: given.facts or load_facts(opening)),
         history=history,
         settings_file=SettingsInFile(config),
         closing=world.closing,

@@ -6,23 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from nacre.memory.files.facts.fact_memory import FactMemory
+from nacre.memory.contracts.facts import FactMemory
 from nacre.record import Record
-from nacre.runtime.agent.opening.shared import World
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.extensions.choice import asks_backend, needed_by
-from nacre.runtime.extensions.host import MakeToolSource
+from nacre.runtime.extensions.host import MakeToolSource, OpeningAgent
 from nacre.runtime.extensions.loading import backend_of, load_extensions, no_backend
 from nacre.runtime.hooks.hooks import Handler, HookTable
-from nacre.runtime.recall.facts.open_facts import fact_parts, open_facts
 from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
-from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.file_tools import FILE_TOOL_NAMES
 from nacre.runtime.tools.function import FunctionTool, tool
 from nacre.runtime.turn.loop.loop import UsageLimits
@@ -45,33 +41,25 @@ class Given(Record):
     memory_id: str = ""
     memory_backend: MemoryBackend | None = None
     tool_sources: tuple[MakeToolSource, ...] = ()
+    facts: FactMemory | None = None
 
 
-def with_facts(
-    config: Config, given: Given, world: World, on_changed: Callable[[str], None]
-) -> tuple[FactMemory, Given]:
-    """The agent's facts and notes, and `given` with what the settings let a model do with them."""
-    facts = open_facts(config, world.now, lent=world.embedder, on_changed=on_changed)
-    world.closing.push_async_callback(facts.close)
-    brings = fact_parts(facts, config, world.now)
-    hooks = (*given.extension_hooks, *brings.hooks)
-    return facts, replace(given, tools=(*given.tools, *brings.tools), extension_hooks=hooks)
-
-
-def extended(given: Given, settings: Settings) -> tuple[Given, Commands, tuple[str, ...]]:
-    """`given` with what the extensions bring behind it, all chat commands, and sentences for the owner.
+def extended(given: Given, opening: OpeningAgent) -> tuple[Given, Commands, tuple[str, ...]]:
+    """`given` with what the extensions add, all chat commands, and sentences for the owner.
 
     A memory engine that the author handed in stays in the place of an extension's.
 
     Raises:
         ConfigError: a command of the author has a name that is malformed or taken.
     """
+    settings = opening.config.settings
     loaded = load_extensions(
         settings.plugins,
         built_in=needed_by(settings),
         tool_names=(*BUILT_IN_TOOLS, *(tool.name for tool in given.tools)),
         part_names=[part.name for part in given.prompt_parts],
         commands=Commands(given.commands, reset_triggers=settings.session.reset_triggers),
+        opening=opening,
     )
     for host in loaded.hosts:
         given = replace(
@@ -80,6 +68,7 @@ def extended(given: Given, settings: Settings) -> tuple[Given, Commands, tuple[s
             prompt_parts=(*given.prompt_parts, *host.prompt_parts),
             extension_hooks=(*given.extension_hooks, *host.hooks),
             tool_sources=(*given.tool_sources, *host.tool_sources),
+            facts=host.facts or given.facts,
         )
         if given.memory is None and host.engine is not None:
             given = replace(given, memory=host.engine, memory_id=host.extension_id)

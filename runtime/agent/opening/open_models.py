@@ -12,8 +12,8 @@ from nacre.runtime.contracts.budget import ContextBudget, WindowSource, resolve_
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel, learn_window
+from nacre.runtime.models.cooldown import CooldownFile
 from nacre.runtime.models.failover import Candidate, ModelChain, Patience
-from nacre.runtime.models.waits.cooldown import CooldownFile
 from nacre.runtime.providers.opening import open_transcribers, price_entry
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.auth_profiles import AuthProfile

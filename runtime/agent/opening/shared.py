@@ -13,7 +13,7 @@ from nacre.runtime.agent.opening.open_models import model_key
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.extensions.host import MakeToolSource
+from nacre.runtime.extensions.host import MakeToolSource, OpeningAgent
 from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
 from nacre.runtime.providers.opening import connected_model
 from nacre.runtime.settings.config import Config
@@ -90,6 +90,12 @@ class World(Record):
         """An embedder, the same for all agents whose settings mean the same one."""
         return self.shared.borrowed(
             ("embedder", key), make, close=lambda embedder: embedder.close(), until=self.closing
+        )
+
+    def opening(self, config: Config, on_note: Callable[[str], None]) -> OpeningAgent:
+        """What extensions get of an agent that is being opened."""
+        return OpeningAgent(
+            config=config, now=self.now, embedder=self.embedder, on_note=on_note, closing=self.closing
         )
 
     def tool_source(self, config: Config, make: MakeToolSource) -> ToolSource:

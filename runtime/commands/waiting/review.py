@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
-from nacre.memory.files.proposals.note_change import ProposalConflict, ProposalUnknown
-from nacre.memory.files.proposals.review_queue import Proposal, ReviewQueue
+from nacre.memory.files.proposals import Proposal, ProposalConflict, ProposalUnknown, ReviewQueue
 from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
 

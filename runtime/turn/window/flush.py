@@ -17,8 +17,8 @@ from pathlib import Path, PurePosixPath
 from pydantic import Field
 
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
-from nacre.memory.files.bank.retain import without_kind
 from nacre.memory.files.sources.proposed_write import WaitsForReview
+from nacre.memory.text.markdown_blocks import without_kind
 from nacre.memory.workspace.workspace import MEMORY_FOLDER, daily_log_path, workspace_gone
 from nacre.prompts import render
 from nacre.record import Record

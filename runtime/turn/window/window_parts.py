@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from nacre.memory.contracts.workspace import Workspace
-from nacre.memory.files.proposals.review_queue import ReviewQueue
+from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
 from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget

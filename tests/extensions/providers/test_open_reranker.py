@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nacre.extensions.providers.cross_encoder import CrossEncoderReranker
 from nacre.extensions.providers.litellm.loading import load_litellm
-from nacre.extensions.providers.litellm.reranker import LiteLLMReranker
-from nacre.extensions.providers.open_reranker import reranker_for
+from nacre.extensions.providers.rerankers import CrossEncoderReranker, LiteLLMReranker, reranker_for
 from nacre.memory.contracts.settings import RerankSettings
 from nacre.runtime.contracts.clock import system_clock
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.models.spending.ledger import SpendingLedger
+from nacre.runtime.models.spending import SpendingLedger
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.settings.sections.models import ProviderSettings

@@ -23,12 +23,12 @@ LIBRARIES = {
     "dotenv": ("runtime/settings/disk/secrets.py",),
     "filelock": (
         "locks.py",
-        "extensions/providers/embedding/download.py",
+        "extensions/providers/embedding/gguf.py",
     ),
     "httpx2": ("extensions/mcp/client/session.py",),
     "httpx": (
         "extensions/telegram/bridge.py",
-        "extensions/providers/embedding/download.py",
+        "extensions/providers/embedding/gguf.py",
         "extensions/providers/embedding/connection.py",
         "extensions/providers/openai_compatible/*.py",
     ),
@@ -77,7 +77,7 @@ LIBRARIES = {
         "runtime/tools/file_tools.py",
         "runtime/turn/loop/sub_agent.py",
         "runtime/turn/window/flush.py",
-        "runtime/recall/facts/fact_tools.py",
+        "extensions/facts/tools.py",
         "runtime/recall/memory_core.py",
         "extensions/lancedb/plugin.py",
         "runtime/tools/function.py",
@@ -96,7 +96,7 @@ LIBRARIES = {
     "rich": ("cli/screen/markdown.py",),
     "sentence_transformers": (
         "extensions/providers/embedding/sentence_transformer.py",
-        "extensions/providers/cross_encoder.py",
+        "extensions/providers/rerankers.py",
     ),
     "slack_sdk": ("extensions/slack/bridge.py",),
     "slixmpp": ("extensions/xmpp/*.py",),

@@ -16,7 +16,7 @@ pytest.importorskip("sse_starlette", reason="the extra serve is not installed: m
 
 from playwright.async_api import expect
 
-from nacre.memory.files.proposals.review_queue import ReviewQueue
+from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.memory.files.sources.source import PRIVATE, Source
 from tests.extensions.http.page.driving import CANARY, CHROMIUM, DESK, PHONE, watch, window

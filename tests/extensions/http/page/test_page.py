@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("sse_starlette", reason="the extra serve is not installed: make page")
 
 from nacre.extensions.http.server.guard import MOST_WRONG_TOKENS
-from nacre.memory.files.proposals.review_queue import ReviewQueue
+from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.memory.files.sources.source import PRIVATE, Source
 from tests.extensions.http.serving import Browser, Served, served

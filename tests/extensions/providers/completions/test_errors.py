@@ -16,8 +16,8 @@ from nacre.extensions.providers.completions.errors import (
     is_overflow,
     key_variable,
     redacted,
+    retry_after_seconds,
 )
-from nacre.extensions.providers.completions.retry_after import retry_after_seconds
 from nacre.extensions.providers.litellm.model import LiteLLMModel
 from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.contracts.errors import (

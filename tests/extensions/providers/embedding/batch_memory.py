@@ -8,10 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from nacre.extensions.providers.embedding.batch_jobs import JOB_TEXTS
+from nacre.extensions.providers.embedding.batch_jobs import JOB_TEXTS, JobRules
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
 from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
-from nacre.memory.contracts.embedding_jobs import JobRules
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.folder import FolderWorkspace
@@ -78,7 +77,7 @@ async def patient(
     )
     embedder = HttpEmbedder(endpoint, now_seconds=lambda: 0.0, job_rules=rules, sleep=sleep)
     assert embedder.jobs is not None
-    embedder.jobs.max_texts = job_texts
+    embedder.jobs.provider.max_texts = job_texts
     engine = await MemoryEngine.open(
         workspace=FolderWorkspace(state_dir / "workspace", lock_dir=state_dir / "locks"),
         index_path=state_dir / "index.sqlite",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from nacre.extensions.providers.embedding.download import BLOCK_BYTES, RemoteModelFile
+from nacre.extensions.providers.embedding.gguf import BLOCK_BYTES, RemoteModelFile
 from nacre.memory.contracts.embedder import EmbeddingFailed
 from nacre.runtime.contracts.errors import ConfigError
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
-from nacre.extensions.providers.embedding.fallback import FallbackEmbedder
 from nacre.extensions.providers.embedding.gguf import FileOnDisk, GgufEmbedder
 from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
+from nacre.extensions.providers.embedding.open_embedder import FallbackEmbedder
 from nacre.extensions.providers.embedding.sentence_transformer import SentenceTransformerEmbedder
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.embedders.e5 import E5Embedder

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nacre.memory.contracts.embedding_jobs import JobRules
-from nacre.memory.sync.batch_jobs import LAST_WAIT_SECONDS
+from nacre.extensions.providers.embedding.batch_jobs import JobRules
+from nacre.extensions.providers.embedding.job_pass import LAST_WAIT_SECONDS
 from tests.extensions.providers.embedding.batch_memory import (
     NOTES,
     PROVIDERS,

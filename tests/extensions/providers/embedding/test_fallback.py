@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nacre.extensions.providers.embedding.fallback import FallbackEmbedder
+from nacre.extensions.providers.embedding.open_embedder import FallbackEmbedder
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from nacre.extensions.providers.embedding.fallback import FallbackEmbedder
+from nacre.extensions.providers.embedding.open_embedder import FallbackEmbedder
 from nacre.memory.contracts.records import SearchReport
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.sync.fallback import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, pause_seconds

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from nacre.extensions.providers.litellm.reranker import LiteLLMReranker
+from nacre.extensions.providers.rerankers import LiteLLMReranker
 from nacre.memory.search.rerankers.reranker import RerankingFailed
 from nacre.runtime.models.scripted import Clock
-from nacre.runtime.models.spending.ledger import SpendingLedger, spending
+from nacre.runtime.models.spending import SpendingLedger, spending
 from tests.extensions.providers.litellm.json_service import usage_folder
 from tests.extensions.providers.litellm.rerank_server import RerankServer
 

@@ -11,7 +11,7 @@ import pytest
 from nacre.extensions.providers.litellm.transcriber import LiteLLMTranscriber
 from nacre.runtime.contracts.errors import ModelError, SpendingCapReached
 from nacre.runtime.models.scripted import Clock
-from nacre.runtime.models.spending.ledger import SpendingLedger, spending
+from nacre.runtime.models.spending import SpendingLedger, spending
 from tests.extensions.providers.litellm.json_service import usage_folder
 from tests.extensions.providers.litellm.transcription_server import TranscriptionServer
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.extensions.providers.openai_compatible.events import EventReader
+from nacre.extensions.providers.openai_compatible.model import EventReader
 
 STREAM = (
     b': OPENROUTER PROCESSING\n\ndata: {"a": 1}\n\nevent: x\r\ndata:two\r\ndata: lines\r\n\r\n'

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nacre.extensions.providers.litellm.model import LiteLLMModel
-from nacre.extensions.providers.openai_compatible.dialect import dialect_of
+from nacre.extensions.providers.openai_compatible.body import dialect_of
 from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
 from nacre.extensions.providers.openai_compatible.providers import Endpoint, resolve_endpoint
 from nacre.runtime.contracts.errors import ConfigError

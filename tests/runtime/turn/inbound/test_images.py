@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.extensions.providers.completions.known_model import KnownModel
+from nacre.extensions.providers.completions.provider_model import KnownModel
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.contracts.model import takes_images
 from nacre.runtime.models.scripted import ScriptedModel, says

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import nacre
-from nacre.memory.files.bank.reflection import BankProposal, propose_bank
-from nacre.memory.files.bank.retain import Retained, retained_items
+from nacre.extensions.curation.reflection import BankProposal, propose_bank
+from nacre.extensions.curation.retain import Retained, retained_items
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.prompts import render
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says

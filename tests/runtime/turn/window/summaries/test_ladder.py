@@ -16,9 +16,9 @@ from nacre.runtime.contracts.errors import (
     ModelUnavailable,
 )
 from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.models.cooldown import CooldownFile
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.models.scripted import Clock, ScriptedModel, ScriptedStep, fails, says
-from nacre.runtime.models.waits.cooldown import CooldownFile
 from nacre.runtime.settings.sections.agents import CompactionSettings
 from nacre.runtime.turn.window.summaries.ladder import (
     Summary,
