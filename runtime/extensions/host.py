@@ -23,8 +23,8 @@ from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.function import FunctionTool, ToolSource, tool
-from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
-from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part
+from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart, prompt_part
+from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
 
 if TYPE_CHECKING:
     from nacre.runtime.providers.provider import Lend

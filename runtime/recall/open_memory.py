@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from nacre.memory.contracts.embedder import has_fallback
-from nacre.memory.contracts.index_place import FRESHNESS_WAIT_SECONDS
 from nacre.memory.contracts.notes import BANK_FOLDER
 from nacre.memory.contracts.settings import MemorySearchSettings, at_home, resolve_settings
+from nacre.memory.contracts.store import FRESHNESS_WAIT_SECONDS
 from nacre.memory.embedders.e5 import E5Embedder
 from nacre.memory.files.note_files import NoteFiles
 from nacre.runtime.contracts.clock import Clock

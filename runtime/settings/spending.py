@@ -1,4 +1,4 @@
-"""From settings to what writes down the cost of calls. Apart, because most commands ask nobody."""
+"""The usage files of a state folder."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ MAY_KNOW_FOLDERS = {
     "extensions/http/page/home.py": "the page shows the git history",
     "memory/files/note_files.py": "`extraPaths` that lie outside are folders of this machine",
     "memory/files/proposals.py": "what waits lies in the state folder, beside the notes",
-    "extensions/qmd/searching.py": "qmd indexes folders of this machine, and names files in them",
+    "extensions/qmd/qmd_notes.py": "qmd indexes folders of this machine, and names files in them",
     "runtime/settings/disk/agent_folders.py": "compares the places of agents, `extraPaths` too",
     "runtime/storage/storage.py": "opens the folder, and those with skills that the owner trusts",
     "extensions/postgres/exchange.py": "passes over what programs leave in a folder",

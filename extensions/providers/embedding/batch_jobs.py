@@ -18,7 +18,7 @@ from nacre.extensions.providers.embedding.connection import EmbeddingConnection
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
 from nacre.extensions.providers.embedding.wire import request_for, vectors_of
 from nacre.memory.contracts.embedder import EmbeddingFailed
-from nacre.memory.vectors.batches import estimated_tokens
+from nacre.memory.vectors.pieces import estimated_tokens
 from nacre.record import Record
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.models.failover import call_with_retries

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 
 from nacre.extensions.providers.completions.addresses import without_credentials
-from nacre.memory.contracts.index_settings import RemoteSettings
-from nacre.memory.contracts.settings import MemorySearchSettings
+from nacre.memory.contracts.settings import MemorySearchSettings, RemoteSettings
 from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.disk.variables import unset_in

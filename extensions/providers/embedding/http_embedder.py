@@ -18,7 +18,7 @@ from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
 from nacre.extensions.providers.embedding.job_pass import BatchJobs
 from nacre.extensions.providers.embedding.wire import Purpose, request_for, tokens_of, vectors_of
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
-from nacre.memory.vectors.batches import batches, estimated_tokens
+from nacre.memory.vectors.pieces import batches, estimated_tokens
 from nacre.runtime.contracts.errors import ContextOverflow, ModelError
 from nacre.runtime.models.failover import call_with_retries
 

@@ -26,8 +26,7 @@ from nacre.memory.contracts.embedder import (
     lack_of,
 )
 from nacre.memory.contracts.embedding_jobs import EmbeddingJobs, jobs_of
-from nacre.memory.contracts.index_settings import LocalSettings
-from nacre.memory.contracts.settings import MemorySearchSettings, at_home
+from nacre.memory.contracts.settings import LocalSettings, MemorySearchSettings, at_home
 from nacre.memory.embedders.e5 import E5Embedder
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.providers.opening import new_for_each

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
 from nacre.extensions.providers.embedding.instructions import instructions_for
 from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
-from nacre.memory.vectors.batches import estimated_tokens
+from nacre.memory.vectors.pieces import estimated_tokens
 
 _NEARLY_ONE = 1e-5
 

@@ -64,8 +64,8 @@ def undo(repository: Repository, commit: str) -> tuple[str, list[str]]:
         GitFailed, OSError, FileBusy: git or the disk refused; the notes are as before.
     """
     head = repository.head()
-    told = repository.git("rev-list", "--parents", "-n", "1", commit).decode().split()
-    if len(told) > 2:
+    output = repository.git("rev-list", "--parents", "-n", "1", commit).decode().split()
+    if len(output) > 2:
         raise CommitUnknown(f"{commit[:12]} is a merge, which cannot be undone.")
     wanted: dict[str, tuple[bytes | None, bytes | None]] = {}
     conflicts: list[str] = []
@@ -205,7 +205,7 @@ def _texts_around(
     how = ("--stdin", "--root", "-r", "-z", "--no-renames")
     names = [f":(top,literal){name}" for name in dict.fromkeys(name for _commit, name in pairs)]
     given = "".join(f"{commit}\n" for commit in dict.fromkeys(commit for commit, _name in pairs)).encode()
-    fields = iter(repository.git("diff-tree", *how, "--", *names, given=given).split(b"\0"))
+    fields = iter(repository.git("diff-tree", *how, "--", *names, stdin=given).split(b"\0"))
     blobs: dict[tuple[str, str], tuple[str, str]] = {}
     commit = ""
     for field in fields:
@@ -234,10 +234,7 @@ def _change_of(before: Sequence[str], after: Sequence[str], number: int) -> tupl
 
 
 def _changes(repository: Repository, commit: str) -> list[tuple[str, bytes | None, bytes | None]]:
-    """The notes that a commit changed, with their bytes before and after it.
-
-    Sources are left out, because one whose line is gone does no harm; so are files that are not notes.
-    """
+    # Sources are left out, because one whose line is gone does no harm; so are files that are not notes.
     listed = repository.git("diff-tree", "--root", "-r", "-z", "--no-commit-id", "--no-renames", commit)
     fields = listed.split(b"\0")
     rows = [
@@ -281,7 +278,6 @@ def _written(
 
 
 def _replaced(name: str, now: bytes | None, new: bytes | None, old: bytes | None) -> bytes | None:
-    """The new bytes, if the note has not changed in the meantime."""
     if old != now:
         raise UndoConflict([name])
     return new
@@ -348,8 +344,8 @@ def commits(repository: Repository, path: str = "") -> list[Commit]:
     if not repository.git_dir.exists() or not repository.head():
         return []
     where = ("--", f":(top,literal){path}") if path else ()
-    told = repository.git("log", "-z", f"--format={_FORMAT}", BRANCH, *where)
-    return [_commit(row) for row in told.decode("utf-8", "replace").split("\0") if row]
+    output = repository.git("log", "-z", f"--format={_FORMAT}", BRANCH, *where)
+    return [_commit(row) for row in output.decode("utf-8", "replace").split("\0") if row]
 
 
 def named(repository: Repository, name: str) -> str:
@@ -359,8 +355,8 @@ def named(repository: Repository, name: str) -> str:
         CommitUnknown: there is none of this name.
     """
     try:
-        told = repository.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        commit = told.decode().strip().splitlines()[-1]
+        output = repository.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        commit = output.decode().strip().splitlines()[-1]
         repository.git("merge-base", "--is-ancestor", commit, BRANCH)
     except (GitFailed, IndexError) as error:
         raise CommitUnknown(
@@ -374,8 +370,8 @@ def shown(repository: Repository, commit: str) -> str:
     notes = (":(top)", f":(top,exclude){SOURCES_FOLDER}")
     # Always as text; no driver or signature program of the repository runs.
     how = ("-p", "-r", "--root", "--no-commit-id", "--text", "--no-color", "--no-ext-diff", "--no-textconv")
-    told = repository.git("diff-tree", *how, commit, "--", *notes)
-    return told.decode("utf-8", "replace")
+    output = repository.git("diff-tree", *how, commit, "--", *notes)
+    return output.decode("utf-8", "replace")
 
 
 def _commit(row: str) -> Commit:

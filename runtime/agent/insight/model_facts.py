@@ -1,4 +1,4 @@
-"""The model that would be asked now: its address, its key, how its window is cut. Edge: may ask it."""
+"""The model that would be asked now: its address, its key, how its window is divided. May ask it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _ANSWER_TOKENS = 16
 
 
 async def budget_of(config: Config, now: Clock) -> ContextBudget:
-    """How the window of the model is cut, which its server is asked for.
+    """How the model's window is divided. Asks its server for the size.
 
     Raises:
-        ConfigError: it is too small to work in.
+        ConfigError: it is too small.
     """
     agent = config.settings.agent
     if not config.model_name:
@@ -41,7 +41,7 @@ async def budget_of(config: Config, now: Clock) -> ContextBudget:
 
 
 async def listens(address: str) -> bool:
-    """Whether somebody takes connections at the address of a model, tried for two seconds."""
+    """Whether anything accepts connections at a model's address, within two seconds."""
     parts = urlsplit(address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
@@ -56,7 +56,9 @@ async def listens(address: str) -> bool:
 
 
 async def answer_problem(config: Config, now: Clock) -> str:
-    """Asks the model for one word; empty when it answered, else what was wrong. Costs some twenty tokens."""
+    """Asks the model for one word; returns what went wrong, or an empty string. Costs about twenty
+    tokens.
+    """
     try:
         model = connected_model(config, config.model_name, now)
     except ConfigError as error:
@@ -78,12 +80,12 @@ async def answer_problem(config: Config, now: Clock) -> str:
 
 
 def token_counter(model_name: str) -> Callable[[str], int]:
-    """Counts tokens as the runtime does for a model; an estimate for the offline responder."""
+    """A token counter like the runtime's for this model; an estimate for the offline responder."""
     return count_tokens_for(model_name) if model_name else estimate_tokens
 
 
 async def workspace_files(config: Config, now: Clock) -> tuple[ContextFile, ...]:
-    """The files of the workspace as they stand in the owner's private chats, cut as they are cut there."""
+    """The workspace files as they appear in the owner's private chats, cut as they are cut there."""
     agent = config.settings.agent
     policy = ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True)
     files = ContextFiles(storage_of(config).workspace(), now_ns=lambda: epoch_ms(now()) * 1_000_000)

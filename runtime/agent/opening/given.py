@@ -1,4 +1,4 @@
-"""What a bot author hands in besides the settings, and what installed extensions add to it."""
+"""What a bot author passes besides the settings, and what installed extensions add to it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.tools.file_tools import FILE_TOOL_NAMES
 from nacre.runtime.tools.function import FunctionTool, tool
-from nacre.runtime.turn.loop.loop import UsageLimits
-from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
-from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part
-from nacre.runtime.turn.prompt_parts.system_prompt import instructions_part
+from nacre.runtime.turn.loop import UsageLimits
+from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart, prompt_part
+from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
+from nacre.runtime.turn.system_prompt import instructions_part
 
 
 class Given(Record):
-    """What a bot author hands in besides the settings; without a model or a memory engine these decide."""
+    """What a bot author passes besides the settings. Without a model or a memory engine, the settings
+    decide.
+    """
 
     model: ChatModel | None = None
     tools: tuple[AuthorTool, ...] = ()
@@ -47,10 +49,10 @@ class Given(Record):
 def extended(given: Given, opening: OpeningAgent) -> tuple[Given, Commands, tuple[str, ...]]:
     """`given` with what the extensions add, all chat commands, and sentences for the owner.
 
-    A memory engine that the author handed in stays in the place of an extension's.
+    A memory engine from the author takes precedence over an extension's.
 
     Raises:
-        ConfigError: a command of the author has a name that is malformed or taken.
+        ConfigError: a command of the author has a malformed name, or one in use.
     """
     settings = opening.config.settings
     loaded = load_extensions(
@@ -81,7 +83,7 @@ def extended(given: Given, opening: OpeningAgent) -> tuple[Given, Commands, tupl
 
 
 BUILT_IN_TOOLS = frozenset({*FILE_TOOL_NAMES, *MEMORY_TOOL_NAMES})
-"""Names that no other tool may have, whichever memory engine there is."""
+"""Names that no other tool may have, whichever memory engine is used."""
 
 
 def given_tools(
@@ -90,7 +92,7 @@ def given_tools(
     """Tools and sub-agents as they are, plain functions as tools.
 
     Raises:
-        ConfigError: a function cannot be a tool, or two tools have one name.
+        ConfigError: a function cannot be a tool, or two tools have the same name.
     """
     tools: list[AuthorTool] = []
     taken = set(BUILT_IN_TOOLS)
@@ -113,10 +115,10 @@ def given_tools(
 def given_prompt_parts(
     instructions: str, given: Sequence[PromptPart | PromptFunction]
 ) -> tuple[PromptPart, ...]:
-    """The author's instructions as the first part, then the parts; plain functions are made parts.
+    """The author's instructions as the first part, then the parts; plain functions become parts.
 
     Raises:
-        ConfigError: a function cannot be a part, or two parts have one name.
+        ConfigError: a function cannot be a part, or two parts have the same name.
     """
     parts = [instructions_part(instructions)] if instructions.strip() else []
     for item in given:

@@ -1,4 +1,4 @@
-"""From settings to the models that may be asked, each with its window."""
+"""Opens the models that the settings name, each with its window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nacre.runtime.providers.opening import open_transcribers, price_entry
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.auth_profiles import AuthProfile
 from nacre.runtime.settings.sections.agents import AgentSettings
-from nacre.runtime.turn.inbound.inbound_message import VoiceNotes
+from nacre.runtime.turn.inbound_message import VoiceNotes
 
 
 def open_models(
@@ -31,14 +31,14 @@ def open_models(
     sleep: Callable[[float], Awaitable[None]],
     count_tokens: Callable[[str], int],
 ) -> ChosenModels:
-    """The models of an agent, and what may be chosen in their place for single chats.
+    """The models of an agent, and those that may be chosen instead for single chats.
 
-    By default that is the model of the config with its fallbacks, a given one alone, or else the offline
-    responder. Chosen may be what the settings name, and every model of litellm's price map. `model_named`
-    opens a model by its name; whoever hands it in closes what it opened.
+    The default is the config's model with its fallbacks, a `given` model alone, or else the offline
+    responder. Models that the settings name, and every model of litellm's price map, may be chosen.
+    `model_named` opens a model by name; the caller closes what it opened.
 
     Raises:
-        ConfigError: a model's window is too small to work in.
+        ConfigError: a model's window is too small.
     """
     cooldowns = CooldownFile(config.folders.agent_dir / "model-cooldowns.json", now=now)
 
@@ -96,9 +96,9 @@ def _known_models(config: Config, default_name: str, offline_name: str) -> Known
 
 
 def model_names(config: Config) -> tuple[str, ...]:
-    """Who is asked, in order: the wanted model, the fallbacks, and last the settings' own model.
+    """The models to ask, in order: the wanted one, the fallbacks, and last the settings' own model.
 
-    Without fallbacks nobody else is asked: whoever names one model for a run means that one.
+    Without fallbacks there is only the first: whoever names one model for a run means that one.
     """
     choice = config.settings.agent.model
     names = [name.strip() for name in choice.fallbacks if name.strip()]
@@ -107,7 +107,9 @@ def model_names(config: Config) -> tuple[str, ...]:
 
 
 def model_key(config: Config, name: str, now: Clock) -> Hashable:
-    """All that the settings say of a model: equal keys are the same model, asked in the same way."""
+    """Everything that the settings say about a model: equal keys are the same model, asked in the same
+    way.
+    """
     provider = config.settings.models.providers.get(name.partition("/")[0])
     said = provider.model_dump_json() if provider else ""
     profile = _profile(config, name, now)
@@ -127,17 +129,17 @@ def open_voice_notes(config: Config, now: Clock, closing: AsyncExitStack) -> Voi
 
 
 async def model_budget(agent: AgentSettings, model: ChatModel) -> ContextBudget:
-    """How the window of a model is cut, which is asked for it where it can be.
+    """How a model's window is divided. Asks the model's server for its size if possible.
 
     Raises:
-        ConfigError: it is too small to work in.
+        ConfigError: it is too small.
     """
     await learn_window(model)
     return _budget(agent, model, is_fallback=False)
 
 
 def _budget(agent: AgentSettings, model: ChatModel, *, is_fallback: bool) -> ContextBudget:
-    """The owner's window wins; a fallback's own window is kept where it is the smaller."""
+    """The owner's window wins, except that a fallback keeps its own window if that is smaller."""
     configured_tokens, own_tokens = agent.context_tokens, model.context_window_tokens
     if is_fallback and configured_tokens and own_tokens:
         configured_tokens = min(configured_tokens, own_tokens)

@@ -13,7 +13,7 @@ from nacre.runtime.contracts.errors import TurnTimedOut
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolOutput
-from nacre.runtime.turn.loop.loop import paused
+from nacre.runtime.turn.loop import paused
 from nacre.sessions.contracts.messages import AssistantMessage, ToolCall, message_text
 from tests.runtime.agents import entries, opened, said, transcript_file, user_texts, write_settings
 
