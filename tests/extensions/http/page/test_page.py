@@ -322,7 +322,7 @@ async def test_each_line_of_a_note_has_its_history_and_an_undo(page: Served, own
     cards = dict(
         re.findall(r'name="line" value="(\d+)"><input type="hidden" name="commit" value="(\w+)"', shown)
     )
-    number = next(n for n in cards if f'aria-label="History of line {n}, Today"' in shown)
+    number = next(n for n in cards if f'aria-label="Today, history of line {n}"' in shown)
     undone = await owner.post("/memory/note/undo", path=path, line=number, commit=cards[number])
     kept = (page.workspace / path).read_text()
     again = await owner.post("/memory/note/undo", path=path, line="99", commit=cards[number])
