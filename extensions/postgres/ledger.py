@@ -81,7 +81,8 @@ class PostgresRows:
             return work(run)
 
         try:
-            result: T = await ask(whole)
+            # A program that serves waits for the database: what it has to keep is nowhere else.
+            result: T = await ask(whole, is_patient=self._fence is not None)
         except DatabaseError as error:
             raise LedgerUnusable(str(error)) from error
         return result

@@ -12,12 +12,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from nacre.extensions.postgres.server.job_queue import Pace
+from nacre.extensions.postgres.server.database import Pace
 from nacre.extensions.postgres.workers.worker import opened_worker
 from nacre.runtime.settings.config import load_config
 from tests.extensions.postgres.workers.served import gateway
 
-PACE = Pace(heartbeat_seconds=0.5, stalled_seconds=3.0)
+PACE = Pace(beat_seconds=0.5, silent_seconds=3.0)
 AT_ONCE = 8
 
 Main: TypeAlias = Callable[[Path, str], Coroutine[Any, Any, None]]
