@@ -8,36 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nacre.memory.contracts.embedder import fallback_of, language_part_of
-from nacre.memory.contracts.records import SearchReport
+from nacre.memory.contracts.records import Question, SearchReport
 from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.files.note_files import NoteFiles
-from nacre.memory.search.question import EmbedderInUse, Question
-from nacre.memory.search.rerankers.reranking import Reranking, reranking_of
+from nacre.memory.search.rerankers.reranker import Reranking, reranking_of
 from nacre.memory.stores.index_file import index_in_file
 from nacre.memory.sync.file_sync import Corpus
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.syncing import Syncing
 from nacre.memory.sync.triggers import IndexTriggers
 from nacre.memory.text.chunker import ChunkSizes
-from nacre.memory.text.days.day_limits import Day, day_limits
+from nacre.memory.text.days.day_limits import day_limits
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
     from nacre.memory.contracts.index_place import IndexPlace
-    from nacre.memory.contracts.records import Excerpt, MemoryStatus, Source, SyncProgress, SyncReport
+    from nacre.memory.contracts.records import Excerpt, MemoryStatus, SyncProgress, SyncReport
     from nacre.memory.contracts.settings import MemorySearchSettings
     from nacre.memory.contracts.transcripts import TranscriptSource
     from nacre.memory.contracts.workspace import Workspace
+    from nacre.memory.search.finding import EmbedderInUse
     from nacre.memory.search.rerankers.reranker import Reranker
-    from nacre.memory.text.days.day_limits import DayLimits
 
 T = TypeVar("T")
 MAX_RESULTS = 1_000
@@ -120,59 +119,53 @@ class MemoryEngine:
         """In which languages the notes are, by their English names; empty until that is known."""
         return self._syncing.languages
 
-    async def search(
-        self,
-        query: str,
-        *,
-        also: Sequence[str] = (),
-        max_results: int | None = None,
-        min_score: float | None = None,
-        after: Day | None = None,
-        before: Day | None = None,
-        as_of: Day | None = None,
-        sources: Sequence[Source] | None = None,
-        below: str = "",
-        explain: bool = False,
-    ) -> SearchReport:
-        """The places in memory that fit `query` best.
+    async def search(self, question: Question | str, /, **limits: Any) -> SearchReport:
+        """The up to `MAX_RESULTS` passages that fit a question best.
 
-        `also` has the same question in other words, or in the languages of the notes, 4 of them at most: each
-        is searched, and a place has the best score that one of them gives it. At most `MAX_RESULTS` come.
-        `after` and `before` are inclusive days, or words for them, and leave out chunks without a date;
-        `as_of` asks as on that day, without later notes. A source that the settings do not allow is not
-        searched. With `below`, a folder of the workspace, only notes that lie there are searched.
+        A text with `limits`, such as `max_results=3`, stands for a `Question` with these fields.
 
         Raises:
-            IndexUnusable, IndexClosed: the index cannot be read, and could not be healed.
-            DayUnknown: `after`, `before` or `as_of` names no day.
+            IndexUnusable, IndexClosed: the index cannot be read, and could not be repaired.
+            DayUnknown: `after`, `before` or `as_of` does not name a day.
         """
-        from nacre.memory.search.searching import search  # indexing and a status wait for none of it
+        # Indexing and status do not need these imports.
+        from nacre.memory.search.finding import SearchContext
+        from nacre.memory.search.searching import search
 
-        started, now = time.perf_counter(), self._now()
-        limits = day_limits(after=after, before=before, as_of=as_of, today=now.date())
+        if isinstance(question, str):
+            question = Question(text=question, **limits)
+        started, now, settings = time.perf_counter(), self._now(), self._settings.query
+        days = day_limits(
+            after=question.after, before=question.before, as_of=question.as_of, today=now.date()
+        )
         await self._freshen()
         await self._syncing.follow_index()
         embedder = self._plan.embedder.facts if self._plan.embedder else None
-        usual = self._settings.query
-        question = Question(
-            wordings=(query, *also),
-            max_results=min(MAX_RESULTS, max(1, usual.max_results if max_results is None else max_results)),
-            min_score=min(1.0, max(0.0, min_score)) if min_score is not None else usual.min_score,
-            scope=self._scope(sources, limits, below),
-            explain=explain,
-            settings=usual,
+        count = settings.max_results if question.max_results is None else question.max_results
+        least = question.min_score
+        context = SearchContext(
+            question=question,
+            max_results=min(MAX_RESULTS, max(1, count)),
+            min_score=settings.min_score if least is None else min(1.0, max(0.0, least)),
+            scope=Scope(
+                sources=tuple(
+                    source
+                    for source in self._settings.sources
+                    if question.sources is None or source in question.sources
+                ),
+                after=days.after,
+                before=days.before,
+                below=question.below,
+            ),
+            settings=settings,
             embedder=self._embedder_in_use(),
             reranking=self._reranking,
-            now=datetime.combine(limits.today, now.timetz()),
+            now=datetime.combine(days.today, now.timetz()),
         )
-        result = await search(self._search, question)
-        return SearchReport(
-            hits=result.hits,
-            mode=result.mode,
-            degraded=result.degraded,
-            absent=result.absent,
-            limited=limits.told,
-            reranked_by=result.reranked_by,
+        report = await search(self._search, context)
+        return replace(
+            report,
+            limited=days.sentence,
             provider=embedder.provider if embedder else "none",
             model=embedder.model if embedder else "",
             fallback=fallback_of(self._plan.embedder),
@@ -277,11 +270,9 @@ class MemoryEngine:
     async def _search(self, work: Callable[[Snapshot], T]) -> T:
         return await self._syncing.with_store(lambda store: store.search(work))
 
-    def _scope(self, sources: Sequence[Source] | None, limits: DayLimits, below: str) -> Scope:
-        allowed = tuple(item for item in self._settings.sources if sources is None or item in sources)
-        return Scope(sources=allowed, after=limits.after, before=limits.before, below=below)
-
     def _embedder_in_use(self) -> EmbedderInUse | None:
+        from nacre.memory.search.finding import EmbedderInUse
+
         vectors = self._syncing.query_vectors
         if vectors is None:
             return None

@@ -16,7 +16,7 @@ from nacre.cli.memory.remembered_search import remembered_search
 if TYPE_CHECKING:
     from nacre.cli.memory.open_index import IndexVoice
     from nacre.cli.memory.text import LinesOfHits
-    from nacre.memory.contracts.records import SearchReport
+    from nacre.memory.contracts.records import Question, SearchReport
     from nacre.memory.engine import MemoryEngine
 
 
@@ -37,7 +37,7 @@ def _words(context: click.Context, _argument: click.Parameter, value: str) -> st
 @click.option("--explain", is_flag=True, help="Say how each result got its place.")
 @json_option()
 @shared_options
-def search(context: click.Context, query: str, **options: Any) -> int:
+def search(context: click.Context, query: str, as_json: bool, **limits: Any) -> int:
     """Find the passages of the notes that fit QUERY best."""
     place = remembered_search(environment_of(context))
     local = local_model(context, query, place)  # starts before the rest of the program is imported
@@ -46,7 +46,9 @@ def search(context: click.Context, query: str, **options: Any) -> int:
     async def work(engine: MemoryEngine, voice: IndexVoice) -> int:
         if is_awaited:
             _import_output()  # the embedding process is still working
-        return await _search_and_print(engine, voice, query, **options)
+        from nacre.memory.contracts.records import Question
+
+        return await _search_and_print(engine, voice, Question(text=query, **limits), as_json=as_json)
 
     return with_engine(context, "search", work, local, place)
 
@@ -58,9 +60,9 @@ def _import_output() -> None:
 
 
 async def _search_and_print(
-    engine: MemoryEngine, voice: IndexVoice, query: str, *, as_json: bool, **asked: Any
+    engine: MemoryEngine, voice: IndexVoice, question: Question, *, as_json: bool
 ) -> int:
-    report = await _searched(engine, voice, query, **asked)
+    report = await _searched(engine, voice, question)
     from nacre.cli.memory.text import search_json, search_lines, search_problems
     from nacre.cli.screen.json_text import print_json
 
@@ -78,10 +80,8 @@ async def _search_and_print(
     return 0
 
 
-async def _searched(engine: MemoryEngine, voice: IndexVoice, query: str, **asked: Any) -> SearchReport:
-    if voice.config is None:
-        return await engine.search(query, **asked)
-    backend = memory_backend(voice, voice.config)
-    if backend is None:
-        return await engine.search(query, **asked)
-    return await backend.search(voice.config, engine, query, **asked)
+async def _searched(engine: MemoryEngine, voice: IndexVoice, question: Question) -> SearchReport:
+    backend = memory_backend(voice, voice.config) if voice.config is not None else None
+    if backend is None or voice.config is None:
+        return await engine.search(question)
+    return await backend.search(voice.config, engine, question)

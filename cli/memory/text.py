@@ -52,7 +52,7 @@ def search_problems(report: SearchReport) -> list[str]:
     """Why a search may be incomplete, one reason a line."""
     lines = [sentence for sentence in (report.degraded, report.limited, report.absent_sentence) if sentence]
     if report.fallback is not None and report.fallback.reason not in report.degraded:
-        lines.append(report.fallback.told())
+        lines.append(report.fallback.sentence)
     if report.stale:
         lines.append("The latest changes of the notes are not indexed yet; `nacre memory index` says why.")
     return lines
@@ -84,7 +84,7 @@ def index_problems(report: SyncReport) -> list[str]:
     lines = [report.problem] if report.problem else []
     lines += [f"{file.path} could not be indexed: {file.problem}" for file in report.failed[:_SHOWN_ISSUES]]
     if report.fallback is not None and report.fallback.reason not in report.problem:
-        lines.append(report.fallback.told())
+        lines.append(report.fallback.sentence)
     if report.held_texts:
         lines.append(f"A batch job has {report.held_texts} texts; a later pass fetches the vectors.")
     if report.pending_vectors:

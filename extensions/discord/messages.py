@@ -98,6 +98,7 @@ def read_message(raw: object, chat: Chat, me: Identity, account: str) -> Incomin
         chat_id=chat.chat_id,
         thread_id=chat.thread_id,
         sender_id=str(author["id"]),
+        sender_name=str(author.get("global_name") or author.get("username") or ""),
         message_id=str(raw["id"]),
         chat_name=chat.name,
         is_mentioned=_is_mentioned(raw, mentions, me),

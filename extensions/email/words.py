@@ -8,15 +8,360 @@ message that is answered. The conversation already contains it, so it is left ou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from email.message import Message
+from functools import lru_cache
+from html.parser import HTMLParser
+from itertools import islice
+from typing import Any
 
+import tinycss2
 from imap_tools.message import MailAttachment
 from imap_tools.utils import decode_value
+from tinycss2.color3 import parse_color
 
-from nacre.extensions.email.html_text import HIDDEN_TEXT, html_text
 from nacre.record import Record
 from nacre.runtime.contracts.inbound import Attachment, Quoted, QuoteKind
+
+HIDDEN_TEXT = "[this e-mail contains hidden text, which is left out here]"
+_BLOCKS = re.compile(r"address|article|blockquote|dd|div|dl|dt|h[1-6]|hr|li|ol|p|pre|section|table|tr|ul")
+_INVISIBLE = re.compile(
+    r"audio|canvas|datalist|head|iframe|math|noembed|noframes|object|script|select|style|svg|template|textarea"
+    r"|title|video"
+)
+_IMPLIED_END = re.compile(r"dd|dt|li|option|p|t[dhr]")
+_VOID = re.compile(r"area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr")
+_QUOTES = ("yahoo_quoted",)
+MOST_HTML_CHARS = 2_000_000
+MOST_RULES = 3_000
+_LEAST_CONTRAST = 0.15
+"""From 0 to 1, in the color channel that differs most."""
+_LEAST_FONT_PX = 4.0
+_FAR_PX = 200.0
+_PIXELS = {"px": 1.0, "pt": 1.33, "em": 16.0, "rem": 16.0, "%": 0.16, "in": 96.0, "cm": 38.0, "mm": 3.8}
+_PIXELS |= {"vw": 10.0, "vh": 8.0, "ex": 8.0, "ch": 8.0, "pc": 16.0, "q": 0.95, "": 1.0}
+_FONT_WORDS = {"xx-small": 9.0, "x-small": 10.0, "small": 13.0, "medium": 16.0, "large": 18.0}
+_STATES = re.compile(r":(?:hover|focus|active|visited|link|target|checked|[\w-]*before|[\w-]*after)\b")
+_OTHER_MEDIA = re.compile(r"print|speech|max-(?:device-)?width|prefers-color-scheme|prefers-reduced", re.I)
+_COMPOUND = re.compile(r"[\s>+~]+(?![^\[(]*[\])])")
+
+Color = tuple[float, float, float]
+Style = Mapping[str, str]
+
+
+class Page(Record):
+    """The visible text of a page, and whether the page hides more text."""
+
+    text: str
+    hides_text: bool = False
+
+
+class _Rule(Record):
+    """A style sheet rule: the element that it selects, as far as it is parsed, and its declarations."""
+
+    tag: str
+    names: tuple[str, ...]
+    styles: tuple[Style, ...]
+    is_important: bool
+
+
+class _Look(Record):
+    """How text looks at some place: whether it is visible, and the inherited colors and size."""
+
+    is_left_out: bool = False
+    is_hidden: bool = False
+    quotes: int = 0
+    color: Color = (0.0, 0.0, 0.0)
+    background: Color = (1.0, 1.0, 1.0)
+    font_px: float = 16.0
+    line_px: float = 16.0
+
+    @property
+    def is_visible(self) -> bool:
+        is_small = self.font_px < _LEAST_FONT_PX or self.line_px <= 1
+        return not (self.is_hidden or is_small or _difference(self.color, self.background) < _LEAST_CONTRAST)
+
+
+class _Reader(HTMLParser):
+    def __init__(self, rules: Sequence[_Rule]) -> None:
+        super().__init__(convert_charrefs=True)
+        self.pieces: list[tuple[int, str]] = []
+        self.hidden_chars = 0
+        self._rules: dict[str, list[_Rule]] = {}
+        for rule in rules:
+            self._rules.setdefault(rule.names[0] if rule.names else rule.tag, []).append(rule)
+        self._open: list[tuple[str, _Look]] = []
+        self._counts: Counter[str] = Counter()
+
+    @property
+    def _look(self) -> _Look:
+        return self._open[-1][1] if self._open else _Look()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        above = self._open[-1][0] if self._open else ""
+        if tag == "body" and self._counts["head"]:
+            self.handle_endtag("head")
+        elif (above == "p" and _BLOCKS.fullmatch(tag)) or (above == tag and _IMPLIED_END.fullmatch(tag)):
+            self.handle_endtag(above)
+        if _BLOCKS.fullmatch(tag) or tag == "br":
+            self.pieces.append((self._look.quotes, "\n"))
+        if not _VOID.fullmatch(tag):
+            names = _names(found)
+            rules = [rule for name in (*names, tag, "") for rule in self._rules.get(name, ())]
+            self._open.append((tag, _look_of(tag, found, names, rules, self._look)))
+            self._counts[tag] += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._counts[tag]:
+            closed = ""
+            while closed != tag:
+                closed, _ = self._open.pop()
+                self._counts[closed] -= 1
+        if _BLOCKS.fullmatch(tag):
+            self.pieces.append((self._look.quotes, "\n"))
+
+    def handle_data(self, data: str) -> None:
+        look = self._look
+        if look.is_left_out:
+            return
+        if not look.is_visible:
+            self.hidden_chars += len(data.strip())
+            return
+        self.pieces.append((look.quotes, re.sub(r"\s+", " ", data)))
+
+
+def html_text(html: str) -> Page:
+    """The visible text of an HTML page; empty for a page with more than `MOST_RULES` style rules."""
+    html = html[:MOST_HTML_CHARS]
+    rules = list(islice(_rules(html), MOST_RULES + 1))
+    if len(rules) > MOST_RULES:
+        return Page(text="", hides_text=True)
+    reader = _Reader(rules)
+    reader.feed(html)
+    reader.close()
+    lines: list[tuple[int, str]] = [(0, "")]
+    for quotes, piece in reader.pieces:
+        if piece == "\n":
+            lines.append((quotes, ""))
+        else:
+            lines[-1] = (max(quotes, lines[-1][0]) if lines[-1][1].strip() else quotes, lines[-1][1] + piece)
+    shown = [(quotes, " ".join(line.split())) for quotes, line in lines]
+    text = "\n".join(f"{'>' * min(quotes, 9)} {line}" if quotes and line else line for quotes, line in shown)
+    text = re.sub(r"\n{3,}", "\n\n", text).strip()
+    return Page(text=text, hides_text=reader.hidden_chars > 0)
+
+
+def _names(attrs: Mapping[str, str]) -> set[str]:
+    """The names by which selectors can select an element: its classes, its id and its attributes."""
+    names = {f".{name}" for name in attrs.get("class", "").lower().split()}
+    names |= {f"#{attrs['id'].lower()}"} if attrs.get("id") else set()
+    return names | {f"[{name}" for name in attrs}
+
+
+def _look_of(
+    tag: str, attrs: Mapping[str, str], names: set[str], rules: Sequence[_Rule], parent: _Look
+) -> _Look:
+    applied = [rule for rule in rules if rule.tag in ("", tag) and names.issuperset(rule.names)]
+    if not (attrs or applied or _INVISIBLE.fullmatch(tag) or tag in ("blockquote", "dialog")):
+        return parent  # most tags
+    of_tag: dict[str, str] = {}
+    for name, style_name in (("color", "color"), ("bgcolor", "background-color")):
+        if name in attrs:
+            of_tag[style_name] = attrs[name].lower()
+    normal, important = _inline_styles(attrs.get("style", ""))
+    is_quote = tag == "blockquote" or any(name in attrs.get("class", "") for name in _QUOTES)
+    is_invisible_tag = _INVISIBLE.fullmatch(tag) is not None or (tag == "dialog" and "open" not in attrs)
+    look = replace(
+        parent,
+        is_left_out=parent.is_left_out or is_invisible_tag,
+        is_hidden=parent.is_hidden or "hidden" in attrs,
+        quotes=parent.quotes + is_quote,
+    )
+    look = _styled(look, [of_tag])
+    # Which of several rules wins is not computed: the one that shows least counts.
+    look = _least_visible([_styled(look, rule.styles) for rule in applied if not rule.is_important], look)
+    look = _styled(look, normal)
+    look = _least_visible([_styled(look, rule.styles) for rule in applied if rule.is_important], look)
+    return _styled(look, important)
+
+
+def _least_visible(looks: Sequence[_Look], before: _Look) -> _Look:
+    if not looks:
+        return before
+    background = next((each.background for each in looks if each.background != before.background), None)
+    background = background or before.background
+    colors = [each.color for each in looks if each.color != before.color] or [before.color]
+    fonts = [each.font_px for each in looks if each.font_px != before.font_px] or [before.font_px]
+    lines = [each.line_px for each in looks if each.line_px != before.line_px] or [before.line_px]
+    return replace(
+        before,
+        is_hidden=any(each.is_hidden for each in looks),
+        color=min(colors, key=lambda color: _difference(color, background)),
+        background=background,
+        font_px=min(fonts),
+        line_px=min(lines),
+    )
+
+
+def _styled(look: _Look, styles: Sequence[Style]) -> _Look:
+    for style in styles:
+        color, is_invisible = _color(style.get("color", ""), look.color)
+        back = style.get("background-color") or _first_color(style.get("background", ""))
+        line_px = _px(style.get("line-height", ""))
+        if style.get("line-height", "").replace(".", "").isdigit():
+            line_px = float(style["line-height"]) * 16
+        look = replace(
+            look,
+            is_hidden=look.is_hidden or is_invisible or _is_invisible(style),
+            color=color,
+            background=_color(back, look.background)[0] if back else look.background,
+            font_px=_font_px(style, look.font_px),
+            line_px=look.line_px if line_px is None else line_px,
+        )
+    return look
+
+
+def _is_invisible(style: Style) -> bool:
+    value = style.get
+    overflow = value("overflow", "") + value("overflow-x", "") + value("overflow-y", "")
+    is_cut = any(word in overflow for word in ("hidden", "clip", "scroll", "auto"))
+    sizes = [_px(value(name, "")) for name in ("height", "width", "max-height", "max-width")]
+    opacity = _number(value("opacity", "1"))
+    moved = [_px(value(name, "")) for name in ("left", "top", "right", "bottom")]
+    shifted = [_px(word) for name in _MARGINS for word in value(name, "").split()]
+    is_apart = value("position", "") in ("absolute", "fixed", "relative", "sticky")
+    return any(
+        (
+            value("display", "") == "none",
+            value("visibility", "") in ("hidden", "collapse"),
+            value("content-visibility", "") == "hidden",
+            "all" in value("mso-hide", ""),
+            opacity is not None and opacity < 0.2,
+            any(size is not None and size <= 1 for size in sizes if is_cut or size == 0),
+            is_apart and any(size is not None and abs(size) >= _FAR_PX * 3 for size in moved),
+            any(size is not None and size <= -_FAR_PX for size in (*moved, *shifted)),
+            any(
+                word in value(name, "")
+                for name in ("clip", "clip-path")
+                for word in ("rect", "inset", "circle", "polygon")
+            ),
+            re.search(
+                r"scale[xy]?\(\s*0?\.?0*[0-4]?\s*[,)]|translate|matrix|rotate[xy]", value("transform", "")
+            )
+            is not None,
+            re.search(r"opacity\(\s*(?:0|\.0)", value("filter", "")) is not None,
+            # What only a browser can compute does not count as visible.
+            any(re.search(r"var\(|env\(|attr\(", value(name, "")) for name in _DECISIVE),
+        )
+    )
+
+
+_MARGINS = ("margin", "margin-left", "margin-top", "text-indent", "letter-spacing", "word-spacing")
+_DECISIVE = ("display", "visibility", "opacity", "color", "font-size", "height", "width", "position", "left")
+
+
+def _rules(html: str) -> Iterator[_Rule]:
+    sheets = re.findall(r"<style\b[^>]*>(.*?)(?:</style|\Z)", html, re.IGNORECASE | re.DOTALL)
+    sheet = re.sub(r"<!--|-->", " ", "\n".join(sheets))
+    yield from _read_rules(tinycss2.parse_stylesheet(sheet, skip_comments=True, skip_whitespace=True))
+
+
+def _read_rules(nodes: Sequence[Any]) -> Iterator[_Rule]:
+    for node in nodes:
+        prelude = tinycss2.serialize(node.prelude) if hasattr(node, "prelude") else ""
+        if node.type == "at-rule" and node.content is not None:
+            if node.lower_at_keyword in ("media", "supports", "layer") and not _OTHER_MEDIA.search(prelude):
+                yield from _read_rules(
+                    tinycss2.parse_rule_list(node.content, skip_comments=True, skip_whitespace=True)
+                )
+        elif node.type == "qualified-rule":
+            normal, important = _declarations(node.content)
+            for selector in prelude.split(","):
+                if not _STATES.search(selector):
+                    for styles, is_important in ((normal, False), (important, True)):
+                        if styles:
+                            yield _rule(selector, styles, is_important=is_important)
+
+
+def _rule(selector: str, styles: tuple[Style, ...], *, is_important: bool) -> _Rule:
+    last = _COMPOUND.split(selector.strip())[-1].lower().replace("\\", "")
+    last = re.sub(r"::?[\w-]+(?:\([^)]*\))?", "", last)
+    names = re.findall(r"[.#][\w-]+|\[[\w-]+", last)
+    tag = re.match(r"[a-z][a-z0-9]*", last)
+    return _Rule(tag=tag[0] if tag else "", names=tuple(names), styles=styles, is_important=is_important)
+
+
+@lru_cache(maxsize=500)
+def _inline_styles(css: str) -> tuple[tuple[Style, ...], tuple[Style, ...]]:
+    return _declarations(css) if css else ((), ())
+
+
+def _declarations(css: Any) -> tuple[tuple[Style, ...], tuple[Style, ...]]:
+    """Normal and important declarations, with names and values in lower case.
+
+    A repeated name starts a new style, because a client may apply either value.
+    """
+    found: tuple[list[dict[str, str]], list[dict[str, str]]] = ([], [])
+    for node in tinycss2.parse_blocks_contents(css, skip_comments=True, skip_whitespace=True):
+        if node.type == "declaration":
+            value = tinycss2.serialize([token for token in node.value if token.type != "comment"])
+            styles = found[bool(node.important)]
+            if not styles or node.lower_name in styles[-1]:
+                styles.append({})
+            styles[-1][node.lower_name] = " ".join(value.lower().split())
+    return tuple(found[0]), tuple(found[1])
+
+
+def _font_px(style: Style, parent_px: float) -> float:
+    text = style.get("font-size", "")
+    if not text:
+        # A bare number is a font weight, unless it is zero.
+        sizes = re.findall(r"(?:^|\s)(\.?\d[\d.]*(?:px|pt|em|rem|%)?)(?=/|\s|$)", style.get("font", ""))
+        text = next((size for size in sizes if not size.isdigit() or int(size) == 0), "")
+    if text in _FONT_WORDS:
+        return _FONT_WORDS[text]
+    found = re.fullmatch(r"([\d.]+)(em|%)", text)
+    if found is not None:
+        number = _number(found[1])
+        return parent_px if number is None else parent_px * number / (1 if found[2] == "em" else 100)
+    size = _px(text)
+    return parent_px if size is None else size
+
+
+def _px(text: str) -> float | None:
+    found = re.fullmatch(r"([-+]?(?:\d+\.?\d*|\.\d+))(?:e[+-]?\d+)?([a-z%]*)", text.strip())
+    if found is None or found[2] not in _PIXELS:
+        return None
+    return float(found[1]) * _PIXELS[found[2]]
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        return None
+
+
+def _first_color(text: str) -> str:
+    words = re.findall(r"#[0-9a-f]+|[a-z]+\([^)]*\)|[a-z]+", text)
+    return next((word for word in words if parse_color(word) is not None), "")
+
+
+def _color(value: str, parent: Color) -> tuple[Color, bool]:
+    found = parse_color(value) if value else None
+    if found is None or isinstance(found, str):
+        return parent, False
+    if found.alpha < 0.2:
+        return parent, True
+    return (found.red, found.green, found.blue), False
+
+
+def _difference(one: Color, other: Color) -> float:
+    return max(abs(a - b) for a, b in zip(one, other, strict=True))
+
 
 MOST_QUOTED_CHARS = 50_000
 MOST_DEPTH = 3

@@ -66,6 +66,7 @@ def read_message(
         account=account,
         chat_id=room or sender_id,
         sender_id=sender_id,
+        sender_name=line.hostmask.nickname,
         message_id=message_id(line, server),
         chat_name=room,
         # IRC folds the case of ASCII letters only.

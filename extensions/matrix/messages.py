@@ -85,6 +85,7 @@ def read_message(event: object, room: RoomView, me: Identity) -> IncomingMessage
         chat_id=room.chat_id,
         thread_id=_thread(relation),
         sender_id=sender,
+        sender_name=room.name_of(sender) or "",
         message_id=event_id,
         chat_name=room.name,
         is_mentioned=is_named or _mentions(content, me.user_id),

@@ -7,7 +7,7 @@ something else: that a room has no name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -21,11 +21,15 @@ _CLOSED = ("invite", "knock", "private")
 
 
 class RoomView(Record):
-    """A room. `private_with` is the other person in a private chat, empty in a group."""
+    """A room. `private_with` is the other person in a private chat, empty in a group.
+
+    `name_of` gives a member's display name by user id.
+    """
 
     room_id: str
     name: str
     private_with: str = ""
+    name_of: Callable[[str], str | None] = lambda _user: None
 
     @property
     def chat_id(self) -> str:
@@ -44,7 +48,12 @@ def room_view(room: MatrixRoom, direct: Mapping[str, Sequence[str]]) -> RoomView
         and room.history_visibility != "world_readable"
     )
     name = room.named_room_name() or ""
-    return RoomView(room_id=room.room_id, name=name, private_with=others[0] if is_private else "")
+    return RoomView(
+        room_id=room.room_id,
+        name=name,
+        private_with=others[0] if is_private else "",
+        name_of=room.user_name,
+    )
 
 
 def read_direct(content: object) -> dict[str, list[str]]:

@@ -14,7 +14,7 @@ from nacre.runtime.recall.memory_backend import BackendStatus, MemoryBackend
 
 if TYPE_CHECKING:
     from nacre.extensions.qmd.qmd_memory import QmdParts
-    from nacre.memory.contracts.records import Excerpt, SearchReport
+    from nacre.memory.contracts.records import Excerpt, Question, SearchReport
     from nacre.runtime.contracts.clock import Clock
     from nacre.runtime.recall.memory_core import MemoryCore, Notes
     from nacre.runtime.recall.memory_plugin import MemoryPlugin
@@ -83,10 +83,10 @@ class QmdBackend(MemoryBackend):
         )
         return BackendStatus(rows=rows, report=report)
 
-    async def search(self, config: Config, built_in: Notes, query: str, **options: Any) -> SearchReport:
+    async def search(self, config: Config, built_in: Notes, question: Question) -> SearchReport:
         parts = _parts(config, built_in)
         await parts.open()
-        return await parts.notes.search(query, **options)
+        return await parts.notes.search(question)
 
     async def read(self, config: Config, built_in: Notes, path: str, **lines: Any) -> Excerpt:
         return await _parts(config, built_in).notes.read(path, **lines)

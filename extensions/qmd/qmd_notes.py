@@ -9,7 +9,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Any
 
 from nacre.extensions.qmd.home import PREFIX, Collection, QmdHome, holder, named
 from nacre.extensions.qmd.program import Place, Program, QmdFailed, QmdSlow
@@ -17,9 +16,9 @@ from nacre.extensions.qmd.searching import Wanted, found_places, read_note, show
 from nacre.extensions.qmd.upkeep import Upkeep
 from nacre.memory.contracts.errors import MemoryIndexError, ReadRefused
 from nacre.memory.contracts.notes import NoteBytes
-from nacre.memory.contracts.records import Excerpt, Fallback, SearchMode, SearchReport, Source
+from nacre.memory.contracts.records import Excerpt, Fallback, Question, SearchMode, SearchReport, Source
 from nacre.memory.files.note_files import content_lines, excerpt_of
-from nacre.memory.text.days.day_limits import Day, day_limits
+from nacre.memory.text.days.day_limits import day_limits
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.recall.memory_core import Notes
@@ -83,52 +82,29 @@ class QmdNotes:
         )
         return "Memory is not searched in this chat: memory.qmd.scope does not allow it."
 
-    async def search(
-        self,
-        query: str,
-        *,
-        also: Sequence[str] = (),
-        max_results: int | None = None,
-        min_score: float | None = None,
-        after: Day | None = None,
-        before: Day | None = None,
-        as_of: Day | None = None,
-        sources: Sequence[Source] | None = None,
-        below: str = "",
-        explain: bool = False,
-    ) -> SearchReport:
-        """As `MemoryEngine.search`; where qmd does not answer, that one does, and the report says why."""
+    async def search(self, question: Question, /) -> SearchReport:
+        """Searches with qmd. If qmd fails, the built-in engine answers, and the report says why."""
         limits = self._settings.limits
-        days = day_limits(after=after, before=before, as_of=as_of, today=self._now().date())
+        days = day_limits(
+            after=question.after, before=question.before, as_of=question.as_of, today=self._now().date()
+        )
         wanted = Wanted(
-            most=min(limits.max_results, max(1, max_results or limits.max_results)),
-            min_score=min_score or 0.0,
+            most=min(limits.max_results, max(1, question.max_results or limits.max_results)),
+            min_score=question.min_score or 0.0,
             after=days.after,
             before=days.before,
-            below=below,
+            below=question.below,
         )
         begun = time.perf_counter()
         try:
-            found, asked = await self._found([query, *also[:4]], wanted, sources)
+            found, asked = await self._found(question, wanted)
         except (QmdFailed, OSError) as error:
-            return await self._without_qmd(
-                str(error),
-                query,
-                also=also,
-                max_results=max_results,
-                min_score=min_score,
-                after=after,
-                before=before,
-                as_of=as_of,
-                sources=sources,
-                below=below,
-                explain=explain,
-            )
+            return await self._without_qmd(str(error), question)
         hits = await shown_hits(found, asked, wanted, limits, lock_dir=self._home.folder)
         report = empty_report(self._settings.search_mode)
         elapsed_ms = (time.perf_counter() - begun) * 1000
         stale = self._upkeep.is_dirty
-        return replace(report, hits=hits, stale=stale, elapsed_ms=elapsed_ms, limited=days.told)
+        return replace(report, hits=hits, stale=stale, elapsed_ms=elapsed_ms, limited=days.sentence)
 
     async def read(
         self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
@@ -165,14 +141,12 @@ class QmdNotes:
             return Excerpt(path=shown, text="", start_line=0, end_line=0, total_lines=0, missing=True)
         raise ReadRefused(f"{shown} cannot be read: {str(found).removesuffix('.')}.") from found
 
-    async def _found(
-        self, questions: Sequence[str], wanted: Wanted, sources: Sequence[Source] | None
-    ) -> tuple[list[Place], Sequence[Collection]]:
+    async def _found(self, question: Question, wanted: Wanted) -> tuple[list[Place], Sequence[Collection]]:
         """What qmd finds, and where it was asked."""
         loop = asyncio.get_running_loop()
         if loop.time() < self._paused_until:
             raise QmdFailed(self.problem)
-        asked = [each for each in self._collections if _is_asked(each, wanted.below, sources)]
+        asked = [each for each in self._collections if _is_asked(each, wanted.below, question.sources)]
         if not asked:
             log.warning("qmd has no collection for this search")
             return [], []
@@ -186,7 +160,7 @@ class QmdNotes:
             found = await found_places(
                 self._program,
                 self._settings.search_mode,
-                questions,
+                [question.text, *question.also[:4]],
                 there,
                 most=MOST_ASKED if is_narrow else wanted.most,
                 seconds=self._settings.limits.timeout_ms / 1000,
@@ -200,12 +174,12 @@ class QmdNotes:
         await self._tell("")
         return found, there
 
-    async def _without_qmd(self, problem: str, query: str, **limits: Any) -> SearchReport:
+    async def _without_qmd(self, problem: str, question: Question) -> SearchReport:
         reason = f"{problem.rstrip('.')}."
         log.warning("qmd did not answer, so the built-in engine does: %s", reason)
         try:
             engine = await self._built_in()
-            report = await engine.search(query, **limits)
+            report = await engine.search(question)
         except MemoryIndexError as error:
             raise QmdFailed(f"{reason} The built-in engine cannot answer either: {error}") from error
         fallback = Fallback(provider=QMD, model=QMD, reason=reason, to=BUILT_IN)
@@ -229,11 +203,11 @@ class ChatNotes(Record):
     notes: QmdNotes
     chat: ToolChat
 
-    async def search(self, query: str, **limits: Any) -> SearchReport:
-        """As `QmdNotes.search`. Where the scope denies it nothing is asked, and nothing is found."""
+    async def search(self, question: Question, /) -> SearchReport:
+        """Searches, or finds nothing where the scope denies it."""
         if denial := self.notes.denial(self.chat):
             return replace(empty_report("search"), mode="none", degraded=denial)
-        report = await self.notes.search(query, **limits)
+        report = await self.notes.search(question)
         return replace(report, hits=tuple(hit for hit in report.hits if self._may_see(hit.path)))
 
     async def read(
@@ -250,9 +224,7 @@ class ChatNotes(Record):
 
 def empty_report(mode: str) -> SearchReport:
     """A report of qmd without a hit."""
-    return SearchReport(
-        hits=(), provider=QMD, model=QMD, mode=_MODES[mode], degraded="", stale=False, elapsed_ms=0.0
-    )
+    return SearchReport(hits=(), provider=QMD, model=QMD, mode=_MODES[mode])
 
 
 def _is_asked(collection: Collection, below: str, sources: Sequence[Source] | None) -> bool:

@@ -82,10 +82,19 @@ def read_message(event: object, me: str, account: str) -> IncomingMessage:
         chat_id=chat,
         thread_id=str(thread) if is_timestamp(thread) and thread != event["ts"] else "",
         sender_id=user,
+        sender_name=_display_name(event),
         message_id=str(event["ts"]),
         is_mentioned=mention in marked,
     )
     return IncomingMessage(inbound=inbound, files=files)
+
+
+def _display_name(event: Mapping[str, Any]) -> str:
+    profile = event.get("user_profile")
+    names = (
+        [profile.get(key) for key in ("display_name", "real_name")] if isinstance(profile, Mapping) else []
+    )
+    return next((name for name in names if isinstance(name, str) and name), "")
 
 
 def key_of(message: object) -> str:

@@ -102,6 +102,7 @@ def _read(message: Message, me: User, account: str) -> IncomingMessage:
         # Outside topics the id only says which message this one replies to.
         thread_id=str(message.message_thread_id) if message.is_topic_message is True else "",
         sender_id=str(sender.id),
+        sender_name=str(getattr(sender, "full_name", "") or getattr(sender, "title", "") or ""),
         message_id=str(message.message_id),
         chat_name=str(message.chat.effective_name or ""),
         is_mentioned=_is_mentioned(message, me),

@@ -89,6 +89,7 @@ def read_message(stanza: Message, me: Identity, *, archive_id: str = "") -> Xmpp
         account=me.account,
         chat_id=room or sender.bare,
         sender_id=sender_id,
+        sender_name=sender.resource if room else sender.user,
         message_id=_sent_id(stanza, room) or archive_id or f"{sender.full} ",
         chat_name=room,
         ids_fold_case=False,

@@ -1,12 +1,12 @@
-"""The values that cross the memory room's files: chunks, hits, reports. Frozen, no behaviour beyond naming.
+"""The values of the memory: chunks, questions, hits, reports.
 
-Line numbers are 1-based and inclusive everywhere. Paths are stored paths: relative to the workspace with
-`/` between the parts (`../…` for an extra path outside), `sessions/<name>` for a transcript.
+Line numbers start at 1 and ranges are inclusive. Paths are stored paths: relative to the workspace with `/`
+(`../…` for an extra path outside of it), and `sessions/<name>` for a transcript.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -14,14 +14,16 @@ from nacre.record import Record
 
 Source: TypeAlias = Literal["memory", "sessions"]
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "vector", "none"]
+Day: TypeAlias = date | str
+"""A day, or words for one such as "last March"."""
 
 
 class Chunk(Record):
-    """A piece of one file, as it is indexed.
+    """A piece of a file, as it is indexed.
 
-    `text` is what the file says on these lines, without the words of its template; `heading_path` the
-    headings above it, outermost first; `date` the day that the file name or the nearest heading names;
-    `content_hash` the SHA-256 hex digest of `text`; `ordinal` the place among the chunks of the file, from 0.
+    `text` has these lines without words of the template, `heading_path` the headings above, outermost first.
+    `date` is the day in the nearest heading or the file name, `content_hash` the SHA-256 hex digest of
+    `text`, `ordinal` the number of the chunk in its file, from 0.
     """
 
     source: Source
@@ -36,10 +38,7 @@ class Chunk(Record):
 
 
 class ChunkPlace(NamedTuple):
-    """Where a chunk stands and how old it is: what days and decay need of chunks that are never shown.
-
-    `changed_at_ns` is when its file was last changed, in nanoseconds since the epoch.
-    """
+    """What days and decay need of a chunk. `changed_at_ns` is its file's last change since the epoch."""
 
     source: Source
     path: str
@@ -47,12 +46,33 @@ class ChunkPlace(NamedTuple):
     changed_at_ns: int
 
 
-class HitExplanation(Record):
-    """How a hit got its place. Ranks count from 1; `None` means that the list did not have the chunk.
+class Question(Record):
+    """What a search asks for: a text and its limits. `None` stands for the default of the settings.
 
-    `lexical_score` is BM25 (higher is better), `cosine` −1…1, `fused` the calibrated score before
-    `decay_factor` (1 = untouched); `mmr_rank` the place that diversity gave it, `None` when off. `relevance`
-    is what a re-ranker said, in its own measure; then `fused` is what the place is worth that it gave.
+    `also` has up to 4 other wordings, or translations into the languages of the notes; a hit has the best
+    score of all wordings. `after` and `before` are inclusive and leave out chunks without a date. `as_of`
+    asks as on that day, without later notes. `sources` can only narrow those of the settings, and `below`, a
+    folder of the workspace, limits the search to its notes. With `explain`, hits say how they were ranked.
+    """
+
+    text: str
+    also: Sequence[str] = ()
+    max_results: int | None = None
+    min_score: float | None = None
+    after: Day | None = None
+    before: Day | None = None
+    as_of: Day | None = None
+    sources: Sequence[Source] | None = None
+    below: str = ""
+    explain: bool = False
+
+
+class HitExplanation(Record):
+    """How a hit got its place. Ranks start at 1; `None` means that the list did not have the chunk.
+
+    `lexical_score` is BM25 (higher is better), `fused` the calibrated score before `decay_factor`, `mmr_rank`
+    the place by diversity, `None` if off. `relevance` is the number of a re-ranker, on its own scale; `fused`
+    is then the score of the place that it chose.
     """
 
     lexical_rank: int | None
@@ -67,16 +87,16 @@ class HitExplanation(Record):
 
 
 class Superseded(Record):
-    """That a later note says otherwise than this `line` of a hit: `by` cites the line of that one."""
+    """A `line` of a hit that a later note contradicts, and the citation of the later line."""
 
     line: int
     by: str
 
 
 class SearchHit(Record):
-    """One found place: `score` 0…1, `snippet` at most 700 characters, `citation` as `path#L3-L7`.
+    """A passage that was found: `score` 0 to 1, `snippet` up to 700 characters, `citation` as `path#L3-L7`.
 
-    `also` cites further places that say the same words; `superseded` has its lines that are not so any more.
+    `also` cites passages with the same words; `superseded` are lines that later notes contradict.
     """
 
     path: str
@@ -92,9 +112,9 @@ class SearchHit(Record):
 
 
 class Fallback(Record):
-    """That `to` makes the embeddings in the place of `provider` with its `model`, and why, as a sentence.
+    """`to` makes the embeddings instead of `provider` and its `model`; `reason` is a sentence.
 
-    In a status `retry_at_seconds` is when that one is asked again, since the epoch, once that is noted.
+    In a status, `retry_at_seconds` is when the provider is tried again, since the epoch.
     """
 
     provider: str
@@ -103,29 +123,28 @@ class Fallback(Record):
     to: str
     retry_at_seconds: float | None = None
 
-    def told(self) -> str:
-        """The same for the owner, in words."""
+    @property
+    def sentence(self) -> str:
         return f"{self.reason} {self.to} makes the embeddings instead."
 
 
 class SearchReport(Record):
-    """A search's answer: the hits, best first, and how they came about.
+    """The hits of a search, the best first, and how they came about.
 
-    `mode` says which lists took part; `degraded` is a sentence for the owner when less took part than the
-    settings ask for, else empty; `provider` and `model` name the embedder (`none` and empty without one),
-    `fallback` the one that it stands in for; `stale` is true when known changes in the workspace are not in
-    the index yet. `absent` has the identifiers, long numbers and quoted phrases of the question that stand
-    nowhere in what was searched. `limited` says as a sentence to which days the search was limited.
-    `reranked_by` names the re-ranker that gave the hits their order, and is empty where none did.
+    `mode` says which lists were used; `degraded` is a sentence if the search used less than the settings ask
+    for. `provider` and `model` name the embedder, `fallback` the one that it replaces. `stale` means that
+    known changes are not indexed yet. `absent` has the identifiers, long numbers and quoted phrases of the
+    question that stand nowhere in the searched notes. `limited` is a sentence about the days that were
+    searched. `reranked_by` names the re-ranker that ordered the hits.
     """
 
     hits: tuple[SearchHit, ...]
-    provider: str
-    model: str
     mode: SearchMode
-    degraded: str
-    stale: bool
-    elapsed_ms: float
+    provider: str = "none"
+    model: str = ""
+    degraded: str = ""
+    stale: bool = False
+    elapsed_ms: float = 0.0
     fallback: Fallback | None = None
     absent: tuple[str, ...] = ()
     limited: str = ""
@@ -133,7 +152,6 @@ class SearchReport(Record):
 
     @property
     def absent_sentence(self) -> str:
-        """What is absent as a sentence for the model and the owner; empty when nothing is."""
         if not self.absent:
             return ""
         *others, last = self.absent
@@ -142,7 +160,7 @@ class SearchReport(Record):
 
 
 class Excerpt(Record):
-    """Lines of one memory file. A missing file gives `missing=True` and empty text, not an error."""
+    """Lines of a memory file. For a missing file, `missing` is true and the text is empty."""
 
     path: str
     text: str
@@ -154,7 +172,7 @@ class Excerpt(Record):
 
 
 class FailedFile(Record):
-    """A file that could not be indexed: why, how often, and when (epoch seconds) it is tried again."""
+    """A file that could not be indexed: why, how often, and when it is tried again, since the epoch."""
 
     path: str
     problem: str
@@ -163,14 +181,14 @@ class FailedFile(Record):
 
 
 class SkippedPath(Record):
-    """A path that discovery passed over, and why, as a clause: `a symbolic link`."""
+    """A path that discovery skipped, and why, as a clause such as `a symbolic link`."""
 
     path: str
     reason: str
 
 
 class SyncProgress(Record):
-    """How far a sync is. `eta_seconds` is `None` until there is a rate to guess from."""
+    """The progress of a sync. `eta_seconds` is `None` until there is a rate to estimate from."""
 
     stage: Literal["scan", "index", "embed", "publish"]
     completed: int
@@ -180,11 +198,11 @@ class SyncProgress(Record):
 
 
 class SyncReport(Record):
-    """What a sync did. `rebuilt` is the reason for a full rebuild, empty for an incremental sync.
+    """The result of a sync. `rebuilt` is the reason for a full rebuild, empty for an incremental sync.
 
-    `pending_vectors` counts chunks still without a vector, `held_texts` the texts that a batch job has;
-    `problem` is a sentence when embedding stopped early or the workspace could not be read, else empty;
-    `fallback` says why the named provider did not make the vectors, if it did not.
+    `pending_vectors` counts chunks without a vector, `held_texts` the texts in batch jobs. `problem` is a
+    sentence if embedding stopped early or the workspace could not be read. `fallback` says which embedder
+    replaced the configured one.
     """
 
     reason: str
@@ -206,18 +224,15 @@ class SyncReport(Record):
 
 
 class SourceCount(Record):
-    """How much of one source is indexed."""
-
     source: Source
     files: int
     chunks: int
 
 
 class VectorEngine(Record):
-    """What compares vectors for a process's first search, as its makers call it.
+    """The `name` of what compares vectors in the first search of a process, and `later` if that changes.
 
-    `later` is what does from the second one on, empty when that is the same; `problem` is why it is not the
-    preferred one.
+    `problem` says why it is not the preferred engine.
     """
 
     name: str
@@ -226,15 +241,15 @@ class VectorEngine(Record):
 
 
 class MemoryStatus(Record):
-    """The engine as its owner should see it; every sentence field is empty when there is nothing to say.
+    """The state of the engine for its owner. Sentence fields are empty if there is nothing to say.
 
-    `provider` is `none` without an embedder. `mode` is what a search would look at now, `fallback` whom the
-    embedder stands in for. `vector_engine` is a `VectorEngine`'s name, `vector_engine_later` and
-    `vector_problem` its other parts. `pending_*`, `failed` and `identity_problem` say what is not up to date
-    and why; `waiting_transcripts` have grown, but by less than `sync.sessions` asks for. `refused` cites
-    chunks that the embedder does not take, the first hundred. `embeddings_problem` is what the embedder
-    lacks, such as a key, else `None` until it is asked (`deep`) and empty when it answered. `reranker` names
-    the re-ranker of the settings, `reranker_problem` says why it gave no order when it was asked last.
+    `provider` is `none` without an embedder. `mode` is how a search would work now; `fallback` says which
+    embedder is replaced. `vector_engine`, `vector_engine_later` and `vector_problem` are the fields of a
+    `VectorEngine`. `pending_*`, `failed` and `identity_problem` say what is not up to date and why;
+    `waiting_transcripts` have grown by less than `sync.sessions` asks for. `refused` cites the first hundred
+    chunks that the embedder refuses. `embeddings_problem` is what the embedder lacks, such as a key;
+    otherwise `None` until it is asked (`deep`), and empty if it answered. `reranker_problem` says why the
+    last request to the `reranker` failed.
     """
 
     index_path: str

@@ -1,7 +1,7 @@
-"""Hits that contradict each other, or the question: the later one first, "did not like" before "liked". Pure.
+"""Orders hits that contradict each other or the question: the later first, "did not like" before "liked".
 
-Looks at the hits alone, and in them at the lines that the question is about. A hit that belongs in front of
-another takes its place and its score; nothing is taken away. What an older line says is marked, not hidden.
+Compares only the lines of the hits that the question is about. A hit that belongs before another takes its
+place and score. No hit is removed: a line that a later note contradicts is marked as superseded.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from nacre.memory.text.markdown_blocks import HEADING, ITEM, outline
 from nacre.record import Record
 
 LINES = 2
-"""So many lines of a hit are looked at: those that have most of the question, and half of it at least."""
+"""How many lines of a hit are compared: those with most terms of the question, at least half."""
 
-Told = tuple[Ranked, Sequence[Chunk]]
-"""A hit, and the chunks that say nothing else."""
+HitGroup = tuple[Ranked, Sequence[Chunk]]
+"""A hit, and the chunks that only repeat it."""
 
 _Pair = tuple["_Line", "_Line"]
 
 
-class Sought(Record):
-    """What a wording looks for: `finder` finds its terms, `denied` are those that it says not to be so.
+class Intent(Record):
+    """What a wording asks for: `finder` finds its terms, `denied` are the numbers of the negated ones.
 
-    With `names_days` it asks for what was so on a day.
+    With `names_days`, it asks about a day in the past.
     """
 
     finder: Finder
@@ -40,8 +40,8 @@ class Sought(Record):
     names_days: bool
 
 
-class Later(Record):
-    """That a line of the chunk `newer` supersedes one of the chunk `older`, both by their ids."""
+class Supersession(Record):
+    """A line of the chunk with the id `newer` supersedes one of the chunk `older`."""
 
     newer: int
     older: int
@@ -49,7 +49,7 @@ class Later(Record):
 
 
 class _Line(Record):
-    """A line of a hit: where it stands (`at` counts from 0), which terms of the question it has."""
+    """A line of a hit. `at` counts from 0; `terms` are the numbers of the question's terms in it."""
 
     chunk: Chunk
     chunk_id: int
@@ -59,12 +59,12 @@ class _Line(Record):
 
     @property
     def number(self) -> int:
-        """In the file, from 1."""
+        """The line number in the file, from 1."""
         return min(self.chunk.start_line + self.at, self.chunk.end_line)
 
     @cached_property
     def headings(self) -> Sequence[str]:
-        """Those over the line, outermost first; some may come twice."""
+        """The headings above the line, outermost first, perhaps with repeats."""
         text = self.chunk.text
         before = text.split("\n")[: self.at + 1] if "#" in text else ()
         inside = outline(before).headings.path_over(self.at, self.at)
@@ -72,12 +72,12 @@ class _Line(Record):
 
     @cached_property
     def day(self) -> date | None:
-        """The day that the nearest heading names, or else the file."""
+        """The day in the nearest heading that has one, otherwise the day of the chunk."""
         return next((day for text in reversed(self.headings) if (day := day_in(text))), self.chunk.date)
 
     @cached_property
     def above(self) -> frozenset[str]:
-        """The headings and items of lists that the line belongs to, without those that name a day."""
+        """The headings and list items above the line, without those that name a day."""
         texts = self.chunk.text.split("\n")
         over, indent = list(self.headings), _indent(texts[self.at])
         for text in reversed(texts[: self.at]):
@@ -88,7 +88,7 @@ class _Line(Record):
 
 
 class _Sense(Record):
-    """Which terms of the question a hit has, and which of them it says to be so, or not to be so."""
+    """The numbers of the terms in a hit, of those that it asserts, and of those that it denies."""
 
     terms: frozenset[int] = frozenset()
     asserted: frozenset[int] = frozenset()
@@ -102,77 +102,75 @@ class _Sense(Record):
         )
 
 
-def sought(text: str, finder: Finder, *, names_days: bool) -> Sought:
-    """What a question of this `text` looks for."""
-    return Sought(finder=finder, denied=Claim(text).having(finder.terms, denied=True), names_days=names_days)
+def intent_of(text: str, finder: Finder, *, names_days: bool) -> Intent:
+    return Intent(finder=finder, denied=Claim(text).having(finder.terms, denied=True), names_days=names_days)
 
 
-def in_order(
-    told: Sequence[Told], chunks: Mapping[int, Chunk], looked_for: Mapping[int, Sought | None]
-) -> tuple[list[Told], list[Later]]:
-    """The hits, with what is right in front of what it contradicts; and what of them is superseded.
+def corrected_order(
+    groups: Sequence[HitGroup], chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None]
+) -> tuple[list[HitGroup], list[Supersession]]:
+    """The hits, each right one before the ones that it contradicts, and what of them is superseded.
 
-    `looked_for` has for each chunk what the wording looked for that found it. A question that names days asks
-    for what was so then, and nothing later comes before that.
+    `intents` has the intent of the wording that found each chunk. If a question names days, later notes do
+    not move forward.
     """
-    lines = list(_lines(told, chunks, looked_for))
-    hits = list(told)
-    for right, wrong in _right_senses(lines, looked_for):
+    lines = list(_lines(groups, chunks, intents))
+    hits = list(groups)
+    for right, wrong in _right_senses(lines, intents):
         hits = _put_before(hits, right, wrong)
-    later: list[Later] = []
+    supersessions: list[Supersession] = []
     for newer, older in _later_claims(lines):
-        asked = looked_for[older.chunk_id]
-        if asked is not None and not asked.names_days:
+        intent = intents[older.chunk_id]
+        if intent is not None and not intent.names_days:
             hits = _put_before(hits, newer.chunk_id, older.chunk_id)
         by = citation(newer.chunk.path, newer.number, newer.number)
         mark = Superseded(line=older.number, by=by)
-        later.append(Later(newer=newer.chunk_id, older=older.chunk_id, mark=mark))
-    return hits, later
+        supersessions.append(Supersession(newer=newer.chunk_id, older=older.chunk_id, mark=mark))
+    return hits, supersessions
 
 
-def superseded(later: Sequence[Later], shown: Collection[int]) -> dict[int, tuple[Superseded, ...]]:
-    """By chunk id the lines that one of the `shown` chunks supersedes, each with the latest that does."""
+def superseded_lines(
+    supersessions: Sequence[Supersession], shown: Collection[int]
+) -> dict[int, tuple[Superseded, ...]]:
+    """By chunk id, the lines that one of the `shown` chunks supersedes, each with the latest such line."""
     marks: dict[int, dict[int, Superseded]] = {}
-    for item in later:
+    for item in supersessions:
         if item.newer in shown:
             marks.setdefault(item.older, {})[item.mark.line] = item.mark
     return {chunk_id: tuple(found[line] for line in sorted(found)) for chunk_id, found in marks.items()}
 
 
 def _lines(
-    told: Sequence[Told], chunks: Mapping[int, Chunk], looked_for: Mapping[int, Sought | None]
+    groups: Sequence[HitGroup], chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None]
 ) -> Iterator[_Line]:
-    """Of each hit the lines that have most of the question and state something, headings aside."""
-    for item, _ in told:
-        asked, chunk = looked_for[item.chunk_id], chunks[item.chunk_id]
-        if asked is None:
+    for item, _ in groups:
+        intent, chunk = intents[item.chunk_id], chunks[item.chunk_id]
+        if intent is None:
             continue
-        texts, found = chunk.text.split("\n"), asked.finder.look(chunk.text).lines
-        half = len(asked.finder.terms) / 2
+        texts, found = chunk.text.split("\n"), intent.finder.look(chunk.text).lines
+        half = len(intent.finder.terms) / 2
         about = [at for at in found if len(found[at]) >= half and not HEADING.match(texts[at])]
         for at in sorted(about, key=lambda at: (-len(found[at]), at))[:LINES]:
             if (claim := Claim(texts[at])).is_statement:
                 yield _Line(chunk=chunk, chunk_id=item.chunk_id, at=at, terms=found[at], claim=claim)
 
 
-def _right_senses(
-    lines: Sequence[_Line], looked_for: Mapping[int, Sought | None]
-) -> Iterator[tuple[int, int]]:
-    """Pairs of hits, by chunk id: the first says what is asked for, the second the contrary.
+def _right_senses(lines: Sequence[_Line], intents: Mapping[int, Intent | None]) -> Iterator[tuple[int, int]]:
+    """Pairs of chunk ids: the first says what is asked for, the second the contrary.
 
-    Who asks what they liked may be told what they did not, when that says more of the question.
+    A contrary hit that has more of the question stays first.
     """
     senses: dict[int, _Sense] = {}
     for line in lines:
-        asked, known = looked_for[line.chunk_id], senses.get(line.chunk_id, _Sense())
-        if asked is not None:
-            senses[line.chunk_id] = known.with_line(line, asked.finder.terms)
+        intent, known = intents[line.chunk_id], senses.get(line.chunk_id, _Sense())
+        if intent is not None:
+            senses[line.chunk_id] = known.with_line(line, intent.finder.terms)
     for (wrong_id, wrong), (right_id, right) in permutations(senses.items(), 2):
-        asked = looked_for[wrong_id]
-        if asked is None or looked_for[right_id] is not asked:
+        intent = intents[wrong_id]
+        if intent is None or intents[right_id] is not intent:
             continue
-        if asked.denied:
-            is_contrary = not wrong.denied & asked.denied and wrong.asserted & right.denied & asked.denied
+        if intent.denied:
+            is_contrary = not wrong.denied & intent.denied and wrong.asserted & right.denied & intent.denied
             says_enough = len(wrong.terms) <= len(right.terms) + 1
         else:
             is_contrary = (wrong.denied - wrong.asserted) & right.asserted
@@ -182,7 +180,7 @@ def _right_senses(
 
 
 def _later_claims(lines: Sequence[_Line]) -> Iterator[_Pair]:
-    """Pairs of lines of which the first is later and says otherwise; the latest last."""
+    """Pairs of lines of which the first is later and contradicts the second; the latest pair last."""
     dated = [(day, line) for line in lines if (day := line.day) is not None]
     dated.sort(key=lambda item: (item[0], item[1].chunk.path, item[1].number))
     for at, (day, newer) in enumerate(dated):
@@ -197,8 +195,8 @@ def _later_claims(lines: Sequence[_Line]) -> Iterator[_Pair]:
                 yield newer, older
 
 
-def _put_before(hits: list[Told], right: int, wrong: int) -> list[Told]:
-    """The hits with `right` in the place of `wrong` and with its score, if it was behind it."""
+def _put_before(hits: list[HitGroup], right: int, wrong: int) -> list[HitGroup]:
+    """Moves `right` to the place and score of `wrong`, if it was behind it."""
     ids = [item.chunk_id for item, _ in hits]
     place, behind = ids.index(wrong), ids.index(right)
     if behind <= place:

@@ -1,47 +1,90 @@
-"""What one wording of a question finds: candidates of one moment of the index, from both lists, ranked."""
+"""What one wording of a question finds in one snapshot of the index: candidates by words and by vector.
+
+An invoice number, a hash, a path or a quoted phrase is either in the notes or not. If it is not, whatever
+resembles it is about something else, so names that stand nowhere are looked up first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
 
-from nacre.memory.contracts.records import Chunk
-from nacre.memory.contracts.store import Scores, Snapshot, Vector
-from nacre.memory.contracts.words import MatchQuery
+from nacre.memory.contracts.embedder import LanguagePart
+from nacre.memory.contracts.records import Chunk, Question
+from nacre.memory.contracts.store import Scope, Scores, Snapshot, Vector
+from nacre.memory.contracts.words import Atom, MatchQuery
 from nacre.memory.files.note_files import ROOT_FILES
-from nacre.memory.search.absent import Absent, absent_names
-from nacre.memory.search.contradiction import Sought, sought
-from nacre.memory.search.question import EmbedderInUse, Question
+from nacre.memory.search.contradiction import Intent, intent_of
 from nacre.memory.search.ranking import Ranked, rank
-from nacre.memory.search.scoring import FEW_CHUNKS, Asked, Candidates
+from nacre.memory.search.scoring import FEW_CHUNKS, Candidates, QueryFacts
 from nacre.memory.text.days.query_dates import named_days
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.forms.unknown_words import with_unknown_words
-from nacre.memory.text.lexical import match_query
+from nacre.memory.text.lexical import match_query, whole_atoms, words_of
 from nacre.memory.vectors.cosine_scale import CosineScale, Subject, stored_scale
 from nacre.memory.vectors.identity import embedder_change, stored_identity
+from nacre.memory.vectors.query_vectors import QueryVectors
 from nacre.record import Record
 
+if TYPE_CHECKING:
+    from nacre.memory.contracts.settings import QuerySettings
+    from nacre.memory.search.rerankers.reranker import Reranking
+
 POOL = 60
-"""Candidates from each list, whatever `max_results` is: asking for more must not change who is first."""
+"""Candidates from each list, independent of `max_results`: a request for more must not change the order."""
+
+OTHER_WORDS = 1
+"""The most words besides the name in a question that asks only for a name, such as "who said …?"."""
+OTHER_WORDS_BESIDE_A_NUMBER = 2
+"""The same for a name with a digit, which identifies one thing."""
 
 
-class Found(Record):
-    """What one wording found, in order, and what it looked for."""
+class EmbedderInUse(Record):
+    """The embedder of questions, and the identity of an index whose vectors are comparable with its own."""
+
+    vectors: QueryVectors
+    identity: Mapping[str, str]
+    key: str
+    language_part: LanguagePart | None = None
+
+
+class SearchContext(Record):
+    """A question with its limits resolved, and what its engine answers it with.
+
+    Without an `embedder`, words alone are searched. Without a `min_score`, only the best hit must be good
+    enough. `now` is the moment as of which the question is asked.
+    """
+
+    question: Question
+    max_results: int
+    min_score: float | None
+    scope: Scope
+    settings: QuerySettings
+    embedder: EmbedderInUse | None
+    reranking: Reranking | None
+    now: datetime
+
+
+class WordingResult(Record):
+    """What one wording found, in order, and what it asked for."""
 
     ranked: Sequence[Ranked]
     candidates: Candidates
     finder: Finder | None
-    sought: Sought | None
+    intent: Intent | None
     absent: tuple[str, ...]
     degraded: str
     has_vector: bool
 
 
-def find(snapshot: Snapshot, question: Question, text: str, vector: Vector | None, count: int) -> Found:
-    """What one wording finds, the best `count` of it."""
-    hybrid, embedder = question.settings.hybrid, question.embedder
-    days = named_days(text, question.now.date())
+def find(
+    snapshot: Snapshot, context: SearchContext, text: str, vector: Vector | None, count: int
+) -> WordingResult:
+    """The best `count` chunks for one wording."""
+    hybrid, embedder = context.settings.hybrid, context.embedder
+    days = named_days(text, context.now.date())
     query = match_query(text, days)
     if query is not None:
         query = with_unknown_words(query, snapshot.is_known)
@@ -52,17 +95,17 @@ def find(snapshot: Snapshot, question: Question, text: str, vector: Vector | Non
     bare = None if degraded else vector
     vector = scale.centered(bare) if bare is not None else None
     finder = Finder(query) if query is not None else None
-    found = _candidates(snapshot, question, query, vector)
+    found = _candidates(snapshot, context, query, vector)
     if bare is not None:
         is_measured = embedder is not None and embedder.language_part is not None
         related = _related(snapshot, found, scale, bare, embedder)
         found = replace(found, related=related, is_measured=is_measured)
-    absent = absent_names(snapshot, query, question.scope) if query is not None else Absent()
+    absent = absent_names(snapshot, query, context.scope) if query is not None else AbsentNames()
     if days or hybrid.temporal_decay.enabled:
         found = replace(found, places=snapshot.places(list(found.ids)))
-    if finder is not None and _by_words(question, vector):
-        found = _read(snapshot, finder, found)
-    asked = Asked(
+    if finder is not None and _by_words(context, vector):
+        found = _with_evidence(snapshot, finder, found)
+    facts = QueryFacts(
         term_counts=snapshot.counts_of(finder.atoms) if finder is not None else None,
         days=days,
         chunk_count=snapshot.chunk_count(),
@@ -70,11 +113,11 @@ def find(snapshot: Snapshot, question: Question, text: str, vector: Vector | Non
         text_weight=hybrid.text_weight,
         is_absent=absent.asks_for_them,
     )
-    return Found(
-        ranked=rank(found, asked, hybrid, count=count, min_score=question.min_score, now=question.now),
+    return WordingResult(
+        ranked=rank(found, facts, hybrid, count=count, min_score=context.min_score, now=context.now),
         candidates=found,
         finder=finder,
-        sought=sought(text, finder, names_days=bool(days)) if finder is not None else None,
+        intent=intent_of(text, finder, names_days=bool(days)) if finder is not None else None,
         absent=absent.names if has_chunks else (),
         degraded=degraded,
         has_vector=vector is not None,
@@ -89,7 +132,6 @@ def _degraded(
     *,
     has_chunks: bool,
 ) -> str:
-    """Why the vector cannot take part, as a sentence; empty when it can, or none is wanted."""
     if embedder is None:
         return ""
     if change := embedder_change(stored_identity(meta), embedder.identity):
@@ -107,14 +149,14 @@ def _degraded(
 
 
 def _candidates(
-    snapshot: Snapshot, question: Question, query: MatchQuery | None, vector: Vector | None
+    snapshot: Snapshot, context: SearchContext, query: MatchQuery | None, vector: Vector | None
 ) -> Candidates:
-    hybrid, scope = question.settings.hybrid, question.scope
+    hybrid, scope = context.settings.hybrid, context.scope
     literal = hybrid.fusion == "seed"
-    pool = max(POOL, question.max_results)
+    pool = max(POOL, context.max_results)
     if literal:
-        pool = min(200, max(1, question.max_results * hybrid.candidate_multiplier))
-    by_words = query is not None and _by_words(question, vector)
+        pool = min(200, max(1, context.max_results * hybrid.candidate_multiplier))
+    by_words = query is not None and _by_words(context, vector)
     words = snapshot.lexical(query, limit=pool, scope=scope) if query is not None and by_words else {}
     nearest: Scores = snapshot.nearest(vector, limit=pool, scope=scope) if vector is not None else {}
     cosines = nearest
@@ -127,7 +169,7 @@ def _candidates(
 def _related(
     snapshot: Snapshot, found: Candidates, scale: CosineScale, vector: Vector, embedder: EmbedderInUse | None
 ) -> Scores:
-    """How related each candidate is to a question: without its language, where the embedder knows that."""
+    # Without the language of the texts, if the embedder knows what that is in its vectors.
     if embedder is None or embedder.language_part is None:
         return {at: scale.relatedness(cosine) for at, cosine in found.cosines.items()}
     subject = Subject.of(vector, embedder.language_part)
@@ -135,18 +177,15 @@ def _related(
     return {at: subject.relatedness(cosine) for at, cosine in cosines.items()}
 
 
-def _by_words(question: Question, vector: Vector | None) -> bool:
-    return vector is None or question.settings.hybrid.enabled
+def _by_words(context: SearchContext, vector: Vector | None) -> bool:
+    return vector is None or context.settings.hybrid.enabled
 
 
-def _read(snapshot: Snapshot, finder: Finder, found: Candidates) -> Candidates:
-    """The candidates with what their texts have of the query.
-
-    Among a few chunks, where bm25 tells nothing, the names of files and headings count too.
-    """
+def _with_evidence(snapshot: Snapshot, finder: Finder, found: Candidates) -> Candidates:
     ids = list(found.ids)
     names: dict[int, str] = {}
     if snapshot.chunk_count() < FEW_CHUNKS:
+        # BM25 says little among a few chunks, so names of files and headings count too.
         chunks = snapshot.chunks(ids)
         texts: Mapping[int, str] = {at: chunk.text for at, chunk in chunks.items()}
         names = {at: _names(chunk) for at, chunk in chunks.items()}
@@ -159,6 +198,46 @@ def _read(snapshot: Snapshot, finder: Finder, found: Candidates) -> Candidates:
 
 
 def _names(chunk: Chunk) -> str:
-    """File name and headings. `MEMORY.md` is called so whatever it is about."""
+    # `MEMORY.md` has this name whatever it is about.
     name = "" if chunk.path in ROOT_FILES else chunk.path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
     return " ".join((name, *chunk.heading_path))
+
+
+class AbsentNames(Record):
+    """The `names` of a question, as typed, that stand nowhere.
+
+    `asks_for_them` is true if no hit can be what was asked for: all names of the question are absent, a word
+    of each is in no note either, and the question has few other words. A path with all its words in the notes
+    may be meant anyway, and a longer question says by itself what it is about.
+    """
+
+    names: tuple[str, ...] = ()
+    asks_for_them: bool = False
+
+
+def absent_names(snapshot: Snapshot, query: MatchQuery, scope: Scope) -> AbsentNames:
+    """Looks up each identifier, long number and quoted phrase of the question."""
+    names = tuple(dict.fromkeys((*query.identifiers, *query.numbers, *query.phrases)))
+    absent = tuple(name for name in names if not _stands(snapshot, whole_atoms(name), scope))
+    if not absent:
+        return AbsentNames()
+    asks_for_them = (
+        len(absent) == len(names)
+        and _says_little_else(query, names)
+        and not any(
+            all(_stands(snapshot, (Atom(word),), scope) for word in words_of(name)) for name in absent
+        )
+    )
+    return AbsentNames(names=absent, asks_for_them=asks_for_them)
+
+
+def _says_little_else(query: MatchQuery, names: Sequence[str]) -> bool:
+    named = {word.lower() for name in names for word in words_of(name)}
+    named.update(name.lower() for name in names)
+    others = sum(term not in named for term in query.terms)
+    has_number = all(any(char.isdigit() for char in name) for name in names)
+    return others <= (OTHER_WORDS_BESIDE_A_NUMBER if has_number else OTHER_WORDS)
+
+
+def _stands(snapshot: Snapshot, atoms: Iterable[Atom], scope: Scope) -> bool:
+    return any(snapshot.lexical(MatchQuery(atoms=(atom,)), limit=1, scope=scope) for atom in atoms)

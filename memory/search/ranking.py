@@ -1,11 +1,11 @@
-"""From candidates to an ordered, explained list: fusion, threshold, decay, diversity. Pure decisions.
+"""From candidates to an ordered, explained list: fusion, threshold, decay and diversity.
 
-A `minScore` that somebody set is compared with the score that is shown, after decay. The usual one only asks
-whether anything fits, before decay, so that an old exact hit can sink but not vanish. Neither depends on how
-many results were asked for. Decay is off unless a setting asks for it, because it buries old facts
-(docs/recall.md): a dated note counts half after each half-life, and what is kept on purpose never fades.
-Diversity is maximal marginal relevance (Carbonell and Goldstein, 1998), with the Jaccard index of the texts'
-words, or of character pairs in scripts without spaces; off unless asked for.
+A `minScore` that is set applies to the final score, after decay. The default one only decides, before decay,
+whether anything fits, so that an old exact hit can sink but not vanish. Neither depends on the requested
+number of results. Decay is off by default, because it buries old facts (docs/recall.md): a dated note counts
+half after each half-life, and curated notes never decay. Diversity, off by default, is maximal marginal
+relevance (Carbonell and Goldstein, 1998) with the Jaccard index of the texts' words, or of character pairs in
+scripts without spaces.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from nacre.memory.contracts.store import Scores
 from nacre.memory.search.scoring import (
     LEAST_SHARE,
     USUAL_MIN_SCORE,
-    Asked,
     Candidates,
+    QueryFacts,
     fuse,
     seed_scores,
 )
@@ -40,11 +40,11 @@ _EVERGREEN = re.compile(r"(?:MEMORY|memory)\.md$|memory/")
 _WORDS = re.compile(r"\w+")
 
 DIVERSE_POOL = 60
-"""How many of the best candidates diversity chooses from."""
+"""The number of the best candidates from which diversity chooses."""
 
 
 class Ranked(Record):
-    """A chunk in its place, with its score and how it came about."""
+    """A chunk with its score and how the score came about."""
 
     chunk_id: int
     explanation: HitExplanation
@@ -52,25 +52,24 @@ class Ranked(Record):
 
 def rank(
     found: Candidates,
-    asked: Asked,
+    facts: QueryFacts,
     settings: HybridSettings,
     *,
     count: int,
     min_score: float | None,
     now: datetime,
 ) -> list[Ranked]:
-    """The best `count` chunks that are good enough, with those that tie with the last, best first.
+    """The best `count` chunks that are good enough, and those that tie with the last one, the best first.
 
-    Each has to reach `min_score` with the score that is shown. Without one, the best has to reach
-    `USUAL_MIN_SCORE` before decay, and those behind it come along; by the seeds' formula each has to reach
-    it.
+    Each final score must reach `min_score`. Without one, only the best must reach `USUAL_MIN_SCORE`, before
+    decay; with the original formula, each must.
     """
-    fused = seed_scores(found, asked) if settings.fusion == "seed" else fuse(found, asked)
+    fused = seed_scores(found, facts) if settings.fusion == "seed" else fuse(found, facts)
     decays = _decays(found, settings.temporal_decay, now)
     if min_score is None:
         best = max(fused.values(), default=0.0)
         literal = settings.fusion == "seed" or best < USUAL_MIN_SCORE
-        # With decay, what stands far behind may be first: it is newer.
+        # With decay, a chunk far behind may come first because it is newer.
         least = USUAL_MIN_SCORE if literal else 0.0 if decays else LEAST_SHARE * best
         fused = {chunk_id: score for chunk_id, score in fused.items() if score >= least}
     final = {chunk_id: score * decays.get(chunk_id, 1.0) for chunk_id, score in fused.items()}
@@ -98,10 +97,9 @@ def rank(
 
 
 def best_of(lists: Sequence[Sequence[Ranked]], count: int) -> tuple[list[Ranked], dict[int, int]]:
-    """The best `count` of several wordings' lists, with those that tie with the last; which list has each.
+    """The best `count` of several wordings' lists and those that tie with the last, and the list of each.
 
-    A chunk has the best score that a wording gives it: a wording that fits nothing must not take away from
-    one that fits.
+    A chunk gets its best score, because a wording that fits nothing must not weaken one that fits.
     """
     best: dict[int, tuple[float, int, Ranked]] = {}
     for number, ranked in enumerate(lists):
@@ -116,7 +114,7 @@ def best_of(lists: Sequence[Sequence[Ranked]], count: int) -> tuple[list[Ranked]
 
 
 def placed(ranked: Sequence[Ranked], chunks: Mapping[int, Chunk]) -> list[Ranked]:
-    """The same in an order that does not depend on the index: of equals, by path and place in the file."""
+    """Sorts ties by path and place in the file, so that the order does not depend on the index."""
 
     def best_first(item: Ranked) -> tuple[float, str, int]:
         chunk = chunks[item.chunk_id]
@@ -128,7 +126,7 @@ def placed(ranked: Sequence[Ranked], chunks: Mapping[int, Chunk]) -> list[Ranked
 def diverse(
     ranked: Sequence[Ranked], chunks: Mapping[int, Chunk], lambda_: float, count: int
 ) -> list[Ranked]:
-    """The `count` that diversity picks first, again by score, as the published example shows them."""
+    """The `count` chunks that diversity picks first, sorted by score as in the published example."""
     pool = ranked[:DIVERSE_POOL]
     texts = [chunks[item.chunk_id].text for item in pool]
     order = mmr_order(texts, [item.explanation.final for item in pool], lambda_)
@@ -141,7 +139,6 @@ def diverse(
 
 
 def _decays(found: Candidates, settings: TemporalDecaySettings, now: datetime) -> dict[int, float]:
-    """The factor of each chunk; empty when decay is off."""
     if not settings.enabled:
         return {}
     return {
@@ -155,9 +152,9 @@ def _ranks(scores: Scores) -> dict[int, int]:
 
 
 def decay_factor(age_days: float, half_life_days: float) -> float:
-    """`exp(−ln 2 / half-life · age)`: 1 today and for days to come, 0.5 after one half-life.
+    """`exp(−ln 2 / half-life · age)`: 1 for today and later days, 0.5 after one half-life.
 
-    A half-life that is not a positive number switches decay off.
+    The factor is 1 if the half-life is not a positive number.
     """
     if not (math.isfinite(half_life_days) and half_life_days > 0) or not math.isfinite(age_days):
         return 1.0
@@ -165,10 +162,7 @@ def decay_factor(age_days: float, half_life_days: float) -> float:
 
 
 def note_day(path: str) -> date | None:
-    """The day that a daily log's path names: `memory/2026-02-10.md`, `memory/2026-02/2026-02-10-standup.md`.
-
-    An impossible day, or digits that run on, make it an ordinary file.
-    """
+    """The day in the path of a daily log, such as `memory/2026-02/2026-02-10-standup.md`, or `None`."""
     match = _DATED.search(path.replace("\\", "/").removeprefix("./"))
     if match is None:
         return None
@@ -179,13 +173,13 @@ def note_day(path: str) -> date | None:
 
 
 def is_evergreen(place: ChunkPlace) -> bool:
-    """Curated memory and undated files under `memory/`, which never fade."""
+    """Whether a chunk never decays: it is in curated memory or in an undated file under `memory/`."""
     path = place.path.replace("\\", "/").removeprefix("./")
     return place.source == "memory" and note_day(path) is None and _EVERGREEN.match(path) is not None
 
 
 def chunk_decay(place: ChunkPlace, *, now: datetime, half_life_days: float) -> float:
-    """The factor for one chunk: by the day in its path, else by its file's last change; 1 if evergreen."""
+    """The decay factor of a chunk, by the day in its path or its file's last change; 1 if evergreen."""
     day = note_day(place.path)
     if day is not None:
         return decay_factor((now.date() - day).days, half_life_days)
@@ -195,13 +189,13 @@ def chunk_decay(place: ChunkPlace, *, now: datetime, half_life_days: float) -> f
     return decay_factor(seconds / 86_400, half_life_days)
 
 
-@cache  # diversity alone asks for it, and is off unless set
+@cache  # only needed for diversity, which is off by default
 def _unspaced() -> re.Pattern[str]:
     return re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The distinct words of `text`, lower-case; runs of an unspaced script as overlapping pairs."""
+    """The distinct lower-case words of a text; runs of an unspaced script as overlapping pairs."""
     text = text.lower() if text.isascii() else unicodedata.normalize("NFC", text).lower()
     words: set[str] = set()
     for run in _unspaced().findall(text):
@@ -211,7 +205,7 @@ def word_set(text: str) -> frozenset[str]:
 
 
 def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
-    """Shared words over all words, 0…1; two empty sets are alike."""
+    """Shared words divided by all words; 1 for two empty sets."""
     if not left and not right:
         return 1.0
     shared = len(left & right)
@@ -224,10 +218,10 @@ def mmr_score(relevance: float, likeness: float, lambda_: float) -> float:
 
 
 def mmr_order(texts: Sequence[str], scores: Sequence[float], lambda_: float) -> list[int]:
-    """All positions, in the order in which MMR picks them; ties go to the higher score.
+    """All positions in the order in which MMR picks them; ties go to the higher score.
 
-    Relevance is the score itself: stretched to 0…1 first, the published example (`.92 .89 .85 .78`) would
-    keep its near-duplicate. `lambda_` is clamped; not a number counts as 0.7.
+    Relevance is the score itself: if it were stretched to 0…1, the published example (`.92 .89 .85 .78`)
+    would keep its near-duplicate. `lambda_` is clamped; NaN counts as 0.7.
     """
     lambda_ = 0.7 if math.isnan(lambda_) else min(1.0, max(0.0, lambda_))
     words = [word_set(text) for text in texts]

@@ -1,9 +1,9 @@
-"""Two lists, words and vectors, become one order and a score between 0 and 1 for each chunk.
+"""Combines two lists, by words and by vectors, into one order and a score of 0 to 1 for each chunk.
 
-The order is that of a mix of BM25, cosines, days and the best line of each text. The best chunk scores how
-sure the search is that it has to do with the question, each other chunk its share of that. `seed_scores` is
-the literal formula of the first description, kept because owners may depend on it. What each constant is
-worth on questions that it was not chosen by stands in docs/recall.md.
+Chunks are ordered by a mix of BM25, cosine, days and the best line of each text. The score of the best chunk
+is how sure the search is that it concerns the question; the others have their share of it. `seed_scores` is
+the original formula, which owners may depend on. docs/recall.md says what each constant gains on questions
+that were not used to choose it.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ from nacre.memory.text.evidence import TextEvidence, best_line_share, rarity, sh
 from nacre.record import Record
 
 EXACT_FLOOR = 0.6
-"""The least score of a chunk that has an identifier or a quoted phrase of the query, word for word."""
+"""The lowest score of a chunk that contains an identifier or a quoted phrase of the query verbatim."""
 ABSENT_CEILING = 0.3
-"""The most that a hit scores when what was asked for by name stands nowhere; too little to be shown."""
+"""The highest score of a hit if the name that is asked for stands nowhere; too low to be shown."""
 FEW_CHUNKS = 30
-"""Below this many chunks bm25 takes every word for a frequent one, so matched words are counted as well."""
+"""Below this number of chunks, every word is frequent for BM25, so matched words are counted too."""
 USUAL_MIN_SCORE = 0.35
-"""What the best hit has to score for anything to be shown when no `minScore` is set."""
+"""The score that the best hit needs for anything to be shown if `minScore` is not set."""
 LEAST_SHARE = 0.25
-"""A hit behind it is shown from this share of its score on, when no `minScore` is set."""
+"""The share of the best score that other hits need if `minScore` is not set."""
 
 _VECTORS, _LESS_BY_WORDS = 0.9, 0.7
-"""The share of vectors in the mix, and what of it words take that explain the whole query."""
+"""The share of vectors in the mix, and by how much words that cover the whole query reduce it."""
 _BEST_LINE = 0.5
 _AS_CODE = 0.2
 _DAY = 0.25
-_LOOKED_AT = 6
-"""So many of the best texts by words say how much of the query words explain."""
+_EXAMINED = 6
+"""How many of the best texts by words determine how much of the query the words cover."""
 
 _STRENGTH, _COVERED, _RELATED, _NEEDED = 1.2, 2.1, 4.6, 2.75
 _STRENGTH_ALONE, _COVERED_ALONE, _NEEDED_ALONE = 2.2, 1.8, 2.15
-_CHANCE, _CHANCE_A_TERM, _MOST_TERMS, _NO_CHANCE = 0.53, 0.07, 20, 75
-_STRANGER_A_DECADE = 0.24
+_CHANCE, _CHANCE_PER_TERM, _MOST_TERMS, _NO_CHANCE = 0.53, 0.07, 20, 75
+_UNRELATED_PER_DECADE = 0.24
 _VERY_FEW = 10
 _WORD_AMONG_FEW = 0.8
 
 
 class Candidates(Record):
-    """What both lists found: `words`, BM25, and `nearest`, cosines, by chunk id and each best first.
+    """What both lists found, by chunk id: BM25 in `words` and cosines in `nearest`, each the best first.
 
-    `cosines` has every candidate's that is known. `evidence` is what each one's text has of the query, empty
-    when words were not asked for. `places` says where candidates stand; it may be empty when neither days nor
-    decay ask for it. `related` says of the same as `cosines` how related they are, 0 as strangers and 1 as a
-    question and its answer, ends open; `is_measured` that the curve below was measured with such numbers.
+    `cosines` has all known cosines of candidates. `evidence` has the query's terms in each text; it is empty
+    if words were not searched. `places` may be empty unless days or decay need it. `related` rescales
+    `cosines`: 0 is unrelated, 1 is a question and its answer, and values may lie outside. With `is_measured`,
+    the constants of the confidence were fitted to such values.
     """
 
     words: Scores
@@ -66,16 +66,15 @@ class Candidates(Record):
 
     @property
     def ids(self) -> Iterable[int]:
-        """Every candidate once."""
         return {**self.words, **self.nearest}
 
 
-class Asked(Record):
-    """What the candidates are weighed against.
+class QueryFacts(Record):
+    """What scoring knows about the query.
 
-    `term_counts` says in how many chunks each term of the evidence stands, `None` when words were not asked
-    for. `chunk_count` is the size of the index. Weights sum to 1, and the seeds' 0.7 and 0.3 stand for the
-    measured mix. `is_absent` says that what the query asks for by name stands nowhere.
+    `term_counts` is the number of chunks with each term, `None` if words were not searched. `chunk_count` is
+    the size of the index. The weights sum to 1; the defaults 0.7 and 0.3 stand for the measured mix.
+    `is_absent` means that the name that is asked for stands nowhere.
     """
 
     term_counts: Sequence[int] | None
@@ -86,13 +85,13 @@ class Asked(Record):
     is_absent: bool = False
 
 
-class Mixed(Record):
-    """The candidates in their order, and what the mix learned about them.
+class Mix(Record):
+    """`values` orders the candidates; the rest says how well the best of them fit.
 
-    `values` is what they are ordered by. `covered` is the share of the query's rarity that the best text by
-    words has, `matched` how many of its terms, `top` the best BM25. `related` is the better relatedness of
-    the first two in the order, `None` while the first has no vector: what is near and stands farther back has
-    been outweighed. `best_fit` says how well the best chunk fits a day that the query names.
+    `covered` is the share of the query's rarity in the best text by words, `matched` the number of its terms,
+    `top` the best BM25. `related` is the higher relatedness of the first two in the order, and `None` if the
+    first has no vector: whatever is near but further back has been outweighed. `best_fit` is how well the
+    best chunk fits a day that the query names.
     """
 
     values: Mapping[int, float]
@@ -103,15 +102,15 @@ class Mixed(Record):
     best_fit: float
 
 
-def mix(found: Candidates, asked: Asked) -> Mixed:
-    """The value of each candidate by chunk id, whatever the number of results asked for."""
+def mix(found: Candidates, facts: QueryFacts) -> Mix:
+    """The mix for all candidates, independent of the requested number of results."""
     top = max(found.words.values(), default=0.0)
-    rare = rarity(asked.term_counts or (), asked.chunk_count)
-    first = [found.evidence[at] for at in islice(found.words, _LOOKED_AT) if at in found.evidence]
+    rare = rarity(facts.term_counts or (), facts.chunk_count)
+    first = [found.evidence[at] for at in islice(found.words, _EXAMINED) if at in found.evidence]
     covered = max((share(item.terms, rare) for item in first), default=0.0)
-    vectors = _vector_share(covered, asked, words=top > 0) if found.cosines else 0.0
+    vectors = _vector_share(covered, facts, words=top > 0) if found.cosines else 0.0
     meanings = _meaning(found)
-    fits = {at: closeness(place.date, asked.days) for at, place in found.places.items()} if asked.days else {}
+    fits = {at: closeness(place.date, facts.days) for at, place in found.places.items()} if facts.days else {}
     written = _as_code(found.evidence.values())
     values: dict[int, float] = {}
     for at in found.ids:
@@ -122,7 +121,7 @@ def mix(found: Candidates, asked: Asked) -> Mixed:
             value += _AS_CODE * sum(map(written.__getitem__, item.code))
         values[at] = value
     first_two = sorted(values, key=values.__getitem__, reverse=True)[:2]
-    return Mixed(
+    return Mix(
         values=values,
         covered=covered,
         matched=max((len(item.terms) for item in first), default=0),
@@ -134,13 +133,13 @@ def mix(found: Candidates, asked: Asked) -> Mixed:
     )
 
 
-def fuse(found: Candidates, asked: Asked) -> dict[int, float]:
-    """The score of each candidate by chunk id, 0…1, whatever the number of results asked for."""
+def fuse(found: Candidates, facts: QueryFacts) -> dict[int, float]:
+    """The score of each candidate by chunk id, 0 to 1, independent of the requested number of results."""
     if not found.words and not found.nearest:
         return {}
-    mixed = mix(found, asked)
-    sure = max(_confidence(asked, mixed, is_measured=found.is_measured), 0.6 * mixed.best_fit)
-    if asked.is_absent:
+    mixed = mix(found, facts)
+    sure = max(_confidence(facts, mixed, is_measured=found.is_measured), 0.6 * mixed.best_fit)
+    if facts.is_absent:
         sure *= ABSENT_CEILING
     best = max(mixed.values.values()) or 1.0
     scores = {at: sure * value / best for at, value in mixed.values.items()}
@@ -150,22 +149,22 @@ def fuse(found: Candidates, asked: Asked) -> dict[int, float]:
     return scores
 
 
-def _vector_share(covered: float, asked: Asked, *, words: bool) -> float:
-    """How much of the mix vectors get, 0…1: less when the words explain much of the query."""
-    if asked.vector_weight <= 0:
+def _vector_share(covered: float, facts: QueryFacts, *, words: bool) -> float:
+    # Vectors count less if the words cover much of the query.
+    if facts.vector_weight <= 0:
         return 0.0
-    if not words or asked.text_weight <= 0:
+    if not words or facts.text_weight <= 0:
         return 1.0
     measured = _VECTORS - _LESS_BY_WORDS * covered
-    odds = measured / (1 - measured) * (asked.vector_weight / asked.text_weight) / (0.7 / 0.3)
+    odds = measured / (1 - measured) * (facts.vector_weight / facts.text_weight) / (0.7 / 0.3)
     return odds / (1 + odds)
 
 
 def _meaning(found: Candidates) -> dict[int, float]:
-    """The cosine of each candidate as a share of the best, counted from the least of the `nearest`, 0…1.
+    """The cosine of each candidate, rescaled to 0 for the lowest of `nearest` and 1 for the best.
 
-    From no fixed value: notes in another language than the query are far from it, and still have an order.
-    Very few notes say nothing of what is far: there it is counted from strangers.
+    There is no fixed zero, because notes in another language than the query are far from it and still have an
+    order. Very few notes do not show what is far, so there 0 is unrelated.
     """
     values, low = found.cosines, min(found.nearest.values(), default=0.0)
     if len(found.nearest) <= _VERY_FEW and max(found.related.values(), default=0.0) > 0:
@@ -175,59 +174,57 @@ def _meaning(found: Candidates) -> dict[int, float]:
 
 
 def _as_code(evidence: Collection[TextEvidence]) -> dict[int, float]:
-    """How much each form of code tells that some candidate has, as a share of all of these; by its number."""
+    """The rarity of each form of code among the candidates, by its number."""
     counts = Counter(form for item in evidence for form in item.code)
     return dict(zip(counts, rarity([*counts.values()], len(evidence)), strict=True))
 
 
-def _confidence(asked: Asked, mixed: Mixed, *, is_measured: bool) -> float:
-    """How sure it is, 0…1, that the best candidate has to do with the query at all.
+def _confidence(facts: QueryFacts, mixed: Mix, *, is_measured: bool) -> float:
+    """The probability that the best candidate concerns the query at all.
 
-    A logistic curve fitted on questions with an answer against questions put to the wrong memory. How related
-    the best of many chunks is to a stranger's question grows with the logarithm of their number.
+    A logistic curve, fitted to questions with an answer and questions to the wrong memory. The relatedness of
+    the best of many chunks to an unrelated question grows with the logarithm of their number.
     """
     strength = covered = 0.0
-    if asked.term_counts is not None:
-        by_chance = _by_chance(asked.chunk_count, len(asked.term_counts)) * (1 - mixed.covered)
-        strength, covered = max(0.0, _strength(mixed, asked.chunk_count) - by_chance), mixed.covered
+    if facts.term_counts is not None:
+        by_chance = _by_chance(facts.chunk_count, len(facts.term_counts)) * (1 - mixed.covered)
+        strength, covered = max(0.0, _strength(mixed, facts.chunk_count) - by_chance), mixed.covered
     alone = _STRENGTH_ALONE * strength + _COVERED_ALONE * covered - _NEEDED_ALONE
     if mixed.related is None:
         return _logistic(alone)
-    stranger = _STRANGER_A_DECADE * math.log10(max(1, asked.chunk_count))
-    # Where vectors tell nothing, they take nothing from what words tell; of an unknown model nobody knows.
-    near = _RELATED * max(0.0, mixed.related - stranger)
+    unrelated = _UNRELATED_PER_DECADE * math.log10(max(1, facts.chunk_count))
+    # For a model that was not measured, vectors may only add to what words say.
+    near = _RELATED * max(0.0, mixed.related - unrelated)
     together = _STRENGTH * strength + _COVERED * covered + near - _NEEDED
     return _logistic(together if is_measured else max(alone, together))
 
 
-def _strength(mixed: Mixed, chunk_count: int) -> float:
-    """The best BM25 in units of one word that stands in a single chunk.
+def _strength(mixed: Mix, chunk_count: int) -> float:
+    """The best BM25, in units of a word that is in a single chunk.
 
-    Among a few chunks bm25 is nearly 0 for any word, since each stands in a good part of them; the terms of
-    the best chunk are counted there instead.
+    Among a few chunks, BM25 is nearly 0 for any word, so the terms of the best chunk are counted instead.
     """
     among_few = max(0.0, 1 - chunk_count / FEW_CHUNKS)
     return max(mixed.top / math.log(chunk_count + 2), among_few * _WORD_AMONG_FEW * mixed.matched)
 
 
 def _by_chance(chunk_count: int, term_count: int) -> float:
-    """The strength that some chunk has by chance for a question of which it covers next to nothing.
+    """The strength that some chunk reaches by chance for an unrelated question.
 
-    Among many chunks there is always one with several of a stranger's words, more of them when more are asked
-    for.
+    Among many chunks, one always has several of its words, and more if it has more words.
     """
     decades = math.log10(max(1.0, chunk_count / _NO_CHANCE))
-    return (_CHANCE + _CHANCE_A_TERM * min(term_count, _MOST_TERMS)) * decades
+    return (_CHANCE + _CHANCE_PER_TERM * min(term_count, _MOST_TERMS)) * decades
 
 
-def seed_scores(found: Candidates, asked: Asked) -> dict[int, float]:
-    """The first description's formula: `vectorWeight · cosine + textWeight · 1 / (1 + max(0, bm25))`.
+def seed_scores(found: Candidates, facts: QueryFacts) -> dict[int, float]:
+    """The original formula: `vectorWeight · cosine + textWeight · 1 / (1 + max(0, bm25))`.
 
-    Its bm25 is ours with the sign turned and never positive, so every lexical hit gets 1 for its words. When
-    one list did not take part at all, the other has the whole weight.
+    Its bm25 is the negative of ours, so every lexical hit gets 1 for its words. If one list is empty, the
+    other has the whole weight.
     """
-    vector_weight = asked.vector_weight if found.words else 1.0
-    text_weight = asked.text_weight if found.cosines else 1.0
+    vector_weight = facts.vector_weight if found.words else 1.0
+    text_weight = facts.text_weight if found.cosines else 1.0
     return {
         chunk_id: vector_weight * found.cosines.get(chunk_id, 0.0)
         + (text_weight * seed_text_score(-found.words[chunk_id]) if chunk_id in found.words else 0.0)
@@ -236,7 +233,7 @@ def seed_scores(found: Candidates, asked: Asked) -> dict[int, float]:
 
 
 def seed_text_score(bm25: float) -> float:
-    """`1 / (1 + max(0, bm25))`; a number that is not finite counts as 999."""
+    """`1 / (1 + max(0, bm25))`; a bm25 that is not finite counts as 999."""
     return 1 / (1 + max(0.0, bm25 if math.isfinite(bm25) else 999.0))
 
 

@@ -1,95 +1,104 @@
-"""From a query to hits: candidates out of one moment of the index, ranked, cut to snippets. Reads only.
+"""From a question to a report: candidates from one snapshot, ranked, grouped, and cut to snippets.
 
-Nothing here waits for a sync. Without a vector the words answer, and without a re-ranker's answer the usual
-order stays, with a sentence in `degraded`.
+A search only reads, and never waits for a sync. Without a vector it uses words alone, and without an answer
+of the re-ranker the hits keep their order; `degraded` says so.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from nacre.memory.contracts.records import Chunk, SearchHit, Superseded, citation
+from nacre.memory.contracts.records import Chunk, SearchHit, SearchReport, Superseded, citation
 from nacre.memory.contracts.store import Snapshot, Vector
-from nacre.memory.search.contradiction import in_order, superseded
-from nacre.memory.search.finding import Found, find
-from nacre.memory.search.question import Answer, Question
+from nacre.memory.search.contradiction import HitGroup, corrected_order, superseded_lines
+from nacre.memory.search.finding import SearchContext, WordingResult, find
 from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, placed
-from nacre.memory.search.same_words import told_once
-from nacre.memory.text.evidence import counted, rarity
+from nacre.memory.text.evidence import Finder, counted, rarity
 from nacre.memory.text.lexical import quotation
+from nacre.memory.text.markdown_blocks import HEADING
 from nacre.memory.text.snippet import cut_snippet
 from nacre.memory.vectors.pieces import embedding_texts
 from nacre.record import Record
 
 if TYPE_CHECKING:
-    from nacre.memory.search.rerankers.reranking import Reranking
+    from nacre.memory.search.rerankers.reranker import Reranking
 
 MAX_QUERY_CHARS = 2_000
 MAX_WORDINGS = 5
-"""Each costs a search of its own, a few milliseconds."""
+"""Each wording costs a search of a few milliseconds."""
 
 MOST_REPEATED = 6
-"""How many more places than wanted are looked at, because some say the same words as better ones."""
+"""How many more hits than requested are examined, because some repeat the words of better ones."""
+
+MIN_CHARS = 12
+"""Shorter statements are alike by chance; scripts with many characters need half of this."""
 
 _WEIGHING_POOL = 11
-"""How many of the best texts by words say which words are rare, for the snippets."""
+"""How many of the best texts by words determine which words are rare, for the snippets."""
+
+_WORD = re.compile(r"[^\W_]+")
+_QUOTED = re.compile(r"\s{0,3}>[> ]*(?:(?:User|Assistant|Somebody): )?|\s*(?:[-*+]|\d{1,3}[.)])\s+")
 
 T = TypeVar("T")
 
 
-class Reading(Protocol):
+class SnapshotReader(Protocol):
     """`Store.search`, of the store that is in use."""
 
     async def __call__(self, work: Callable[[Snapshot], T], /) -> T: ...
 
 
 class _Pool(Record):
-    """The best places of all wordings, best first, and what each wording found."""
+    """The best chunks of all wordings, the best first, and what each wording found."""
 
     ranked: Sequence[Ranked]
     chunks: Mapping[int, Chunk]
-    found: Sequence[Found]
-    found_by: Mapping[int, Found]
+    found: Sequence[WordingResult]
+    found_by: Mapping[int, WordingResult]
     reranked_by: str = ""
     rerank_problem: str = ""
 
 
-async def search(read: Reading, question: Question) -> Answer:
-    """Embeds the question if it can, searches the index in one go, and asks the re-ranker if there is one.
+async def search(read: SnapshotReader, context: SearchContext) -> SearchReport:
+    """Embeds the question if possible, searches one snapshot, and asks the re-ranker if there is one.
+
+    The report lacks what only the engine knows, such as the embedder's name.
 
     Raises:
         IndexUnusable, IndexClosed: the store cannot be read.
     """
-    texts = (" ".join(wording.split())[:MAX_QUERY_CHARS] for wording in question.wordings)
+    question = context.question
+    texts = (" ".join(wording.split())[:MAX_QUERY_CHARS] for wording in (question.text, *question.also))
     wordings = tuple(dict.fromkeys(text for text in texts if text))[:MAX_WORDINGS]
-    if not wordings or not question.scope.sources:
-        return Answer(hits=(), mode="none")
-    embedder = question.embedder
+    if not wordings or not context.scope.sources:
+        return SearchReport(hits=(), mode="none")
     vectors: list[Vector | None] = [None] * len(wordings)
-    if embedder is not None:
+    if context.embedder is not None:
         bare = (quotation(wording) or wording for wording in wordings)
-        vectors = list(await asyncio.gather(*map(embedder.vectors.vector, bare)))
-    asked = tuple(zip(wordings, vectors, strict=True))
-    if question.reranking is None:
-        return await read(lambda snapshot: _answer(question, _pool(snapshot, question, asked)))
-    pool = await read(lambda snapshot: _pool(snapshot, question, asked))
-    pool = await _reranked(pool, wordings[0], question.reranking)
-    # A place is worth what the search says, and the chunk that has it now may be older.
-    least = question.min_score or 0.0
+        vectors = list(await asyncio.gather(*map(context.embedder.vectors.vector, bare)))
+    pairs = tuple(zip(wordings, vectors, strict=True))
+    if context.reranking is None:
+        return await read(lambda snapshot: _report(context, _pool(snapshot, context, pairs)))
+    pool = await read(lambda snapshot: _pool(snapshot, context, pairs))
+    pool = await _reranked(pool, wordings[0], context.reranking)
+    # A place keeps its worth, and the chunk that has moved there may be older and score less.
+    least = context.min_score or 0.0
     pool = replace(pool, ranked=[item for item in pool.ranked if item.explanation.final >= least])
-    return await asyncio.to_thread(_answer, question, pool)
+    return await asyncio.to_thread(_report, context, pool)
 
 
-def _pool(snapshot: Snapshot, question: Question, wordings: Sequence[tuple[str, Vector | None]]) -> _Pool:
-    mmr, wanted = question.settings.hybrid.mmr, question.max_results
+def _pool(snapshot: Snapshot, context: SearchContext, wordings: Sequence[tuple[str, Vector | None]]) -> _Pool:
+    mmr, wanted = context.settings.hybrid.mmr, context.max_results
     count = max(wanted, DIVERSE_POOL) if mmr.enabled else wanted + MOST_REPEATED
-    if question.reranking is not None:
-        count = max(count, question.reranking.candidates)
-    found = [find(snapshot, question, text, vector, count) for text, vector in wordings]
+    if context.reranking is not None:
+        count = max(count, context.reranking.candidates)
+    found = [find(snapshot, context, text, vector, count) for text, vector in wordings]
     best, places = best_of([one.ranked for one in found], count)
     chunks = snapshot.chunks([item.chunk_id for item in best])
     found_by = {chunk_id: found[place] for chunk_id, place in places.items()}
@@ -97,7 +106,6 @@ def _pool(snapshot: Snapshot, question: Question, wordings: Sequence[tuple[str, 
 
 
 async def _reranked(pool: _Pool, text: str, reranking: Reranking) -> _Pool:
-    """The pool in the re-ranker's order, or as it was, with the reason. One place needs no order."""
     best = [item.chunk_id for item in pool.ranked[: reranking.candidates]]
     if len(best) < 2:
         return pool
@@ -110,11 +118,11 @@ async def _reranked(pool: _Pool, text: str, reranking: Reranking) -> _Pool:
 
 
 def reordered(ranked: Sequence[Ranked], relevance: Mapping[int, float]) -> list[Ranked]:
-    """`ranked`, best first, with the chunks that have a `relevance` in its order, each worth its new place.
+    """`ranked`, the best first, with the chunks in `relevance` sorted by it.
 
-    The re-ranker says who stands where; what a place is worth, the search says as ever, so that the first hit
-    still scores how sure the search is that anything fits (docs/decisions/0068-re-ranking.md). What a chunk
-    loses by its age, it loses at its new place too. Of equals the one that stood before stays before.
+    The re-ranker decides only the order. Each place keeps the score that the search gave it, so that the
+    first hit still scores how sure the search is that anything fits
+    (docs/decisions/0068-re-ranking.md). A chunk's decay applies at its new place. Ties keep their order.
     """
     asked = [item for item in ranked if item.chunk_id in relevance]
     worths = sorted((item.explanation.fused for item in asked), reverse=True)
@@ -125,25 +133,25 @@ def reordered(ranked: Sequence[Ranked], relevance: Mapping[int, float]) -> list[
 
 
 def _at_place(item: Ranked, fused: float, relevance: Mapping[int, float]) -> Ranked:
-    why, said = item.explanation, relevance[item.chunk_id]
-    return replace(
-        item, explanation=replace(why, fused=fused, final=fused * why.decay_factor, relevance=said)
-    )
+    final = fused * item.explanation.decay_factor
+    explanation = replace(item.explanation, fused=fused, final=final, relevance=relevance[item.chunk_id])
+    return replace(item, explanation=explanation)
 
 
-def _answer(question: Question, pool: _Pool) -> Answer:
-    hybrid, wanted, found = question.settings.hybrid, question.max_results, pool.found
+def _report(context: SearchContext, pool: _Pool) -> SearchReport:
+    hybrid, wanted, found = context.settings.hybrid, context.max_results, pool.found
     ranked = pool.ranked
     if hybrid.mmr.enabled:
         ranked = diverse(ranked, pool.chunks, hybrid.mmr.lambda_, wanted)
     finders = {chunk_id: one.finder for chunk_id, one in pool.found_by.items()}
-    once = told_once(ranked, pool.chunks, finders)[: wanted + MOST_REPEATED]
-    told, later = in_order(once, pool.chunks, {at: one.sought for at, one in pool.found_by.items()})
-    marks = superseded(later, {item.chunk_id for item, _ in told[:wanted]})
+    groups = grouped(ranked, pool.chunks, finders)[: wanted + MOST_REPEATED]
+    intents = {chunk_id: one.intent for chunk_id, one in pool.found_by.items()}
+    groups, supersessions = corrected_order(groups, pool.chunks, intents)
+    marks = superseded_lines(supersessions, {item.chunk_id for item, _ in groups[:wanted]})
     has_vector = any(one.has_vector for one in found)
     degraded = next((one.degraded for one in found if one.degraded), "")
-    return Answer(
-        hits=tuple(_hits(question, told[:wanted], pool.found_by, pool.chunks, marks)),
+    return SearchReport(
+        hits=tuple(_hits(context, pool, groups[:wanted], marks)),
         mode="lexical" if not has_vector else "hybrid" if hybrid.enabled else "vector",
         degraded=f"{degraded} {pool.rerank_problem}".strip(),
         absent=tuple(dict.fromkeys(name for one in found for name in one.absent)),
@@ -152,20 +160,19 @@ def _answer(question: Question, pool: _Pool) -> Answer:
 
 
 def _hits(
-    question: Question,
-    told: Sequence[tuple[Ranked, Sequence[Chunk]]],
-    found_by: Mapping[int, Found],
-    chunks: Mapping[int, Chunk],
+    context: SearchContext,
+    pool: _Pool,
+    groups: Sequence[HitGroup],
     marks: Mapping[int, tuple[Superseded, ...]],
 ) -> Iterator[SearchHit]:
-    """Each hit with the lines that the wording looked for which found it."""
+    # Each hit shows the lines that fit the wording which found it.
     weights: dict[int, Sequence[float]] = {}
-    for item, others in told:
-        chunk, found = chunks[item.chunk_id], found_by[item.chunk_id]
+    for item, repeats in groups:
+        chunk, found = pool.chunks[item.chunk_id], pool.found_by[item.chunk_id]
         if found.finder is not None and id(found) not in weights:
-            looked_at = list(islice(found.candidates.evidence.values(), _WEIGHING_POOL))
-            counts = counted(looked_at, len(found.finder.terms))
-            weights[id(found)] = rarity(counts, len(looked_at))
+            examined = list(islice(found.candidates.evidence.values(), _WEIGHING_POOL))
+            counts = counted(examined, len(found.finder.terms))
+            weights[id(found)] = rarity(counts, len(examined))
         snippet = cut_snippet(chunk.text, found.finder, weights.get(id(found), ()))
         yield SearchHit(
             path=chunk.path,
@@ -175,7 +182,83 @@ def _hits(
             snippet=snippet,
             source=chunk.source,
             citation=citation(chunk.path, chunk.start_line, chunk.end_line),
-            also=tuple(citation(other.path, other.start_line, other.end_line) for other in others),
+            also=tuple(citation(other.path, other.start_line, other.end_line) for other in repeats),
             superseded=marks.get(item.chunk_id, ()),
-            explain=item.explanation if question.explain else None,
+            explain=item.explanation if context.question.explain else None,
         )
+
+
+def grouped(
+    ranked: Sequence[Ranked], chunks: Mapping[int, Chunk], finders: Mapping[int, Finder | None]
+) -> list[HitGroup]:
+    """The hits in their order, each with the later chunks that only repeat it.
+
+    A fact may stand in the daily log, in the note of a session, and in quotations of both. A chunk repeats a
+    better one if each of its lines stands there. So does a quoted conversation if its lines about the query
+    repeat a line of the better chunk, because what surrounds them is talk. `finders` has the finder of each
+    chunk's wording.
+    """
+    groups: list[tuple[Ranked, _Statements, list[Chunk]]] = []
+    for item in ranked:
+        said = _Statements(chunks[item.chunk_id], finders[item.chunk_id])
+        # A cheap test first: a chunk with this word is needed for a repeat.
+        longest = max(said.first, key=len)
+        alike = [group for group in groups if longest in group[1].folded] if not said.quoted else groups
+        better = next((group for group in alike if _repeats(said, group[1])), None)
+        if better is None:
+            groups.append((item, said, []))
+        else:
+            better[2].append(said.chunk)
+    return [(item, tuple(repeats)) for item, _, repeats in groups]
+
+
+class _Statements:
+    """The words of a chunk, one statement per line, computed on demand."""
+
+    def __init__(self, chunk: Chunk, finder: Finder | None) -> None:
+        self.chunk = chunk
+        self.folded = chunk.text.casefold()
+        self._finder = finder
+
+    @cached_property
+    def all(self) -> list[str]:
+        return list(_statements(self.chunk.text.split("\n")))
+
+    @cached_property
+    def first(self) -> Sequence[str]:
+        return next(_statements(self.chunk.text.split("\n")), "").split(" ")
+
+    @cached_property
+    def words(self) -> str:
+        return "\n".join(f" {words} " for words in self.all)
+
+    @cached_property
+    def significant(self) -> list[str]:
+        return [words for words in self.all if len(words) >= MIN_CHARS // (1 if words.isascii() else 2)]
+
+    @cached_property
+    def quoted(self) -> list[str]:
+        """The lines about the query, if all of them are quotations of a conversation."""
+        if self._finder is None or ">" not in self.chunk.text:
+            return []
+        lines = self.chunk.text.split("\n")
+        about = [lines[at] for at in self._finder.look(self.chunk.text).lines]
+        about = [line for line in about if not HEADING.match(line)]
+        return list(_statements(about)) if all(line.lstrip().startswith(">") for line in about) else []
+
+
+def _repeats(said: _Statements, better: _Statements) -> bool:
+    may_repeat = all(word in better.folded for word in said.first) and said.all
+    if may_repeat and all(f" {words} " in better.words for words in said.all):
+        return True
+    return bool(said.quoted) and all(
+        f" {words} " in better.words or any(f" {other} " in f" {words} " for other in better.significant)
+        for words in said.quoted
+    )
+
+
+def _statements(lines: Sequence[str]) -> Iterator[str]:
+    """The words of each line without list and quotation marks; headings and lines without words are
+    skipped."""
+    bare = (_QUOTED.sub("", line, count=1) for line in lines if not HEADING.match(line))
+    return (words for line in bare if (words := " ".join(_WORD.findall(line.casefold()))))

@@ -52,7 +52,8 @@ class Inbound(Record):
     than `direct` is treated as a group, so an unknown kind can only hide memory, never show it.
     `is_owner` says that the sender is the assistant's owner; it defaults to `False` for the same
     reason. `session_key` names a session explicitly and wins over the derived key. `chat_name` is what
-    people call the chat; it is shown in lists of sessions and decides nothing.
+    people call the chat; it is shown in lists of sessions and decides nothing. `sender_name` is the sender's
+    display name: a model in a group reads it beside the id, and it decides nothing either.
 
     Ids are compared byte by byte: `alice` and `Alice` are two people with a session each. A bridge whose
     channel does not tell them apart, as e-mail and IRC do not, sets `ids_fold_case`. A direct message that
@@ -78,6 +79,7 @@ class Inbound(Record):
     chat_id: str = ""
     thread_id: str = ""
     sender_id: str = ""
+    sender_name: str = ""
     message_id: str = ""
     attachments: tuple[Attachment, ...] = ()
     quoted: tuple[Quoted, ...] = ()

@@ -114,6 +114,7 @@ def _origin(inbound: Inbound, policy: ChatPolicy) -> Origin:
         chat_id=inbound.chat_id,
         thread_id=inbound.thread_id,
         sender_id=inbound.sender_id,
+        sender_name=inbound.sender_name,
         chat_name=inbound.chat_name,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nacre.memory.contracts.records import Excerpt, SearchReport
+from nacre.memory.contracts.records import Excerpt, Question, SearchReport
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.recall.memory_core import MemoryCore, Notes
@@ -45,8 +45,8 @@ class MemoryBackend(ABC):
         """What is known of the program without starting it. `short` shortens a path for people."""
 
     @abstractmethod
-    async def search(self, config: Config, built_in: Notes, query: str, **options: Any) -> SearchReport:
-        """Searches as the agent's owner. `options` are those of `Notes.search`."""
+    async def search(self, config: Config, built_in: Notes, question: Question) -> SearchReport:
+        """Searches as the agent's owner."""
 
     @abstractmethod
     async def read(self, config: Config, built_in: Notes, path: str, **lines: Any) -> Excerpt:

@@ -34,7 +34,7 @@ from pydantic import BeforeValidator, Field
 
 from nacre.memory.contracts.errors import DayUnknown
 from nacre.memory.contracts.notes import CHATS_FOLDER
-from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport, Source
+from nacre.memory.contracts.records import Excerpt, Question, SearchHit, SearchReport
 from nacre.memory.files.sources.source import PRIVATE, SourcedLines
 from nacre.memory.files.sources.sources import sources_of_hits
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
@@ -144,7 +144,7 @@ class MemoryCore(MemoryPlugin):
         chunks = "1 chunk" if status.chunks == 1 else f"{status.chunks} chunks"
         told = [
             f"{files}, {chunks}, {status.mode} search",
-            status.fallback.told() if status.fallback else "",
+            status.fallback.sentence if status.fallback else "",
             status.last_sync_problem or status.embeddings_problem or "",
             status.reranker_problem,
         ]
@@ -249,20 +249,7 @@ class GetArguments(ToolArguments):
 class Notes(Protocol):
     """What the tools ask: memory, what is left without its index, or qmd. All raise `MemoryIndexError`."""
 
-    async def search(
-        self,
-        query: str,
-        /,
-        *,
-        also: Sequence[str],
-        max_results: int | None,
-        min_score: float | None,
-        after: str | None,
-        before: str | None,
-        as_of: str | None,
-        sources: Sequence[Source] | None,
-        below: str,
-    ) -> SearchReport:
+    async def search(self, question: Question, /) -> SearchReport:
         """As `MemoryEngine.search`."""
         ...
 
@@ -330,15 +317,17 @@ async def _search(
         raise ToolFailed("query required: say in a few words what to look for.")
     try:
         report = await notes.search(
-            arguments.query,
-            also=arguments.queries,
-            max_results=arguments.max_results,
-            min_score=arguments.min_score,
-            after=arguments.after or None,
-            before=arguments.before or None,
-            as_of=arguments.as_of or None,
-            sources=("memory",) if below else None if arguments.source is None else (arguments.source,),
-            below=below,
+            Question(
+                text=arguments.query,
+                also=arguments.queries,
+                max_results=arguments.max_results,
+                min_score=arguments.min_score,
+                after=arguments.after or None,
+                before=arguments.before or None,
+                as_of=arguments.as_of or None,
+                sources=("memory",) if below else None if arguments.source is None else (arguments.source,),
+                below=below,
+            )
         )
     except DayUnknown as error:
         raise ToolFailed(str(error)) from error

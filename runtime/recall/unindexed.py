@@ -6,7 +6,7 @@ A conversation does not need the index, so a full disk or a wrong `store.path` m
 from __future__ import annotations
 
 from nacre.memory.contracts.errors import IndexUnusable
-from nacre.memory.contracts.records import Excerpt, SearchReport
+from nacre.memory.contracts.records import Excerpt, Question, SearchReport
 from nacre.memory.files.note_files import NoteFiles, read_excerpt
 
 
@@ -17,7 +17,7 @@ class UnindexedNotes:
         self.problem = problem
         self._notes = notes
 
-    async def search(self, _query: str, /, **_limits: object) -> SearchReport:
+    async def search(self, _question: Question, /) -> SearchReport:
         """Finds nothing: raises `IndexUnusable` with the problem."""
         raise IndexUnusable(self.problem)
 

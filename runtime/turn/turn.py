@@ -49,6 +49,7 @@ from nacre.sessions.contracts.messages import (
     Usage,
     UserMessage,
     message_text,
+    speaker_label,
 )
 from nacre.sessions.entries.entries import CustomMessage, Entry
 
@@ -201,11 +202,12 @@ async def written_down(
     quoted: Sequence[Quoted] = (),
     inbound_id: str,
     sender: str = "",
+    speaker: str = "",
     is_said: bool = True,
 ) -> None:
     """Puts a message on disk with what can be read of its files; `is_said` by somebody, the `sender`.
 
-    Who that was is written down where others than the owner may speak.
+    Who that was is written down where others than the owner may speak; the `speaker`, in groups.
 
     Reading may take long. A message that is stopped meanwhile stands there with its files unread; but not one
     with an id, which whoever handed it in keeps and can hand in again.
@@ -225,13 +227,17 @@ async def written_down(
     except asyncio.CancelledError:
         if not inbound_id:
             unread = unread_message(text, attachments, quoted=quoted, timestamp_ms=now_ms)
-            await write(_by(sender, session, unread))
+            await write(_by(sender, speaker, session, unread))
         raise
-    await write(_by(sender, session, message))
+    await write(_by(sender, speaker, session, message))
 
 
-def _by(sender: str, session: OpenSession, message: UserMessage) -> UserMessage:
-    return message if session.policy.is_private else replace(message, sender=sender.strip())
+def _by(sender: str, speaker: str, session: OpenSession, message: UserMessage) -> UserMessage:
+    if session.policy.is_private:
+        return message
+    return replace(
+        message, sender=sender.strip(), speaker=speaker if session.policy.audience == "group" else ""
+    )
 
 
 async def taken_in(session: OpenSession, parts: TurnParts, said: Sequence[Inbound], emit: Emit) -> None:
@@ -251,6 +257,7 @@ async def taken_in(session: OpenSession, parts: TurnParts, said: Sequence[Inboun
             quoted=inbound.quoted,
             inbound_id=each.inbound_id,
             sender=each.sender_id,
+            speaker=speaker_label(each.sender_name, each.sender_id, is_owner=each.is_owner is True),
         )
         emit(MessageJoined(inbound_id=each.inbound_id))
 
@@ -307,6 +314,10 @@ class Turn:
     ) -> None:
         """Puts a person's words, or what stands in their place, on disk with what came with them."""
         self.words = text
+        origin, is_owner = self.session.route.origin, self.session.policy.is_owner is True
+        speaker = (
+            "" if self.trigger else speaker_label(origin.sender_name, origin.sender_id, is_owner=is_owner)
+        )
         await written_down(
             self.session,
             self.parts,
@@ -314,7 +325,8 @@ class Turn:
             attachments,
             quoted=quoted,
             inbound_id=inbound_id,
-            sender=self.session.route.origin.sender_id,
+            sender=origin.sender_id,
+            speaker=speaker,
             is_said=not self.trigger,
         )
 

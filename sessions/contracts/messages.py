@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 _MOST = 2**53
@@ -186,13 +186,15 @@ class UserMessage:
     """A message from a person, or from the runtime on a person's behalf.
 
     `inbound_id` is the message's id in the chat that it came from, and `sender` is the id of its sender
-    there. Both are empty if the chat has no such id and in the owner's private chat.
+    there. Both are empty if the chat has no such id and in the owner's private chat. `speaker` is set in a
+    group: what a model reads of its sender, see `speaker_label`.
     """
 
     content: tuple[Text | Image, ...]
     timestamp_ms: int
     inbound_id: str = ""
     sender: str = ""
+    speaker: str = ""
 
     @property
     def foreign_speakers(self) -> tuple[str, ...]:
@@ -206,8 +208,24 @@ class UserMessage:
         own = (block.text for block in self.content if isinstance(block, Text) and not block.said_by)
         return "\n".join(own)
 
+    def with_speaker(self) -> UserMessage:
+        """The message as a model reads it in a group: a line that names the speaker, then the words.
+
+        A line of the words that looks like such a line begins with a backslash. Returns the same object if
+        the message has no `speaker`.
+        """
+        if not self.speaker:
+            return self
+        blocks = (
+            replace(block, text=_SPEAKER_LINE.sub(r"\1\\\2", block.text))
+            if isinstance(block, Text)
+            else block
+            for block in self.content
+        )
+        return replace(self, content=(Text(text=f"[{self.speaker}]"), *blocks))
+
     def to_json(self) -> dict[str, Any]:
-        """The message as pi stores it, plus `inboundId` and `sender` if it has them."""
+        """The message as pi stores it, plus `inboundId`, `sender` and `speaker` if it has them."""
         message: dict[str, Any] = {
             "role": "user",
             "content": [block.to_json() for block in self.content],
@@ -217,6 +235,8 @@ class UserMessage:
             message["inboundId"] = self.inbound_id
         if self.sender:
             message["sender"] = self.sender
+        if self.speaker:
+            message["speaker"] = self.speaker
         return message
 
 
@@ -289,6 +309,32 @@ def message_text(message: Message) -> str:
     return "\n".join(texts)
 
 
+_SPEAKER_LINE = re.compile(
+    r"^([^\S\n]*)([\[［][^\S\n]*(?:[\"“”„«»＂'‘’].*?)?\b(?:id|owner)\b)", re.MULTILINE | re.IGNORECASE
+)
+"""A line that could be taken for one that names a speaker, and the blanks before it."""
+MOST_SPEAKER_CHARS = 60
+
+
+def speaker_label(name: str, sender: str, *, is_owner: bool) -> str:
+    """Names a speaker to a model: `"Ann", id 12345, owner`. Empty if neither a name nor an id is known.
+
+    People choose their names, so a name stands in quotation marks and contains none. It is one line of at
+    most 60 visible characters without brackets.
+    """
+    name, sender = _one_line(name), _one_line(sender.replace(",", " "))
+    parts = (f'"{name}"' if name else "", f"id {sender}" if sender else "", "owner" if is_owner else "")
+    return ", ".join(filter(None, parts)) if name or sender else ""
+
+
+def _one_line(text: str) -> str:
+    visible = "".join(" " if character.isspace() else character for character in text)
+    kept = (
+        character for character in visible if character.isprintable() and character not in '[]［］"“”„«»＂'
+    )
+    return " ".join("".join(kept).split())[:MOST_SPEAKER_CHARS].strip()
+
+
 def user_message(text: str, *, timestamp_ms: int) -> UserMessage:
     """Returns a user message with one text block."""
     return UserMessage(content=(Text(text=text),), timestamp_ms=timestamp_ms)
@@ -322,12 +368,13 @@ def message_from_json(raw: Mapping[str, Any]) -> Message | None:
     role = raw.get("role")
     timestamp_ms = whole_number(raw.get("timestamp"))
     if role == "user":
-        inbound_id, sender = raw.get("inboundId"), raw.get("sender")
+        inbound_id, sender, speaker = raw.get("inboundId"), raw.get("sender"), raw.get("speaker")
         return UserMessage(
             content=_text_and_images(raw.get("content")),
             timestamp_ms=timestamp_ms,
             inbound_id=inbound_id if isinstance(inbound_id, str) else "",
             sender=sender if isinstance(sender, str) else "",
+            speaker=speaker if isinstance(speaker, str) else "",
         )
     if role == "assistant":
         return _assistant_from_json(raw, timestamp_ms)

@@ -289,7 +289,7 @@ _PROVIDER, _MODEL, _SOURCE = "providerOverride", "modelOverride", "modelOverride
 
 
 class Origin(Record):
-    """Where one message came from; empty strings are unknown. `chat_name` is the chat's display name."""
+    """Where one message came from; empty strings are unknown. The names are display names."""
 
     chat_kind: str
     channel: str
@@ -297,6 +297,7 @@ class Origin(Record):
     chat_id: str = ""
     thread_id: str = ""
     sender_id: str = ""
+    sender_name: str = ""
     chat_name: str = ""
 
     @property

@@ -94,7 +94,9 @@ def entry_item(entry: Entry) -> TranscriptItem | None:
     match body := entry.body:
         case AssistantMessage():
             message = _usable(body)
-        case UserMessage() | ToolResultMessage():
+        case UserMessage():
+            message = body.with_speaker()
+        case ToolResultMessage():
             message = body
         case CustomMessage() if body.content:
             message = user_message(body.content, timestamp_ms=timestamp_ms(entry.timestamp))

@@ -13,7 +13,7 @@ from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.gateway import Gateway
 from nacre.runtime.contracts.model import ChatModel, ModelRequest
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
-from nacre.sessions.contracts.messages import message_text
+from nacre.sessions.contracts.messages import UserMessage, message_text
 from tests.runtime.agents import START, opened, write_settings
 
 OPEN = {
@@ -28,7 +28,7 @@ FOLLOW_UP = {**OPEN, "messages": {"queue": {"mode": "followup", "debounceMs": 0}
 
 
 class Answering(ScriptedModel):
-    """A model that answers whatever it is asked: what `reply` makes of the last words."""
+    """A model that answers whatever it is asked: what `reply` makes of the last words alone."""
 
     def __init__(self, reply: Callable[[str], str] = lambda text: f"re: {text}") -> None:
         super().__init__()
@@ -44,7 +44,9 @@ class Answering(ScriptedModel):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
         """The answer to one request."""
-        text = message_text(request.messages[-1])
+        message = request.messages[-1]
+        speaker = message.speaker if isinstance(message, UserMessage) else ""
+        text = message_text(message).removeprefix(f"[{speaker}]\n")
         if self.holds:
             self.held.put_nowait(text)
             await self._go.acquire()

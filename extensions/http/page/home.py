@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES, FoundNote
-from nacre.memory.contracts.records import SearchReport
+from nacre.memory.contracts.records import Question, SearchReport
 from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.files.note_files import NoteFiles
@@ -153,7 +153,8 @@ class PageHome:
         async with self._opening:
             if self._engine is None:
                 self._engine = await open_memory(self.config, self.now)
-        return await self._engine.search(query, max_results=20, explain=True) if self._engine else None
+        question = Question(text=query, max_results=20, explain=True)
+        return await self._engine.search(question) if self._engine else None
 
     def moment(self, ms: int) -> datetime:
         return datetime.fromtimestamp(ms / 1000, UTC).astimezone(self.now().tzinfo)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from nacre.memory.contracts.errors import FactRefused
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
+from nacre.memory.contracts.records import Day
 from nacre.memory.contracts.workspace import FileBusy, Workspace
 from nacre.memory.files.facts import changes
 from nacre.memory.files.facts.changes import Known
@@ -21,7 +22,7 @@ from nacre.memory.files.facts.lines import checked_key, checked_source, checked_
 from nacre.memory.files.facts.note_index import NOTHING_FOUND, NoteIndex, NoteScores
 from nacre.memory.files.facts.page import Page
 from nacre.memory.files.facts.records import Fact, Identities, MemoryChunk, Recalled, note_number
-from nacre.memory.text.days.day_limits import Day, day_limits
+from nacre.memory.text.days.day_limits import day_limits
 
 T = TypeVar("T")
 

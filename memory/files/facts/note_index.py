@@ -14,11 +14,10 @@ from dataclasses import field, replace
 from typing import Protocol
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.contracts.records import Chunk, SearchReport, SyncReport
+from nacre.memory.contracts.records import Chunk, Day, Question, SearchReport, SyncReport
 from nacre.memory.contracts.store import FileState, IndexedFile
 from nacre.memory.files.facts.page import Page
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, storable
-from nacre.memory.text.days.day_limits import Day
 from nacre.memory.text.lexical import lexical_fields
 from nacre.record import Record
 
@@ -35,15 +34,7 @@ log = logging.getLogger(__name__)
 class NoteIndex(Protocol):
     """An index of notes: a `MemoryEngine` over the pages of facts."""
 
-    async def search(
-        self,
-        query: str,
-        *,
-        max_results: int | None = None,
-        min_score: float | None = None,
-        before: Day | None = None,
-        below: str = "",
-    ) -> SearchReport:
+    async def search(self, question: Question, /) -> SearchReport:
         """The best notes; `start_line` of a hit is the number of its note."""
 
     def mark_dirty(self) -> None:
@@ -95,15 +86,9 @@ class NoteScores:
             if self._following is not None:
                 await asyncio.wait({self._following}, timeout=VECTOR_WAIT_SECONDS)
             reports: dict[str, SearchReport] = {}
+            question = Question(text=query, max_results=k + _MORE_HITS, min_score=min_score, before=before)
             for page in pages:
-                reports[page] = await _fresh_search(
-                    index,
-                    query,
-                    max_results=k + _MORE_HITS,
-                    min_score=min_score,
-                    before=before,
-                    below=page.rpartition("/")[0],
-                )
+                reports[page] = await _fresh_search(index, replace(question, below=page.rpartition("/")[0]))
                 if not reports[page].stale:
                     self._seen[page] = marks[page]
         except MemoryIndexError as error:
@@ -150,14 +135,10 @@ class NoteScores:
             log.warning("notes could not be indexed: %s", error)
 
 
-async def _fresh_search(
-    index: NoteIndex, query: str, *, max_results: int, min_score: float, before: Day | None, below: str
-) -> SearchReport:
+async def _fresh_search(index: NoteIndex, question: Question) -> SearchReport:
     """A search that has seen the latest notes, unless the index does not get that far."""
     for _ in range(_STALE_SEARCHES):
-        report = await index.search(
-            query, max_results=max_results, min_score=min_score, before=before, below=below
-        )
+        report = await index.search(question)
         if not report.stale:
             break
     return report

@@ -1,35 +1,33 @@
-"""The days that a search is limited to, as they are typed: "2026-02-10", "last March", "vor zwei Wochen".
+"""Reads the day limits of a search: "2026-02-10", "last March", "vor zwei Wochen".
 
-All limits are inclusive. Notes without a day lie outside of every limit, which `told` says.
+All limits are inclusive. Notes without a day are outside of every limit.
 """
 
 from __future__ import annotations
 
 import re
 from datetime import date
-from typing import TypeAlias
 
 from nacre.memory.contracts.errors import DayUnknown
+from nacre.memory.contracts.records import Day
 from nacre.memory.text.days.query_dates import named_days
 from nacre.memory.text.days.ranges import DayRange
 from nacre.record import Record
-
-Day: TypeAlias = date | str
 
 _YEAR = re.compile(r"[12]\d{3}")
 _ANY_DAY = date(2000, 6, 15)
 
 
 class DayLimits(Record):
-    """The first and the last day, and the day that the question is asked on."""
+    """The first and the last day, and the day on which the question is asked."""
 
     after: date | None
     before: date | None
     today: date
 
     @property
-    def told(self) -> str:
-        """What was searched, as a sentence; empty without limits."""
+    def sentence(self) -> str:
+        """Which notes were searched; empty without limits."""
         if self.after is None and self.before is None:
             return ""
         since = f"from {self.after.isoformat()}" if self.after else ""
@@ -41,12 +39,12 @@ class DayLimits(Record):
 def day_limits(
     *, after: Day | None = None, before: Day | None = None, as_of: Day | None = None, today: date
 ) -> DayLimits:
-    """Reads the limits. Of a span, `after` means its first day, `before` and `as_of` its last.
+    """Reads limits. For a span, `after` means its first day, `before` and `as_of` its last one.
 
-    `as_of` asks as on that day: later notes are left out, and words such as "yesterday" count from it.
+    `as_of` leaves out later notes, and words such as "yesterday" count from it.
 
     Raises:
-        DayUnknown: a text names no day, or several.
+        DayUnknown: a text does not name exactly one day or span.
     """
     if as_of is not None:
         today = _span(as_of, today).last
@@ -57,10 +55,10 @@ def day_limits(
 
 
 def checked_day(text: str) -> str:
-    """The same text, if it names a day, whatever day is today.
+    """Returns the text if it names a day on any date.
 
     Raises:
-        DayUnknown: it names no day, or several.
+        DayUnknown: it does not.
     """
     _span(text, _ANY_DAY)
     return text

@@ -50,7 +50,7 @@ class FallbackEmbedder:
     def reason(self) -> str:
         """Why the second makes the vectors, as a sentence; empty while the first does."""
         fallback = fallback_of(self)
-        return fallback.told() if fallback else ""
+        return fallback.sentence if fallback else ""
 
     async def embed_query(self, text: str) -> Sequence[float]:
         return await self._active.embed_query(text)

@@ -36,6 +36,7 @@ _TODAY = re.compile(r"\btoday\b[^\n]{0,80}?(?<!\d)(\d{4}-\d{2}-\d{2})(?!\d)", re
 _SUMMARY_START = re.compile(r"\s*(?:[^\n<]{0,300}\n{1,3})?<summary\b", re.IGNORECASE)
 _COMMAND = re.compile(r"\s*/[a-zA-Z]")
 _LABEL = re.compile(r"^\[(User|Assistant(?: thinking| tool calls)?|Tool result)\]: ", re.MULTILINE)
+_SPEAKER_LINE = re.compile(r'\A\[(?:"[^"\n]*"|id )[^\n]*\]\n')
 _SPEAKERS: Mapping[str, Speaker] = {"User": "user", "Assistant": "assistant", "Assistant tool calls": "calls"}
 
 
@@ -99,7 +100,7 @@ def read_request(request: ModelRequest) -> Reading:
         message = messages[at]
         if isinstance(message, UserMessage) and not is_background(message_text(message)):
             return Reading(
-                ask=RECALLED.sub("\n", message_text(message)).strip(),
+                ask=RECALLED.sub("\n", _without_speaker(message_text(message))).strip(),
                 has_image=any(isinstance(block, Image) for block in message.content),
                 said=conversation(messages[:at]),
                 finished=finished_calls(messages[at + 1 :]),
@@ -167,5 +168,9 @@ def read_labelled(text: str) -> list[Said]:
 
 
 def _said(speaker: Speaker, text: str) -> Said:
-    text = text.strip()
+    text = (_without_speaker(text) if speaker == "user" else text).strip()
     return Said(speaker="other" if speaker == "user" and is_background(text) else speaker, text=text)
+
+
+def _without_speaker(text: str) -> str:
+    return _SPEAKER_LINE.sub("", text)

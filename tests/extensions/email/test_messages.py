@@ -9,10 +9,9 @@ import pytest
 
 from nacre.bridges.contracts.bridge import Part, Place
 from nacre.extensions.email.bridge import LoopGuard
-from nacre.extensions.email.html_text import html_text
 from nacre.extensions.email.messages import Answered, Identity, bare_subject, compose, read_message
 from nacre.extensions.email.settings import EmailSettings
-from nacre.extensions.email.words import Words, split
+from nacre.extensions.email.words import Words, html_text, split
 from nacre.runtime.contracts.inbound import Inbound
 from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, malformed, message_or_reason
 

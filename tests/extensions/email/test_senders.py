@@ -9,8 +9,7 @@ from email.policy import default
 
 import pytest
 
-from nacre.extensions.email.messages import Identity, read_message
-from nacre.extensions.email.senders import UnverifiedSender, verified_sender
+from nacre.extensions.email.messages import Identity, UnverifiedSender, read_message, verified_sender
 from nacre.runtime.contracts.inbound import Inbound
 from tests.bridges.channels.contract.malformed import message_or_reason
 

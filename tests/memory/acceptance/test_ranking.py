@@ -9,7 +9,7 @@ import pytest
 from nacre.memory.contracts.records import Chunk, ChunkPlace
 from nacre.memory.contracts.settings import HybridSettings
 from nacre.memory.search.ranking import diverse, mmr_order, placed, rank
-from nacre.memory.search.scoring import Asked, Candidates
+from nacre.memory.search.scoring import Candidates, QueryFacts
 
 TODAY = date(2026, 2, 10)
 NOW = datetime(2026, 2, 10, 12, tzinfo=UTC)
@@ -56,7 +56,7 @@ def _ranked(
         },
     )
     hybrid = HybridSettings.model_validate({"fusion": "seed"} | settings)
-    asked = Asked(term_counts=[1], chunk_count=len(notes))
+    asked = QueryFacts(term_counts=[1], chunk_count=len(notes))
     ranked = placed(rank(found, asked, hybrid, count=len(notes), min_score=min_score, now=NOW), chunks)
     if hybrid.mmr.enabled:
         ranked = diverse(ranked, chunks, hybrid.mmr.lambda_, max_results)

@@ -17,8 +17,8 @@ from nacre.memory.search.scoring import (
     EXACT_FLOOR,
     LEAST_SHARE,
     USUAL_MIN_SCORE,
-    Asked,
     Candidates,
+    QueryFacts,
     fuse,
     mix,
     seed_scores,
@@ -67,10 +67,10 @@ def found(notes: Sequence[Note], question: str) -> Candidates:
     )
 
 
-def asked(question: str, **changes: object) -> Asked:
+def asked(question: str, **changes: object) -> QueryFacts:
     query = match_query(question)
     counts = [3] * len(Finder(query).terms) if query else None
-    return replace(Asked(term_counts=counts, chunk_count=1000), **changes)  # type: ignore[arg-type]
+    return replace(QueryFacts(term_counts=counts, chunk_count=1000), **changes)  # type: ignore[arg-type]
 
 
 def fused(notes: Sequence[Note], question: str, **changes: object) -> dict[int, float]:
@@ -297,7 +297,7 @@ def order(
 def mixed(
     question: str, texts: Mapping[int, str], counts: list[int], **lists: Mapping[int, float]
 ) -> Mapping[int, float]:
-    return mix(candidates(question, texts, **lists), Asked(term_counts=counts, chunk_count=1_000)).values
+    return mix(candidates(question, texts, **lists), QueryFacts(term_counts=counts, chunk_count=1_000)).values
 
 
 def candidates(question: str, texts: Mapping[int, str], **lists: Mapping[int, float]) -> Candidates:
@@ -325,14 +325,14 @@ def test_a_rare_word_counts_wherever_the_chunk_comes_from() -> None:
 def test_cosines_below_those_of_strangers_have_an_order() -> None:
     """Notes in another language may all be no more related than strangers; the nearest one still is first."""
     found = Candidates(words={}, nearest={2: 0.79, 1: 0.77}, cosines={1: 0.77, 2: 0.79}, evidence={})
-    asked = Asked(term_counts=None, chunk_count=1_000)
+    asked = QueryFacts(term_counts=None, chunk_count=1_000)
     assert mix(found, asked).values == {2: 1.0, 1: 0.0}
 
 
 def test_one_candidate_alone_is_the_nearest() -> None:
     """Without another one to compare it with, its cosine is the best, whatever it is."""
     found = Candidates(words={}, nearest={1: 0.05}, cosines={1: 0.05}, evidence={})
-    assert mix(found, Asked(term_counts=None, chunk_count=1_000)).values == {1: 1.0}
+    assert mix(found, QueryFacts(term_counts=None, chunk_count=1_000)).values == {1: 1.0}
 
 
 def test_what_stands_as_code_outweighs_the_same_as_a_word() -> None:

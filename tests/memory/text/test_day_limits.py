@@ -34,8 +34,8 @@ def test_a_question_can_be_asked_as_on_a_day() -> None:
 
 def test_what_was_left_out_is_told() -> None:
     """The sentence names the days, and the notes without one; without limits there is none."""
-    assert day_limits(today=TODAY).told == ""
-    told = day_limits(after="2026-01-01", before="2026-01-31", today=TODAY).told
+    assert day_limits(today=TODAY).sentence == ""
+    told = day_limits(after="2026-01-01", before="2026-01-31", today=TODAY).sentence
     assert told == (
         "Only notes from 2026-01-01 until 2026-01-31 were searched; notes without a day were left out."
     )

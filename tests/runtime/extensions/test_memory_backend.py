@@ -26,8 +26,8 @@ class Finder(MemoryBackend):
     def status(self, config, short):
         return BackendStatus(rows=(("Backend", "finder"),), report={"backend": "finder"})
 
-    async def search(self, config, built_in, query, **options):
-        report = await built_in.search(query, **options)
+    async def search(self, config, built_in, question):
+        report = await built_in.search(question)
         return replace(report, hits=tuple(replace(hit, snippet="found by the finder") for hit in report.hits))
 
     async def read(self, config, built_in, path, **lines):

@@ -142,9 +142,9 @@ async def test_a_sync_says_that_a_fallback_made_the_vectors(tmp_path: Path, serv
 
     assert (report.embedded, report.problem) == (1, "")
     assert report.fallback is not None
-    assert "HTTP 401" in report.fallback.told()
-    assert "ollama makes the embeddings instead" in report.fallback.told()
-    assert index_problems(report) == [report.fallback.told()]
+    assert "HTTP 401" in report.fallback.sentence
+    assert "ollama makes the embeddings instead" in report.fallback.sentence
+    assert index_problems(report) == [report.fallback.sentence]
 
 
 async def test_a_spent_budget_is_no_failure_of_the_provider(tmp_path: Path, server: ChangingServer) -> None:

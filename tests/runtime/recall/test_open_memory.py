@@ -145,7 +145,7 @@ async def test_a_fallback_makes_the_vectors_when_the_provider_fails(tmp_path: Pa
     assert status.last_sync_problem == ""
     assert status.fallback is not None
     assert "openai/text-embedding-3-small" in status.fallback.reason
-    assert "local makes the embeddings instead" in status.fallback.told()
+    assert "local makes the embeddings instead" in status.fallback.sentence
     assert (found(model)["mode"], found(model)["provider"]) == ("hybrid", "local")
     assert found(model)["fallback"] == {"from": "openai", "reason": status.fallback.reason}
 

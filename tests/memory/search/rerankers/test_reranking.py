@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from nacre.memory.engine import MemoryEngine
-from nacre.memory.search.rerankers.reranker import RerankingFailed
-from nacre.memory.search.rerankers.reranking import REST_SECONDS, Reranking
+from nacre.memory.search.rerankers.reranker import REST_SECONDS, Reranking, RerankingFailed
 from tests.memory.doubles import open_engine, workspace
 
 NOTES = {
