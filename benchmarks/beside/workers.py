@@ -57,7 +57,7 @@ async def _answered(rows: TurnRows, label: str, turns: int, chats: int) -> float
     said = [_said(f"{label}-{number % chats}", number) for number in range(turns)]
     asked = [rows.ask("main", f"agent:main:bench:group:{inbound.chat_id}", inbound) for inbound in said]
     ids = await asyncio.gather(*asked)
-    while len(await rows.outcomes([("main", each) for each in ids])) < turns:  # noqa: ASYNC110 - the database says when
+    while len(await rows.news([("main", each.id) for each in ids])) < turns:  # noqa: ASYNC110 - the database says when
         await asyncio.sleep(0.05)
     return time.perf_counter() - began
 

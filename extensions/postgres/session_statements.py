@@ -28,6 +28,18 @@ SELECT %(agent)s, %(key)s, %(session_id)s, %(line)s WHERE {_HOLDS}
 ON CONFLICT (agent, key) DO UPDATE SET session_id = EXCLUDED.session_id, line = EXCLUDED.line
 RETURNING key
 """
+REPLACE_LINE = f"""{_FENCE}, alone AS MATERIALIZED (
+    SELECT pg_advisory_xact_lock_shared(hashtextextended(%(agent)s, 1))
+)
+INSERT INTO session_lines (agent, key, session_id, line)
+SELECT %(agent)s, %(key)s, %(session_id)s, %(line)s FROM alone
+WHERE {_HOLDS} AND (%(old)s::text IS NULL OR EXISTS (
+    SELECT FROM session_lines WHERE agent = %(agent)s AND key = %(key)s AND line = %(old)s::text))
+ON CONFLICT (agent, key) DO UPDATE SET session_id = EXCLUDED.session_id, line = EXCLUDED.line
+WHERE session_lines.line = %(old)s::text
+RETURNING key
+"""
+"""Writes nothing when the line is not `old` any more; null is no line."""
 REMOVE_LINE = f"""{_FENCE}
 DELETE FROM session_lines WHERE agent = %(agent)s AND key = %(key)s AND {_HOLDS} RETURNING key
 """
@@ -68,6 +80,10 @@ SELECT %(agent)s, id, %(number)s, %(line)s FROM grown RETURNING number
 """
 """Adds nothing when the fence is not the lane's any more, or others added a line since."""
 FENCE_HOLDS = "SELECT 1 FROM lanes WHERE agent = %(agent)s AND key = %(lane)s AND fence = %(fence)s"
+LINE_AT = """
+SELECT line FROM transcript_lines
+WHERE agent = %(agent)s AND transcript = %(transcript)s AND number = %(number)s
+"""
 LINES_FROM = """
 SELECT line FROM transcript_lines
 WHERE agent = %(agent)s AND transcript = %(transcript)s AND number >= %(number)s ORDER BY number

@@ -73,11 +73,7 @@ class SqlOutbox:
         """Notes that a part arrived. One that is not `is_whole` is still to be changed."""
         state = "sent" if is_whole else "pending"
 
-        def work(run: Run) -> None:
-            run(self._sql.SENT, number=part.number, sent_id=sent_id, state=state)
-            _forget_old(run, self._sql, chat_of(part.part.place))
-
-        await self._rows.write(work)
+        await self._rows.run(self._sql.SENT, number=part.number, sent_id=sent_id, state=state)
 
     async def drafted(self, part: OutboundPart, sent_id: str) -> None:
         """Notes that the beginning of an answer is shown."""

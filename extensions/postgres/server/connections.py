@@ -147,7 +147,7 @@ def _bounded_connection() -> Any:
     """
     import psycopg
 
-    class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):  # type: ignore[misc]  # mypy does not follow it
+    class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
         answer_seconds = STATEMENT_SECONDS + ANSWER_SECONDS
 
         def wait(self, gen: Any, *arguments: Any, **named: Any) -> Any:
@@ -190,7 +190,7 @@ def is_lost(error: Exception) -> bool:
 def is_refused_for_now(error: Exception) -> bool:
     """Whether the same statement may be accepted later: its disk is full, a right or a lock is missing."""
     state = getattr(error, "sqlstate", None) or ""
-    return state[:2] not in ("22", "23", "42") or state == "42501"
+    return state[:2] not in ("22", "23", "42", "NA") or state == "42501"
 
 
 def reason(error: Exception) -> str:

@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.server.database import Database, shared_database
 from nacre.extensions.postgres.workers.stored_events import event_of, stopped
-from nacre.extensions.postgres.workers.turn_rows import Outcome, TurnKey, TurnRows
+from nacre.extensions.postgres.workers.turn_rows import Asked, Outcome, TurnKey, TurnRows
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined
 from nacre.runtime.contracts.inbound import Inbound
@@ -63,10 +63,11 @@ class HandedOver:
                     yield event
             return
         session = agent.id, agent.session_key(inbound)
-        key = agent.id, await self._ask(*session, inbound)
-        self._running[session] = key[1]
+        asked = await self._ask(*session, inbound)
+        key = agent.id, asked.id
+        self._running[session] = asked.id
         try:
-            async with aclosing(self._found(key)) as several:
+            async with aclosing(self._found(key, is_new=asked.is_new)) as several:
                 async for found in several:
                     if isinstance(found, ApprovalAsked):
                         yield found
@@ -116,7 +117,7 @@ class HandedOver:
         if payload in ("", "ended"):
             self._changed.set()
 
-    async def _ask(self, agent_id: str, session_key: str, inbound: Inbound) -> str:
+    async def _ask(self, agent_id: str, session_key: str, inbound: Inbound) -> Asked:
         while True:
             try:
                 return await self._rows.ask(agent_id, session_key, inbound)
@@ -124,10 +125,11 @@ class HandedOver:
                 log.warning("no worker could be asked; this is tried again: %s", error)
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _found(self, key: TurnKey) -> AsyncGenerator[ApprovalAsked | Outcome, None]:
+    async def _found(self, key: TurnKey, *, is_new: bool) -> AsyncGenerator[ApprovalAsked | Outcome, None]:
         """The questions of a turn, and at last its outcome."""
         awaited = self._awaited[key] = _Awaited()
-        self._changed.set()  # a turn that was handed in again may be over
+        if not is_new or not self._notifications.is_listening:  # it may be over
+            self._changed.set()
         try:
             while not isinstance(found := await awaited.found.get(), Outcome):
                 yield found
@@ -146,20 +148,24 @@ class HandedOver:
             if not self._awaited:
                 continue
             try:
-                found = await self._rows.outcomes(self._awaited)
-                questions = await self._rows.questions(self._awaited)
+                found = await self._rows.news(self._awaited)
             except DatabaseError as error:
                 log.warning("the outcomes of turns could not be read; this is tried again: %s", error)
                 await asyncio.sleep(PAUSE_SECONDS)
                 self._changed.set()
                 continue
-            for key, outcome in found.items():
-                if (awaited := self._awaited.pop(key, None)) is not None:
-                    awaited.found.put_nowait(outcome)
-            for key, question in questions:  # nobody is asked any more about a turn that ended
-                if (awaited := self._awaited.get(key)) and question.approval_id not in awaited.asked:
-                    awaited.asked.add(question.approval_id)
-                    awaited.found.put_nowait(question)
+            for key, news in found.items():
+                awaited = self._awaited.get(key)
+                if awaited is None:
+                    continue
+                if isinstance(news, Outcome):
+                    del self._awaited[key]
+                    awaited.found.put_nowait(news)
+                else:
+                    for question in news:
+                        if question.approval_id not in awaited.asked:
+                            awaited.asked.add(question.approval_id)
+                            awaited.found.put_nowait(question)
 
 
 async def _sent(sending: Awaitable[None]) -> None:

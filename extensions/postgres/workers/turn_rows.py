@@ -88,11 +88,15 @@ PROGRESS: LiteralString = """
 UPDATE turns SET due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running'
 """
-OUTCOMES: LiteralString = """
-SELECT turns.agent, id, outcome, ARRAY(
-    SELECT name FROM turn_words WHERE turn_words.agent = turns.agent AND turn = turns.id AND heard)
+NEWS: LiteralString = """
+SELECT turns.agent, id, CASE state WHEN 'done' THEN outcome END, ARRAY(
+    SELECT name FROM turn_words WHERE turn_words.agent = turns.agent AND turn = turns.id AND heard), ARRAY(
+    SELECT json_build_array(approval, body)::text FROM turn_questions
+    WHERE turn_questions.agent = turns.agent AND turn = turns.id AND NOT told ORDER BY number)
 FROM unnest(%(agents)s::text[], %(ids)s::text[]) AS wanted (agent, turn)
-JOIN turns ON turns.agent = wanted.agent AND id = wanted.turn WHERE state = 'done'
+JOIN turns ON turns.agent = wanted.agent AND id = wanted.turn
+WHERE state = 'done' OR EXISTS (
+    SELECT FROM turn_questions WHERE turn_questions.agent = turns.agent AND turn = turns.id AND NOT told)
 """
 SAY_INTO: LiteralString = """
 INSERT INTO turn_words (agent, turn, name, inbound)
@@ -109,12 +113,6 @@ INSERT INTO turn_questions (agent, turn, approval, body)
 SELECT agent, id, %(approval)s, %(body)s FROM turns
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running' ON CONFLICT DO NOTHING
 RETURNING pg_notify('nacre_turns', 'ended')::text
-"""
-QUESTIONS: LiteralString = """
-SELECT asked.agent, asked.turn, approval, body FROM unnest(%(agents)s::text[], %(ids)s::text[])
-    AS wanted (agent, turn)
-JOIN turn_questions AS asked ON asked.agent = wanted.agent AND asked.turn = wanted.turn
-WHERE NOT told ORDER BY number
 """
 TOLD: LiteralString = """
 UPDATE turn_questions SET told = TRUE
@@ -183,6 +181,13 @@ class TakenTurn(Record):
         return {"agent": self.agent_id, "id": self.id, "fence": self.fence}
 
 
+class Asked(NamedTuple):
+    """The id of a turn, and whether it was asked for now, so that it has no outcome yet."""
+
+    id: str
+    is_new: bool
+
+
 class Kept(NamedTuple):
     """That an outcome was kept, and whether another turn of its session waits."""
 
@@ -203,10 +208,10 @@ class TurnRows:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def ask(self, agent_id: str, session_key: str, inbound: Inbound) -> str:
-        """Has a turn run by some worker; its id. One that was asked for before is not asked for again."""
+    async def ask(self, agent_id: str, session_key: str, inbound: Inbound) -> Asked:
+        """Has a turn run by some worker. One that was asked for before is not asked for again."""
         turn_id = _id_of(inbound)
-        await self._run(
+        rows = await self._run(
             ASK,
             agent=agent_id,
             id=turn_id,
@@ -215,7 +220,7 @@ class TurnRows:
             is_redelivered=inbound.redelivered,
             seconds=KEPT_SECONDS,
         )
-        return turn_id
+        return Asked(turn_id, is_new=bool(rows))
 
     async def claim(
         self, most: int, progress_seconds: float, *, mine: Collection[TurnKey] = ()
@@ -260,13 +265,6 @@ class TurnRows:
         """Keeps a question for whoever has the chat, unless another one took the turn meanwhile."""
         await self._run(ASKS, **turn.place, approval=asked.approval_id, body=question_of(asked))
 
-    async def questions(self, wanted: Collection[TurnKey]) -> list[tuple[TurnKey, ApprovalAsked]]:
-        """The questions of turns that were not told so far."""
-        return [
-            ((agent_id, turn_id), asked_by(approval_id, body))
-            for agent_id, turn_id, approval_id, body in await self._run(QUESTIONS, **_columns(wanted))
-        ]
-
     async def told(self, key: TurnKey, asked: ApprovalAsked) -> None:
         """Notes that a question is on its way to the owner."""
         await self._run(TOLD, agent=key[0], id=key[1], approval=asked.approval_id)
@@ -289,11 +287,15 @@ class TurnRows:
         """Ends all turns of a session with an outcome; what their workers still say is refused."""
         await self._run(STOP, agent=agent_id, key=session_key, outcome=outcome)
 
-    async def outcomes(self, wanted: Collection[TurnKey]) -> dict[TurnKey, Outcome]:
-        """The outcomes of those turns that are over."""
+    async def news(self, wanted: Collection[TurnKey]) -> dict[TurnKey, Outcome | list[ApprovalAsked]]:
+        """The outcomes of those turns that are over, and the questions of others that were not told so far."""
+        agents, ids = [agent_id for agent_id, _ in wanted], [turn_id for _, turn_id in wanted]
+        rows = await self._run(NEWS, agents=agents, ids=ids)
         return {
             (agent_id, turn_id): Outcome(outcome, tuple(heard))
-            for agent_id, turn_id, outcome, heard in await self._run(OUTCOMES, **_columns(wanted))
+            if outcome is not None
+            else [asked_by(*json.loads(each)) for each in questions]
+            for agent_id, turn_id, outcome, heard, questions in rows
         }
 
     async def figures(self, agent_id: str) -> dict[str, float]:
@@ -338,10 +340,6 @@ def _taken(
         again = replace(inbound, redelivered=True, joined_by=tuple(name for _, name in words))
     last = max((number for number, _ in words), default=0) if fence > 1 else 0
     return TakenTurn(agent_id=agent_id, id=turn_id, inbound=again, fence=fence, tries=tries, words=last)
-
-
-def _columns(wanted: Collection[TurnKey]) -> dict[str, list[str]]:
-    return {"agents": [agent_id for agent_id, _ in wanted], "ids": [turn_id for _, turn_id in wanted]}
 
 
 def _id_of(inbound: Inbound) -> str:

@@ -91,7 +91,7 @@ async def test_a_dump_of_a_busy_database_is_whole(tmp_path: Path, postgres_serve
     url, restored = postgres_server.database(), postgres_server.empty_database()
     dump = str(tmp_path / "nacre.dump")
     database = Database(url)
-    turn_id = await TurnRows(database).ask("main", MAIN, HELLO)
+    turn_id, _ = await TurnRows(database).ask("main", MAIN, HELLO)
     await database.close()
     async with stores(url) as opener:
         store = opener.store()

@@ -12,7 +12,7 @@ import pytest
 from nacre.extensions.postgres.server.database import Database, Pace
 from nacre.extensions.postgres.workers import turn_rows as statements
 from nacre.extensions.postgres.workers.stored_events import event_of, stopped
-from nacre.extensions.postgres.workers.turn_rows import Kept, TakenTurn, TurnKey, TurnRows
+from nacre.extensions.postgres.workers.turn_rows import Kept, Outcome, TakenTurn, TurnKey, TurnRows
 from nacre.runtime.contracts.errors import TurnCancelled
 from nacre.runtime.contracts.events import TurnFailed
 from nacre.runtime.contracts.inbound import Inbound
@@ -47,13 +47,14 @@ async def test_a_message_is_one_turn(database_url: str) -> None:
     """However often it is handed in; and two with the same number and other words are two, in their order."""
     async with opened(database_url) as rows:
         first = await rows.ask("main", KEY, HELLO)
-        assert await rows.ask("main", KEY, HELLO) == first
+        assert await rows.ask("main", KEY, HELLO) == (first.id, False)
         other = await rows.ask("main", KEY, Inbound(**{**vars(HELLO), "text": "something else"}))
+        assert (first.is_new, other.is_new) == (True, True)
         turn = await claimed(rows)
-        assert turn.id == first
+        assert turn.id == first.id
         assert await rows.claim(8, 60, mine=[turn.key]) == [], "its session runs a turn"
         assert await rows.finish(turn, "done") == Kept(has_next=True)
-        assert (await claimed(rows)).id == other
+        assert (await claimed(rows)).id == other.id
 
 
 async def test_many_workers_claim_each_turn_once(database_url: str) -> None:
@@ -65,7 +66,9 @@ async def test_many_workers_claim_each_turn_once(database_url: str) -> None:
             one.claim(12, 60, mine=[turn.key for turn in several[0]]),
             two.claim(12, 60, mine=[turn.key for turn in several[1]]),
         )
-        assert sorted(turn.id for turns in several for turn in turns) == sorted(asked)
+        assert sorted(turn.id for turns in several for turn in turns) == sorted(
+            turn_id for turn_id, _ in asked
+        )
 
 
 def _said(number: int) -> Inbound:
@@ -75,7 +78,7 @@ def _said(number: int) -> Inbound:
 async def test_what_an_earlier_worker_says_is_refused(database_url: str) -> None:
     """Who claims a turn later has it; the outcome of the one before is not kept."""
     async with opened(database_url, silent_seconds=0.1) as gone, opened(database_url) as rows:
-        turn_id = await rows.ask("main", KEY, HELLO)
+        turn_id, _ = await rows.ask("main", KEY, HELLO)
         late = await claimed(gone)
         assert not late.inbound.redelivered
         assert await rows.claim(8, 60) == [], "this process does not know yet who is silent"
@@ -86,7 +89,7 @@ async def test_what_an_earlier_worker_says_is_refused(database_url: str) -> None
         assert await gone.finish(late, "late") is None
         assert await rows.finish(now, "now") == Kept(has_next=False)
         wanted = [("main", turn_id), ("other", turn_id)]
-        assert await rows.outcomes(wanted) == {("main", turn_id): ("now", ())}
+        assert await rows.news(wanted) == {("main", turn_id): ("now", ())}
         assert await rows.claim(8, 60) == []
         assert await rows.finish(now, "again") is None
 
@@ -135,11 +138,13 @@ async def test_what_is_given_back_does_not_count(database_url: str) -> None:
 async def test_a_turn_that_was_stopped_is_over(database_url: str) -> None:
     """Its worker's outcome is refused, and the gateway is told that it was stopped."""
     async with opened(database_url) as rows:
-        turn_id = await rows.ask("main", KEY, HELLO)
+        turn_id, _ = await rows.ask("main", KEY, HELLO)
         turn = await claimed(rows)
         await rows.stop("main", KEY, stopped())
         assert await rows.finish(turn, "late") is None
-        ending = event_of((await rows.outcomes([("main", turn_id)]))["main", turn_id].text)
+        outcome = (await rows.news([("main", turn_id)]))["main", turn_id]
+        assert isinstance(outcome, Outcome)
+        ending = event_of(outcome.text)
         assert isinstance(ending, TurnFailed)
         assert isinstance(ending.error, TurnCancelled)
 
@@ -147,7 +152,7 @@ async def test_a_turn_that_was_stopped_is_over(database_url: str) -> None:
 async def test_a_message_is_said_into_a_turn_once(database_url: str) -> None:
     """Who takes the turn over looks in the transcript for it, and hands no message in that came before."""
     async with opened(database_url) as rows:
-        turn_id = await rows.ask("main", KEY, HELLO)
+        turn_id, _ = await rows.ask("main", KEY, HELLO)
         first = await claimed(rows)
         more = [replace(HELLO, message_id=each, text=each) for each in ("2", "3", "4")]
         for _ in range(2):  # as after a lost answer
@@ -163,7 +168,7 @@ async def test_a_message_is_said_into_a_turn_once(database_url: str) -> None:
         assert await rows.finish(second, "done")
         await rows.say_into("main", turn_id, more[2])
         assert await rows.look({second.key: second}) == {}, "it is over, and hears nothing more"
-        found = await rows.outcomes([second.key])
+        found = await rows.news([second.key])
         assert found[second.key] == ("done", (more[0].inbound_id,))
 
 
@@ -194,7 +199,7 @@ async def test_lanes_are_counted_by_whether_their_process_is_alive(database_url:
         assert (found["leases"], found["leases_run_out"]) == (1, 1)
 
 
-OF_ALL_AGENTS = ("CLAIM", "LOOK", "OUTCOMES", "QUESTIONS", "WORKERS", "ASK")
+OF_ALL_AGENTS = ("CLAIM", "LOOK", "NEWS", "WORKERS", "ASK")
 """A worker and a gateway ask for those of all agents in one statement, by keys that begin with the agent."""
 
 
