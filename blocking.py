@@ -22,7 +22,7 @@ from nacre.runtime.commands.conversation.status import SessionStatus
 from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import CompactionEnded, Event
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
-from nacre.runtime.turn.loop.loop import UsageLimits
+from nacre.runtime.turn.loop import UsageLimits
 from nacre.sessions.contracts.messages import Usage
 
 P = ParamSpec("P")

@@ -6,7 +6,7 @@ methods of records are ordinary ones which all records share, so that a class co
 
 What crosses files is a `Record`, also what is private to a file that a search imports. What is made by the
 thousand is a dataclass with `slots` or a `NamedTuple`; what needs `order` or `__post_init__` is a dataclass.
-`docs/decisions/0110-what-a-cold-search-defines.md` has the figures. Sessions and memory make
+`docs/decisions/program.md` has the figures. Sessions and memory make
 records, and neither may import the other or the runtime, so this is a module of the root: it imports nothing
 of Nacre.
 """

@@ -29,11 +29,11 @@ from typing import Any, NamedTuple
 
 from nacre.extensions.postgres.memory_store import PostgresIndexPlace
 from nacre.extensions.postgres.server.database import shared_database
+from nacre.extensions.providers.embedding.open_embedder import embedder_for
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.settings import MemorySearchSettings, resolve_settings
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.folder import FolderWorkspace
-from nacre.runtime.recall.models.open_embedder import embedder_for
 
 CLIP_CHARS = 2400
 """A result longer than this counts only for its first lines, so that whole files earn nothing."""

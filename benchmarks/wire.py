@@ -27,9 +27,9 @@ import httpx
 
 from benchmarks.session import entries
 from nacre import Agent, Inbound
+from nacre.extensions.providers.litellm.model import LiteLLMModel
+from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
-from nacre.runtime.models.litellm.model import LiteLLMModel
-from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.sessions.contracts.messages import user_message
 from nacre.sessions.disk.json_text import to_line
 from nacre.sessions.entries.entries import SessionHeader, entry_to_json, header_to_json

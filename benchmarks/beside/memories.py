@@ -56,7 +56,7 @@ async def run_ltm(workspace: Workspace, least_score: float) -> Result:
             )
             result.milliseconds.append((time.perf_counter() - started) * 1_000)
             _note(result, query, [places[hit.memory.id] for hit in hits], workspace)
-        await memories.close()
+        await memories.table.close()
     await embedder.close()
     return result
 

@@ -66,11 +66,9 @@ class Inbox(Protocol):
     @property
     def cursor(self) -> str:
         """The last `cursor` that was given to `receive`, also before a restart; empty at first."""
-        ...
 
     def connected(self) -> None:
         """Reports that messages can be sent from now on."""
-        ...
 
     async def receive(self, inbound: Inbound, *, cursor: str = "") -> None:
         """Takes a message. When this returns, the message and `cursor` are on disk.
@@ -78,7 +76,6 @@ class Inbox(Protocol):
         Only then may a bridge acknowledge the message to its server. A repeated message, with the same
         channel, account, chat and `message_id`, is dropped. Does not wait for the answer.
         """
-        ...
 
 
 Door = Inbox

@@ -30,27 +30,22 @@ class FarSide(Protocol):
 
     def bridge(self) -> Bridge:
         """A new bridge to this end, not started. All bridges use the same account."""
-        ...
 
     async def say(self, text: str) -> None:
         """A person writes in the chat, whether or not a bridge is connected."""
-        ...
 
     async def shown(self, least: int) -> Sequence[str]:
         """The bridge's messages as the chat shows them now, the oldest first.
 
         Waits until there are at least `least`.
         """
-        ...
 
     async def cut(self) -> None:
         """Ends the bridge's connections. New ones are accepted."""
-        ...
 
     @property
     def place(self) -> Place:
         """The chat."""
-        ...
 
 
 class RecordingInbox:

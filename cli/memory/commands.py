@@ -25,14 +25,11 @@ if TYPE_CHECKING:
 
 ELSEWHERE: Mapping[str, tuple[str, str]] = {
     "diff": ("nacre.cli.memory.history", "diff"),
-    "facts": ("nacre.cli.memory.facts", "command"),
     "forget": ("nacre.cli.memory.forget", "forget"),
     "log": ("nacre.cli.memory.history", "log"),
     "meter": ("nacre.cli.memory.meter", "meter"),
-    "reflect": ("nacre.cli.memory.proposals", "reflect"),
-    "review": ("nacre.cli.memory.proposals", "review"),
+    "review": ("nacre.cli.memory.review", "review"),
     "search": ("nacre.cli.memory.search", "search"),
-    "tidy": ("nacre.cli.memory.proposals", "tidy"),
     "undo": ("nacre.cli.memory.history", "undo"),
 }
 """The commands in other files, which are imported when they run."""

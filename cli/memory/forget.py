@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
@@ -225,7 +225,7 @@ async def _remove(
     """Removes what is planned; sentences about what remains."""
     from nacre.cli.memory.forget_search import remaining_places
     from nacre.cli.memory.forget_targets import forget_in_transcripts, json_matches
-    from nacre.memory.files.proposals.note_change import ProposalFailed
+    from nacre.memory.files.proposals import ProposalFailed
     from nacre.runtime.storage.storage import ledger_of, storage_of
 
     left: list[str] = []
@@ -281,7 +281,7 @@ async def _forget_sources(workspace: Workspace, plan: _Plan) -> None:
 
 def _forget_in_commits(config: Config, workspace: Workspace, plan: _Plan) -> None:
     from nacre.cli.memory.forget_targets import cut_note
-    from nacre.memory.files.proposals.note_change import note_bytes
+    from nacre.memory.files.proposals import note_bytes
     from nacre.memory.files.sources.sources import Sources
     from nacre.memory.workspace.history.commits import commit_changes, known_sources
     from nacre.memory.workspace.history.forgetting import forget_in_history
@@ -335,7 +335,8 @@ async def _rebuild_index(config: Config, now: Clock) -> list[str]:
 
     Returns sentences about what failed. Raises `MemoryIndexError`.
     """
-    from nacre.runtime.recall.facts.open_facts import open_facts
+    from nacre.runtime.extensions.host import OpeningAgent
+    from nacre.runtime.extensions.loading import load_facts
     from nacre.runtime.recall.open_memory import open_memory
 
     search = config.settings.agent.memory_search
@@ -353,11 +354,11 @@ async def _rebuild_index(config: Config, now: Clock) -> list[str]:
     finally:
         await engine.close()
     if config.folders.facts_index_file.exists():
-        facts = open_facts(strict, now)
-        try:
-            await facts.sync()
-        finally:
-            await facts.close()
+        async with AsyncExitStack() as closing:
+            opening = OpeningAgent(
+                config=strict, now=now, embedder=None, on_note=lambda _name: None, closing=closing
+            )
+            await load_facts(opening).sync()
     return [report.problem] if report.problem else []
 
 

@@ -141,7 +141,7 @@ def _names_and_messages(
     if not objects:
         return [], []
     given = "".join(f"{name}\n" for _, name in objects).encode()
-    stream = io.BytesIO(repository.git("cat-file", "--batch", given=given, environment=environment))
+    stream = io.BytesIO(repository.git("cat-file", "--batch", stdin=given, environment=environment))
     names: dict[str, None] = {}
     messages = []
     for kind, name in objects:

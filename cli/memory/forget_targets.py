@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import Any
 
-from nacre.memory.files.proposals.note_change import NoteChange
+from nacre.memory.files.proposals import NoteChange
 from nacre.record import Record
 from nacre.sessions.stores.rewriting import RewritableStore, Rewrite
 

@@ -157,7 +157,7 @@ def _run_reporting_errors(voice: Voice, name: str, work: Coroutine[Any, Any, int
 async def _remembered(
     place: SearchPlace, voice: IndexVoice, work: Work, local: Callable[[], Embedder]
 ) -> int:
-    from nacre.memory.contracts.index_place import FRESHNESS_WAIT_SECONDS
+    from nacre.memory.contracts.store import FRESHNESS_WAIT_SECONDS
     from nacre.memory.engine import MemoryEngine
     from nacre.runtime.contracts.clock import brief_clock
     from nacre.runtime.storage.storage import storage_of

@@ -25,8 +25,7 @@ from nacre.runtime.settings.config import (
 )
 
 if TYPE_CHECKING:
-    from nacre.memory.contracts.index_settings import Unwritten
-    from nacre.memory.contracts.settings import MemorySearchSettings
+    from nacre.memory.contracts.settings import MemorySearchSettings, Unwritten
     from nacre.runtime.settings.config import Config
     from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
@@ -191,14 +190,14 @@ def _embeds_here(settings: MemorySearchSettings) -> bool | None:
 
 def _read(file: Path, folders: AgentFolders) -> Sequence[Path]:
     """Every file that affects the settings, whether or not it exists, and the files with Nacre's defaults."""
-    from nacre.memory.contracts import index_settings, settings
+    from nacre.memory.contracts import settings
     from nacre.runtime.settings.disk.auth_profiles import FILE_NAMES
     from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE
     from nacre.runtime.settings.disk.settings_file import OTHER_FILES
 
     beside = (file, *(file.with_name(name) for name in (ENVIRONMENT_FILE, *OTHER_FILES)))
     keys = (folders.agent_dir / name for name in FILE_NAMES)
-    code = (Path(module) for module in (settings.__file__, index_settings.__file__, __file__))
+    code = (Path(module) for module in (settings.__file__, __file__))
     return (*beside, *keys, *code)
 
 
@@ -221,7 +220,7 @@ def _of(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _checked(settings: Unwritten) -> dict[str, Any]:
     """The values of a section. pydantic would first build a serializer."""
-    from nacre.memory.contracts.index_settings import Unwritten
+    from nacre.memory.contracts.settings import Unwritten
 
     values = {name: getattr(settings, name) for name in type(settings).model_fields}
     return {

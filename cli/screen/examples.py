@@ -37,18 +37,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "log": ("nacre log -n 50", "nacre log -f"),
     "memory": ("nacre memory search boat", "nacre memory status", "nacre memory undo"),
     "memory diff": ("nacre memory diff", "nacre memory diff 3f2a9c10"),
-    "memory facts": ("nacre memory facts list", "nacre memory facts set city Porto"),
-    "memory facts forget": ("nacre memory facts forget city",),
-    "memory facts history": ("nacre memory facts history city",),
-    "memory facts list": (
-        "nacre memory facts list --identity anna",
-        "nacre memory facts list --as-of 2026-03-01",
-    ),
-    "memory facts recall": ("nacre memory facts recall boat -k 3",),
-    "memory facts set": (
-        "nacre memory facts set city Porto",
-        "nacre memory facts set children 2 --identity anna",
-    ),
     "memory forget": (
         "nacre memory forget 'old address'",
         "nacre memory forget memory/2026-01-20.md#L3-5 --yes --transcripts --git-history",
@@ -57,14 +45,12 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "memory index": ("nacre memory index", "nacre memory index --force"),
     "memory log": ("nacre memory log", "nacre memory log MEMORY.md"),
     "memory meter": ("nacre memory meter", "nacre memory meter --json"),
-    "memory reflect": ("nacre memory reflect", "nacre memory reflect --apply --summaries"),
     "memory review": ("nacre memory review", "nacre memory review accept all"),
     "memory search": (
         "nacre memory search 'when do I see the dentist'",
         "nacre memory search boat --after 'last March' --max-results 3 --json",
     ),
     "memory status": ("nacre memory status", "nacre memory status --deep"),
-    "memory tidy": ("nacre memory tidy", "nacre memory tidy --dry-run --after 2026-01-01"),
     "memory undo": ("nacre memory undo", "nacre memory undo 3f2a9c10"),
     "memory why": ("nacre memory why memory/2026-01-20.md#L3",),
     "pairing": ("nacre pairing", "nacre pairing approve 7K3QX9"),

@@ -59,7 +59,7 @@ async def list_memories(
     """List memories and their IDs, the newest first."""
     from nacre.extensions.lancedb.records import memory_json, memory_line
 
-    found = await memories.all(memories.scope(None))
+    found = await memories.table.all(memories.scope(None))
     zone = now().tzinfo
     if as_json:
         return print_json([memory_json(memory, zone) for memory in found[:limit]])
@@ -108,7 +108,7 @@ async def stats(memories: Memories, invocation: Invocation, now: Clock, as_json:
     """Count memories by category, audience and writer."""
     from nacre.extensions.lancedb.records import counts, moment_of
 
-    found = await memories.all(memories.scope(None))
+    found = await memories.table.all(memories.scope(None))
     count_without_vector = await memories.count_without_vector()
     counted = counts(found)
     days = [moment_of(memory, now().tzinfo).date().isoformat() for memory in found]
@@ -144,7 +144,7 @@ async def _run(
     checked_settings(ENGINE_ID, config.settings.plugins)
     async with own_memory_home(config, ENGINE_ID, now) as home, AsyncExitStack() as closing:
         memories, _ = await open_memories(home)
-        closing.push_async_callback(memories.close)
+        closing.push_async_callback(memories.table.close)
         chosen = config.settings.plugins.slots.memory
         if chosen != ENGINE_ID:
             invocation.warn(

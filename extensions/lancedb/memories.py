@@ -78,7 +78,6 @@ def score(row: Candidate, *, terms: Sequence[str]) -> float:
 
 
 def _share(terms: Sequence[str], words: str) -> float:
-    """The share of the terms that a row contains, ignoring word endings."""
     if not terms:
         return 0.0
     text = words.lower()
@@ -129,7 +128,7 @@ class Memories:
         now_ms: Callable[[], int],
         new_id: NewId,
     ) -> None:
-        self._table = table
+        self.table = table
         self._embedder = embedder
         self._agent_id = agent_id
         self._now_ms = now_ms
@@ -140,9 +139,6 @@ class Memories:
     def scope(self, audience: str | None) -> Scope:
         """This agent's memories for an audience; `None` means every audience."""
         return Scope(agent_id=self._agent_id, audience=audience)
-
-    async def close(self) -> None:
-        await self._table.close()
 
     async def recall(
         self,
@@ -159,10 +155,10 @@ class Memories:
         vector = await self._vector_of_question(question)
         rows: dict[str, Candidate] = {}
         if vector is not None:
-            for near in await self._table.near(vector, self._key, scope, POOL):
+            for near in await self.table.near(vector, self._key, scope, POOL):
                 rows[near.memory.id] = Candidate(near.memory, self._related(near.cosine), 0.0, near.words)
         if words:
-            for row in await self._table.by_words(words, self._key, scope, POOL):
+            for row in await self.table.by_words(words, self._key, scope, POOL):
                 nearness = self._related(cosine_of(row, vector)) if vector is not None else 0.0
                 rows[row.memory.id] = Candidate(row.memory, nearness, row.bm25, row.words)
         found = ranked(list(rows.values()), terms=terms)
@@ -192,17 +188,17 @@ class Memories:
             audience=audience,
             origin=origin,
         )
-        await self._table.add(memory, vector, self._key)
+        await self.table.add(memory, vector, self._key)
         return Stored(memory=memory, is_new=True)
 
     async def forget_id(self, id_prefix: str, scope: Scope) -> Forgotten:
         """Forgets the memory whose ID starts with `id_prefix`, which has at least eight characters."""
         if not _ID_BEGINNING.fullmatch(id_prefix):
             return Forgotten()
-        matching = await self._table.all(scope, id_prefix=id_prefix.lower())
+        matching = await self.table.all(scope, id_prefix=id_prefix.lower())
         if len(matching) != 1:
             return Forgotten(candidates=tuple(Recalled(memory=memory, score=1.0) for memory in matching))
-        is_deleted = await self._table.delete(matching[0].id, scope)
+        is_deleted = await self.table.delete(matching[0].id, scope)
         return Forgotten(deleted=matching[0] if is_deleted else None)
 
     async def forget(self, question: str, scope: Scope) -> Forgotten:
@@ -210,37 +206,34 @@ class Memories:
         found = await self.recall(question, scope, limit=_FORGET_CANDIDATES, least_score=MIN_FORGET_SCORE)
         exact = [item for item in found if same_statement(item.memory.text, question)]
         certain = exact or [item for item in found if item.score >= CERTAIN_FORGET_SCORE and len(found) == 1]
-        if len(certain) == 1 and await self._table.delete(certain[0].memory.id, scope):
+        if len(certain) == 1 and await self.table.delete(certain[0].memory.id, scope):
             return Forgotten(deleted=certain[0].memory)
         return Forgotten(candidates=tuple(found))
 
     async def delete_permanently(self, ids: Collection[str]) -> None:
         """Deletes memories permanently: no earlier version of the table retains them."""
         for memory_id in ids:
-            await self._table.delete(memory_id, self.scope(None))
-        await self._table.purge(self.scope(None))
-
-    async def all(self, scope: Scope) -> list[Memory]:
-        return await self._table.all(scope)
+            await self.table.delete(memory_id, self.scope(None))
+        await self.table.purge(self.scope(None))
 
     async def count_without_vector(self) -> int:
         """The number of memories without a vector of the current embedder."""
-        return await self._table.count_without_vector(self._key) if self._embedder else 0
+        return await self.table.count_without_vector(self._key) if self._embedder else 0
 
     async def count(self) -> int:
-        return await self._table.count(self.scope(None))
+        return await self.table.count(self.scope(None))
 
     async def make_vectors(self) -> None:
         """Computes missing vectors, after an outage or a change of embedder."""
         if self._embedder is None:
             return
         async with self._filling:
-            missing = await self._table.without_vector(self._key)
+            missing = await self.table.without_vector(self._key)
             size = self._embedder.facts.batch_texts
             for begin in range(0, len(missing), size):
                 vectors = await self._vectors_of(missing[begin : begin + size])
                 if vectors:
-                    await self._table.set_vectors(vectors, self._key)
+                    await self.table.set_vectors(vectors, self._key)
                 if self.problem:
                     return
 
@@ -253,7 +246,6 @@ class Memories:
         return f"{facts.provider}/{facts.model}/{facts.fingerprint}"
 
     async def _vectors_of(self, rows: Sequence[tuple[str, str]]) -> dict[str, Vector]:
-        """Vectors by ID, except for texts that the embedder refuses."""
         assert self._embedder is not None
         texts = [text for _, text in rows]
         try:
@@ -298,12 +290,12 @@ class Memories:
         words, _ = query_words(text)
         found: list[Memory] = []
         if vector is not None:
-            found += [near.memory for near in await self._table.near(vector, self._key, scope, POOL)]
+            found += [near.memory for near in await self.table.near(vector, self._key, scope, POOL)]
         if words:
-            found += [row.memory for row in await self._table.by_words(words, self._key, scope, POOL)]
+            found += [row.memory for row in await self.table.by_words(words, self._key, scope, POOL)]
         return next((memory for memory in found if same_statement(memory.text, text)), None)
 
 
 def _cleaned(text: str) -> str:
-    """Replaces lone surrogates and null characters, which cannot be stored."""
+    # Lone surrogates and null characters cannot be stored.
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ").strip()

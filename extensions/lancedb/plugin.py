@@ -295,7 +295,7 @@ class LanceMemory(MemoryPlugin):
             self._vector_task.cancel()
             await asyncio.gather(self._vector_task, return_exceptions=True)
         if self._memories is not None:
-            await self._memories.close()
+            await self._memories.table.close()
 
     def tools(self, chat: ToolChat) -> Sequence[MemoryTool]:
         return self._tools.of(chat) if self._tools is not None else ()
@@ -350,7 +350,9 @@ class LanceMemory(MemoryPlugin):
     async def kept_texts(self) -> Mapping[str, str]:
         if self._memories is None:
             return {}
-        return {memory.id: memory.text for memory in await self._memories.all(self._memories.scope(None))}
+        return {
+            memory.id: memory.text for memory in await self._memories.table.all(self._memories.scope(None))
+        }
 
     async def forget_texts(self, ids: Collection[str]) -> None:
         """Deletes these memories permanently."""

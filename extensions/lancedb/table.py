@@ -327,7 +327,6 @@ class MemoryTable:
 
     @_retry_on_conflict
     async def _complete(self) -> None:
-        """Adds what a foreign table lacks: our columns, the words, and the index over them."""
         names = set((await self._table.schema()).names)
         if lacking := {k: v for k, v in added_columns(self._agent_id).items() if k not in names}:
             await self._table.add_columns({name: literal(value) for name, value in lacking.items()})
@@ -352,7 +351,6 @@ class MemoryTable:
         self._writes += 1
 
     async def _ensure_dimensions(self, dimensions: int) -> None:
-        """Recreates the vector column for another embedder's vector length. The rows stay."""
         if vector_dimensions(await self._table.schema()) != dimensions:
             await self._recreate_vector_column(dimensions)
             await self._table.update({"embedder": NONE_YET})
@@ -384,7 +382,6 @@ async def _open_or_create(database: Any) -> Any:
 
 
 async def _rows_with_vectors(query: Any) -> list[dict[str, Any]] | None:
-    """The rows with their vectors; `None` if another program is recreating the column right now."""
     try:
         return cast("list[dict[str, Any]]", await query.to_list())
     except ValueError as error:

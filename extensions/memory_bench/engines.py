@@ -24,8 +24,7 @@ from typing import Any
 from nacre.extensions.memory_bench.scoring import Answer, Found, Place, Question, answered
 from nacre.extensions.qmd.program import is_installed
 from nacre.memory.contracts.embedder import Embedder
-from nacre.memory.contracts.index_settings import StoreSettings
-from nacre.memory.contracts.settings import index_path
+from nacre.memory.contracts.settings import StoreSettings, index_path
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError

@@ -249,8 +249,9 @@ class LineRows:
                     return None
                 continue
             line = to_line(record_to_json(record)).decode().rstrip("\n")
-            values = {"key": key, "session_id": record.session_id, "line": line, "old": old}
-            replacing = partial(_replaced, tries=count(), **values)
+            replacing = partial(
+                _replaced, tries=count(), key=key, session_id=record.session_id, line=line, old=old
+            )
             if await self._rows.single(replacing):
                 return record
 

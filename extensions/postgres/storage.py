@@ -18,8 +18,8 @@ from nacre.runtime.storage.backend import Says, StorageHome
 if TYPE_CHECKING:
     from nacre.extensions.postgres.ledger import PostgresRows
     from nacre.extensions.postgres.server.connections import Connection
-    from nacre.memory.contracts.index_place import IndexPlace
     from nacre.memory.contracts.settings import MemorySearchSettings
+    from nacre.memory.contracts.store import IndexPlace
     from nacre.memory.contracts.workspace import Workspace
     from nacre.runtime.extensions.host import ExtensionHost
     from nacre.runtime.ledger.file_ledger import FileLedgerPlace

@@ -1,4 +1,4 @@
-"""The owner's private conversations as Markdown that qmd can index. What others hear is never exported."""
+"""Exports the owner's private conversations as Markdown for qmd, and no conversation with others."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _DAY_SECONDS = 86_400.0
 
 
 class SessionExports:
-    """`<folder>/<session id>.md` for each private session; `retention_days` of `None` keeps them."""
+    """Writes `<folder>/<session id>.md` for each private session; without `retention_days`, keeps all."""
 
     def __init__(
         self, source: TranscriptSource, folder: Path, *, retention_days: int | None, now: Clock
     ) -> None:
-        self._source = source
+        self.source = source
         self._folder = folder
         self._retention_days = retention_days
         self._now = now
         self._seen: dict[str, tuple[int, int, bool]] = {}
 
     async def write(self) -> None:
-        """Brings the folder in line with the sessions. A file that would stay the same is not written.
+        """Brings the folder in line with the sessions. Files that would not change are not written.
 
         Raises:
             OSError: the sessions cannot be listed, or the folder cannot be written.
         """
         kept: set[str] = set()
-        for info in await self._source.transcripts():
+        for info in await self.source.transcripts():
             if self._is_over_age(info):
                 continue
             name = f"{Path(info.name).stem}.md"
@@ -40,21 +40,16 @@ class SessionExports:
                 kept.add(name)
         await asyncio.to_thread(self._remove_others, kept)
 
-    async def close(self) -> None:
-        """Closes the source."""
-        await self._source.close()
-
     async def _exported(self, info: TranscriptInfo, name: str) -> bool:
-        """Whether there is to be a file of this transcript; it is written when the transcript changed."""
         *marks, is_export = self._seen.get(name, (0, 0, False))
         if marks == [info.size_bytes, info.modified_ns]:
             return is_export
-        text = await self._source.text(info.name)
-        if text is None:  # it cannot be read now, so what is there stays
+        text = await self.source.text(info.name)
+        if text is None:  # it cannot be read now, so the file stays
             return True
         is_export = is_private(text)
         if is_export:
-            await asyncio.to_thread(_written, self._folder / name, _markdown(name, text))
+            await asyncio.to_thread(_write, self._folder / name, _markdown(name, text))
         self._seen[name] = (info.size_bytes, info.modified_ns, is_export)
         return is_export
 
@@ -64,26 +59,25 @@ class SessionExports:
         return info.modified_ns / 1e9 < self._now().timestamp() - self._retention_days * _DAY_SECONDS
 
     def _remove_others(self, kept: set[str]) -> None:
-        """Removes exports of sessions that are gone, too old or not private; no file that is no export."""
         for file in self._folder.glob("*.md"):
             if file.name not in kept and _is_export(file):
                 file.unlink(missing_ok=True)
 
 
 def is_private(text: TranscriptText) -> bool:
-    """Whether the owner speaks in it, and nobody of whom that is not sure."""
+    """Whether the owner speaks in it, and nobody who might be someone else."""
     speakers = {line.partition(":")[0] for line in text.lines}
     return OWNER in speakers and ANYBODY not in speakers
 
 
 def _markdown(name: str, text: TranscriptText) -> bytes:
     days = [day for day in text.days if day is not None]
-    told = f"\n{days[0].isoformat()}\n" if days else ""
-    said = "\n\n".join(text.lines)
-    return f"{_TITLE}{Path(name).stem}\n{told}\n{said}\n".encode("utf-8", "replace")
+    day = f"\n{days[0].isoformat()}\n" if days else ""
+    messages = "\n\n".join(text.lines)
+    return f"{_TITLE}{Path(name).stem}\n{day}\n{messages}\n".encode("utf-8", "replace")
 
 
-def _written(file: Path, data: bytes) -> None:
+def _write(file: Path, data: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if file.is_file() and not file.is_symlink() and file.read_bytes() == data:
         return

@@ -1,4 +1,4 @@
-"""The extension `qmd`: the program in front of memory-core, for agents and for `nacre memory`."""
+"""The extension `qmd`: puts the program before memory-core, for agents and for `nacre memory`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from nacre.runtime.settings.config import Config
 
 _EMBEDDING: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-"""Only one agent of a process embeds with qmd at a time: each run loads the models anew."""
+"""Only one agent of a process embeds with qmd at a time, because each run loads the models again."""
 
 
 def register(host: ExtensionHost) -> None:
-    """Adds the backend. Starts nothing and imports none of its parts."""
+    """Adds the backend without starting or importing anything of it."""
     host.memory_backend(QmdBackend())
 
 
@@ -35,7 +35,7 @@ class QmdBackend(MemoryBackend):
     def engine(self, config: Config, core: MemoryCore, now: Clock) -> MemoryPlugin:
         if not config.is_in_files and config.settings.memory.qmd.include_default_memory:
             raise ConfigError(
-                "memory.backend is qmd, which reads files, and the notes lie in a database. Set "
+                "memory.backend is qmd, which reads files, but the notes are in a database. Set "
                 "memory.qmd.includeDefaultMemory to false, or memory.backend to builtin."
             )
         from nacre.extensions.qmd.qmd_memory import QmdMemory

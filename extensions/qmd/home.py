@@ -1,4 +1,4 @@
-"""An agent's qmd folder: which folders qmd indexes, its index, and what Nacre notes about it."""
+"""An agent's qmd folder: the collections that qmd indexes, its index, and what Nacre stores about it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from nacre.record import Record
 from nacre.runtime.settings.sections.memory import QmdPath
 
 Kind = Literal["notes", "chats", "extra", "sessions"]
-"""`notes` are the owner's own, `chats` those of other chats, `extra` what the settings name."""
+"""`notes` are the owner's, `chats` those of other chats, `extra` the folders in the settings."""
 
 PREFIX = "qmd/"
-"""Begins the path of what lies outside of the workspace: `qmd/<collection>/<path>`."""
+"""The prefix of paths outside of the workspace: `qmd/<collection>/<path>`."""
 
 
 class Collection(Record):
-    """A folder that qmd indexes. `below` is where it lies in the workspace: `""` for the workspace itself,
+    """A folder that qmd indexes. `below` is its path in the workspace, `""` for the workspace itself, and
     `None` outside of it."""
 
     name: str
@@ -36,7 +36,7 @@ class Collection(Record):
     below: str | None
 
     def shown(self, path: str) -> str | None:
-        """How Nacre calls a file of it, or `None` for a path that cannot be one of its files."""
+        """The path of a file as Nacre shows it; `None` for a path that cannot be in the collection."""
         if not self.holds(path):
             return None
         if self.below is None:
@@ -44,7 +44,7 @@ class Collection(Record):
         return f"{self.below}/{path}" if self.below else path
 
     def holds(self, path: str) -> bool:
-        """Whether a relative path is one that it indexes: Markdown below its root, as its pattern says."""
+        """Whether a relative path is a Markdown file that matches the pattern."""
         parts = path.split("/")
         return (
             is_markdown(path)
@@ -64,7 +64,7 @@ def wanted_collections(
     paths: Sequence[QmdPath],
     sessions: Path | None,
 ) -> tuple[Collection, ...]:
-    """All collections of an agent, those whose folder is not there yet among them."""
+    """All collections of an agent, including those whose folder does not exist yet."""
     found: list[Collection] = []
     taken: set[str] = set()
 
@@ -100,14 +100,14 @@ def wanted_collections(
 
 
 def named(path: str, collections: Mapping[str, Collection]) -> tuple[Collection, str] | None:
-    """The collection and the path in it of `qmd/<collection>/<path>`, if there is such a one."""
+    """The collection of `qmd/<collection>/<path>` and the path in it, if there is one."""
     name, _, rest = path.removeprefix(PREFIX).partition("/")
     collection = collections.get(name)
     return (collection, rest) if collection is not None and collection.holds(rest) else None
 
 
 def holder(path: str, collections: Sequence[Collection]) -> tuple[Collection, str] | None:
-    """The collection in the workspace that has a note of this path, and its path in there."""
+    """The collection in the workspace that includes a path, and the path in the collection."""
     for collection in collections:
         if collection.below is None:
             continue
@@ -118,7 +118,6 @@ def holder(path: str, collections: Sequence[Collection]) -> tuple[Collection, st
 
 
 def _plain(text: str) -> str:
-    """A name of `a-z`, `0-9` and `-`."""
     return re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-") or "collection"
 
 
@@ -145,7 +144,6 @@ def _is_other_file(file: Path, other: Path) -> bool:
 
 @lru_cache(maxsize=64)
 def _expression(pattern: str) -> re.Pattern[str]:
-    """A pattern with `*`, `**`, `?` and `{a,b}` as a regular expression."""
     pieces = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]", "{": "(?:", "}": ")", ",": "|"}
     opened = pattern.count("{") == pattern.count("}") and "{" in pattern
     if not opened:
@@ -161,8 +159,8 @@ _STATE_FILE = "nacre.json"
 
 
 class QmdState(Record):
-    """What is noted between two runs: collections as they were made (path and pattern by name), times in
-    seconds since the epoch, and why the built-in engine answers; empty when qmd does."""
+    """What is stored between runs: the path and pattern of each created collection, times in seconds since
+    the epoch, and why the built-in engine answers; empty if qmd does."""
 
     collections: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     updated_at_seconds: float = 0.0
@@ -172,7 +170,7 @@ class QmdState(Record):
 
 @dataclass(frozen=True)
 class QmdHome:
-    """`agents/<id>/qmd` in the state folder, as the first descriptions have it."""
+    """The folder `agents/<id>/qmd` in the state folder."""
 
     folder: Path
 
@@ -186,11 +184,11 @@ class QmdHome:
 
     @property
     def sessions(self) -> Path:
-        """Where past conversations are exported to, unless the settings name a place."""
+        """The folder of exported conversations, unless the settings name another."""
         return self.folder / "sessions"
 
     def environment(self, passed_on: Mapping[str, str]) -> dict[str, str]:
-        """What the program is started with: these folders in the place of the owner's own."""
+        """The environment of the program, with these folders instead of the owner's."""
         return {
             **passed_on,
             "XDG_CONFIG_HOME": str(self.config),
@@ -200,27 +198,27 @@ class QmdHome:
         }
 
     def recipe(self) -> list[str]:
-        """Lines of a shell that let the owner's own `qmd` use this index."""
+        """Shell lines that make the owner's own `qmd` use this index."""
         return [
             f"export XDG_CONFIG_HOME={shlex.quote(str(self.config))}",
             f"export XDG_CACHE_HOME={shlex.quote(str(self.cache))}",
         ]
 
     def make(self, shared_cache: Path) -> None:
-        """Makes the folders, and lends qmd the models that the owner's own has loaded already.
+        """Creates the folders, and links the models that the owner's own qmd has downloaded.
 
         Raises:
-            OSError: the folders cannot be made.
+            OSError: the folders cannot be created.
         """
         for folder in (self.config / "qmd", self.cache / "qmd", self.sessions):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         models, own = shared_cache / "qmd" / "models", self.cache / "qmd" / "models"
         if models.is_dir() and not os.path.lexists(own):
-            with suppress(OSError):  # without the link, qmd loads them once more
+            with suppress(OSError):  # without the link, qmd downloads them again
                 own.symlink_to(models.resolve(), target_is_directory=True)
 
     def set_index_aside(self) -> None:
-        """Puts qmd's index away, so that it makes another; nothing is lost that is not in the notes.
+        """Moves qmd's index aside, so that qmd creates a new one from the notes.
 
         Raises:
             OSError: it cannot be moved.
@@ -231,7 +229,7 @@ class QmdHome:
             file.replace(aside / file.name)
 
     def state(self) -> QmdState:
-        """What was noted last; nothing where that cannot be read."""
+        """The stored state; an empty one if it cannot be read."""
         try:
             found: Any = json.loads((self.folder / _STATE_FILE).read_bytes())
             return QmdState(
@@ -246,8 +244,8 @@ class QmdHome:
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return QmdState()
 
-    def note(self, state: QmdState) -> None:
-        """Notes it; what the disk refuses is only missing from the next status."""
+    def store(self, state: QmdState) -> None:
+        """Stores the state. Failures are ignored, because only a status needs it."""
         file = self.folder / _STATE_FILE
         with suppress(OSError):
             new = file.with_suffix(".new")

@@ -1,6 +1,7 @@
-"""The program qmd: starts it without a shell, and reads its answers, none of which is trusted.
+"""Runs the program qmd without a shell and reads its output, which is not trusted.
 
-What it may say is bounded, and so is its time."""
+Its time and the length of its output are limited.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.record import Record
 
 MOST_CHARS = 200_000
-"""More than this of either stream ends the program: no answer of qmd is as long."""
+"""The limit of either stream, above which the program is killed; no answer of qmd is this long."""
 MOST_QUERY_CHARS = 2_000
-"""A longer question is cut: the system limits how long an argument may be."""
-_SAID_CHARS = 300
+"""Longer questions are cut, because systems limit the length of arguments."""
+_SHOWN_ERROR_CHARS = 300
 _END_SECONDS = 5.0
 _ERROR_LINE = re.compile(r"\w*error: ", re.IGNORECASE)
 _PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
@@ -33,55 +34,55 @@ _NEVER = ("QMD_TRUST_", "QMD_CONFIG_DIR", "NODE_OPTIONS")
 
 
 class QmdFailed(MemoryIndexError):
-    """qmd did not do what it was asked for. `said` has its own words, of which the sentence shows a part."""
+    """qmd failed. `output` is its full output, of which the message shows a part."""
 
-    def __init__(self, sentence: str, said: str = "") -> None:
+    def __init__(self, sentence: str, output: str = "") -> None:
         super().__init__(sentence)
-        self.said = said or sentence
+        self.output = output or sentence
 
 
 class QmdSlow(QmdFailed):
-    """It took too long, and was ended."""
+    """qmd took too long and was killed."""
 
 
-class Said(Record):
-    """What a run of the program wrote, and its exit code; a negative one is the signal that ended it."""
+class Output(Record):
+    """The output of a run and its exit code; a negative code is the signal that ended it."""
 
     code: int
     out: str
     err: str
 
-    def or_failed(self, doing: str) -> Said:
-        """The same, if it ended well.
+    def or_failed(self, command: str) -> Output:
+        """Returns itself if the exit code is 0.
 
         Raises:
-            QmdFailed: it did not; `doing` says what it was to do.
+            QmdFailed: it is not; the message names the `command`.
         """
         if self.code == 0:
             return self
         ended = f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
         text = self.err.strip() or self.out.strip()
         lines = [line.strip() for line in text.splitlines()]
-        # a program in JavaScript shows its own source first, and where it was
-        telling = next((line for line in lines if _ERROR_LINE.match(line)), " ".join(lines))
-        words = " ".join(telling.split())[:_SAID_CHARS]
-        sentence = f"{doing} ended with {ended}{f': {words}' if words else ''}"
-        raise QmdFailed(sentence, said=f"{self.err}\n{self.out}")
+        # JavaScript programs print their source and a stack trace around the error.
+        shown = next((line for line in lines if _ERROR_LINE.match(line)), " ".join(lines))
+        words = " ".join(shown.split())[:_SHOWN_ERROR_CHARS]
+        sentence = f"{command} ended with {ended}{f': {words}' if words else ''}"
+        raise QmdFailed(sentence, output=f"{self.err}\n{self.out}")
 
 
 class Program:
-    """One way to start qmd: the words of `memory.qmd.command`, and the whole environment that it gets."""
+    """The command line of `memory.qmd.command` and its whole environment."""
 
     def __init__(self, command: str, *, environment: Mapping[str, str], user_folder: Path) -> None:
         self._command = command
         self._environment = environment
         self._user_folder = user_folder
 
-    async def run(self, *arguments: str, seconds: float) -> Said:
-        """Runs it to its end.
+    async def run(self, *arguments: str, seconds: float) -> Output:
+        """Runs the program and waits for it.
 
         Raises:
-            QmdFailed: it cannot be started, or writes without end.
+            QmdFailed: it cannot be started, or its output is too long.
             QmdSlow: it did not end within `seconds`.
         """
         name = f"qmd {arguments[0]}"
@@ -92,7 +93,7 @@ class Program:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                # from any other folder upwards it would take a project's own index for the one to use
+                # qmd looks for the index of a project in this folder and above it.
                 cwd=self._user_folder.anchor,
                 env=self._environment,
                 start_new_session=True,
@@ -106,7 +107,7 @@ class Program:
         try:
             async with asyncio.timeout(seconds):
                 out, err = await asyncio.gather(
-                    _written(process, process.stdout), _written(process, process.stderr)
+                    _read(process, process.stdout), _read(process, process.stderr)
                 )
                 code = await process.wait()
                 has_ended = True
@@ -114,25 +115,25 @@ class Program:
             raise QmdSlow(f"{name} timed out after {seconds * 1000:.0f}ms") from error
         finally:
             if not has_ended:
-                await _ended(process)
+                await _end(process)
         if max(len(out), len(err)) > MOST_CHARS:
             raise QmdFailed(f"{name} wrote too much output: more than {MOST_CHARS} characters")
-        return Said(code=code, out=out.decode("utf-8", "replace"), err=err.decode("utf-8", "replace"))
+        return Output(code=code, out=out.decode("utf-8", "replace"), err=err.decode("utf-8", "replace"))
 
 
 def is_installed(command: str, *, environment: Mapping[str, str], user_folder: Path) -> bool:
-    """Whether the first word of the command is a program that can be started."""
+    """Whether the first word of the command is a program that exists."""
     try:
         first = _words(command, user_folder)[0]
-    except ValueError:  # a quotation without its end
+    except ValueError:  # an unclosed quotation mark
         return False
     return shutil.which(first, path=environment.get("PATH", os.defpath)) is not None
 
 
 def program_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What qmd needs of a program's environment: where things are, proxies, its own options.
+    """The variables that qmd needs: places, proxies, and its own options.
 
-    Not among it are keys of providers, and what would make it trust a configuration that lies in a folder.
+    Keys of providers are left out, and variables that would make qmd trust a configuration in a folder.
     """
     return {
         name: value
@@ -143,7 +144,7 @@ def program_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def as_argument(text: str) -> str:
-    """A question as one argument that is no option: one line, cut, without what a system does not pass on."""
+    """A question as an argument: one line of limited length that is not an option."""
     line = " ".join(text.replace("\0", " ").split())[:MOST_QUERY_CHARS]
     return line.encode("utf-8", "ignore").decode().lstrip("-").strip()
 
@@ -154,12 +155,12 @@ def _words(command: str, user_folder: Path) -> Sequence[str]:
     return [str(user_folder / first[2:]) if first.startswith("~/") else first, *words[1:]]
 
 
-async def _written(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None) -> bytearray:
-    """All that it writes. If that is more than `MOST_CHARS`, the program is ended and the rest thrown away.
+async def _read(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None) -> bytearray:
+    """The output on one stream. Above `MOST_CHARS`, the program is killed and the rest is discarded.
 
-    The rest is read all the same: asyncio tells of a program's end only when its pipes are at theirs.
+    The rest is still read, because asyncio reports the end of a program only after that of its pipes.
     """
-    assert stream is not None, "it was asked for"
+    assert stream is not None
     data = bytearray()
     while piece := await stream.read(65_536):
         if len(data) > MOST_CHARS:
@@ -171,17 +172,17 @@ async def _written(process: asyncio.subprocess.Process, stream: asyncio.StreamRe
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
-    """Kills it with everything that it started: qmd is a launcher that starts another process."""
+    # With its children, because qmd is a launcher that starts another process.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    """Kills it and waits for its end, but not for a process that left its group and holds its pipes."""
+async def _end(process: asyncio.subprocess.Process) -> None:
+    # Does not wait for a process that has left the group and holds the pipes.
     _kill(process)
     with suppress(TimeoutError):
         async with asyncio.timeout(_END_SECONDS):
-            await asyncio.gather(_written(process, process.stdout), _written(process, process.stderr))
+            await asyncio.gather(_read(process, process.stdout), _read(process, process.stderr))
             await process.wait()
 
 
@@ -211,7 +212,7 @@ _SHOWN_CHARS = 200
 
 
 class Place(Record):
-    """Where qmd found something: lines from 1, both included; `score` 0…1."""
+    """Where qmd found something: lines from 1, inclusive; `score` 0 to 1."""
 
     collection: str
     path: str
@@ -220,64 +221,63 @@ class Place(Record):
     score: float
 
 
-def places(said: Said, mode: str) -> list[Place]:
-    """The places of an answer, in its order; what names no document is left out.
+def places(output: Output, mode: str) -> list[Place]:
+    """The places in an answer, in its order. Items that name no document are left out.
 
     Raises:
-        QmdFailed: it is no answer.
+        QmdFailed: the answer is invalid.
     """
-    return [place for item in _array(said, mode) if (place := _place(item)) is not None]
+    return [place for item in _array(output, mode) if (place := _place(item)) is not None]
 
 
-def refuses_option(said: Said) -> bool:
-    """Whether this build of qmd does not know the command, or one of its options."""
-    return said.code != 0 and _OPTION.search(f"{said.err}\n{said.out}") is not None
+def refuses_option(output: Output) -> bool:
+    """Whether this build of qmd does not know the command or one of its options."""
+    return output.code != 0 and _OPTION.search(f"{output.err}\n{output.out}") is not None
 
 
-def misses_collection(said: Said) -> bool:
-    """Whether a collection that was asked is not there."""
-    return said.code != 0 and _NO_COLLECTION.search(f"{said.err}\n{said.out}") is not None
+def misses_collection(output: Output) -> bool:
+    """Whether a collection is missing."""
+    return output.code != 0 and _NO_COLLECTION.search(f"{output.err}\n{output.out}") is not None
 
 
 def is_busy(problem: str) -> bool:
-    """Whether it may work in a moment."""
+    """Whether the command may work in a moment."""
     return _BUSY.search(problem) is not None
 
 
 def is_damaged(problem: str) -> bool:
-    """Whether qmd's index is no index any more."""
+    """Whether qmd's index is damaged."""
     return _DAMAGED.search(problem) is not None
 
 
 def needs_repair(problem: str) -> bool:
-    """Whether qmd's index is in a state that only making the collections anew mends."""
+    """Whether qmd's index can only be repaired by creating the collections again."""
     return _BROKEN_INDEX.search(problem) is not None
 
 
-def listed_collections(said: Said) -> frozenset[str]:
-    """The names in `qmd collection list`, which newer builds print as text and others as JSON."""
+def listed_collections(output: Output) -> frozenset[str]:
+    """The names in `qmd collection list`, which newer builds print as text and older ones as JSON."""
     try:
-        found = json.loads(said.out)
+        found = json.loads(output.out)
     except (ValueError, RecursionError):
-        return frozenset(_LISTED.findall(said.out))
+        return frozenset(_LISTED.findall(output.out))
     items = found if isinstance(found, list) else []
     names = (item.get("name") if isinstance(item, dict) else item for item in items)
     return frozenset(name for name in names if isinstance(name, str))
 
 
-def _array(said: Said, mode: str) -> list[Any]:
-    for found in _json_in(said.out):
+def _array(output: Output, mode: str) -> list[Any]:
+    for found in _json_in(output.out):
         if isinstance(found, list):
             return found
-    lines = (said.out if said.out.strip() else said.err).splitlines()
+    lines = (output.out if output.out.strip() else output.err).splitlines()
     if any(_NOTHING.fullmatch(line.strip()) for line in lines):
         return []
-    shown = " ".join(said.out.split())[:_SHOWN_CHARS] or "nothing"
+    shown = " ".join(output.out.split())[:_SHOWN_CHARS] or "nothing"
     raise QmdFailed(f"qmd {mode} returned invalid JSON: {shown}")
 
 
 def _json_in(text: str) -> Iterator[Any]:
-    """The whole text as JSON; else each piece of JSON that begins at a bracket, with noise around it."""
     decoder = json.JSONDecoder()
     try:
         yield decoder.decode(text)
@@ -293,7 +293,7 @@ def _json_in(text: str) -> Iterator[Any]:
             found, _end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             continue
-        # a tag such as [1] or ["warn"] of a log line is no answer
+        # a tag of a log line, such as [1] or ["warn"], is not an answer
         if not found or all(isinstance(item, dict) for item in found):
             yield found
 

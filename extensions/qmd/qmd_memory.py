@@ -1,4 +1,4 @@
-"""`memory.backend: "qmd"`: memory-core with the program qmd in front of it."""
+"""The memory engine for `memory.backend: "qmd"`: the program qmd before memory-core."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from nacre.extensions.qmd.exports import SessionExports
 from nacre.extensions.qmd.home import Collection, QmdHome, wanted_collections
 from nacre.extensions.qmd.program import Program, program_environment
-from nacre.extensions.qmd.qmd_notes import QmdNotes
+from nacre.extensions.qmd.qmd_notes import ChatNotes, QmdNotes
 from nacre.extensions.qmd.upkeep import Upkeep
 from nacre.memory.contracts.settings import at_home
 from nacre.record import Record
@@ -21,11 +21,11 @@ from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.function import ToolChat
 
 FIRST_SYNC_SECONDS = 5.0
-"""How long a search waits for the index of the built-in engine when that steps in for the first time."""
+"""How long the first search of the built-in engine waits for its index."""
 
 
 class QmdMemory(MemoryPlugin):
-    """Asks qmd. `core` is started when qmd does not answer for the first time, and not before."""
+    """Searches with qmd. `core` is started when qmd fails for the first time."""
 
     serves_other_chats = True
 
@@ -39,13 +39,12 @@ class QmdMemory(MemoryPlugin):
         self._first_sync: asyncio.Task[None] | None = None
 
     async def start(self, home: MemoryHome) -> None:
-        """Makes qmd's folders, and begins to follow the notes."""
+        """Creates qmd's folders and starts to follow the notes."""
         self._home_of_core = home
         await self._parts.open()
         await self._parts.upkeep.start()
 
     async def close(self) -> None:
-        """Ends what qmd is doing, and closes the built-in engine if it was needed."""
         await self._parts.upkeep.close()
         if self._first_sync is not None:
             self._first_sync.cancel()
@@ -53,9 +52,8 @@ class QmdMemory(MemoryPlugin):
         await self._core.close()
 
     def tools(self, chat: ToolChat) -> Sequence[MemoryTool]:
-        """`memory_search` and `memory_get`, as memory-core has them."""
         return memory_tools(
-            self._parts.notes.of_chat(chat),
+            ChatNotes(notes=self._parts.notes, chat=chat),
             self._core.sources,
             cites=self._core.cites(chat.policy),
             below="" if chat.policy.is_private else chat.policy.notes_folder,
@@ -63,31 +61,29 @@ class QmdMemory(MemoryPlugin):
         )
 
     def instructions(self, chat: ToolChat) -> str:
-        """Those of memory-core."""
         return self._core.instructions(chat)
 
     def session_started(self) -> None:
-        """Tells the built-in engine where it is in use."""
         self._core.session_started()
 
     def notes_changed(self) -> None:
-        """Updates qmd's index, `debounceMs` behind the last time."""
-        self._parts.upkeep.changed()
+        """Updates qmd's index, at the earliest `debounceMs` after the last update."""
+        self._parts.upkeep.changed.set()
         self._core.notes_changed()
 
     def transcripts_changed(self) -> None:
-        """Exports what was said, where conversations are searched."""
+        """Exports conversations if they are searched."""
         if self._settings.sessions.enabled:
-            self._parts.upkeep.changed()
+            self._parts.upkeep.changed.set()
         self._core.transcripts_changed()
 
     async def sync(self) -> None:
-        """Updates qmd's index and waits for it, and the built-in engine's where it is in use."""
+        """Updates qmd's index, and the built-in engine's if it is used, and waits."""
         await self._parts.upkeep.update()
         await self._core.sync()
 
     async def status(self) -> str:
-        """Which engine answers, how many collections there are, and what is wrong."""
+        """Which engine answers, the number of collections, and the current problem."""
         state = await asyncio.to_thread(self._parts.home.state)
         if problem := self._parts.notes.problem or self._parts.upkeep.problem:
             built_in = await self._core.status() if self._has_core else "memory-core steps in"
@@ -96,21 +92,20 @@ class QmdMemory(MemoryPlugin):
         return f"{'1 collection' if count == 1 else f'{count} collections'}, qmd {self._settings.search_mode}"
 
     async def _built_in(self) -> Notes:
-        """The built-in engine; started, and its words brought in line with the files, at the first call."""
         async with self._starting:
             if not self._has_core:
                 self._has_core = True
-                assert self._home_of_core is not None, "it was started"
+                assert self._home_of_core is not None
                 await self._core.start(self._home_of_core)
                 self._first_sync = asyncio.create_task(self._core.sync(), name="qmd-fallback-sync")
                 await asyncio.wait((self._first_sync,), timeout=FIRST_SYNC_SECONDS)
         notes = self._core.engine or self._core.unindexed
-        assert notes is not None, "it has one of them once it is started"
+        assert notes is not None
         return notes
 
 
 class QmdParts(Record):
-    """qmd for one agent: where it is kept, what follows the files, what is asked."""
+    """qmd for one agent: its folder, its upkeep, and its notes."""
 
     home: QmdHome
     upkeep: Upkeep
@@ -118,10 +113,10 @@ class QmdParts(Record):
     shared_cache: Path
 
     async def open(self) -> None:
-        """Makes qmd's folders: all that a search needs.
+        """Creates qmd's folders, which a search needs.
 
         Raises:
-            OSError: they cannot be made.
+            OSError: they cannot be created.
         """
         await asyncio.to_thread(self.home.make, self.shared_cache)
 
@@ -129,7 +124,7 @@ class QmdParts(Record):
 def qmd_parts(
     config: Config, built_in: Callable[[], Awaitable[Notes]], *, embedding: asyncio.Lock, now: Clock
 ) -> QmdParts:
-    """qmd as the settings have it; nothing is started. `built_in` gives the engine that steps in."""
+    """qmd as the settings say, not started. `built_in` returns the engine that replaces it."""
     settings, home = config.settings.memory.qmd, qmd_home(config)
     collections = _collections(config)
     program = Program(
@@ -162,7 +157,7 @@ def qmd_parts(
 
 
 def qmd_home(config: Config) -> QmdHome:
-    """Where an agent's qmd keeps everything."""
+    """The qmd folder of an agent."""
     return QmdHome(config.folders.agent_dir / "qmd")
 
 
@@ -188,7 +183,7 @@ def _exports(config: Config, now: Clock) -> SessionExports:
 
 
 def _exports_folder(config: Config) -> Path:
-    """The agent's own folder for exports: two agents must not remove each other's."""
+    # One per agent, because two agents must not remove each other's exports.
     named = config.settings.memory.qmd.sessions.export_dir.strip()
     if not named:
         return qmd_home(config).sessions

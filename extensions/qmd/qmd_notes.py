@@ -1,4 +1,8 @@
-"""The notes as qmd finds them, with the built-in engine behind it for as long as qmd does not answer."""
+"""Searches and reads the notes with qmd; memory-core answers while qmd does not.
+
+qmd only says where something is: the shown words come from the notes themselves. A place is shown only if it
+is a file of the collection that was searched, so nothing that qmd writes reaches the model.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,46 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
-from pathlib import PurePosixPath
+from itertools import zip_longest
+from pathlib import Path, PurePosixPath
 
 from nacre.extensions.qmd.home import PREFIX, Collection, QmdHome, holder, named
-from nacre.extensions.qmd.program import Place, Program, QmdFailed, QmdSlow
-from nacre.extensions.qmd.searching import Wanted, found_places, read_note, shown_hits
+from nacre.extensions.qmd.program import (
+    Output,
+    Place,
+    Program,
+    QmdFailed,
+    QmdSlow,
+    as_argument,
+    misses_collection,
+    places,
+    refuses_option,
+)
 from nacre.extensions.qmd.upkeep import Upkeep
 from nacre.memory.contracts.errors import MemoryIndexError, ReadRefused
 from nacre.memory.contracts.notes import NoteBytes
-from nacre.memory.contracts.records import Excerpt, Fallback, Question, SearchMode, SearchReport, Source
+from nacre.memory.contracts.records import (
+    Excerpt,
+    Fallback,
+    Question,
+    SearchHit,
+    SearchMode,
+    SearchReport,
+    Source,
+    citation,
+)
+from nacre.memory.contracts.store import Scope
+from nacre.memory.contracts.workspace import ReadFailed
 from nacre.memory.files.note_files import content_lines, excerpt_of
+from nacre.memory.text.chunker import day_in_path
 from nacre.memory.text.days.day_limits import day_limits
+from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.recall.memory_core import Notes
-from nacre.runtime.settings.sections.memory import QmdMatch, QmdScope, QmdSettings
+from nacre.runtime.settings.sections.memory import QmdLimits, QmdMatch, QmdScope, QmdSettings
 from nacre.runtime.tools.function import ToolChat
 
 log = logging.getLogger(__name__)
@@ -30,16 +57,21 @@ log = logging.getLogger(__name__)
 QMD = "qmd"
 BUILT_IN = "memory-core"
 PENDING_SECONDS = 0.5
-"""How long a search waits for an update that is running."""
+"""How long a search waits for a running update."""
 PAUSE_SECONDS = 60.0
-"""How long qmd is not asked after it took too long; any other failure is over with the next search."""
-MOST_ASKED = 100
-"""How many results qmd is asked for where most of them may be of other chats or other days."""
+"""How long qmd is not used after a timeout. After any other failure, the next search tries again."""
+MANY_RESULTS = 100
+"""The number of results to request if most of them may be from other chats or days."""
+AT_ONCE = 4
+"""The most processes of a search at a time."""
+QUERY = "query"
+"""The command that every build of qmd has."""
 _MODES: dict[str, SearchMode] = {"search": "lexical", "vsearch": "vector", "query": "hybrid"}
+_AGENT = re.compile(r"agent:[^:]*:")
 
 
 class QmdNotes:
-    """Searches with qmd. `built_in` gives the engine that steps in, and `files` what reads plain paths."""
+    """Searches with qmd. `built_in` returns the engine that replaces it, and `files` reads plain paths."""
 
     def __init__(
         self,
@@ -65,14 +97,10 @@ class QmdNotes:
         self._paused_until = 0.0
         self.problem = ""
 
-    def of_chat(self, chat: ToolChat) -> ChatNotes:
-        """What the tools of a chat ask."""
-        return ChatNotes(notes=self, chat=chat)
-
     def denial(self, chat: ToolChat) -> str:
-        """Why qmd is not asked in this chat, as a sentence; empty when it may be."""
+        """Why this chat may not search, as a sentence; empty if it may."""
         kind, channel = chat.policy.chat_kind, chat.channel
-        if may_ask(self._settings.scope, key=chat.session_key, channel=channel, chat_type=kind):
+        if may_search(self._settings.scope, key=chat.session_key, channel=channel, chat_type=kind):
             return ""
         log.warning(
             "memory.qmd.scope denies a search in %s (channel=%s, chatType=%s)",
@@ -84,32 +112,36 @@ class QmdNotes:
 
     async def search(self, question: Question, /) -> SearchReport:
         """Searches with qmd. If qmd fails, the built-in engine answers, and the report says why."""
-        limits = self._settings.limits
         days = day_limits(
             after=question.after, before=question.before, as_of=question.as_of, today=self._now().date()
         )
-        wanted = Wanted(
-            most=min(limits.max_results, max(1, question.max_results or limits.max_results)),
-            min_score=question.min_score or 0.0,
+        scope = Scope(
+            sources=("memory", "sessions") if question.sources is None else tuple(question.sources),
             after=days.after,
             before=days.before,
             below=question.below,
         )
-        begun = time.perf_counter()
+        limits = self._settings.limits
+        most = min(limits.max_results, max(1, question.max_results or limits.max_results))
+        started = time.perf_counter()
         try:
-            found, asked = await self._found(question, wanted)
+            found, searched = await self._found(question, scope, most)
         except (QmdFailed, OSError) as error:
             return await self._without_qmd(str(error), question)
-        hits = await shown_hits(found, asked, wanted, limits, lock_dir=self._home.folder)
-        report = empty_report(self._settings.search_mode)
-        elapsed_ms = (time.perf_counter() - begun) * 1000
-        stale = self._upkeep.is_dirty
-        return replace(report, hits=hits, stale=stale, elapsed_ms=elapsed_ms, limited=days.sentence)
+        found = [place for place in found if place.score >= (question.min_score or 0.0)]
+        hits = await _hits(found, searched, scope, limits, lock_dir=self._home.folder)
+        return replace(
+            empty_report(self._settings.search_mode),
+            hits=tuple(_within(hits[:most], limits.max_injected_chars)),
+            stale=self._upkeep.is_dirty,
+            elapsed_ms=(time.perf_counter() - started) * 1000,
+            limited=days.sentence,
+        )
 
     async def read(
         self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
     ) -> Excerpt:
-        """As `MemoryEngine.read`, and `qmd/<collection>/…`; only Markdown, and never out of a collection.
+        """Like `MemoryEngine.read`, and also `qmd/<collection>/…`. Reads only Markdown in collections.
 
         Raises:
             ReadRefused: the path is neither a note nor in a collection.
@@ -134,45 +166,46 @@ class QmdNotes:
     async def _read(
         self, shown: str, collection: Collection, path: str, *, from_line: int | None, lines: int | None
     ) -> Excerpt:
-        found = await read_note(collection, path, lock_dir=self._home.folder)
+        found = await _note(collection, path, lock_dir=self._home.folder)
         if isinstance(found, NoteBytes):
             return excerpt_of(shown, content_lines(found.data), from_line or 1, lines or None)
         if isinstance(found, FileNotFoundError | NotADirectoryError):
             return Excerpt(path=shown, text="", start_line=0, end_line=0, total_lines=0, missing=True)
         raise ReadRefused(f"{shown} cannot be read: {str(found).removesuffix('.')}.") from found
 
-    async def _found(self, question: Question, wanted: Wanted) -> tuple[list[Place], Sequence[Collection]]:
-        """What qmd finds, and where it was asked."""
+    async def _found(
+        self, question: Question, scope: Scope, most: int
+    ) -> tuple[list[Place], Sequence[Collection]]:
         loop = asyncio.get_running_loop()
         if loop.time() < self._paused_until:
             raise QmdFailed(self.problem)
-        asked = [each for each in self._collections if _is_asked(each, wanted.below, question.sources)]
-        if not asked:
+        wanted = [each for each in self._collections if _is_searched(each, scope)]
+        if not wanted:
             log.warning("qmd has no collection for this search")
             return [], []
         await self._upkeep.settled(PENDING_SECONDS)
         made = (await asyncio.to_thread(self._home.state)).collections
-        there = [each for each in asked if each.name in made]
+        searched = [each for each in wanted if each.name in made]
         if not made:
             raise QmdFailed(self._upkeep.problem or "qmd has not read the notes yet")
-        is_narrow = bool(wanted.below or wanted.after or wanted.before)
+        is_narrow = bool(scope.below or scope.after or scope.before)
         try:
             found = await found_places(
                 self._program,
                 self._settings.search_mode,
                 [question.text, *question.also[:4]],
-                there,
-                most=MOST_ASKED if is_narrow else wanted.most,
+                searched,
+                most=MANY_RESULTS if is_narrow else most,
                 seconds=self._settings.limits.timeout_ms / 1000,
-                mend=self._upkeep.mend,
+                repair=self._upkeep.repair,
             )
         except QmdFailed as error:
             if isinstance(error, QmdSlow):
                 self._paused_until = loop.time() + PAUSE_SECONDS
-            await self._tell(str(error))
+            await self._record(str(error))
             raise
-        await self._tell("")
-        return found, there
+        await self._record("")
+        return found, searched
 
     async def _without_qmd(self, problem: str, question: Question) -> SearchReport:
         reason = f"{problem.rstrip('.')}."
@@ -186,19 +219,18 @@ class QmdNotes:
         degraded = " ".join(filter(None, (f"{reason} The built-in engine answered.", report.degraded)))
         return replace(report, fallback=fallback, degraded=degraded)
 
-    async def _tell(self, problem: str) -> None:
-        """Notes for the status what stands between the owner and qmd; nothing when it is what was noted."""
+    async def _record(self, problem: str) -> None:
         if problem == self.problem:
             return
         if not problem:
             log.info("qmd answers again")
         self.problem = problem
         state = await asyncio.to_thread(self._home.state)
-        await asyncio.to_thread(self._home.note, replace(state, problem=problem))
+        await asyncio.to_thread(self._home.store, replace(state, problem=problem))
 
 
 class ChatNotes(Record):
-    """The notes in one chat: asked where the scope allows it, shown where the chat's policy does."""
+    """The notes in one chat: searched if the scope allows it, and shown as far as the chat's policy does."""
 
     notes: QmdNotes
     chat: ToolChat
@@ -213,47 +245,45 @@ class ChatNotes(Record):
     async def read(
         self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
     ) -> Excerpt:
-        """As `QmdNotes.read`."""
+        """Like `QmdNotes.read`."""
         return await self.notes.read(path, from_line=from_line, lines=lines, below=below)
 
     def _may_see(self, path: str) -> bool:
-        """What lies outside of the workspace is for the owner alone."""
+        # Only the owner may see what is outside of the workspace.
         policy = self.chat.policy
         return policy.is_private or policy.may_read(PurePosixPath(path))
 
 
 def empty_report(mode: str) -> SearchReport:
-    """A report of qmd without a hit."""
+    """A report of qmd without hits."""
     return SearchReport(hits=(), provider=QMD, model=QMD, mode=_MODES[mode])
 
 
-def _is_asked(collection: Collection, below: str, sources: Sequence[Source] | None) -> bool:
-    if below:
-        return collection.kind == "chats"
-    source: Source = "sessions" if collection.kind == "sessions" else "memory"
-    return sources is None or source in sources
+def _source(collection: Collection) -> Source:
+    return "sessions" if collection.kind == "sessions" else "memory"
 
 
-_AGENT = re.compile(r"agent:[^:]*:")
+def _is_searched(collection: Collection, scope: Scope) -> bool:
+    return collection.kind == "chats" if scope.below else _source(collection) in scope.sources
 
 
-def may_ask(scope: QmdScope, *, key: str, channel: str, chat_type: str) -> bool:
-    """Whether a search is allowed in the session `key`; the first rule that fits decides.
+def may_search(scope: QmdScope, *, key: str, channel: str, chat_type: str) -> bool:
+    """Whether a search is allowed in the session `key`; the first rule that matches decides.
 
     `chat_type` is `direct`, `group` or `channel`; any other word counts as `group`.
     """
     kind = {"dm": "direct"}.get(chat_type, chat_type)
     kind = kind if kind in ("direct", "channel") else "group"
     for rule in scope.rules:
-        if _fits(rule.match, key.strip().lower(), channel.strip().lower(), kind):
+        if _matches(rule.match, key.strip().lower(), channel.strip().lower(), kind):
             return rule.action == "allow"
     return scope.default == "allow"
 
 
-def _fits(match: QmdMatch, key: str, channel: str, kind: str) -> bool:
+def _matches(match: QmdMatch, key: str, channel: str, kind: str) -> bool:
     plain, raw = match.key_prefix.strip().lower(), match.raw_key_prefix.strip().lower()
     former = ""
-    if plain.startswith("agent:"):  # as it was written before there was rawKeyPrefix
+    if plain.startswith("agent:"):  # the spelling before rawKeyPrefix existed
         former, plain = plain, ""
     return (
         match.channel.strip().lower() in ("", channel)
@@ -262,3 +292,122 @@ def _fits(match: QmdMatch, key: str, channel: str, kind: str) -> bool:
         and key.startswith(raw)
         and key.startswith(former)
     )
+
+
+async def found_places(
+    program: Program,
+    mode: str,
+    questions: Sequence[str],
+    collections: Sequence[Collection],
+    *,
+    most: int,
+    seconds: float,
+    repair: Callable[[], Coroutine[None, None, None]],
+) -> list[Place]:
+    """The best place of each document for any question in any of these collections, the best first.
+
+    A build that does not know the mode or one of its options gets `query` instead. If qmd has lost a
+    collection, `repair` creates it again, once.
+
+    Raises:
+        QmdFailed: an answer is missing or invalid.
+    """
+    at_once = asyncio.Semaphore(AT_ONCE)
+    repairs: list[asyncio.Task[None]] = []
+
+    async def run(command: str, question: str, name: str) -> Output:
+        async with at_once:
+            return await program.run(
+                command, question, "--json", "-n", str(most), "-c", name, seconds=seconds
+            )
+
+    async def ask(question: str, name: str) -> list[Place]:
+        command = mode
+        output = await run(command, question, name)
+        if command != QUERY and refuses_option(output):
+            command = QUERY
+            output = await run(command, question, name)
+        if misses_collection(output):
+            if not repairs:
+                repairs.append(asyncio.create_task(repair()))
+            await asyncio.shield(repairs[0])
+            output = await run(command, question, name)
+        output.or_failed(f"qmd {command}")
+        # Places in other collections are not believed.
+        return [place for place in places(output, command) if place.collection == name]
+
+    texts = dict.fromkeys(filter(None, map(as_argument, questions)))
+    tasks = [asyncio.create_task(ask(text, each.name)) for text in texts for each in collections]
+    try:
+        answers = await asyncio.gather(*tasks)
+    finally:
+        for task in (*tasks, *repairs):
+            task.cancel()
+        await asyncio.gather(*tasks, *repairs, return_exceptions=True)
+    best: dict[tuple[str, str], Place] = {}
+    for place in (place for answer in answers for place in answer):
+        key = (place.collection, place.path)
+        if key not in best or best[key].score < place.score:
+            best[key] = place
+    return sorted(best.values(), key=lambda place: -place.score)
+
+
+async def _hits(
+    found: Sequence[Place],
+    collections: Sequence[Collection],
+    scope: Scope,
+    limits: QmdLimits,
+    *,
+    lock_dir: Path,
+) -> list[SearchHit]:
+    by_name = {each.name: each for each in collections}
+    hits: list[SearchHit] = []
+    for place in found:
+        collection = by_name[place.collection]
+        shown = collection.shown(place.path)
+        if shown is None or not scope.admits(_source(collection), shown, day_in_path(shown)):
+            continue
+        note = await _note(collection, place.path, lock_dir=lock_dir)
+        if isinstance(note, NoteBytes):
+            hit = _hit(collection, place, shown, content_lines(note.data), limits)
+            hits += [hit] if hit is not None else []
+    memory = [hit for hit in hits if hit.source != "sessions"]
+    sessions = [hit for hit in hits if hit.source == "sessions"]
+    # Conversations are long and many. The two alternate, so that they do not displace the notes.
+    pairs = zip_longest(memory, sessions) if sessions else ((hit,) for hit in memory)
+    return [hit for pair in pairs for hit in pair if hit is not None]
+
+
+async def _note(collection: Collection, path: str, *, lock_dir: Path) -> NoteBytes | ReadFailed:
+    """A file of a collection, or why it cannot be read. Symbolic links below the root are not followed."""
+    return (await FolderWorkspace(collection.root, lock_dir=lock_dir).read_notes([path]))[path]
+
+
+def _hit(
+    collection: Collection, place: Place, shown: str, lines: Sequence[str], limits: QmdLimits
+) -> SearchHit | None:
+    end = min(place.end_line, len(lines))
+    start = next((at for at in range(place.start_line, end + 1) if lines[at - 1].strip()), 0)
+    if not start:
+        return None
+    return SearchHit(
+        path=shown,
+        start_line=start,
+        end_line=end,
+        score=place.score,
+        snippet="\n".join(lines[start - 1 : end]).rstrip()[: limits.max_snippet_chars],
+        source=_source(collection),
+        citation=citation(shown, start, end),
+    )
+
+
+def _within(hits: Sequence[SearchHit], most_chars: int) -> list[SearchHit]:
+    kept: list[SearchHit] = []
+    left = most_chars
+    for hit in hits:
+        left -= len(f"\n\nSource: {hit.citation}")
+        if left <= 0:
+            break
+        kept.append(replace(hit, snippet=hit.snippet[:left]))
+        left -= len(hit.snippet)
+    return kept

@@ -1,4 +1,4 @@
-"""Keeps qmd's index in line with the files: collections, exports, `qmd update` and `qmd embed`."""
+"""Keeps qmd's index up to date: collections, exports, `qmd update` and `qmd embed`."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ log = logging.getLogger(__name__)
 
 BOOT_TRIES = 3
 RETRY_SECONDS = 0.5
-"""How long the first update waits before it tries again; twice as long each time."""
+"""The pause before the first update is tried again; it doubles each time."""
 PAUSE_SECONDS = 3_600.0
-"""After a failed update the next one comes with the interval, or after this time where there is none."""
+"""The pause after a failed update if the settings have no interval."""
 EMBED_WAIT_SECONDS = 60.0
 MOST_EMBED_WAIT_SECONDS = 3_600.0
-"""After a failed `qmd embed` it is not tried for a minute, then twice as long each time up to an hour."""
+"""After a failed `qmd embed`, the pause is a minute; it doubles each time, up to an hour."""
 
 
 class Upkeep:
-    """The collections of one agent, updated one at a time.
+    """The collections of one agent; one update runs at a time.
 
-    `embeds` says whether the search mode uses vectors; `embedding` is held by the agents of a process in
-    turn, since each of them loads a model for it.
+    `embeds` means that the search mode uses vectors. `embedding` is a lock shared by the agents of a process,
+    because each embedding run loads a model.
     """
 
     def __init__(
@@ -62,7 +62,8 @@ class Upkeep:
         self._embedding = embedding
         self._now = now
         self._following: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
+        self.changed = asyncio.Event()
+        """Set it when there is something to read."""
         self._turns = asyncio.Lock()
         self._begun = 0
         self._ended_at: float | None = None
@@ -72,11 +73,11 @@ class Upkeep:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether something changed that no update has read yet."""
-        return self._changed.is_set() or self._turns.locked()
+        """Whether an update has yet to read a change."""
+        return self.changed.is_set() or self._turns.locked()
 
     async def start(self) -> None:
-        """Begins to update; waits for the first one where the settings say so."""
+        """Starts to update, and waits for the first update if the settings say so."""
         if self._settings.on_boot and self._settings.wait_for_boot_sync:
             await self._quietly(boot=True)
             self._following = asyncio.create_task(self._follow(boot=False), name="qmd-updates")
@@ -86,105 +87,100 @@ class Upkeep:
             )
 
     async def close(self) -> None:
-        """Ends what is running; the program is killed."""
+        """Stops updates and kills a running program."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
         if self._exports is not None:
-            await self._exports.close()
-
-    def changed(self) -> None:
-        """Says that there is something to read."""
-        self._changed.set()
+            await self._exports.source.close()
 
     async def settled(self, seconds: float) -> None:
-        """Waits for an update that is running, but not for longer than this."""
+        """Waits up to `seconds` for a running update."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds), self._turns:
                 pass
 
     async def update(self, *, force: bool = True, boot: bool = False) -> None:
-        """Brings everything in line and waits for it.
+        """Updates everything and waits for it.
 
-        Without `force` nothing is done within `debounceMs` of the last time.
-        Whoever asks while one runs waits for the next, which begins behind it and is shared by all who wait.
+        Without `force`, does nothing within `debounceMs` of the last update. Callers during an update wait
+        for the next one, which they share.
 
         Raises:
-            QmdFailed: it did not work; `problem` says so too.
+            QmdFailed: it failed; `problem` has the same message.
         """
         begun = self._begun
         async with self._turns:
-            if self._begun > begun:  # it began after this call, so it has read what this call is about
+            if self._begun > begun:  # that update started after this call, so it has read the change
                 if self.problem:
                     raise QmdFailed(self.problem)
                 return
             if not force and self._rest_seconds():
                 return
             self._begun += 1
-            self._changed.clear()
+            self.changed.clear()
             try:
                 await self._once(boot=boot)
                 self.problem = ""
             except (QmdFailed, OSError) as error:
-                self._changed.set()
+                self.changed.set()
                 self.problem = str(error)
                 raise QmdFailed(self.problem) from error
             finally:
                 self._ended_at = asyncio.get_running_loop().time()
 
-    async def mend(self) -> None:
-        """Makes all collections anew.
+    async def repair(self) -> None:
+        """Creates all collections again.
 
         Raises:
-            QmdFailed: qmd does not make them.
+            QmdFailed: qmd cannot create them.
         """
         async with self._turns:
-            await self._make_collections(anew=True)
+            await self._create_collections(again=True)
 
-    async def _make_collections(self, *, anew: bool = False) -> None:
-        """Makes the collections that are wanted and missing, and makes those again that have changed."""
+    async def _create_collections(self, *, again: bool = False) -> None:
+        """Creates missing collections, and those that have changed, or all, `again`."""
         seconds = self._settings.command_timeout_ms / 1000
-        said = await self._program.run("collection", "list", "--json", seconds=seconds)
-        listed = listed_collections(said.or_failed("qmd collection list"))
+        output = await self._program.run("collection", "list", "--json", seconds=seconds)
+        listed = listed_collections(output.or_failed("qmd collection list"))
         state = await asyncio.to_thread(self._home.state)
-        noted = dict(state.collections)
+        stored = dict(state.collections)
         wanted = {each.name: each for each in self._collections if each.root.is_dir()}
-        for name in sorted(noted.keys() - wanted.keys()):
+        for name in sorted(stored.keys() - wanted.keys()):
             if name in listed:
                 await self._program.run("collection", "remove", name, seconds=seconds)
-            del noted[name]
+            del stored[name]
         for name, collection in wanted.items():
             marks = (str(collection.root), collection.pattern)
-            if name in listed and noted.get(name) == marks and not anew:
+            if name in listed and stored.get(name) == marks and not again:
                 continue
             if name in listed:
                 await self._program.run("collection", "remove", name, seconds=seconds)
-            said = await self._program.run(
+            output = await self._program.run(
                 *("collection", "add", marks[0], "--name", name, "--mask", marks[1]), seconds=seconds
             )
-            if said.code and "already exists" not in said.err + said.out:
-                said.or_failed(f"qmd collection add {name}")
-            noted[name] = marks
-        if noted != state.collections:
+            if output.code and "already exists" not in output.err + output.out:
+                output.or_failed(f"qmd collection add {name}")
+            stored[name] = marks
+        if stored != state.collections:
             state = await asyncio.to_thread(self._home.state)
-            await asyncio.to_thread(self._home.note, replace(state, collections=noted))
+            await asyncio.to_thread(self._home.store, replace(state, collections=stored))
 
     async def _follow(self, *, boot: bool) -> None:
         if boot:
             await self._quietly(boot=True)
         interval_seconds = duration_seconds(self._settings.interval) or None
         while True:
-            if self.problem:  # tried again with the interval, however much is written meanwhile
+            if self.problem:  # wait for the interval, whatever is written meanwhile
                 await asyncio.sleep(interval_seconds or PAUSE_SECONDS)
             else:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(interval_seconds):
-                        await self._changed.wait()
+                        await self.changed.wait()
             await asyncio.sleep(self._rest_seconds())
             await self._quietly()
 
     def _rest_seconds(self) -> float:
-        """How long the last update is to be the last."""
         if self._ended_at is None:
             return 0.0
         due = self._ended_at + self._settings.debounce_ms / 1000
@@ -205,33 +201,33 @@ class Upkeep:
                 await self._update_or_repair()
                 break
             except QmdFailed as error:
-                if number + 1 == tries or not is_busy(error.said):
+                if number + 1 == tries or not is_busy(error.output):
                     raise
             await asyncio.sleep(RETRY_SECONDS * 2**number)
         state = await asyncio.to_thread(self._home.state)
         at_seconds = self._now().timestamp()
-        await asyncio.to_thread(self._home.note, replace(state, updated_at_seconds=at_seconds))
+        await asyncio.to_thread(self._home.store, replace(state, updated_at_seconds=at_seconds))
         await self._embed_if_due()
 
     async def _update_or_repair(self) -> None:
         try:
-            await self._make_collections()
+            await self._create_collections()
             await self._run_update()
         except QmdFailed as error:
-            if is_damaged(error.said):
+            if is_damaged(error.output):
                 await asyncio.to_thread(self._home.set_index_aside)
-            elif not needs_repair(error.said):
+            elif not needs_repair(error.output):
                 raise
-            log.warning("qmd's collections are made anew: %s", error)
-            await self._make_collections(anew=True)
+            log.warning("qmd's collections are created again: %s", error)
+            await self._create_collections(again=True)
             await self._run_update()
 
     async def _run_update(self) -> None:
-        said = await self._program.run("update", seconds=self._settings.update_timeout_ms / 1000)
-        said.or_failed("qmd update")
+        output = await self._program.run("update", seconds=self._settings.update_timeout_ms / 1000)
+        output.or_failed("qmd update")
 
     async def _embed_if_due(self) -> None:
-        """Makes vectors where the search uses them; that they are missing does not stop a search."""
+        # A search works without vectors, so a failure is only logged.
         interval_seconds = duration_seconds(self._settings.embed_interval)
         loop_seconds = asyncio.get_running_loop().time()
         state = await asyncio.to_thread(self._home.state)
@@ -241,8 +237,8 @@ class Upkeep:
             return
         try:
             async with self._embedding:
-                said = await self._program.run("embed", seconds=self._settings.embed_timeout_ms / 1000)
-            said.or_failed("qmd embed")
+                output = await self._program.run("embed", seconds=self._settings.embed_timeout_ms / 1000)
+            output.or_failed("qmd embed")
         except QmdFailed as error:
             self._may_embed_at = asyncio.get_running_loop().time() + self._embed_wait_seconds
             log.warning("no vectors from qmd, tried again in %.0f s: %s", self._embed_wait_seconds, error)
@@ -250,4 +246,4 @@ class Upkeep:
             return
         self._embed_wait_seconds = EMBED_WAIT_SECONDS
         at_seconds = self._now().timestamp()
-        await asyncio.to_thread(self._home.note, replace(state, embedded_at_seconds=at_seconds))
+        await asyncio.to_thread(self._home.store, replace(state, embedded_at_seconds=at_seconds))

@@ -1,8 +1,8 @@
-"""What turns texts into vectors, as the index sees it. The contract for every file in `embedders/`."""
+"""The contract for embedders, which turn texts into vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeGuard, runtime_checkable
 
 from nacre.memory.contracts.errors import MemoryIndexError
@@ -11,29 +11,28 @@ from nacre.record import Record
 
 
 class EmbeddingFailed(MemoryIndexError):
-    """The embedder gave no vectors: the sentence says why. Words can still be searched."""
+    """The embedder gave no vectors, for the reason in the message. Words can still be searched."""
 
 
 class TextRefused(EmbeddingFailed):
-    """The embedder will not take this text (too long, not allowed), now or later."""
+    """The embedder refuses this text for good, for example because it is too long."""
 
 
 class BudgetUsedUp(EmbeddingFailed):
-    """The owner's own limit stops it, and nothing is wrong with the embedder: no other is asked instead."""
+    """The owner's limit is reached. The embedder works, so no fallback replaces it."""
 
 
 class VectorsDiffer(EmbeddingFailed):
-    """Vectors of another length than those stored for the same embedder: the two cannot be compared."""
+    """Vectors have another length than the stored ones of the same embedder and cannot be compared."""
 
 
 class EmbedderFacts(Record):
-    """What an index has to know of an embedder; equal facts mean vectors that can be compared.
+    """What an index knows of an embedder. Equal facts mean comparable vectors.
 
-    `provider` and `model` are shown to the owner; `fingerprint` stands for the endpoint and whatever else
-    changes the vectors, and never holds a key. `batch_texts` is the most texts for one call; `piece_tokens`
-    the length that one vector stands for best, `None` for a whole chunk. `in_process` says that the
-    model runs here, so that a further text costs only time. `cosines` are those of unrelated and of related
-    texts, for a model whose cosines lie close together.
+    `fingerprint` identifies the endpoint and whatever else changes the vectors, and never contains a key.
+    `batch_texts` is the most texts per call, `piece_tokens` the best length of a text for one vector, or
+    `None` for a whole chunk. With `in_process`, the model runs here and a text costs only time. `cosines` are
+    typical for unrelated and related texts.
     """
 
     provider: str
@@ -46,11 +45,11 @@ class EmbedderFacts(Record):
 
 
 class LanguagePart(Record):
-    """What in a multilingual model's vectors is the language of a text, and not its subject.
+    """The part of a multilingual model's vectors that depends on the language and not on the subject.
 
-    `questions` and `passages` are the means of either over many languages, `directions` the orthonormal ones
-    in which languages differ. Without these, a question's cosine with a text that answers it is usually
-    `related` above that with the mean of all texts.
+    `questions` and `passages` are their mean vectors over many languages, `directions` the orthonormal
+    directions in which languages differ. Without these, the cosine of a question and its answer is typically
+    higher by `related` than that of the question and `passages`.
     """
 
     related: float
@@ -60,7 +59,7 @@ class LanguagePart(Record):
 
 
 class Embedder(Protocol):
-    """A model that embeds. Its facts change only where it has a fallback (`WithFallback`)."""
+    """An embedding model. Its facts only change if it has a fallback (`WithFallback`)."""
 
     @property
     def facts(self) -> EmbedderFacts: ...
@@ -69,70 +68,74 @@ class Embedder(Protocol):
         """The vector of a question.
 
         Raises:
-            EmbeddingFailed: no vector could be had.
+            EmbeddingFailed: there is no vector.
         """
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """One vector for each text, in order.
 
         Raises:
-            TextRefused: one of the texts is not taken; ask again with fewer of them.
-            EmbeddingFailed: no vectors could be had.
+            TextRefused: one of the texts is refused; try again with fewer texts.
+            EmbeddingFailed: there are no vectors.
         """
 
     async def close(self) -> None:
-        """Lets go of connections, threads and models."""
+        """Releases connections, threads and models."""
 
 
 @runtime_checkable
 class WithFallback(Embedder, Protocol):
-    """An embedder that is two: the one that the owner named, and another while that one fails.
+    """Two embedders: the one in the settings, and another that replaces it while it fails.
 
-    Its facts are those of the one in use. Which one that is, the index remembers for all processes.
+    The facts are those of the one in use, which the index stores for all processes.
     """
+
+    on_switch: Callable[[], None]
+    """Called when this process starts to use the other one."""
 
     @property
     def first(self) -> Embedder:
-        """The one that the owner named."""
+        """The embedder in the settings."""
 
     @property
     def second(self) -> Embedder:
-        """The one that makes the vectors while the first cannot."""
+        """The fallback."""
 
     @property
     def problem(self) -> str:
-        """Why the second is in use, as a sentence about the first; empty while the first is."""
+        """Why the second is in use, as a sentence; empty while the first is."""
 
     @property
     def news(self) -> str | None:
-        """The `problem` that this process found out and no index has noted yet; `None` when there is none."""
+        """A change of the `problem` in this process that the index has not stored yet; otherwise `None`."""
 
     def noted(self, news: str) -> None:
-        """Says that the index knows of these news now."""
+        """Says that the index has stored the news."""
 
     def follow(self, problem: str) -> None:
-        """Uses the second because of `problem`, or the first when that is empty, as the index says."""
+        """Uses the second because of `problem`, or the first if it is empty, as the index says."""
 
     def come_back(self) -> None:
-        """Uses the first again: it was asked, and answered."""
+        """Uses the first again, because it has answered."""
 
     def in_use(self) -> Embedder:
-        """The one in use, which stays that one: for a pass whose vectors must all be of one model."""
+        """The one in use, whose facts do not change during a pass."""
 
 
 def in_use(embedder: Embedder) -> Embedder:
-    """The embedder whose facts stay as they are now, for a pass or a question."""
-    return embedder.in_use() if _has_fallback(embedder) else embedder
+    """The embedder in use, whose facts do not change during a pass or a question."""
+    return embedder.in_use() if has_fallback(embedder) else embedder
 
 
-def _has_fallback(embedder: Embedder) -> TypeGuard[WithFallback]:
-    # each search asks twice, and `isinstance` with a protocol of many names takes 20 microseconds
+def has_fallback(embedder: Embedder | None) -> TypeGuard[WithFallback]:
+    """Whether the embedder has a fallback."""
+    # Each search does this twice, and `isinstance` with a large protocol takes 20 microseconds.
     return hasattr(embedder, "in_use")
 
 
 def fallback_of(embedder: Embedder | None) -> Fallback | None:
-    """Who was left for the embedder in use, and why; `None` when that is the one that was named."""
-    if embedder is None or not _has_fallback(embedder) or not embedder.problem:
+    """Which embedder the fallback replaces, and why; `None` if the first is in use."""
+    if embedder is None or not has_fallback(embedder) or not embedder.problem:
         return None
     left = embedder.first.facts
     return Fallback(
@@ -141,13 +144,10 @@ def fallback_of(embedder: Embedder | None) -> Fallback | None:
 
 
 def lack_of(embedder: Embedder | None) -> str:
-    """What an embedder needs and does not have, such as a key, as a sentence; known without asking it.
-
-    Most lack nothing, and say so by not having the attribute.
-    """
+    """What an embedder lacks, such as a key, as a sentence. Most embedders lack nothing."""
     return getattr(embedder, "lack", "")
 
 
 def language_part_of(embedder: Embedder | None) -> LanguagePart | None:
-    """That of the embedder in use; most do not know theirs, and say so by not having the attribute."""
+    """The language part of the embedder in use; most embedders have none."""
     return getattr(in_use(embedder), "language_part", None) if embedder is not None else None

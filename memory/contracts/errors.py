@@ -1,7 +1,6 @@
-"""What can go wrong in the memory index. `docs/engineering/errors.md` says who reacts to what.
+"""The errors of the memory index; `docs/engineering/errors.md` says who handles which.
 
-A single broken file is never an error: it is listed in `SyncReport.failed`. Nothing here is called
-`MemoryError`, because Python owns that name.
+A single broken file is not an error but listed in `SyncReport.failed`.
 """
 
 from __future__ import annotations
@@ -12,19 +11,19 @@ from pathlib import Path
 
 
 class MemoryIndexError(Exception):
-    """Any failure that the memory engine reports to its caller."""
+    """Any failure that the memory engine reports."""
 
 
 class IndexUnusable(MemoryIndexError):
-    """The index file could not be opened or created, and could not be replaced by a fresh one."""
+    """The index could not be opened, created or replaced."""
 
 
 class IndexDamaged(IndexUnusable):
-    """The index file's content is broken. Nothing is lost by it: the Markdown files are the truth."""
+    """The index is damaged. Nothing is lost, because the Markdown files are the truth."""
 
 
 class IndexBusy(MemoryIndexError):
-    """Another process kept the index's write lock for longer than a writer waits."""
+    """Another process held the write lock of the index for too long."""
 
 
 class IndexClosed(MemoryIndexError):
@@ -32,24 +31,20 @@ class IndexClosed(MemoryIndexError):
 
 
 class ReadRefused(MemoryIndexError):
-    """The asked path is outside of what `memory_get` may show."""
+    """`memory_get` may not show the path."""
 
 
 class FactRefused(MemoryIndexError):
-    """A fact, a note or the name of an identity cannot be kept as it was handed in."""
+    """A fact, a note or the name of an identity cannot be stored."""
 
 
 class DayUnknown(MemoryIndexError):
-    """What a search is to be limited to names no day."""
+    """The limit of a search does not name a day."""
 
 
 @contextmanager
-def refusals_told(index: Path) -> Iterator[None]:
-    """What the file system refuses about an index's files becomes a sentence.
-
-    Raises:
-        IndexUnusable: in the place of an `OSError`.
-    """
+def readable_errors(index: Path) -> Iterator[None]:
+    """Turns an `OSError` about an index's files into `IndexUnusable`."""
     try:
         yield
     except OSError as error:
@@ -57,7 +52,6 @@ def refusals_told(index: Path) -> Iterator[None]:
 
 
 def unusable(index: Path, error: OSError) -> IndexUnusable:
-    """The sentence for a file system that will not have an index's files."""
     return IndexUnusable(
         f"The memory index {index} cannot be used: {error}. "
         "Check its folder, the folder's permissions and the free space."

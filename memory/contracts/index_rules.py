@@ -1,5 +1,5 @@
-"""What every database of the index decides alike: which reading is the later one, which chunks stay, which
-vectors are attached. Pure."""
+"""Decisions that are the same for every database of the index: later readings, kept chunks, attached
+vectors."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.store import FileState, Piece
 
 LONGEST_PASS_NS = 600 * 1_000_000_000
-"""What was read later than this after a file that is stored now was read by a clock that has been set back;
-without a bound such a file would not be followed until the clock has caught up."""
+"""A stored reading that is later than the present one by more than this comes from a clock that was set back.
+Without this limit, such a file would not be indexed until the clock has caught up."""
 
 
 def believable_ns(state: FileState) -> int:
-    """How late a reading of the same file may be stored to count as later than this one."""
+    """The latest time that a stored reading of the file may have to count as later than this one."""
     return state.read_at_ns + LONGEST_PASS_NS
 
 
 def is_later(stored: tuple[int, int] | None, state: FileState) -> bool:
-    """Whether what is stored, as `read_at_ns` and `mtime_ns`, comes from a later reading of the same file."""
+    """Whether `stored`, a pair of `read_at_ns` and `mtime_ns`, is from a later reading of the file."""
     return (
         stored is not None
         and stored > (state.read_at_ns, state.mtime_ns)
@@ -31,7 +31,8 @@ def is_later(stored: tuple[int, int] | None, state: FileState) -> bool:
 
 
 class KeptChunks(NamedTuple):
-    """The places of new chunks, the ids of stored ones with their new lines, and the ids of what is gone."""
+    """The positions of new chunks, the ids of moved ones with their new lines, and the ids of removed
+    ones."""
 
     new: list[int]
     moved: list[tuple[int, Chunk]]
@@ -43,11 +44,10 @@ def kept_chunks(
     stored: Iterable[tuple[Hashable, int, int, int, int]],
     key: Callable[[Chunk], Hashable],
 ) -> KeptChunks:
-    """What of a file's stored chunks stays.
+    """Compares a file's chunks with the stored ones.
 
-    What finds a chunk depends on its text, its headings and its day, not on its lines: these are moved.
-    `stored` has the key, the id, the ordinal and the lines of each, the last one first; `key` is that of a
-    chunk.
+    Text, headings and day decide what finds a chunk, so a chunk that only has other lines is moved. `stored`
+    has the key, id, ordinal and lines of each chunk, the last one first; `key` returns the key of a chunk.
     """
     same: dict[Hashable, list[tuple[int, int, int, int]]] = defaultdict(list)
     for found, *place in stored:
@@ -68,7 +68,7 @@ def kept_chunks(
 
 
 def pieces_of_whole_chunks(pieces: Iterable[Piece], known: Container[bytes]) -> list[Piece]:
-    """The pieces of chunks of which every piece has a vector, by the hashes of their texts."""
+    """The pieces of those chunks of which every text hash is `known`."""
     by_chunk: dict[int, list[Piece]] = defaultdict(list)
     for piece in pieces:
         by_chunk[piece.chunk_id].append(piece)
@@ -81,10 +81,10 @@ def pieces_of_whole_chunks(pieces: Iterable[Piece], known: Container[bytes]) -> 
 
 
 def refuse_other_lengths(lengths: Collection[int], *, stored: int | None) -> None:
-    """Returns when vectors have the length of those that are `stored`; lengths are counts of numbers.
+    """Checks that vectors have the length of those that are `stored`.
 
     Raises:
-        VectorsDiffer: some have not.
+        VectorsDiffer: some have another length.
     """
     wanted = stored if stored is not None else min(lengths, default=0)
     if other := set(lengths) - {wanted}:

@@ -1,7 +1,7 @@
-"""Notes as the index sees them: which are asked for, what a listing says of each, and a watch over them.
+"""Notes as the index sees them: which are wanted, what a listing has of each, and a watch over them.
 
-A name is relative to the workspace, with forward slashes; that of a note outside of it begins with `../` or
-`/`. Only Markdown files are notes, and none that lies in a folder of tools.
+Names are relative to the workspace, with forward slashes; a note outside of it has a name that
+begins with `../` or `/`. Notes are Markdown files outside of the folders of tools.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from nacre.memory.contracts.records import SkippedPath
 from nacre.record import Record
 
 CHATS_FOLDER = "chats"
-"""Notes of chats that are not private: what others said, in a folder for each chat."""
+"""Notes of chats with others, in a folder for each chat."""
 
 BANK_FOLDER = "bank"
-"""Typed pages made of the logs. It is asked for before the first of them is written, and nobody is told then
-that it is missing."""
+"""Pages that are made from the logs. The folder may be missing until the first page is written."""
 
 MAX_NOTE_BYTES = 64 << 20
 """A larger note is not indexed."""
@@ -31,19 +30,19 @@ _ANY_FOLDERS = "**"
 
 
 class NoteTooLarge(OSError):
-    """A note of more than `MAX_NOTE_BYTES`, of which nothing is read."""
+    """A note is larger than `MAX_NOTE_BYTES` and is not read."""
 
     def __init__(self, size_bytes: int) -> None:
         super().__init__(f"{size_bytes} bytes is too large for a memory file; {MAX_NOTE_BYTES} is the most")
 
 
 class NoteMarks(NamedTuple):
-    """What tells a note from the one that was read under its name, without reading it.
+    """What shows that a note has changed, without reading it.
 
-    `modified_ns` is when its text changed, which programs may set as they like; `changed_ns` when anything
-    about it changed. Notes with the same `device` and `inode` are one note under two names; an `inode` of 0
-    says that nothing is known of that. A member without inodes gives a number that no other of its notes has,
-    such as that of the write which made the note so, and 0 as its device.
+    `modified_ns` is the time of its text, which programs may set; `changed_ns` is the time of any change.
+    Notes with the same `device` and `inode` are one note with two names; with an `inode` of 0, this is
+    unknown. A workspace without inodes returns a unique number per note, such as that of its last write, and
+    the device 0.
     """
 
     size_bytes: int
@@ -54,24 +53,22 @@ class NoteMarks(NamedTuple):
 
 
 class FoundNote(NamedTuple):
-    """A note that a listing found."""
-
     name: str
     marks: NoteMarks
 
 
 class NoteBytes(NamedTuple):
-    """A whole note, and the marks of the very note that was read, taken before its first byte."""
+    """A whole note, and its marks from before it was read."""
 
     data: bytes
     marks: NoteMarks
 
 
 class NoteListing(Record):
-    """What was found, in a fixed order, and what was passed over and why.
+    """Notes in a fixed order, and what was skipped and why.
 
-    `unreadable` are names that could not be looked into; `""` is the whole workspace. What lies below them
-    must not count as deleted.
+    `unreadable` are names that could not be listed; `""` is the whole workspace. Notes below them must not
+    count as deleted.
     """
 
     notes: tuple[FoundNote, ...] = ()
@@ -79,15 +76,15 @@ class NoteListing(Record):
     unreadable: tuple[str, ...] = ()
 
     def may_be_deleted(self, name: str) -> bool:
-        """Whether the listing is proof that the note of this name is gone."""
+        """Whether the listing proves that a note, which it does not have, is gone."""
         return not any(place in ("", name) or name.startswith(place + "/") for place in self.unreadable)
 
 
 class WantedNotes(Record):
-    """The note `name`, or all notes in the folder of that name and below; `.` is the whole workspace.
+    """The note `name`, or all notes in and below this folder; `.` is the whole workspace.
 
-    With a `pattern`, those below it whose names match it part by part, or lie in a folder that does; `**`
-    stands for any folders. The owner asked for what `is_required`: where it is missing, a listing says so.
+    With a `pattern`, only notes below it that match it part by part, or are in a matching folder; `**`
+    matches any folders. If it `is_required`, a listing reports it as missing.
     """
 
     name: str
@@ -95,7 +92,7 @@ class WantedNotes(Record):
     is_required: bool = False
 
     def covers(self, name: str) -> bool:
-        """Whether the note of this name is asked for, should it be one."""
+        """Whether a file of this name is wanted if it is a note."""
         if name == self.name:
             return not self.pattern
         parts = self._below(name)
@@ -108,23 +105,24 @@ class WantedNotes(Record):
 
 
 class NoteWatch(Protocol):
-    """A watch that was begun; somebody has to close it."""
+    """A running watch, which must be closed."""
 
     @property
     def problem(self) -> str:
-        """Why changes are looked for at intervals instead of being told, or `""`."""
+        """Why changes are polled instead of reported, or `""`."""
 
     async def close(self) -> None:
-        """Ends it: nothing is told any more."""
+        """Stops the watch."""
 
 
 def is_markdown(name: str) -> bool:
-    """Whether a file of this name is a note, if it lies in none of `IGNORED_FOLDERS`."""
+    """Whether a file of this name is a note, unless it is in one of `IGNORED_FOLDERS`."""
     return name.endswith(".md") or name[-3:].lower() == ".md"
 
 
 def matches(parts: Sequence[str], pattern: Sequence[str], *, whole: bool) -> bool:
-    """Whether a pattern matches these parts or the first few of them; with `whole=False`, may match more."""
+    """Whether a pattern matches these parts or their beginning; with `whole=False`, whether it may match
+    longer names."""
     if not pattern:
         return True
     if pattern[0] == _ANY_FOLDERS:
@@ -136,5 +134,5 @@ def matches(parts: Sequence[str], pattern: Sequence[str], *, whole: bool) -> boo
 
 
 def _visible(name: str, pattern: str) -> bool:
-    """As in a shell: a wildcard does not stand for a dot at the beginning."""
+    # As in a shell, a wildcard does not match a leading dot.
     return fnmatch.fnmatch(name, pattern) and (pattern.startswith(".") or not name.startswith("."))

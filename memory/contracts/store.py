@@ -1,9 +1,9 @@
-"""What the engine needs from a database. The contract that every backend's test suite runs against.
+"""The contract for databases of the index, and the place that opens one.
 
-A chunk's id is an opaque integer, a query is the pieces that `lexical.match_query` found, a vector a sequence
-of floats: each store puts them into its own query language, and `words` says how it cuts text. A `Store`
-hands out one moment of the index to read from, or one transaction to write in: plain methods, on a thread of
-the store, so that any amount of work costs one hand-over between threads.
+Chunk ids are opaque integers, queries come from `lexical.match_query`, and vectors are sequences of floats.
+Each store translates them to its own query language; `words` says how it splits text. A `Store` provides
+snapshots to read and transactions to write. Their methods are not coroutines and run on a thread of the
+store, so that any amount of work costs one switch between threads.
 """
 
 from __future__ import annotations
@@ -21,11 +21,16 @@ Vector: TypeAlias = Sequence[float]
 T = TypeVar("T")
 
 Scores: TypeAlias = Mapping[int, float]
-"""How well chunks fit, by chunk id, higher is better; a list's mapping runs from the best to the worst."""
+"""Scores by chunk id; higher is better. The order is from the best to the worst if there is one."""
+
+
+FRESHNESS_WAIT_SECONDS = 2.0
+"""How long a search for a model or a person waits for a note that was just written; they take longer
+themselves."""
 
 
 class FileState(NamedTuple):
-    """A file as it was when last read. `read_at_ns` tells a racy modification time from a settled one."""
+    """A file as it was when it was last read. `read_at_ns` shows whether `mtime_ns` can be trusted."""
 
     source: Source
     path: str
@@ -37,7 +42,7 @@ class FileState(NamedTuple):
 
 
 class IndexedFile(Record):
-    """A file with its chunks and, for each chunk, the texts under which words find it."""
+    """A file, its chunks, and the fields by which words find each chunk."""
 
     state: FileState
     chunks: Sequence[Chunk]
@@ -45,9 +50,9 @@ class IndexedFile(Record):
 
 
 class Scope(Record):
-    """Which chunks a search may return. With a day limit, chunks without a date are out.
+    """The chunks that a search may return. Day limits are inclusive and exclude chunks without a date.
 
-    `below` is a folder of the workspace; only what lies in it is inside, unless it is empty.
+    `below` is a folder of the workspace that limits the search, or empty.
     """
 
     sources: tuple[Source, ...]
@@ -55,21 +60,17 @@ class Scope(Record):
     before: date | None = None
     below: str = ""
 
-    def admits(self, chunk: Chunk) -> bool:
-        """Whether this chunk is inside; both days are inclusive."""
-        if chunk.source not in self.sources or (self.below and not chunk.path.startswith(f"{self.below}/")):
+    def admits(self, source: Source, path: str, day: date | None) -> bool:
+        """Whether a chunk of this source, path and day is inside."""
+        if source not in self.sources or (self.below and not path.startswith(f"{self.below}/")):
             return False
         if self.after is None and self.before is None:
             return True
-        return (
-            chunk.date is not None
-            and (self.after is None or chunk.date >= self.after)
-            and (self.before is None or chunk.date <= self.before)
-        )
+        return day is not None and (self.after or date.min) <= day <= (self.before or date.max)
 
 
 class Piece(Record):
-    """A part of a chunk that gets a vector of its own; `text_hash` stands for the text that is embedded."""
+    """A part of a chunk with a vector of its own; `text_hash` identifies the embedded text."""
 
     chunk_id: int
     piece: int
@@ -77,7 +78,7 @@ class Piece(Record):
 
 
 class StoreCounts(Record):
-    """How much is stored. `vectors` belong to chunks, `cached_vectors` to text that is gone."""
+    """How much is stored. `vectors` belong to chunks, `cached_vectors` to removed text."""
 
     sources: tuple[SourceCount, ...]
     vectors: int
@@ -88,179 +89,220 @@ class StoreCounts(Record):
 
 
 class Snapshot(Protocol):
-    """One moment of an index: whatever is written or published meanwhile, all that it reads fits together.
-
-    Valid only inside the call that gave it.
-    """
+    """A consistent state of an index, whatever is written meanwhile. Only valid inside the call."""
 
     def meta(self) -> Mapping[str, str]:
-        """The identity and state rows that `Writer.set_meta` wrote."""
+        """The rows that `Writer.set_meta` wrote."""
 
     def stored_file(self, source: Source, path: str) -> tuple[FileState, Sequence[Chunk]] | None:
-        """What is stored for one file."""
+        """The stored state and chunks of a file."""
 
     def file_states(self, source: Source) -> Mapping[str, FileState]:
-        """Every indexed file of a source, by stored path."""
+        """All indexed files of a source, by stored path."""
 
     def failures(self, source: Source) -> Mapping[str, FailedFile]:
-        """Files that could not be indexed, by stored path."""
+        """The files that could not be indexed, by stored path."""
 
     def without_vectors(self, *, above_id: int, limit: int) -> Sequence[tuple[int, Chunk]]:
-        """The next chunks, by id, that have no vectors attached."""
+        """The next chunks by id that have no vectors."""
 
     def refused(self, *, limit: int) -> Sequence[str]:
-        """Citations of chunks of which the embedder does not take some text, by path and line."""
+        """Citations of chunks with a text that the embedder refuses, by path and line."""
 
-    def counts(self) -> StoreCounts:
-        """How much is stored."""
+    def counts(self) -> StoreCounts: ...
 
-    def vector_engine(self) -> VectorEngine:
-        """What compares vectors here."""
+    def vector_engine(self) -> VectorEngine: ...
 
     def chunk_count(self) -> int:
-        """How many chunks there are; quick enough for every search."""
+        """The number of chunks; fast enough for every search."""
 
     def dimensions(self) -> int | None:
-        """How many numbers the vectors of the chunks have; `None` while there is none."""
+        """The length of the chunks' vectors; `None` without vectors."""
 
     def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Scores:
-        """The BM25 of the best chunks in which any of the query's atoms stands, best first.
+        """The BM25 of the best chunks that contain any atom of the query, the best first.
 
-        What an atom costs is bounded: where the atoms together are in many chunks, the store may let the
-        rarest choose the chunks, and weigh the others in those alone.
+        To bound the cost of frequent atoms, the store may select chunks by the rarest atoms and weigh the
+        others only in those.
         """
 
     def is_known(self, atom: Atom) -> bool:
-        """Whether an atom stands in any chunk; quick enough for each word of a question."""
+        """Whether any chunk contains an atom; fast enough for each word of a question."""
 
     def counts_of(self, atoms: Sequence[Atom]) -> Sequence[int]:
-        """In about how many chunks each atom stands; quick enough for every search."""
+        """The approximate number of chunks with each atom; fast enough for every search."""
 
     def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
-        """The cosine of the best chunks' best piece, best first; vectors of other lengths are passed over."""
+        """The cosines of the best chunks, each by its best piece, the best first. Skips other vector
+        lengths."""
 
     def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
-        """The exact cosine of each chunk's best piece, in no order; chunks without a vector are left out."""
+        """The exact cosine of each chunk's best piece, without order. Skips chunks without a vector."""
 
     def places(self, chunk_ids: Sequence[int]) -> Mapping[int, ChunkPlace]:
-        """Where chunks stand; unknown ids are left out."""
+        """The places of chunks; unknown ids are left out."""
 
     def texts(self, chunk_ids: Sequence[int]) -> Mapping[int, str]:
-        """What chunks say; unknown ids are left out."""
+        """The texts of chunks; unknown ids are left out."""
 
     def sampled_texts(self, count: int) -> Sequence[str]:
-        """What at most so many chunks say, from everywhere in the index."""
+        """The texts of up to `count` chunks from everywhere in the index."""
 
     def chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, Chunk]:
-        """Whole chunks by id; unknown ids are left out."""
+        """Chunks by id; unknown ids are left out."""
 
 
 class Writer(Protocol):
-    """Changes of an index, all in one transaction. Valid only inside the call that gave it."""
+    """Changes of an index in one transaction. Only valid inside the call."""
 
     def meta(self) -> Mapping[str, str]:
-        """The identity and state rows, as they are now."""
+        """The present rows."""
 
     def set_meta(self, values: Mapping[str, str]) -> None:
-        """Writes rows; others stay."""
+        """Writes rows and keeps the others."""
 
     def replace_files(self, files: Sequence[IndexedFile]) -> None:
-        """Each file's chunks take the place of what was stored for it: a file is all or nothing.
+        """Replaces the stored chunks of each file.
 
-        A chunk whose text, headings and day are those of a stored one of the file keeps that one's id and
-        vectors, wherever in the file it stands now: what did not change is not written again.
-        What another process stored from a later reading of the file stays.
+        A chunk with the text, headings and day of a stored chunk of the file keeps its id and vectors,
+        wherever in the file it is now. What another process stored from a later reading of the file stays.
         """
 
     def touch_files(self, states: Sequence[FileState]) -> None:
-        """New stat values for files whose stored content is still the one that was read."""
+        """Updates the stat values of files whose stored content is the one that was read."""
 
     def remove_files(self, source: Source, paths: Sequence[str]) -> None:
-        """Forgets files with everything that hangs on them."""
+        """Removes files with everything that belongs to them."""
 
     def set_failures(self, source: Source, failed: Sequence[FailedFile], cleared: Sequence[str]) -> None:
-        """Records failures, and forgets those of the paths `cleared`."""
+        """Records failures and removes those of the paths `cleared`."""
 
     def attach_known(self, embedder: str, pieces: Sequence[Piece], *, now_seconds: int) -> set[bytes]:
-        """Attaches the vectors that are stored for these texts already; returns the hashes that are not.
+        """Attaches stored vectors to these pieces and returns the hashes of texts without one.
 
-        Nothing is attached to an index whose identity names another embedder.
+        Attaches nothing if the identity of the index names another embedder.
         """
 
     def put_vectors(self, embedder: str, vectors: Mapping[bytes, Vector | None], *, now_seconds: int) -> None:
-        """Stores vectors by text hash for `attach_known`; `None` says that the provider refuses this text.
+        """Stores vectors by text hash for `attach_known`; `None` marks a text that the provider refuses.
 
         Raises:
-            VectorsDiffer: they are not as long as those stored for this embedder.
+            VectorsDiffer: their length is not that of the stored vectors of this embedder.
         """
 
     def detach_vectors(self) -> None:
-        """No chunk has a vector any more; the vectors stay as a cache (another embedder is in use)."""
+        """Detaches all vectors, because another embedder is in use. They stay as a cache."""
 
     def evict(self, *, keep_unused: int | None) -> int:
-        """Deletes vectors that no chunk uses, least recently used first, down to `keep_unused`."""
+        """Deletes the least recently used vectors without a chunk, down to `keep_unused`; their number."""
 
 
 class Rebuild(Protocol):
-    """A second, hidden index that is filled while the first one answers."""
+    """A hidden index that is filled while the published one answers."""
 
     @property
     def store(self) -> Store:
-        """Where to write."""
+        """The hidden index."""
 
     async def copy_vectors(self) -> None:
-        """Brings in every vector that the published index has, so that nothing is embedded twice."""
+        """Copies the vectors of the published index, so that nothing is embedded twice."""
 
     def alone(self) -> AbstractAsyncContextManager[None]:
-        """Inside, no other process changes the published index: time for a last look, then `publish`.
+        """Keeps other processes from changing the published index, for a last look and `publish`.
 
         Raises:
             IndexBusy: another process kept the index locked.
         """
 
     async def publish(self) -> None:
-        """Puts this index in the place of the published one, at once and for all readers."""
+        """Replaces the published index, at once and for all readers."""
 
     async def leave(self) -> None:
-        """Lets go without publishing; what was done is found again by the next `begin_rebuild`."""
+        """Closes without publishing. The next `begin_rebuild` continues."""
 
 
 class Store(Protocol):
-    """An index of chunks. A reader never waits for a writer.
+    """An index of chunks. Readers never wait for writers.
 
-    The `work` that a method runs must not wait for anything: it holds up a thread of the store.
+    The `work` passed to a method must not wait for anything, because it occupies a thread of the store.
     """
 
     async def search(self, work: Callable[[Snapshot], T]) -> T:
-        """Runs `work` on one moment of the index, and never behind a `read`, because somebody waits."""
+        """Runs `work` on a snapshot, and never waits for a `read`."""
 
     async def read(self, work: Callable[[Snapshot], T]) -> T:
-        """Runs `work` on one moment of the index."""
+        """Runs `work` on a snapshot."""
 
     async def write(self, work: Callable[[Writer], T]) -> T:
-        """Runs `work` in one transaction, which survives a kill the moment this returned.
-
-        What `work` raises undoes all of it.
+        """Runs `work` in a transaction, which survives a kill once this returns. An exception undoes it.
 
         Raises:
             IndexBusy, IndexUnusable: the index cannot be written now, or at all.
         """
 
     async def tidy(self) -> None:
-        """Makes searching fast again after many changes; others can write in between."""
+        """Makes searches fast again after many changes. Others can write in between."""
 
     async def begin_rebuild(self, identity: Mapping[str, str]) -> Rebuild:
-        """Opens the hidden index: an unfinished one of the same identity, or an empty one.
+        """Opens the hidden index: an unfinished one with the same identity, or an empty one.
 
         Raises:
             IndexBusy: another process is rebuilding.
         """
 
     async def has_unfinished_rebuild(self, identity: Mapping[str, str]) -> bool:
-        """Whether a rebuild of this identity was cut off; deletes what other rebuilds left behind."""
+        """Whether a rebuild with this identity is unfinished. Deletes the remains of other rebuilds."""
 
     async def check(self) -> str:
-        """Reads the whole index and says what is broken; empty when nothing is."""
+        """Reads the whole index; a description of the damage, or an empty string."""
 
     async def close(self) -> None:
-        """Waits for running calls and lets go of the files."""
+        """Waits for running calls and closes the files."""
+
+
+class IndexFacts(Record):
+    """The state of an index as seen from outside.
+
+    `version` is 0 if it is unknown; `known_version` is the one that this program writes. `damage` can be
+    repaired from the notes; `problem` is any other reason why the index cannot be used. `paths` are its
+    notes.
+    """
+
+    known_version: int
+    version: int = 0
+    damage: str = ""
+    problem: str = ""
+    paths: tuple[str, ...] = ()
+
+
+class IndexPlace(Protocol):
+    """Where an index is stored. A damaged index is set aside, because the notes are the truth."""
+
+    @property
+    def name(self) -> str:
+        """The place for its owner, without a password."""
+
+    @property
+    def analysis(self) -> str:
+        """Identifies how the place splits, folds and stems words, which are indexed again if it changes."""
+
+    async def open(self) -> Store:
+        """Opens the index, or a new one in place of a damaged one.
+
+        Raises:
+            IndexUnusable: the index cannot be opened for another reason than damage.
+            IndexBusy: another process kept the index locked.
+        """
+
+    async def replace_damaged(self) -> Store:
+        """Opens a new index in place of a damaged one, or the sound one that another process has made.
+
+        Raises:
+            IndexUnusable, IndexBusy: as `open`.
+        """
+
+    async def close(self) -> None:
+        """Releases what the stores share, after the last one is closed."""
+
+    def quarantined(self) -> Sequence[str]:
+        """The names of damaged indexes that were set aside, oldest first."""

@@ -1,4 +1,4 @@
-"""Where an engine gets an agent's transcripts from, and what it is told of each."""
+"""The contract for the source of an agent's transcripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nacre.record import Record
 
 
 class TranscriptInfo(Record):
-    """One transcript: its file name, its bytes and lines, and whether its session has ended."""
+    """A transcript: its file name, size, lines, and whether its session has ended."""
 
     name: str
     size_bytes: int
@@ -20,9 +20,9 @@ class TranscriptInfo(Record):
 
 
 class TranscriptText(Record):
-    """What was said, one message to a line (`User: …`, `Assistant: …`).
+    """The text of a transcript, one message per line (`User: …`, `Assistant: …`).
 
-    `line_numbers` are the lines of the file (from 1), `days` the days, of each line here.
+    `line_numbers`, from 1 in the file, and `days` belong to the lines.
     """
 
     lines: Sequence[str]
@@ -31,17 +31,17 @@ class TranscriptText(Record):
 
 
 class TranscriptSource(Protocol):
-    """Where the engine gets an agent's transcripts from; only those it may search."""
+    """Provides the transcripts that the engine may search."""
 
     async def transcripts(self) -> Sequence[TranscriptInfo]:
-        """All transcripts that exist now.
+        """All present transcripts.
 
         Raises:
-            OSError: they cannot be listed; nothing is then taken for deleted.
+            OSError: they cannot be listed; none counts as deleted then.
         """
 
     async def text(self, name: str) -> TranscriptText | None:
-        """What one of them says; `None` when it is gone or cannot be read now."""
+        """The text of a transcript; `None` if it is gone or cannot be read now."""
 
     async def close(self) -> None:
-        """Releases what it holds; its engine calls this when it is closed itself."""
+        """Releases resources; the engine calls this when it is closed."""

@@ -1,9 +1,8 @@
-"""What a chunk can be found by, and what is asked, in words. Each store says it in its own query language.
+"""The fields by which words find a chunk, and queries by words, for every store.
 
-What a store must do with text, so that `text/lexical.py` and ranking mean the same everywhere: fold case and
-accents; take letters, digits, the marks that belong to them (Mn, Mc) and private-use characters (Co) as parts
-of words and everything else as their borders; stem English by Porter's rules; score by BM25 with the usual
-k₁ = 1.2 and b = 0.75, a field's matches counted `FIELD_WEIGHTS` times.
+For equal results everywhere, a store must fold case and accents; treat letters, digits, their marks (Mn, Mc)
+and private-use characters (Co) as parts of words and everything else as separators; stem English by Porter's
+rules; and score by BM25 with k₁ = 1.2 and b = 0.75, weighting fields by `FIELD_WEIGHTS`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ Field: TypeAlias = Literal["text", "title", "parts"]
 
 
 class WordFields(NamedTuple):
-    """The texts under which a chunk can be found by words: what it says, what it is called, extra tokens."""
+    """The text of a chunk, its title, and extra tokens."""
 
     text: str
     title: str
@@ -26,13 +25,13 @@ class WordFields(NamedTuple):
 
 FIELDS: tuple[Field, ...] = get_args(Field)
 FIELD_WEIGHTS: Mapping[Field, float] = {"text": 1.0, "title": 1.0, "parts": 0.5}
-"""How much a word in each field counts."""
+"""The weight of a word in each field."""
 
 
 class Atom(NamedTuple):
-    """Words that stand one after the other, in `field` or, with `None`, in any.
+    """Adjacent words in `field` or, with `None`, in any field.
 
-    A store cuts `words` as it cut the fields. With `prefix`, the last one may go on.
+    A store splits `words` like the fields. With `prefix`, the last word may continue.
     """
 
     words: str
@@ -41,16 +40,14 @@ class Atom(NamedTuple):
 
 
 class MatchQuery(Record):
-    """What is asked by words: `atoms`, of which any is enough, and the pieces that later stages weigh.
+    """A query by words: `atoms`, any of which suffices, and the parts that later stages weigh.
 
-    `terms` are lower-case words without stop words and, for scripts without spaces, their bigrams and the
-    characters that stand alone; `phrases` are the parts of the question in quotation marks; `quotation` is
-    all of it when all of it stands in them, and need not be in the notes as it is. `identifiers` are what
-    looks like a name of code, a hash, an issue number or a joined long number; `numbers` are those of five
-    digits and more, as typed; `codes` are short letters and digits that follow each other, as one word, and
-    those of one word apart, since flights, rooms and number plates are written either way. `code_forms` are
-    options, calls and named arguments, lower-case. `inflected` says that the words are of a language that
-    changes their ends.
+    `terms` are lower-case words without stop words and, for scripts without spaces, bigrams and single
+    characters. `phrases` are the parts in quotation marks; `quotation` is the whole question if all of it is
+    quoted. `identifiers` look like names in code, hashes, issue numbers or joined long numbers; `numbers`
+    have at least five digits. `codes` are letters followed by digits, joined if typed apart and apart if
+    typed joined, because flights and number plates are written both ways. `code_forms` are lower-case
+    options, calls and named arguments. With `inflected`, the language changes word endings.
     """
 
     atoms: tuple[Atom, ...] = ()

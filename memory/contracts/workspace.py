@@ -1,7 +1,7 @@
-"""The owner's Markdown, whatever holds it: the only way to read and write it. A folder is the first member.
+"""The contract for workspaces, the only way to read and write the owner's Markdown.
 
-A name is a file's path from the root with forward slashes, never an absolute one; `.` is the root. Nothing
-here knows what a file says. Methods that wait are coroutines, and run what blocks on a thread.
+A name is the path of a file relative to the root, with forward slashes; `.` is the root. Coroutines run
+blocking work on a thread.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from nacre.memory.contracts.notes import NoteBytes, NoteListing, NoteWatch, Want
 from nacre.record import Record
 
 MAX_READ_BYTES = 2 * 1024 * 1024
-"""Most of a file that is read at once, unless a reader asks for another bound."""
+"""The default limit for reading a file."""
 
 FIRST_RUN_FILE = "BOOTSTRAP.md"
-"""What a new workspace has for the first conversation, which removes it."""
+"""A file of new workspaces for the first conversation, which removes it."""
 
 RACY_NS = 2_000_000_000
-"""A change that is younger than this, in nanoseconds, may be followed by one that leaves the same
-fingerprint: the steps of the coarsest clock that a member's stamps come from."""
+"""A change that is more recent than this may be followed by another with the same fingerprint: the resolution
+of the coarsest clock of a workspace, in nanoseconds."""
 
 
 class PathOutsideRoot(Exception):
-    """A path was refused: it leads out of its folder or no system could hold it safely."""
+    """A path was refused because it leads out of its folder or is not safe on every system."""
 
 
 class FileBusy(Exception):
-    """Another process kept a workspace file locked for longer than a writer waits."""
+    """Another process held the lock of a workspace file for too long."""
 
 
 class Fingerprint(Record):
-    """What tells a changed file from the same one without reading it.
+    """Shows whether a file has changed, without reading it.
 
-    Files with equal fingerprints have the same content, unless `changed_ns`, the time of the last change in
-    nanoseconds since the epoch, was less than `RACY_NS` ago when one was taken.
+    Files with equal fingerprints have the same content, unless `changed_ns`, the time of the last change
+    since the epoch, was less than `RACY_NS` before a fingerprint was taken.
     """
 
     facts: tuple[int, ...]
@@ -44,10 +44,10 @@ class Fingerprint(Record):
 
 
 class FileBytes(Record):
-    """What was read: `data` is cut at the asked bound, `size_bytes` is the whole file's size.
+    """The first bytes of a file in `data`, and the size of the whole file.
 
-    `relative` is the name of the file that was read, which is another one than that asked for when a link
-    led there. `has_other_names` tells of hard links: the same bytes stand under another name as well.
+    `relative` is the name of the file that was read, which differs from the requested one behind a link.
+    With `has_other_names`, hard links give the file other names too.
     """
 
     relative: PurePosixPath
@@ -57,16 +57,15 @@ class FileBytes(Record):
 
     @property
     def is_cut(self) -> bool:
-        """Whether the file goes on behind `data`."""
         return self.size_bytes > len(self.data)
 
 
 ReadFailed: TypeAlias = OSError | PathOutsideRoot
-"""Why a file cannot be read; `FileNotFoundError` when there is none."""
+"""Why a file cannot be read; `FileNotFoundError` if it does not exist."""
 
 
 class FolderEntry(Record):
-    """One name in a folder; size and time of change are 0 for folders. Links are entries, not followed."""
+    """An entry of a folder. The size and time of folders are 0. Links are not followed."""
 
     name: str
     is_folder: bool
@@ -75,9 +74,9 @@ class FolderEntry(Record):
 
 
 class Appended(Record):
-    """`written` is the text that went into the file, `""` when all of it stood there already.
+    """The `written` text, `""` if all of it was there already.
 
-    `skipped_parts` counts the paragraphs and list items that were left out as repeats.
+    `skipped_parts` counts paragraphs and list items that were left out as repeats.
     """
 
     written: str
@@ -87,107 +86,101 @@ class Appended(Record):
 class Workspace(Protocol):
     """The owner's Markdown files.
 
-    Every method that takes a name raises `PathOutsideRoot` for one that leads out of the root, and `OSError`
-    (`FileNotFoundError`, `IsADirectoryError`, …) for what cannot be done; those that write raise `FileBusy`
-    while another process holds the file. A write that failed leaves the file as it was.
+    Methods that take a name raise `PathOutsideRoot` if it leads out of the root, and `OSError`
+    (`FileNotFoundError`, `IsADirectoryError`, …) if the operation fails; methods that write raise `FileBusy`
+    if another process holds the file. A failed write leaves the file as it was.
     """
 
     @property
     def place(self) -> str:
-        """Where the files are, for the owner's eyes: a path, an address without a password."""
+        """The place of the files for the owner: a path, or an address without a password."""
 
     @property
     def is_there(self) -> bool:
         """Whether the files can be reached, as far as is known without waiting.
 
-        Notes on a drive that is not mounted must not be begun anew: they would seem lost.
+        On an unmounted drive, no new workspace must be created, because the notes would seem lost.
         """
 
     @property
     def folder(self) -> Path | None:
-        """The folder of this machine that the files lie in, `None` where there is none.
+        """The folder of the files on this machine, or `None`.
 
-        Only for what is beside the workspace: where a relative path in `extraPaths` starts, and the name of
-        what lies outside.
+        Only for what is outside of the workspace: relative paths in `extraPaths`, and names of their notes.
         """
 
     def may_change(self, name: str) -> bool:
-        """Whether a file could be made or changed, as far as is known without waiting.
+        """Whether a file could be created or changed, as far as is known without waiting.
 
-        `False` of what is mounted to be read, or not the process's to write. A name that leads out, and what
-        only an attempt can tell, is `True`: the attempt says why.
+        `False` on a read-only mount or without permission; otherwise `True`, and only an attempt shows more.
         """
 
     async def real_name(self, name: str) -> PurePosixPath:
-        """The name of the file that `name` leads to, links followed; the file need not exist."""
+        """The name of the file that `name` refers to through links; the file need not exist."""
 
     async def list_folder(self, name: str, *, beginnings: tuple[str, ...] = ("",)) -> tuple[FolderEntry, ...]:
-        """The entries of a folder, sorted by name; names that begin with a dot are left out.
+        """The entries of a folder by name, without names that begin with a dot.
 
-        With `beginnings` only names that have one of them; the other files are not looked at.
+        With `beginnings`, only names with one of these prefixes.
         """
 
     async def fingerprints(self, names: Sequence[str]) -> Mapping[str, Fingerprint | None]:
-        """The fingerprints of many files in one step; `None` where there is no file. Raises nothing.
+        """The fingerprints of files in one step; `None` for missing files. Raises nothing.
 
-        A link has a fingerprint of its own, not that of what it leads to.
+        A link has a fingerprint of its own.
         """
 
     async def read(self, name: str, *, max_bytes: int = MAX_READ_BYTES) -> FileBytes:
-        """The first `max_bytes` of a file. Only regular files: a pipe keeps nobody waiting."""
+        """The first `max_bytes` of a regular file."""
 
     async def read_many(
         self, names: Sequence[str], *, max_bytes: int = MAX_READ_BYTES
     ) -> Mapping[str, FileBytes | ReadFailed]:
-        """Many files in one step; what cannot be read has its error as its value."""
+        """Reads files in one step; the value of an unreadable file is its error."""
 
     async def append(
         self, name: str, text: str, *, skip_repeats: bool = True, heading: str = "", below: str = ""
     ) -> Appended:
-        """Adds Markdown at the end of a file, which is made if need be; what stands there is not touched.
+        """Appends Markdown to a file and creates it if needed. The existing text is not changed.
 
-        The text starts on a fresh line, after a blank line unless a list goes on, and is safe from a kill
-        when this returns. With `skip_repeats`, parts that already stand in the file under the same heading
-        are left out; of a very large file, those near its end. What is left then stands under `heading`, a
-        Markdown line, unless the file ends right behind that line, or the text has a heading of that level.
-        With `below`, the heading is for a file alone that ends under a heading which begins so, or "Retain".
+        The text starts on a new line, after a blank line unless a list continues, and survives a kill once
+        this returns. With `skip_repeats`, parts that the file has under the same heading are left out; in a
+        very large file, only its end is compared. The rest goes under `heading`, a Markdown line, unless the
+        file ends with this heading or the text has a heading of its level. With `below`, the heading is only
+        added if the file ends under a heading with this prefix, or under "Retain".
         """
 
     async def change(self, name: str, change: Callable[[bytes | None], bytes | None]) -> None:
-        """Replaces a file by `change(old bytes)`, whole or not at all; `None` stands for a missing file, and
-        removes one.
+        """Replaces a file by `change(old bytes)` atomically. `None` stands for a missing file, and as a
+        result removes the file.
 
-        Nobody else changes the file in between, and an exception from `change` leaves it alone.
+        Nobody else changes the file meanwhile. An exception from `change` leaves it as it was.
         """
 
     async def make(self, files: Mapping[str, bytes], *, folders: Sequence[str] = ()) -> tuple[str, ...]:
-        """Makes the root, `folders` and those `files` that are not there, in order; the names it made.
-
-        What exists stays as it is.
-        """
+        """Creates the root, `folders` and missing `files`, in order; the names of created files."""
 
     async def list_notes(self, wanted: Sequence[WantedNotes]) -> NoteListing:
-        """The notes that are asked for, in the order of `wanted` and by name below. Raises nothing.
+        """The wanted notes without repeats, in the order of `wanted` and then by name. Raises nothing.
 
-        A note that two of `wanted` cover is there once. Links are passed over, as are folders of tools. Where
-        the notes may only seem to be gone, such as in an empty folder that may be a drive which is not
-        mounted, the listing says that it could not look.
+        Links and folders of tools are skipped. If notes may only seem to be gone, as in an empty folder that
+        may be an unmounted drive, the listing marks the place as unreadable.
         """
 
     async def read_notes(self, names: Sequence[str]) -> Mapping[str, NoteBytes | ReadFailed]:
-        """Whole notes of a listing; what cannot be read has its error as its value, `NoteTooLarge` too.
+        """Reads whole notes of a listing; the value of an unreadable note is its error.
 
-        A note that has become a link since it was listed is refused.
+        A note that has become a link since the listing is refused.
         """
 
     async def now_ns(self) -> int:
-        """Now by the clock that the marks of notes come from; 0 if it cannot be asked.
+        """The time by the clock of the notes' marks; 0 if it is unknown.
 
-        A note whose marks are not older than this when it is read is looked at again the next time.
+        A note whose marks are not older than this when it is read has to be read again the next time.
         """
 
     def watch(self, wanted: Sequence[WantedNotes], changed: Callable[[], None]) -> NoteWatch:
-        """Calls `changed` on the running loop, soon after each change of the notes that are asked for.
+        """Calls `changed` on the running loop soon after changes of the wanted notes.
 
-        It may be called once for many changes, and without one when a change may have been missed.
+        One call may stand for many changes, and for changes that may have been missed.
         """

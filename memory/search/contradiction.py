@@ -59,7 +59,6 @@ class _Line(Record):
 
     @property
     def number(self) -> int:
-        """The line number in the file, from 1."""
         return min(self.chunk.start_line + self.at, self.chunk.end_line)
 
     @cached_property
@@ -77,7 +76,6 @@ class _Line(Record):
 
     @cached_property
     def above(self) -> frozenset[str]:
-        """The headings and list items above the line, without those that name a day."""
         texts = self.chunk.text.split("\n")
         over, indent = list(self.headings), _indent(texts[self.at])
         for text in reversed(texts[: self.at]):
@@ -156,10 +154,7 @@ def _lines(
 
 
 def _right_senses(lines: Sequence[_Line], intents: Mapping[int, Intent | None]) -> Iterator[tuple[int, int]]:
-    """Pairs of chunk ids: the first says what is asked for, the second the contrary.
-
-    A contrary hit that has more of the question stays first.
-    """
+    # A contrary hit that has more of the question stays first.
     senses: dict[int, _Sense] = {}
     for line in lines:
         intent, known = intents[line.chunk_id], senses.get(line.chunk_id, _Sense())
@@ -180,7 +175,6 @@ def _right_senses(lines: Sequence[_Line], intents: Mapping[int, Intent | None]) 
 
 
 def _later_claims(lines: Sequence[_Line]) -> Iterator[_Pair]:
-    """Pairs of lines of which the first is later and contradicts the second; the latest pair last."""
     dated = [(day, line) for line in lines if (day := line.day) is not None]
     dated.sort(key=lambda item: (item[0], item[1].chunk.path, item[1].number))
     for at, (day, newer) in enumerate(dated):
@@ -196,7 +190,6 @@ def _later_claims(lines: Sequence[_Line]) -> Iterator[_Pair]:
 
 
 def _put_before(hits: list[HitGroup], right: int, wrong: int) -> list[HitGroup]:
-    """Moves `right` to the place and score of `wrong`, if it was behind it."""
     ids = [item.chunk_id for item, _ in hits]
     place, behind = ids.index(wrong), ids.index(right)
     if behind <= place:

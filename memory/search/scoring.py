@@ -161,11 +161,8 @@ def _vector_share(covered: float, facts: QueryFacts, *, words: bool) -> float:
 
 
 def _meaning(found: Candidates) -> dict[int, float]:
-    """The cosine of each candidate, rescaled to 0 for the lowest of `nearest` and 1 for the best.
-
-    There is no fixed zero, because notes in another language than the query are far from it and still have an
-    order. Very few notes do not show what is far, so there 0 is unrelated.
-    """
+    # There is no fixed zero, because notes in another language than the query are far from it and still have
+    # an order. Very few notes do not show what is far, so there 0 is unrelated.
     values, low = found.cosines, min(found.nearest.values(), default=0.0)
     if len(found.nearest) <= _VERY_FEW and max(found.related.values(), default=0.0) > 0:
         values, low = found.related, 0.0
@@ -174,17 +171,13 @@ def _meaning(found: Candidates) -> dict[int, float]:
 
 
 def _as_code(evidence: Collection[TextEvidence]) -> dict[int, float]:
-    """The rarity of each form of code among the candidates, by its number."""
     counts = Counter(form for item in evidence for form in item.code)
     return dict(zip(counts, rarity([*counts.values()], len(evidence)), strict=True))
 
 
 def _confidence(facts: QueryFacts, mixed: Mix, *, is_measured: bool) -> float:
-    """The probability that the best candidate concerns the query at all.
-
-    A logistic curve, fitted to questions with an answer and questions to the wrong memory. The relatedness of
-    the best of many chunks to an unrelated question grows with the logarithm of their number.
-    """
+    # A logistic curve, fitted to questions with an answer and questions to the wrong memory. The relatedness
+    # of the best of many chunks to an unrelated question grows with the logarithm of their number.
     strength = covered = 0.0
     if facts.term_counts is not None:
         by_chance = _by_chance(facts.chunk_count, len(facts.term_counts)) * (1 - mixed.covered)
@@ -200,19 +193,14 @@ def _confidence(facts: QueryFacts, mixed: Mix, *, is_measured: bool) -> float:
 
 
 def _strength(mixed: Mix, chunk_count: int) -> float:
-    """The best BM25, in units of a word that is in a single chunk.
-
-    Among a few chunks, BM25 is nearly 0 for any word, so the terms of the best chunk are counted instead.
-    """
+    # In units of a word that is in a single chunk. Among a few chunks, BM25 is nearly 0 for any word, so the
+    # terms of the best chunk are counted instead.
     among_few = max(0.0, 1 - chunk_count / FEW_CHUNKS)
     return max(mixed.top / math.log(chunk_count + 2), among_few * _WORD_AMONG_FEW * mixed.matched)
 
 
 def _by_chance(chunk_count: int, term_count: int) -> float:
-    """The strength that some chunk reaches by chance for an unrelated question.
-
-    Among many chunks, one always has several of its words, and more if it has more words.
-    """
+    # Among many chunks, one always has several words of an unrelated question, and more if it has more words.
     decades = math.log10(max(1.0, chunk_count / _NO_CHANCE))
     return (_CHANCE + _CHANCE_PER_TERM * min(term_count, _MOST_TERMS)) * decades
 

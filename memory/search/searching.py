@@ -122,7 +122,7 @@ def reordered(ranked: Sequence[Ranked], relevance: Mapping[int, float]) -> list[
 
     The re-ranker decides only the order. Each place keeps the score that the search gave it, so that the
     first hit still scores how sure the search is that anything fits
-    (docs/decisions/0068-re-ranking.md). A chunk's decay applies at its new place. Ties keep their order.
+    (docs/decisions/search.md). A chunk's decay applies at its new place. Ties keep their order.
     """
     asked = [item for item in ranked if item.chunk_id in relevance]
     worths = sorted((item.explanation.fused for item in asked), reverse=True)
@@ -200,15 +200,15 @@ def grouped(
     """
     groups: list[tuple[Ranked, _Statements, list[Chunk]]] = []
     for item in ranked:
-        said = _Statements(chunks[item.chunk_id], finders[item.chunk_id])
+        statements = _Statements(chunks[item.chunk_id], finders[item.chunk_id])
         # A cheap test first: a chunk with this word is needed for a repeat.
-        longest = max(said.first, key=len)
-        alike = [group for group in groups if longest in group[1].folded] if not said.quoted else groups
-        better = next((group for group in alike if _repeats(said, group[1])), None)
+        longest = max(statements.first, key=len)
+        alike = [group for group in groups if longest in group[1].folded] if not statements.quoted else groups
+        better = next((group for group in alike if _repeats(statements, group[1])), None)
         if better is None:
-            groups.append((item, said, []))
+            groups.append((item, statements, []))
         else:
-            better[2].append(said.chunk)
+            better[2].append(statements.chunk)
     return [(item, tuple(repeats)) for item, _, repeats in groups]
 
 
@@ -238,7 +238,6 @@ class _Statements:
 
     @cached_property
     def quoted(self) -> list[str]:
-        """The lines about the query, if all of them are quotations of a conversation."""
         if self._finder is None or ">" not in self.chunk.text:
             return []
         lines = self.chunk.text.split("\n")
@@ -247,18 +246,16 @@ class _Statements:
         return list(_statements(about)) if all(line.lstrip().startswith(">") for line in about) else []
 
 
-def _repeats(said: _Statements, better: _Statements) -> bool:
-    may_repeat = all(word in better.folded for word in said.first) and said.all
-    if may_repeat and all(f" {words} " in better.words for words in said.all):
+def _repeats(statements: _Statements, better: _Statements) -> bool:
+    may_repeat = all(word in better.folded for word in statements.first) and statements.all
+    if may_repeat and all(f" {words} " in better.words for words in statements.all):
         return True
-    return bool(said.quoted) and all(
+    return bool(statements.quoted) and all(
         f" {words} " in better.words or any(f" {other} " in f" {words} " for other in better.significant)
-        for words in said.quoted
+        for words in statements.quoted
     )
 
 
 def _statements(lines: Sequence[str]) -> Iterator[str]:
-    """The words of each line without list and quotation marks; headings and lines without words are
-    skipped."""
     bare = (_QUOTED.sub("", line, count=1) for line in lines if not HEADING.match(line))
     return (words for line in bare if (words := " ".join(_WORD.findall(line.casefold()))))

@@ -92,7 +92,6 @@ class _Pass(NamedTuple):
         failed: Mapping[str, FailedFile],
         advance: Callable[[int, int], None],
     ) -> None:
-        """Reads the next batch while one is written."""
         # most passes for a search find nothing changed
         from nacre.memory.files.file_reader import cut_note, read_batch
 
@@ -179,10 +178,8 @@ def plan_changes(
 
 
 def _priority(file: FoundNote) -> tuple[bool, str]:
-    """Sorts descending: MEMORY.md, notes without dates, then daily logs from the newest back.
-
-    Vectors are made in the order in which chunks were stored, and a local model takes a while.
-    """
+    # Descending: MEMORY.md, notes without dates, then daily logs from the newest back. Vectors are made in
+    # the order in which chunks were stored, and a local model takes a while.
     return "/" not in file.name, file.name
 
 
@@ -192,7 +189,6 @@ def _waits(failure: FailedFile, now_seconds: float) -> bool:
 
 
 def _changed_since(file: FoundNote, failure: FailedFile) -> bool:
-    """Whether the file or its permissions have changed since it failed; then it is read at once."""
     return file.marks.changed_ns / 1e9 > failure.retry_at_seconds - _wait_seconds(failure.attempts)
 
 

@@ -100,7 +100,6 @@ class _Marks(Record):
     news: str | None
 
     def settle(self) -> None:
-        """Writes the marks into the index."""
         if isinstance(self.embedder, WithFallback) and self.news is not None:
             self.embedder.noted(self.news)
 
@@ -150,7 +149,6 @@ async def _index_changes(
 async def _rebuild(
     store: Store, plan: IndexPlan, marks: _Marks, reason: str, *, now_seconds: float, advance: Advance
 ) -> FileOutcome:
-    """Fills a hidden index, carries over what could not be read, and publishes it."""
     log.info("rebuilding the memory index, because %s", reason)
     now, key = int(now_seconds), embedder_key(marks.identity)
     embedder = in_use(plan.embedder) if plan.embedder is not None else None
@@ -192,7 +190,6 @@ def _ignore_progress(_done: int, _total: int) -> None: ...
 
 
 async def _carry_over(live: Store, hidden: Store, outcome: FileOutcome) -> None:
-    """Keeps what the old index has of files that cannot be read or listed now."""
     failed = {failure.path for failure in outcome.failed}
     there = await hidden.read(_indexed_files)
     lost = [

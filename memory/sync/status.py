@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, fallback_of, lack_of
-from nacre.memory.contracts.index_place import IndexPlace
 from nacre.memory.contracts.notes import FoundNote, NoteListing
 from nacre.memory.contracts.records import (
     FailedFile,
@@ -18,7 +17,7 @@ from nacre.memory.contracts.records import (
     SourceCount,
     SyncReport,
 )
-from nacre.memory.contracts.store import FileState, Store, StoreCounts
+from nacre.memory.contracts.store import FileState, IndexPlace, Store, StoreCounts
 from nacre.memory.sync.fallback import left_embedder
 from nacre.memory.sync.file_sync import FileOutcome, plan_changes
 from nacre.memory.sync.indexing import IndexPlan
@@ -112,7 +111,6 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
 
 
 def _source_counts(counts: StoreCounts, sources: Sequence[Source]) -> tuple[SourceCount, ...]:
-    """Each source of the settings, including those without files."""
     found = {item.source: item for item in counts.sources}
     return tuple(found.get(source, SourceCount(source=source, files=0, chunks=0)) for source in sources)
 
@@ -120,7 +118,7 @@ def _source_counts(counts: StoreCounts, sources: Sequence[Source]) -> tuple[Sour
 def _mode(
     plan: IndexPlan, identity: Mapping[str, str], counts: StoreCounts, problem: str | None
 ) -> SearchMode:
-    """How a search would work now. An index without chunks counts as one that is about to get vectors."""
+    # An index without chunks counts as one that is about to get vectors.
     has_chunks = any(item.chunks for item in counts.sources)
     lacks_vectors = (has_chunks and not counts.vectors) or embedder_change(identity, plan.identity)
     if plan.embedder is None or problem or lacks_vectors:
@@ -157,11 +155,8 @@ def _has_changed(file: FoundNote, state: FileState | None) -> bool:
 
 
 def _last_problem(moment: Moment, meta: Mapping[str, str], pending_vectors: int) -> str:
-    """What the last pass of this process or another one could not do.
-
-    Another process's trouble with vectors is over when none are missing. A batch job that failed in this
-    process is still worth reporting after ordinary requests made its vectors.
-    """
+    # Another process's trouble with vectors is over when none are missing. A batch job that failed in this
+    # process is still worth reporting after ordinary requests made its vectors.
     problems = [moment.files_problem or meta.get("last_sync_problem", ""), moment.vectors_problem]
     if pending_vectors and not moment.vectors_problem:
         problems.append(meta.get(VECTORS_PROBLEM_ROW, ""))
@@ -185,7 +180,6 @@ async def embeddings_problem(embedder: Embedder | None, *, ask: bool) -> str | N
 
 
 async def _pending_transcripts(stored: Mapping[str, FileState], plan: IndexPlan) -> tuple[int, int]:
-    """The transcripts that the next sync reads or removes, and those that have not grown enough."""
     if "sessions" not in plan.settings.sources:
         return len(stored), 0
     if plan.transcripts is None:

@@ -1,4 +1,4 @@
-"""Keeps one index up to date: holds the store, runs passes over files and vectors, and repairs damage.
+"""Keeps one index up to date: runs passes over files and vectors, follows changes, and repairs damage.
 
 The two kinds of passes do not wait for each other, so that a slow embedder never delays words. `indexing`
 decides what a change needs; this file decides when it runs.
@@ -12,26 +12,26 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from nacre.memory.contracts.embedder import WithFallback, fallback_of, in_use
+from nacre.memory.contracts.embedding_jobs import jobs_of
 from nacre.memory.contracts.errors import IndexClosed, IndexDamaged, MemoryIndexError
-from nacre.memory.contracts.index_place import IndexPlace
 from nacre.memory.contracts.records import MemoryStatus, SyncReport
-from nacre.memory.contracts.store import Store, Writer
+from nacre.memory.contracts.store import IndexPlace, Store, Writer
 from nacre.memory.sync.fallback import FALLBACK_ROW, ask_first_again, follow_index, pause_seconds
 from nacre.memory.sync.file_sync import FileOutcome
 from nacre.memory.sync.indexing import IndexPlan, index_files
 from nacre.memory.sync.single_flight import ProgressListener, SingleFlight, SyncRun
-from nacre.memory.text.languages import languages_in
+from nacre.memory.text.forms.words import languages_in
 from nacre.memory.vectors.identity import embedder_key, facts_key, stored_identity
 from nacre.memory.vectors.query_vectors import QueryVectors
 
 if TYPE_CHECKING:
-    from nacre.memory.sync.batch_jobs import JobTally
+    from nacre.memory.contracts.notes import NoteWatch
+    from nacre.memory.contracts.settings import SyncSettings
     from nacre.memory.sync.vectors import VectorOutcome
-
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +43,31 @@ VECTORS_AFTER_SECONDS = 1.0
 JOB_PAUSE_SECONDS = 60.0
 """The pause between two looks at a batch job for which nobody waits."""
 
+QUIET_SECONDS = 5.0
+"""The delay before transcripts are checked, so that turns in quick succession cost one check."""
 
-class Syncing:
-    """The index of one engine, and everything that changes it."""
+_LONGEST_WAIT = 4
+"""Continuous changes are synced after this many debounce times."""
 
-    def __init__(self, plan: IndexPlan, place: IndexPlace, store: Store, now: Callable[[], datetime]) -> None:
+_LANGUAGES_ROW = "languages"
+_LANGUAGE_SAMPLE = 120
+"""The number of texts that shows a language in a twentieth of the notes."""
+
+
+class SyncedIndex:
+    """The index of one agent and everything that changes it. Closes the embedder if it `owns_embedder`."""
+
+    def __init__(
+        self,
+        plan: IndexPlan,
+        place: IndexPlace,
+        store: Store,
+        now: Callable[[], datetime],
+        *,
+        owns_embedder: bool,
+    ) -> None:
         self._plan = plan
+        self._owns_embedder = owns_embedder
         self._place = place
         self._store = store
         self._now = now
@@ -62,43 +81,75 @@ class Syncing:
         self._files_problem = self._vector_problem = ""
         self._hand_over: asyncio.Task[VectorOutcome] | None = None
         self._closed = False
+        self._triggers = IndexTriggers(plan.settings.sync, start=self._start, changed=self.mark_dirty)
+        self._check: asyncio.Task[None] | None = None
+        self._query_vectors = QueryVectors(plan.embedder) if plan.embedder else None
         self.languages: tuple[str, ...] = ()
-        """The languages of the notes in English, as of the last pass that changed notes."""
-        self.query_vectors = QueryVectors(plan.embedder) if plan.embedder else None
-        """Embeds queries; `None` without an embedder."""
-
-    @property
-    def stale(self) -> bool:
-        """Whether a known change has not been indexed."""
-        return self._changes_synced < self._changes
-
-    @property
-    def running_seconds(self) -> float:
-        """How long the present pass over files has been running; 0 without one."""
-        return self._files.running_seconds
+        """The English names of the languages of the notes; empty until they are known."""
 
     def mark_dirty(self) -> None:
-        """Says that a file may have changed."""
+        """Says that a file may have changed; the next search or sync looks."""
         self._changes += 1
 
-    def start(self, reason: str) -> asyncio.Task[FileOutcome]:
-        """Starts a pass over the files in the background."""
+    def transcripts_changed(self) -> None:
+        """Says that a transcript has grown. While watching, it is indexed soon if it has grown enough."""
+        self.mark_dirty()
+        self._triggers.transcripts_changed()
+
+    def session_started(self) -> None:
+        """Looks for changes in the background if `sync.onSessionStart` is set."""
+        if self._plan.settings.sync.on_session_start:
+            self.mark_dirty()
+            self._start("session-start")
+
+    async def start_watching(self) -> None:
+        """Follows files and transcripts as the settings say, and keeps vectors up to date.
+
+        Also checks a large index for damage, in the background.
+        """
+        if self._check is not None:
+            return
+        self._keeps_vectors = True
+        self._embed_later(VECTORS_AFTER_SECONDS)
+        self._check = asyncio.create_task(self._heal_if_damaged(), name="memory-check")
+        source, transcripts_due = self._plan.transcripts, None
+        if source is not None:
+            from nacre.memory.sync.transcripts import any_due  # past conversations are opt-in
+
+            any_is_due = partial(any_due, source=source, settings=self._plan.settings.sync.sessions)
+            transcripts_due = partial(self._with_store, any_is_due)
+        await self._triggers.begin(self._plan.corpus.notes.watch, transcripts_due)
+
+    @property
+    def _stale(self) -> bool:
+        return self._changes_synced < self._changes
+
+    def _start(self, reason: str) -> asyncio.Task[FileOutcome]:
         task = self._files.start(reason)
         if self._plan.embedder is not None and self._keeps_vectors:
             task.add_done_callback(lambda _: self._embed_later(VECTORS_AFTER_SECONDS))
         return task
 
-    async def run(self, reason: str, *, force: bool, listener: ProgressListener | None) -> SyncReport:
-        """Runs a pass over the files and one over the vectors, and reports both."""
+    async def sync(
+        self, *, reason: str, force: bool = False, progress: ProgressListener | None = None
+    ) -> SyncReport:
+        """Brings the index in line with the files and waits for it, vectors included.
+
+        `force` rebuilds everything behind the index that answers, even during a sync. With it, or for the
+        reason `cli`, an embedder that was replaced by its fallback is tried again at once.
+
+        Raises:
+            IndexBusy, IndexUnusable: the index cannot be written now, or at all.
+        """
         from nacre.memory.sync.status import report_of
         from nacre.memory.sync.vectors import VectorOutcome  # a search alone makes no vectors
 
         started = time.perf_counter()
-        files = await self._files.run(reason, force=force, listener=listener)
+        files = await self._files.run(reason, force=force, listener=progress)
         vectors = VectorOutcome()
         if self._plan.embedder is not None:
             # a sync that the owner starts also asks an embedder that was replaced
-            vectors = await self._vectors.run(reason, force=force or reason == "cli", listener=listener)
+            vectors = await self._vectors.run(reason, force=force or reason == "cli", listener=progress)
             # an embedder that fails again at once is replaced by a further hand-over
             while (hand_over := self._hand_over) is not None and not hand_over.done():
                 with suppress(IndexClosed):
@@ -106,8 +157,8 @@ class Syncing:
         elapsed_seconds = time.perf_counter() - started
         return report_of(reason, files, vectors, elapsed_seconds, fallback_of(self._plan.embedder))
 
-    def hand_over(self) -> None:
-        """Makes all vectors again in the background: a pass over files marks the index, another fills it."""
+    def embedder_changed(self) -> None:
+        """Makes all vectors again in the background, for another embedder. A running sync waits for it."""
 
         async def both() -> VectorOutcome:
             await self._files.run("fallback")
@@ -115,7 +166,7 @@ class Syncing:
 
         self._hand_over = asyncio.create_task(both(), name="memory-fallback")
 
-    async def with_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
+    async def _with_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
         """Runs `work` on the store; if it finds damage, runs it again on the store's replacement."""
         store = self._store
         try:
@@ -126,38 +177,24 @@ class Syncing:
             await self._replace(store, error)
             return await work(self._store)
 
-    async def follow_index(self) -> None:
+    async def _follow_index(self) -> None:
         """Uses the one of two embedders whose vectors the index has; another process may have decided."""
         if isinstance(self._plan.embedder, WithFallback):
-            follow_index(self._plan.embedder, await self.with_store(_meta))
+            follow_index(self._plan.embedder, await self._with_store(read_meta))
 
-    async def know_languages(self) -> None:
-        """Reads the languages that an earlier pass stored in the index."""
-        self.languages = stored_languages(await self.with_store(_meta))
-
-    async def was_indexed(self) -> bool:
-        """Whether any pass over the files was ever finished on this index."""
-        return "last_sync_at_seconds" in await self.with_store(_meta)
-
-    def keep_vectors_current(self) -> None:
-        """Makes vectors follow the files from now on."""
-        self._keeps_vectors = True
-        self._embed_later(VECTORS_AFTER_SECONDS)
-
-    async def heal_if_damaged(self) -> None:
-        """Checks the whole index and replaces it if it is damaged."""
+    async def _heal_if_damaged(self) -> None:
         store = self._store
         if problem := await store.check():
             await self._replace(store, IndexDamaged(f"The memory index is damaged ({problem})."))
-            self.start("damage")
+            self._start("damage")
 
-    async def status(self, *, deep: bool, watching: str) -> MemoryStatus:
-        """The state of the index. `deep` also asks the embedder and checks the whole index."""
+    async def status(self, *, deep: bool = False) -> MemoryStatus:
+        """Compares the index with the files. `deep` also asks the models and checks the whole index."""
         from nacre.memory.sync.status import Moment, describe, embeddings_problem
 
         if deep:
-            await self.heal_if_damaged()
-        await self.follow_index()
+            await self._heal_if_damaged()
+        await self._follow_index()
         moment = Moment(
             syncing=self._files.busy or self._vectors.busy or self._is_handing_over,
             now_seconds=self._now().timestamp(),
@@ -165,12 +202,16 @@ class Syncing:
             files_problem=self._files_problem,
             vectors_problem=self._vector_problem,
             place=self._place,
-            watching=watching,
+            watching=self._triggers.watching,
         )
-        return await self.with_store(lambda store: describe(store, self._plan, moment))
+        return await self._with_store(lambda store: describe(store, self._plan, moment))
 
     async def close(self) -> None:
-        """Stops all passes and closes the index."""
+        """Stops watching and syncing, waits for the file in hand, and closes the index."""
+        await self._triggers.close()
+        if self._check is not None:
+            self._check.cancel()
+            await asyncio.gather(self._check, return_exceptions=True)
         self._closed = True
         if self._vector_timer is not None:
             self._vector_timer.cancel()
@@ -178,16 +219,14 @@ class Syncing:
         await self._files.close()
         if self._hand_over is not None:
             await asyncio.gather(self._hand_over, return_exceptions=True)
-        if self.query_vectors is not None:
-            await self.query_vectors.close()
+        if self._query_vectors is not None:
+            await self._query_vectors.close()
         await self._store.close()
         await self._place.close()
-
-    @cached_property
-    def _jobs_tally(self) -> JobTally:
-        from nacre.memory.sync.batch_jobs import JobTally
-
-        return JobTally()
+        if self._plan.transcripts is not None:
+            await self._plan.transcripts.close()
+        if self._owns_embedder and self._plan.embedder is not None:
+            await self._plan.embedder.close()
 
     @property
     def _is_handing_over(self) -> bool:
@@ -197,7 +236,7 @@ class Syncing:
         changes, now_seconds = self._changes, self._now().timestamp()
         advance = run.advance("index")
         try:
-            outcome = await self.with_store(
+            outcome = await self._with_store(
                 lambda store: index_files(
                     store, self._plan, now_seconds=now_seconds, force=run.force, advance=advance
                 )
@@ -211,8 +250,7 @@ class Syncing:
         return outcome
 
     async def _store_outcome(self, run: SyncRun, outcome: FileOutcome, now_seconds: float) -> None:
-        """Stores when and how the pass ended, unless a search found nothing changed."""
-        meta = await _meta(self._store)
+        meta = await read_meta(self._store)
         is_known = "last_sync_at_seconds" in meta and meta.get("last_sync_problem") == outcome.problem
         if run.reason == "search" and is_known and not (outcome.indexed_files or outcome.removed_files):
             return
@@ -231,24 +269,24 @@ class Syncing:
             return VectorOutcome()
         now_seconds, cache = int(self._now().timestamp()), self._plan.settings.cache
         was_left = fallback_of(named) is not None
-        rest_seconds = await self.with_store(
+        rest_seconds = await self._with_store(
             lambda store: ask_first_again(store, named, now_seconds, at_once=run.force)
         )
         if was_left and fallback_of(named) is None:
             return VectorOutcome()  # the hand-over that this started makes the vectors
         embedder = in_use(named)
         key = facts_key(embedder.facts)
-        outcome = await self.with_store(
+        outcome = await self._with_store(
             lambda store: embed_pending(
                 store,
                 embedder,
                 key,
                 now_seconds=now_seconds,
                 advance=run.advance("embed"),
-                tally=self._jobs_tally,
             )
         )
-        self._vector_problem = problem = f"{outcome.problem} {self._jobs_tally.problem}".strip()
+        jobs = jobs_of(embedder)
+        self._vector_problem = problem = f"{outcome.problem} {jobs.problem if jobs else ''}".strip()
         is_well = not outcome.problem and fallback_of(named) is None
 
         def clean_up(index: Writer) -> None:
@@ -283,7 +321,6 @@ class Syncing:
         self._vector_timer = loop.call_at(at, self._vectors.start, "vectors")
 
     async def _replace(self, broken: Store, error: MemoryIndexError) -> None:
-        """Replaces a damaged index by a fresh one, once for all tasks that found the damage."""
         async with self._healing:
             if self._store is not broken:
                 return
@@ -294,23 +331,150 @@ class Syncing:
             self._changes += 1
 
 
-async def _meta(store: Store) -> Mapping[str, str]:
+async def read_meta(store: Store) -> Mapping[str, str]:
     return await store.read(lambda index: index.meta())
-
-
-_ROW = "languages"
-_SAMPLE = 120
-"""The number of texts that shows a language in a twentieth of the notes."""
 
 
 def stored_languages(meta: Mapping[str, str]) -> tuple[str, ...]:
     """The languages in English, as an earlier pass stored them."""
-    return tuple(meta.get(_ROW, "").split())
+    return tuple(meta.get(_LANGUAGES_ROW, "").split())
 
 
 async def language_rows(store: Store, meta: Mapping[str, str], *, has_changed: bool) -> dict[str, str]:
     """The `meta` row for the languages of the notes, from a sample; nothing if they cannot have changed."""
-    if _ROW in meta and not has_changed:
+    if _LANGUAGES_ROW in meta and not has_changed:
         return {}
-    texts = await store.read(lambda index: index.sampled_texts(_SAMPLE))
-    return {_ROW: " ".join(languages_in(texts))}
+    texts = await store.read(lambda index: index.sampled_texts(_LANGUAGE_SAMPLE))
+    return {_LANGUAGES_ROW: " ".join(languages_in(texts))}
+
+
+class IndexTriggers:
+    """Calls `start` with the reason of a due pass, and `changed` at each change of a note, after `begin`."""
+
+    def __init__(
+        self, settings: SyncSettings, *, start: Callable[[str], object], changed: Callable[[], None]
+    ) -> None:
+        self._settings = settings
+        self._start = start
+        self._changed = changed
+        self._watch: NoteWatch | None = None
+        self._debounce: Debounce | None = None
+        self._growth: TranscriptGrowth | None = None
+        self._clock: asyncio.Task[None] | None = None
+
+    @property
+    def watching(self) -> str:
+        """Whether changes of files are reported: `on`, `off`, or why they are only polled."""
+        return (self._watch.problem or "on") if self._watch else "off"
+
+    async def begin(
+        self,
+        watch: Callable[[Callable[[], None]], Awaitable[NoteWatch]],
+        transcripts_due: Callable[[], Awaitable[bool]] | None,
+    ) -> None:
+        """Starts to follow files and transcripts, as the settings say.
+
+        `watch` starts a watch over notes. `transcripts_due` says whether a transcript has grown enough; it is
+        `None` if transcripts are not indexed.
+        """
+        if self._settings.interval_minutes:
+            self._clock = asyncio.create_task(self._at_intervals(), name="memory-interval")
+        if transcripts_due is not None:
+            self._growth = TranscriptGrowth(
+                is_due=transcripts_due, index=lambda: self._start("session-delta")
+            )
+        if self._settings.watch:
+            self._debounce = Debounce(
+                debounce_ms=self._settings.watch_debounce_ms,
+                changed=self._changed,
+                settled=lambda: self._start("watch"),
+            )
+            self._watch = await watch(self._debounce.note_change)
+
+    def transcripts_changed(self) -> None:
+        if self._growth is not None:
+            self._growth.grown()
+
+    async def close(self) -> None:
+        if self._watch is not None:
+            await self._watch.close()
+        if self._debounce is not None:
+            self._debounce.close()
+        if self._growth is not None:
+            await self._growth.close()
+        if self._clock is not None:
+            self._clock.cancel()
+            await asyncio.gather(self._clock, return_exceptions=True)
+
+    async def _at_intervals(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.interval_minutes * 60)
+            self._start("interval")
+
+
+class Debounce:
+    """Calls `changed()` at each change, and `settled()` after a pause without changes."""
+
+    def __init__(
+        self, *, debounce_ms: int, changed: Callable[[], None], settled: Callable[[], object]
+    ) -> None:
+        self._debounce_seconds = debounce_ms / 1000
+        self._changed = changed
+        self._settled = settled
+        self._timer: asyncio.TimerHandle | None = None
+        self._first_change = 0.0
+
+    def note_change(self) -> None:
+        """Takes a change and restarts the wait for a pause, up to a limit."""
+        loop = asyncio.get_running_loop()
+        self._changed()
+        if self._timer is None:
+            self._first_change = loop.time()
+        else:
+            self._timer.cancel()
+        latest = self._first_change + _LONGEST_WAIT * self._debounce_seconds
+        self._timer = loop.call_at(min(loop.time() + self._debounce_seconds, latest), self._fire)
+
+    def close(self) -> None:
+        """Drops a pending `settled` call."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._settled()
+
+
+class TranscriptGrowth:
+    """Checks some seconds after a transcript has grown whether one is due.
+
+    `is_due` checks, and may raise `OSError` or `MemoryIndexError`; `index` is called if one is due.
+    """
+
+    def __init__(self, *, is_due: Callable[[], Awaitable[bool]], index: Callable[[], object]) -> None:
+        self._is_due = is_due
+        self._index = index
+        self._has_grown = False
+        self._look: asyncio.Task[None] | None = None
+
+    def grown(self) -> None:
+        self._has_grown = True
+        if self._look is None or self._look.done():
+            self._look = asyncio.create_task(self._look_until_quiet(), name="memory-transcripts")
+
+    async def close(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
+            await asyncio.gather(self._look, return_exceptions=True)
+
+    async def _look_until_quiet(self) -> None:
+        while self._has_grown:
+            await asyncio.sleep(QUIET_SECONDS)
+            self._has_grown = False
+            try:
+                is_due = await self._is_due()
+            except (OSError, MemoryIndexError) as error:
+                log.warning("cannot check whether transcripts have grown: %s", error)
+                continue
+            if is_due:
+                self._index()

@@ -19,7 +19,7 @@ from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, stor
 from nacre.memory.text.lexical import lexical_fields
 
 if TYPE_CHECKING:
-    from nacre.memory.contracts.index_settings import SessionSyncSettings
+    from nacre.memory.contracts.settings import SessionSyncSettings
 
 log = logging.getLogger(__name__)
 

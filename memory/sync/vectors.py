@@ -16,11 +16,9 @@ from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
 from nacre.memory.contracts.embedding_jobs import jobs_of
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.store import Piece, Store, Vector
-from nacre.memory.sync.batch_jobs import JobPass, JobTally
-from nacre.memory.vectors.batches import batches
 from nacre.memory.vectors.cosine_scale import SCALE_ROW, is_measured, measured_scale, scale_row
 from nacre.memory.vectors.identity import embedder_key as key_of, stored_identity
-from nacre.memory.vectors.pieces import embedding_texts, sentences_of
+from nacre.memory.vectors.pieces import batches, embedding_texts, sentences_of
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -62,10 +60,9 @@ async def embed_pending(
     *,
     now_seconds: int,
     advance: Callable[[int, int], None],
-    tally: JobTally | None = None,
 ) -> VectorOutcome:
     """Gives every chunk its vectors: stored ones, many from the provider's batch jobs if it has any, and the
-    rest from the embedder. `tally` has the results of earlier jobs.
+    rest from the embedder.
 
     Also measures the scale of the embedder's cosines if it is unknown; without vectors for this, nothing else
     is requested.
@@ -83,11 +80,10 @@ async def embed_pending(
     jobs = jobs_of(embedder)
     held: frozenset[bytes] = frozenset()
     if jobs is not None:
-        job_pass = JobPass(
-            store, jobs, embedder_key, tally or JobTally(), now_seconds=now_seconds, advance=advance
+        filled = await jobs.fill(
+            store, embedder_key, work.missing_texts, now_seconds=now_seconds, advance=advance
         )
-        held = await job_pass.run(work.missing_texts)
-        outcome.embedded, outcome.held = job_pass.stored, len(held)
+        held, outcome.embedded, outcome.held = filled.held, filled.stored, len(filled.held)
     if total := await work.pending_chunks():
         await work.fill(held, total, advance)
         outcome.pending_chunks = await work.pending_chunks()
@@ -103,8 +99,6 @@ async def attach_known_vectors(
 
 @dataclass(frozen=True)
 class _Group:
-    """Chunks without vectors: their pieces, and the text for each hash."""
-
     chunk_count: int
     pieces: Sequence[Piece]
     texts: Mapping[bytes, str]
@@ -133,7 +127,6 @@ class _Pass:
         return (await self.store.read(lambda index: index.counts())).pending_chunks
 
     async def fill(self, held: Set[bytes], total: int, advance: Callable[[int, int], None]) -> None:
-        """Gives each of `total` chunks stored or new vectors, unless a job has its text (`held`)."""
         done, outcome = 0, self.outcome
         async for group in self.groups():
             unknown = await self.attach(group)
@@ -153,7 +146,6 @@ class _Pass:
             advance(done, max(total, done))
 
     async def groups(self) -> AsyncIterator[_Group]:
-        """The chunks without vectors, by id."""
         above_id = 0
         while rows := await self._rows(above_id):
             yield _group(rows, self.embedder.facts.piece_tokens)
@@ -165,7 +157,6 @@ class _Pass:
         )
 
     async def attach(self, group: _Group) -> set[bytes]:
-        """Attaches stored vectors; the hashes of texts that have none."""
         return await self.store.write(
             lambda index: index.attach_known(self.key, group.pieces, now_seconds=self.now_seconds)
         )
@@ -175,7 +166,6 @@ class _Pass:
             await self.attach(group)
 
     async def missing_texts(self, known: Set[bytes], limit: int) -> dict[bytes, str]:
-        """About `limit` texts without vectors, by hash, except the `known` ones."""
         missing: dict[bytes, str] = {}
         async for group in self.groups():
             unknown = await self.attach(group) - known
@@ -185,7 +175,6 @@ class _Pass:
         return missing
 
     async def check_owner(self) -> None:
-        """Raises `EmbeddingFailed` if the index now belongs to another embedder, such as a fallback."""
         identity = stored_identity(await self.store.read(lambda index: index.meta()))
         if identity and key_of(identity) != self.key:
             raise EmbeddingFailed(
@@ -220,7 +209,6 @@ class _Pass:
             await self.store.write(lambda index: index.set_meta({SCALE_ROW: row}))
 
     async def embed(self, texts: Mapping[bytes, str]) -> None:
-        """Embeds texts in batches, a few at a time, and stores each answer."""
         hashes = list(texts)
         gate = asyncio.Semaphore(CONCURRENT_CALLS)
 
@@ -237,7 +225,6 @@ class _Pass:
         await asyncio.gather(*(one(hashes[part]) for part in parts))
 
     async def _batch(self, batch: Sequence[tuple[bytes, str]]) -> None:
-        """Embeds a batch; if a text is refused, embeds both halves separately."""
         try:
             vectors: Sequence[Vector | None] = await self.embedder.embed_documents(
                 [text for _, text in batch]

@@ -1,7 +1,7 @@
-"""What a line of a note claims: which value a thing has, whether that is new, and what is not so. Pure.
+"""What a line of a note claims: the value of a thing, a change, a negation.
 
-Reads the shapes that notes have in any language (`key: value`, rows of tables, "the key is under the mat"),
-with the few words of each language that stand in `forms/words.json`. What has none of them claims nothing.
+Recognizes forms that notes have in any language (`key: value`, table rows, "the key is under the mat") with a
+few words per language from `forms/words.json`.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _EMPHASIS = re.compile(r"[*_`]+")
 _LABELLED = re.compile(r"([^:\uff1a=|]{1,60}?)\s*(?::(?=\s)|\uff1a|=|\u2192)\s*(.+)")
 _UNSPACED_IS = re.compile("(.{2,12}?)[是は](.+)")
 _TALK = re.compile(r"[?!\uff1f\uff01]|\w{4}[.\u2026]\s+\S|\u3002\s*\w")
-"""Marks of a question, a cry, or several sentences."""
+"""Marks of a question, an exclamation, or several sentences."""
 _SEVERAL = re.compile("[,;\uff0c\uff1b]")
-_MOST_OF_A_THING = 5
-_MOST_OF_A_VALUE = 6
-_MOST_TOLD = 12
+_MOST_WORDS_OF_A_THING = 5
+_MOST_WORDS_OF_A_VALUE = 6
+_MOST_WORDS = 12
 _MOST_CHARS = 160
 _SHORT = 8
 _REACH = 3
-"""How many words a "not" reaches; as far back only where a language puts it behind the verb."""
+"""How many words a "not" affects; backwards only in languages that put it behind the verb."""
 
 Thing = tuple[str, ...]
-"""The folded words of what has a value."""
+"""The folded words of a thing that has a value."""
 
 
 class Claim:
-    """One line, with or without the marks of a list, a quotation or a table; read as far as it is asked."""
+    """One line, with or without the marks of a list, a quotation or a table; computed on demand."""
 
     def __init__(self, line: str) -> None:
         marks = _MARKS.match(line)
@@ -46,17 +46,17 @@ class Claim:
 
     @cached_property
     def is_statement(self) -> bool:
-        """Whether it is one short sentence that states something, as notes do, and no talk."""
+        """Whether the line is one short statement and not conversation."""
         return len(self._bare) <= _MOST_CHARS and not _TALK.search(self._bare)
 
     @cached_property
     def values(self) -> Mapping[Thing, frozenset[str]]:
-        """The words of the value of each thing that is said to have one."""
+        """The words of the values by thing."""
         return {thing: value for thing, value in _values(self._bare) if thing and value}
 
     @cached_property
     def is_change(self) -> bool:
-        """Whether the line says itself that something is different from then on."""
+        """Whether the line itself says that something has changed."""
         tokens = _TOKEN.findall(self._folded)
         if any(sign in self._folded for sign in _table("is different, among characters")):
             return True
@@ -67,23 +67,23 @@ class Claim:
 
     @cached_property
     def words(self) -> Sequence[tuple[str, bool]]:
-        """Each word, pairs of characters where no spaces are written, with whether a "not" reaches it."""
+        """Each word, or pair of characters in scripts without spaces, and whether it is negated."""
         return [word for clause in _CLAUSE.split(seamed(self._folded)) for word in _in_reach(clause)]
 
     @cached_property
     def stems(self) -> Mapping[str, bool]:
-        """The words that tell something, shortened, in their order; true for what is said not to be so."""
+        """The stems of significant words in order, and whether they are negated."""
         stop_words = stop_words_for([word for word, _ in self.words])
         return {stem(word): denied for word, denied in self.words if word not in stop_words}
 
     def having(self, terms: Sequence[str], *, denied: bool) -> frozenset[int]:
-        """The numbers of those `terms`, beginnings of words, that are said to be so, or not to be so."""
+        """The numbers of the `terms`, which are word beginnings, that are asserted or `denied`."""
         words = [word for word, is_denied in self.words if is_denied is denied]
         return frozenset(at for at, term in enumerate(terms) if any(word.startswith(term) for word in words))
 
 
 def has_other_value(newer: Claim, older: Claim) -> bool:
-    """Whether a thing has other values in two statements, and not one value that is told at more length."""
+    """Whether a thing has different values in two statements, and not the same value in more words."""
     both = older.values.keys() & newer.values.keys()
     return any(
         not (older.values[thing] <= newer.values[thing] or newer.values[thing] <= older.values[thing])
@@ -92,14 +92,14 @@ def has_other_value(newer: Claim, older: Claim) -> bool:
 
 
 def says_otherwise(newer: Claim, older: Claim) -> bool:
-    """Whether the later of two statements says that what the earlier one says changed, or is not so.
+    """Whether the later of two statements says that the earlier one has changed or is not true.
 
-    Two words at least are in both, and two thirds of what the shorter one tells. A short line that tells of a
-    change needs no more than to begin with the same word. Of two changes the later one takes nothing back.
+    They must share at least two words, and two thirds of the shorter one. For a short line about a change,
+    the same first word suffices. Of two changes, the later one does not contradict the earlier.
     """
     shared = older.stems.keys() & newer.stems.keys()
     shorter, longer = sorted((len(older.stems), len(newer.stems)))
-    if len(shared) < 2 or longer > _MOST_TOLD:
+    if len(shared) < 2 or longer > _MOST_WORDS:
         return False
     is_change = newer.is_change and not older.is_change
     if not is_change and all(older.stems[word] is newer.stems[word] for word in shared):
@@ -136,7 +136,7 @@ def _cut(clause: str) -> Iterator[str]:
 
 
 def is_not(word: str) -> bool:
-    """Whether a folded word says that something is not so."""
+    """Whether a folded word is a negation."""
     if word in _table("not") or word.endswith(("n't", "n’t")):
         return True
     return not word.isascii() and any(sign in word for sign in _table("not, among characters"))
@@ -151,9 +151,7 @@ def _values(bare: str) -> Iterator[tuple[Thing, frozenset[str]]]:
         yield _thing(labelled[1]), _value(labelled[2])
     start = 0
     for end in (*(mark.start() for mark in _CLAUSE.finditer(bare)), len(bare)):
-        clause = bare[start:end].lstrip(
-            " ,;:.!?()\u2013\u2014\u2026\u3001\u3002\uff0c\uff1a\uff1b\uff01\uff1f"
-        )
+        clause = bare[start:end].lstrip(_MARKS_OF_CLAUSES)
         if not clause.isascii() and gram_run().match(clause):
             if unspaced := _UNSPACED_IS.match(clause):
                 yield _thing(unspaced[1]), _value(unspaced[2])
@@ -163,7 +161,6 @@ def _values(bare: str) -> Iterator[tuple[Thing, frozenset[str]]]:
 
 
 def _said_to_be(bare: str, start: int, end: int) -> Iterator[tuple[Thing, frozenset[str]]]:
-    """The thing before the first "is" of a clause, and all that stands behind it in the line."""
     for word in _TOKEN.finditer(bare, start, end):
         if fold(word[0]) in _table("is"):
             yield _thing(bare[start : word.start()]), _value(bare[word.end() :])
@@ -171,22 +168,21 @@ def _said_to_be(bare: str, start: int, end: int) -> Iterator[tuple[Thing, frozen
 
 
 def _is_one(value: str) -> bool:
-    """Whether it is one value: what has commas and no number tells what happened, one thing after another."""
+    # A text with commas but without a number is a list of events.
     return not _SEVERAL.search(value) or any(map(str.isdigit, value))
 
 
 def _thing(text: str) -> Thing:
-    """The words of a thing, whatever is new about it; empty when they are too many to be a name."""
     for sign in _table("is different, among characters"):
         text = text.replace(sign, "")
-    words = _beside_nothing(text)
-    return tuple(words) if len(words) <= _MOST_OF_A_THING else ()
+    words = _significant_words(text)
+    return tuple(words) if len(words) <= _MOST_WORDS_OF_A_THING else ()
 
 
 def _value(text: str) -> frozenset[str]:
-    words = _beside_nothing(text)
-    return frozenset(words) if len(words) <= _MOST_OF_A_VALUE else frozenset()
+    words = _significant_words(text)
+    return frozenset(words) if len(words) <= _MOST_WORDS_OF_A_VALUE else frozenset()
 
 
-def _beside_nothing(text: str) -> list[str]:
+def _significant_words(text: str) -> list[str]:
     return [word for word in _TOKEN.findall(fold(text)) if word not in _table("beside a thing")]

@@ -1,7 +1,7 @@
-"""Which words of a query stand on which lines of a text: ranking weighs it, a snippet is cut around it.
+"""Which terms of a query are on which lines of a text, for ranking and snippets.
 
-Full-text search says that a chunk fits; this says where. Words are compared by their stem, folded for case
-and accents; identifiers and quoted phrases as they stand. Pure, and quick enough for the whole pool.
+Words are compared by stem, without case and accents; identifiers and quoted phrases verbatim. This is fast
+enough for all candidates of a search.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _FOLDABLE = re.compile(
 
 
 class TextEvidence(NamedTuple):
-    """The query's terms in one text, by their numbers: `terms` in all of it, `lines` for each line with any.
+    """The numbers of the query's `terms` in a text, and of those on each of its `lines`, counted from 0.
 
-    Lines count from 0. `exact` says that an identifier or a quoted phrase of the query stands in the text;
-    `code` are the numbers of those of its code forms that stand there as they are written.
+    With `exact`, the text contains an identifier or a quoted phrase of the query. `code` are the numbers of
+    its code forms in the text.
     """
 
     terms: frozenset[int]
@@ -49,9 +49,9 @@ class TextEvidence(NamedTuple):
 
 
 class Finder:
-    """Looks for one query's terms in many texts, at each text once; `atoms` find the terms in the index.
+    """Finds the terms of one query in many texts; `atoms` find them in the index.
 
-    Plain string search: patterns took ten times as long.
+    Uses plain string search, because patterns take ten times as long.
     """
 
     def __init__(self, query: MatchQuery) -> None:
@@ -59,7 +59,7 @@ class Finder:
         self.terms = tuple(term for term in reversed(written) if term)
         self.atoms = tuple(term_atom(written[term], inflected=query.inflected) for term in self.terms)
         self._code_forms = [*map(fold, query.code_forms)]
-        self._looked_for = [(term, _longest_ending(term)) for term in self.terms]
+        self._searched = [(term, _longest_ending(term)) for term in self.terms]
         self._has_numbers = any(map(str.isdigit, "".join(self.terms)))
         self._names = [
             _Name(text=name[:_HASH_CHARS] if HEX.fullmatch(name) else name, whole=not HEX.fullmatch(name))
@@ -72,21 +72,20 @@ class Finder:
             for name in query.identifiers
             if not HEX.fullmatch(name) and (spaced := apart(fold(name))) != fold(name)
         ]
-        self._looked_at: dict[str, TextEvidence] = {}
+        self._known: dict[str, TextEvidence] = {}
 
     def look(self, text: str) -> TextEvidence:
-        """The evidence in `text`."""
-        found = self._looked_at.get(text)
+        found = self._known.get(text)
         if found is None:
             folded = text.lower() if text.isascii() else seamed(fold(text))
             if self._has_numbers or emoji_in(text):
-                folded = _as_asked(folded)
-            found = self._looked_at[text] = self._look(folded)
+                folded = _with_other_forms(folded)
+            found = self._known[text] = self._look(folded)
         return found
 
     def _look(self, folded: str) -> TextEvidence:
         lines: dict[int, set[int]] = {}
-        for number, (term, longest_ending) in enumerate(self._looked_for):
+        for number, (term, longest_ending) in enumerate(self._searched):
             at = folded.find(term)
             if at < 0:
                 continue
@@ -116,7 +115,7 @@ _EXACT = _NOTHING._replace(exact=True)
 
 
 class _Name(Record):
-    """An identifier or phrase, folded. Of a commit hash it is the beginning, because logs shorten them."""
+    """A folded identifier or phrase, or the beginning of a commit hash, because logs shorten hashes."""
 
     text: str
     whole: bool
@@ -130,7 +129,6 @@ class _Name(Record):
 
 
 def _is_written(text: str, form: str) -> bool:
-    """Whether an option, a call or a named argument stands in `text`, and not inside of a longer one."""
     for at in _positions(text, form):
         before, behind = text[at - 1 : at], text[at + len(form) : at + len(form) + 1]
         goes_on = form.startswith("-") and (behind.isalnum() or behind in ("-", "_"))
@@ -147,17 +145,13 @@ def _positions(text: str, part: str) -> Iterator[int]:
 
 
 def _longest_ending(term: str) -> int:
-    """How many characters a word may have behind `term`, its stem, and still be a form of it; −1: any.
-
-    Short stems must be nearly the whole word, long ones may begin a compound.
-    """
+    # A short stem must be nearly the whole word; a long one may begin a compound. −1 stands for any ending.
     if not term.isascii():
         return -1
     return 2 if len(term) <= 4 else 5 if len(term) < _LONG_STEM else _LONGEST_IN_COMPOUND
 
 
 def _forms_of(term: str, longest_ending: int, text: str, at: int) -> list[int]:
-    """Where words stand that are `term` with an ending, or just the characters; the first look is at `at`."""
     starts: list[int] = []
     length = len(term)
     while at >= 0:
@@ -177,15 +171,15 @@ def _letter_at(text: str, at: int) -> bool:
 
 
 def fold(text: str) -> str:
-    """Lower case, without accents; lines stay lines."""
+    """The text in lower case and without accents; line ends stay."""
     if text.isascii() or not _FOLDABLE.search(text):
         return text.lower()
     decomposed = unicodedata.normalize("NFD", normalise(text).lower())
     return unicodedata.normalize("NFC", _COMBINING.sub("", decomposed))
 
 
-def _as_asked(text: str) -> str:
-    """Each line with what of it is also indexed otherwise: numbers in groups, and what emoji show."""
+def _with_other_forms(text: str) -> str:
+    # Numbers in groups and names of emoji are indexed too.
     return "\n".join(" ".join((line, *_other_forms(line))) for line in text.split("\n"))
 
 
@@ -195,7 +189,7 @@ def _other_forms(line: str) -> Iterator[str]:
 
 
 def stem(word: str, *, inflected: bool = False) -> str:
-    """A word without its commonest English ending; of a language that inflects, cut as it is asked for."""
+    """A word without a common English ending, or the beginning of a word in an `inflected` language."""
     if inflected or not word.isascii():
         return beginning(word) or word
     if len(word) <= _MIN_STEM:
@@ -207,7 +201,7 @@ def stem(word: str, *, inflected: bool = False) -> str:
 
 
 def counted(evidence: Collection[TextEvidence], term_count: int) -> list[int]:
-    """In how many of these texts each term stands."""
+    """The number of texts with each term."""
     counts = [0] * term_count
     for item in evidence:
         for at in item.terms:
@@ -216,22 +210,20 @@ def counted(evidence: Collection[TextEvidence], term_count: int) -> list[int]:
 
 
 def rarity(counts: Sequence[int], total: int) -> list[float]:
-    """How much each term tells, as a share of the whole query; `counts` of `total` texts have it.
-
-    High for what few of them have, as in BM25's idf; all of them sum to 1.
-    """
+    """The weight of each term by the number of the `total` texts that have it, as in BM25's idf; the sum is
+    1."""
     weights = [math.log(1 + (total + 0.5) / (count + 0.5)) for count in counts]
     whole = sum(weights)
     return [weight / whole for weight in weights]
 
 
 def share(terms: Iterable[int], weights: Sequence[float]) -> float:
-    """The part of a query, 0…1, that these terms carry; `weights` is its `rarity`."""
+    """The share of the query, 0 to 1, that these terms cover; `weights` is its `rarity`."""
     return sum(map(weights.__getitem__, terms))
 
 
 def best_line_share(evidence: TextEvidence, weights: Sequence[float]) -> float:
-    """The share of the line that has most of the query."""
+    """The highest share of the query on one line."""
     best = 0.0
     for line in evidence.lines.values():
         best = max(best, share(line, weights))

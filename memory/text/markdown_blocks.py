@@ -1,7 +1,7 @@
-"""Where a Markdown text may be cut, and which headings stand above each line. Pure; knows no sizes.
+"""Where a Markdown text may be split, and the headings above each line.
 
-A line's *seam* says how good a place the gap before it is: 0 must not be cut unless nothing else is left
-(inside a code fence, between a table's head and its rows), 10 is a first-level heading.
+The *seam* of a line rates a split before it: 0 only as a last resort (inside a code fence, between the head
+and the rows of a table), 10 before a first-level heading.
 """
 
 from __future__ import annotations
@@ -18,28 +18,33 @@ SEAM_NESTED_ITEM = 2
 SEAM_ITEM = 3
 SEAM_BLOCK = 4
 SEAM_HEADING = 5
-"""The least of a heading: level n has the seam 11 − n."""
+"""The lowest seam of a heading: level n has the seam 11 − n."""
 
 MAX_HEADING_CHARS = 200
-"""Each chunk below a heading carries it: a page that became one by a line of `---` below it must not stand in
-a hundred chunks."""
+"""Every chunk below a heading contains it. A paragraph that a line of `---` turns into a heading must not be
+repeated in a hundred chunks."""
 
 HEADING = re.compile(r" {0,3}(#{1,6})(?![^ \t])")
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 ITEM = re.compile(r"([ \t]*)(?:[-*+]|\d{1,9}[.)])[ \t]")
 _RETAIN = re.compile(r"retain\s*:?", re.IGNORECASE)
+RETAINED = re.compile(
+    r"(?P<kind>[WBOS])(?:\((?P<inside>[^)]*)\))?(?P<entities>(?:\s+@[^\s:\uff1a]+)*)\s*[:\uff1a]\s*(?P<text>.*)",
+    re.DOTALL,
+)
+"""A line below a heading "Retain", such as `O(c=0.95) @Peter: Prefers short replies.`"""
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
 _INTERESTING = frozenset(["", *"#`~|-*+=0123456789 \t"])
 
 
 class Headings(Record):
-    """The headings of a text: at each line in `lines` (from 0), the path that holds from there on."""
+    """The headings of a text: `paths` are the headings in effect from each of `lines` (from 0) on."""
 
     lines: tuple[int, ...]
     paths: tuple[tuple[str, ...], ...]
 
     def path_over(self, first: int, last: int) -> tuple[str, ...]:
-        """The headings that all lines from `first` to `last` (from 0, inclusive) have in common."""
+        """The common headings of the lines from `first` to `last` (from 0, inclusive)."""
         at = bisect_right(self.lines, first)
         path = self.paths[at - 1] if at else ()
         for line, other in zip(self.lines[at:], self.paths[at:], strict=True):
@@ -50,20 +55,26 @@ class Headings(Record):
 
 
 class Outline(Record):
-    """The seams of a text, one for each line, and its headings."""
+    """The seam of each line of a text, and its headings."""
 
     seams: Sequence[int]
     headings: Headings
 
 
 def is_retain(line: str) -> bool:
-    """Whether a line is a heading, of any level, whose lines below are for pages of the bank."""
+    """Whether a line is a heading "Retain", whose lines are for pages of the bank."""
     heading = HEADING.match(line)
     return heading is not None and _RETAIN.fullmatch(line[heading.end() :].strip(" \t\r#")) is not None
 
 
+def without_kind(line: str) -> str:
+    """A line of a note without the letter of its kind, if it is one for the bank."""
+    found = RETAINED.fullmatch(ITEM.sub("", line, count=1).strip())
+    return f"{found['entities']}: {found['text']}" if found else line
+
+
 def outline(lines: Sequence[str]) -> Outline:
-    """Reads a text line by line; never fails, whatever the text is."""
+    """Reads a text line by line. Never fails."""
     scan = _Scan(lines)
     for number, line in enumerate(lines):
         if scan.fence:
@@ -79,8 +90,6 @@ def outline(lines: Sequence[str]) -> Outline:
 
 
 class _Scan:
-    """What the lines so far mean for the next one."""
-
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
         self.seams = [SEAM_NEVER] * len(lines)
@@ -97,12 +106,10 @@ class _Scan:
             self.fence, self.blank = "", True
 
     def text(self, number: int) -> None:
-        """A line that begins like plain words."""
         self._seam(number, SEAM_BLOCK if self.blank else SEAM_LINE)
         self.blank = self.table = self.item = False
 
     def marked(self, number: int, line: str) -> None:
-        """A line whose first character may mean something."""
         if opening := FENCE.match(line):
             self._seam(number, SEAM_BLOCK)
             self.fence = opening[1]
@@ -140,13 +147,12 @@ class _Scan:
         )
 
     def _seam(self, number: int, seam: int) -> None:
-        # A heading is never cut off from the first line below it.
+        # A heading is never separated from the first line below it.
         self.seams[number] = SEAM_NEVER if self.under_heading else seam
         self.under_heading = False
 
 
 def _title(text: str) -> str:
-    """What stands behind the signs of a heading, without those that may close it."""
     text = text.strip(" \t")
     opened = text.rstrip("#")
     return opened if not opened or opened[-1] in " \t" else text

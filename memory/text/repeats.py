@@ -1,7 +1,7 @@
-"""What an append adds to a note: without the parts that the file already holds, on a fresh line.
+"""What an append adds to a note, without parts that the file already has.
 
-A part is a paragraph, a list item or a fenced block, under its heading. Models that are asked to
-save their notes often send the whole file again. Pure; reads and writes nothing.
+A part is a paragraph, a list item or a fenced block under its heading. Models often send a whole file again
+when they save notes.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class _Part(NamedTuple):
 
 
 def without_repeats(existing: str, text: str, *, heading: str = "", below: str = "") -> tuple[str, int]:
-    """The parts of `text` that do not stand in `existing` under the same heading, and how many do.
+    """The parts of `text` that `existing` does not have under the same heading, and the number of repeats.
 
-    White space does not count. A part of `text` that has no heading is a repeat wherever it stands
-    in `existing`. A text without any repeat comes back as it is, without blank lines around it; of
-    another one each part that is left has the headings above it that it had.
+    White space is ignored. A part without a heading is a repeat of an equal part anywhere. A text without
+    repeats is returned as it is, without blank lines around it; otherwise the remaining parts keep their
+    headings.
 
-    The line `heading` stands above what is left, and is not looked at for repeats. It is left out right
-    behind itself, above a heading of its level or a higher one, and, with `below`, where no heading that
-    begins so, or "Retain", is open at the end of `existing`: pages are made of each line below that one.
+    The line `heading` goes above the result. It is left out directly behind itself, above a heading of its
+    level or a higher one, and, with `below`, unless a heading with this prefix or "Retain" is open at the end
+    of `existing`, because each line under "Retain" goes to a page.
     """
     existing_parts = list(_parts(existing))
     open_path = existing_parts[-1].path if existing_parts else ()
@@ -58,15 +58,15 @@ def without_repeats(existing: str, text: str, *, heading: str = "", below: str =
 def addition(
     existing: str, text: str, *, skip_repeats: bool, heading: str, below: str
 ) -> tuple[str, Appended]:
-    """What `Workspace.append` adds behind `existing`, white space included, and what it tells of that."""
+    """What `Workspace.append` adds to `existing`, including white space, and its result."""
     written, skipped = text.strip("\r\n"), 0
     if skip_repeats:
         written, skipped = without_repeats(existing, text, heading=heading, below=below)
-    added = _gap(existing, written) + written + "\n" if written else ""
+    added = _separator(existing, written) + written + "\n" if written else ""
     return added, Appended(written=written, skipped_parts=skipped)
 
 
-def _gap(existing: str, written: str) -> str:
+def _separator(existing: str, written: str) -> str:
     if not existing.strip():
         return "" if not existing or existing.endswith("\n") else "\n"
     fresh_line = "" if existing.endswith("\n") else "\n"
@@ -81,7 +81,6 @@ def _is_list_item(line: str) -> bool:
 
 
 def _heading_above(open_path: tuple[str, ...], path: tuple[str, ...], heading: str, below: str) -> str:
-    """The `heading` where it is wanted above a text that begins under the headings `path`."""
     has_its_own = bool(path) and _level(path[0]) <= _level(heading)
     stands_there = bool(open_path) and _normalised(open_path[-1]) == _normalised(heading)
     is_apart = not below or any(line.startswith(below) or is_retain(line) for line in open_path)
@@ -121,7 +120,6 @@ def _parts(text: str) -> Iterator[_Part]:
 
 
 def _joined(parts: list[_Part], open_path: tuple[str, ...]) -> str:
-    """The parts as Markdown behind a text that ends under the headings `open_path`."""
     text, previous = "", None
     for part in parts:
         wanted = _under(open_path, *part.path) if part.path else open_path
@@ -138,7 +136,6 @@ def _joined(parts: list[_Part], open_path: tuple[str, ...]) -> str:
 
 
 def _under(path: tuple[str, ...], *headings: str) -> tuple[str, ...]:
-    """The headings that are open behind further ones: each closes those of its level and below."""
     for heading in headings:
         path = (*(above for above in path if _level(above) < _level(heading)), heading)
     return path

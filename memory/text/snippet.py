@@ -1,7 +1,7 @@
-"""The part of a chunk that a search shows: at most 700 characters around what was asked for.
+"""Snippets: up to 700 characters of a chunk around what was asked for.
 
-Whole lines, or whole sentences of long lines, in their order; a gap is an ellipsis on a line of its own.
-Pure text.
+A snippet has whole lines, or whole sentences of long lines, in order; an ellipsis on its own line marks a
+gap.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ SNIPPET_CHARS = 700
 GAP = "…"
 _SEPARATOR = f"\n{GAP}\n"
 _LONG_LINE = 240
-_NEIGHBOUR = 0.6
+_NEIGHBOR = 0.6
 _REPEATED = 25
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？])")
 
 
 def cut_again(snippets: Sequence[str], finder: Finder | None, limits: Sequence[int]) -> list[str]:
-    """The snippets of one search within `limits` of characters, by place; the last limit holds for the rest.
+    """Shortens the snippets of a search to `limits` characters by rank; the last limit applies to the rest.
 
-    A line that a better snippet has, from the overlap of two chunks, is not repeated when it is long.
+    Long lines that a better snippet has, from the overlap of two chunks, are not repeated.
     """
-    told: set[str] = set()
+    shown: set[str] = set()
     fresh: list[str] = []
     for snippet in snippets:
-        lines = [line for line in snippet.strip().split("\n") if len(line) <= _REPEATED or line not in told]
-        told.update(lines)
+        lines = [line for line in snippet.strip().split("\n") if len(line) <= _REPEATED or line not in shown]
+        shown.update(lines)
         fresh.append("\n".join(lines).strip())
     evidence = [finder.look(text) for text in fresh] if finder is not None else []
     weights = rarity(counted(evidence, len(finder.terms)), len(fresh)) if finder is not None else ()
@@ -41,7 +41,7 @@ def cut_again(snippets: Sequence[str], finder: Finder | None, limits: Sequence[i
 
 
 class _Segment(NamedTuple):
-    """A line, or a sentence of a long line. `line` counts from 0; `whole_line` is false for sentences."""
+    """A line, or a sentence of a long line. `line` counts from 0."""
 
     text: str
     line: int
@@ -52,9 +52,9 @@ class _Segment(NamedTuple):
 def cut_snippet(
     text: str, finder: Finder | None, weights: Sequence[float], limit: int = SNIPPET_CHARS
 ) -> str:
-    """The segments of `text` that carry most of the query, with what stands around them.
+    """The segments of a text with most of the query, and their surroundings; without a match, the beginning.
 
-    `weights` is the rarity of the finder's terms. Without a finder, or without a match, it is the beginning.
+    `weights` is the rarity of the finder's terms.
     """
     shown = text.strip("\n")
     if len(shown) <= limit:
@@ -87,7 +87,6 @@ def _sentences(line: str) -> Iterator[str]:
 
 
 def _fitting(sentence: str, limit: int) -> Iterator[str]:
-    """A sentence that is longer than a snippet, in parts that end between words where they can."""
     room = limit // 2
     while len(sentence) > limit:
         cut = sentence.rfind(" ", room // 2, room) + 1 or room
@@ -99,7 +98,6 @@ def _fitting(sentence: str, limit: int) -> Iterator[str]:
 def _worth(
     text: str, segments: Sequence[_Segment], finder: Finder | None, weights: Sequence[float]
 ) -> list[float]:
-    """What each segment says about the query, with a part of what its neighbours say."""
     if finder is None:
         return [0.0] * len(segments)
     lines = finder.look(text).lines
@@ -113,13 +111,12 @@ def _worth(
         for segment in segments
     ]
     return [
-        value + _NEIGHBOUR * max(own[at - 1] if at else 0.0, own[at + 1] if at + 1 < len(own) else 0.0)
+        value + _NEIGHBOR * max(own[at - 1] if at else 0.0, own[at + 1] if at + 1 < len(own) else 0.0)
         for at, value in enumerate(own)
     ]
 
 
 def _chosen(segments: Sequence[_Segment], worth: Sequence[float], limit: int) -> list[int]:
-    """The numbers of the segments to show: best first while they fit, then in reading order."""
     order = sorted(range(len(segments)), key=lambda at: (-worth[at], at))
     taken: list[int] = []
     room = limit + len(_SEPARATOR)

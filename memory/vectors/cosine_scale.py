@@ -1,7 +1,4 @@
-"""What a model's cosines mean: the number that unrelated texts get, and the one that related texts get.
-
-Pure arithmetic over vectors; never loads a model.
-"""
+"""The scale of a model's cosines: the typical values for unrelated and for related texts."""
 
 from __future__ import annotations
 
@@ -20,15 +17,15 @@ from nacre.memory.vectors.query_vectors import TIMEOUT_SECONDS
 from nacre.record import Record
 
 CENTERING = 0.3
-"""How much of the usual question is taken off each question."""
+"""How much of the mean question is subtracted from each question."""
 
 
 class CosineScale(Record):
-    """What a model's cosines mean: the usual value for `unrelated` texts and for `related` ones.
+    """The typical cosine of `unrelated` texts and of `related` ones.
 
-    Models differ: 0.1 is unrelated for one and 0.75 for another, so a raw cosine cannot be compared with a
-    threshold. `usual_question` is the mean vector of what the notes say, read as questions: some notes are
-    near to all of these, whatever is asked. It is empty when it is not known.
+    For one model 0.1 means unrelated, for another 0.75, so a raw cosine cannot be compared with a threshold.
+    `usual_question` is the mean vector of the notes, embedded as questions, or empty if unknown: some notes
+    are near to every question.
     """
 
     unrelated: float
@@ -36,19 +33,19 @@ class CosineScale(Record):
     usual_question: tuple[float, ...] = ()
 
     def relatedness(self, cosine: float) -> float:
-        """The cosine of a centered question on a scale where 0 is unrelated and 1 related, ends open."""
+        """Rescales the cosine of a centered question: 0 is unrelated, 1 related; values may lie outside."""
         return (cosine - self.unrelated) / max(self.related - self.unrelated, 0.05)
 
     def centered(self, question: Sequence[float]) -> Sequence[float]:
-        """A question's vector without what it has in common with any question about these notes."""
+        """The vector of a question without what all questions about these notes share."""
         return centered(question, self.usual_question)
 
 
 class Subject(Record):
-    """What a question is about, whatever its language: its vector without the language's part.
+    """The subject of a question in any language: its vector without the part of the language.
 
-    `usual` is the vector's cosine with the mean of all passages, `related` what a text that answers the
-    question usually has more.
+    `usual` is the cosine of this vector with the mean passage; the cosine with an answer is typically higher
+    by `related`.
     """
 
     vector: Sequence[float]
@@ -57,7 +54,7 @@ class Subject(Record):
 
     @classmethod
     def of(cls, question: Sequence[float], language: LanguagePart) -> Subject:
-        """The subject of a question's vector of length 1."""
+        """The subject of a question, from its vector of length 1."""
         vector = [*map(sub, question, language.questions)]
         shares = [_product(direction, vector) for direction in language.directions]
         for share, direction in zip(shares, language.directions, strict=True):
@@ -67,7 +64,7 @@ class Subject(Record):
         return cls(vector=vector, usual=usual, related=language.related)
 
     def relatedness(self, cosine: float) -> float:
-        """The cosine of `vector` and a passage on a scale where 0 is unrelated and 1 related, ends open."""
+        """Rescales the cosine of `vector` and a passage like `CosineScale.relatedness`."""
         return (cosine - self.usual) / self.related
 
 
@@ -81,22 +78,21 @@ SCALE_SENTENCES: tuple[tuple[str, str], ...] = (
     ("We fly to Lisbon on the ninth of March.", "The flight to Lisbon leaves on March 9."),
     ("The landlord raised the rent by five percent.", "Rent went up five percent, the owner wrote."),
 )
-"""Pairs that mean the same, on subjects far apart: what `measured_scale` learns a model's cosines from."""
+"""Pairs with the same meaning on very different subjects, for `measured_scale`."""
 
 DEFAULT_SCALE = CosineScale(unrelated=0.1, related=0.75)
-"""For a model that was not measured; right for most sentence encoders."""
+"""The scale of most sentence encoders, for models that were not measured."""
 
 
 async def measured_scale(embedder: Embedder, notes: Sequence[str] = ()) -> CosineScale | None:
-    """The scale of a model, from ten short sentences: six requests, to be kept with the index.
+    """Measures the scale of a model with ten short sentences, in six requests.
 
-    The left sides are embedded as questions and the right sides as passages, as a search does it: many models
-    have an instruction for each. So are the `notes`, as questions, for `usual_question`. `None` when the
-    passages got vectors and a question got none that can be compared with them: a provider waits less long
-    for questions, and the index need not wait for them.
+    As in a search, one side of each pair is embedded as a question and the other as a passage, because many
+    models have different instructions for them. The `notes` are embedded as questions for `usual_question`.
+    Returns `None` if questions get no comparable vectors, or too late.
 
     Raises:
-        EmbeddingFailed: the model or provider gave no vectors of passages.
+        EmbeddingFailed: the passages got no vectors.
     """
     passages = await embedder.embed_documents([right for _, right in SCALE_SENTENCES])
     asked = [*(left for left, _ in SCALE_SENTENCES), *notes]
@@ -114,26 +110,26 @@ async def measured_scale(embedder: Embedder, notes: Sequence[str] = ()) -> Cosin
 
 
 def centered(question: Sequence[float], usual: Sequence[float]) -> Sequence[float]:
-    """`question` less `CENTERING` of `usual`; as it is when that has another length."""
+    """`question` minus `CENTERING` times `usual`; unchanged if the lengths differ."""
     if len(usual) != len(question):
         return question
     return [number - CENTERING * other for number, other in zip(question, usual, strict=True)]
 
 
 def scale_of(questions: Sequence[Sequence[float]], passages: Sequence[Sequence[float]]) -> CosineScale:
-    """The scale that vectors of both sides of `SCALE_SENTENCES` show: means over pairs and over strangers."""
+    """The scale from vectors of `SCALE_SENTENCES`: the mean cosines of pairs and of unrelated sentences."""
     same: list[float] = []
-    strangers: list[float] = []
+    unrelated: list[float] = []
     for left, question in enumerate(questions):
         for right, passage in enumerate(passages):
-            (same if left == right else strangers).append(cosine(question, passage))
-    if not same or not strangers:
+            (same if left == right else unrelated).append(cosine(question, passage))
+    if not same or not unrelated:
         return DEFAULT_SCALE
-    return CosineScale(unrelated=sum(strangers) / len(strangers), related=sum(same) / len(same))
+    return CosineScale(unrelated=sum(unrelated) / len(unrelated), related=sum(same) / len(same))
 
 
 def cosine(left: Sequence[float], right: Sequence[float]) -> float:
-    """Cosine of two vectors; 0 when either has no length."""
+    """The cosine of two vectors; 0 if one is a zero vector."""
     product = sum(a * b for a, b in zip(left, right, strict=True))
     norms = math.sqrt(sum(a * a for a in left)) * math.sqrt(sum(b * b for b in right))
     return product / norms if norms else 0.0
@@ -147,7 +143,7 @@ SCALE_ROW = "cosine_scale"
 
 
 def scale_row(scale: CosineScale, embedder_key: str, chunk_count: int) -> str:
-    """The scale as it is kept with an index of so many chunks."""
+    """The row of `meta` for a scale that was measured with `chunk_count` chunks."""
     numbers = array("f", scale.usual_question)
     if sys.byteorder == "big":
         numbers.byteswap()
@@ -162,13 +158,13 @@ def scale_row(scale: CosineScale, embedder_key: str, chunk_count: int) -> str:
 
 
 def is_measured(meta: Mapping[str, str], embedder_key: str, chunk_count: int) -> bool:
-    """Whether a scale is kept for this embedder that does not rest on less than half of so many chunks."""
+    """Whether there is a scale of this embedder that was measured with at least half as many chunks."""
     kept = json.loads(meta.get(SCALE_ROW, "{}"))
     return kept.get("embedder") == embedder_key and bool(chunk_count <= 2 * kept.get("chunks", math.inf))
 
 
 def stored_scale(meta: Mapping[str, str], embedder_key: str) -> CosineScale:
-    """The scale that was measured for this embedder, or the usual one."""
+    """The stored scale of this embedder, or the default."""
     kept = json.loads(meta.get(SCALE_ROW, "{}"))
     if kept.get("embedder") != embedder_key:
         return DEFAULT_SCALE

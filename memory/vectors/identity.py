@@ -1,4 +1,4 @@
-"""What an index was made with, and what it means when that differs from what is wanted now. Pure."""
+"""The settings that an index was made with, and what has to be made again when they change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PREFIX = "identity."
 
 
 def wanted_identity(sizes: ChunkSizes, embedder: Embedder | None, analysis: str) -> dict[str, str]:
-    """The identity of an index made with these settings, as rows of `meta`; `analysis` is its place's."""
+    """The identity of an index with these settings, as rows of `meta`; `analysis` is that of its place."""
     return {
         f"{_PREFIX}chunking": sizes.identity(),
         f"{_PREFIX}lexical": f"{LEXICAL_VERSION}:{analysis}:{','.join(FIELDS)}",
@@ -32,37 +32,36 @@ def wanted_identity(sizes: ChunkSizes, embedder: Embedder | None, analysis: str)
 
 
 def _pieces(piece_tokens: int | None) -> str:
-    """How chunks are cut for vectors; whole chunks are what they were."""
     return str(None) if piece_tokens is None else f"{PIECES_VERSION}:{piece_tokens}"
 
 
 def stored_identity(meta: Mapping[str, str]) -> dict[str, str]:
-    """The identity rows among all rows of `meta`; empty for a new index."""
+    """The identity among the rows of `meta`; empty for a new index."""
     return {key: value for key, value in meta.items() if key.startswith(_PREFIX)}
 
 
 def embedder_key(identity: Mapping[str, str]) -> str:
-    """The name under which vectors of this identity's embedder are stored."""
+    """The key under which the vectors of this identity's embedder are stored."""
     return "\n".join(identity.get(_PREFIX + key, "") for key in _VECTOR_KEYS)
 
 
 def facts_key(facts: EmbedderFacts) -> str:
-    """The name under which an embedder's vectors are stored: the `embedder_key` of an index of its own."""
+    """The key under which the vectors of an embedder are stored."""
     return "\n".join((facts.provider, facts.model, facts.fingerprint))
 
 
 def text_change(stored: Mapping[str, str], wanted: Mapping[str, str]) -> str:
-    """Why the chunks and words must be made again, as a clause; empty when they need not."""
+    """Why chunks and words must be made again, as a clause, or `""`."""
     return _differences(stored, wanted, _TEXT_KEYS)
 
 
 def embedder_change(stored: Mapping[str, str], wanted: Mapping[str, str]) -> str:
-    """Why the vectors must be made again, as a clause; empty when they need not."""
+    """Why vectors must be made again, as a clause, or `""`."""
     return _differences(stored, wanted, _EMBEDDER_KEYS)
 
 
 def identity_problem(stored: Mapping[str, str], wanted: Mapping[str, str]) -> str:
-    """What the next sync will do about the identity, as a sentence; empty when it fits."""
+    """What the next sync will make again, as a sentence, or `""`."""
     if not stored:
         return ""
     if reason := text_change(stored, wanted):
@@ -83,10 +82,10 @@ def _differences(stored: Mapping[str, str], wanted: Mapping[str, str], names: tu
 
 
 def is_index_of(meta: Mapping[str, str], embedder: str) -> bool:
-    """Whether an index with these marks takes vectors of an embedder, by its key: one without vectors does.
+    """Whether an index accepts vectors of the embedder with this key.
 
-    Another process, or a fallback, may have made it another embedder's since somebody looked, and vectors of
-    two embedders must not be mixed.
+    Another process or a fallback may have given it another embedder, and vectors of two embedders must not be
+    mixed.
     """
     identity = stored_identity(meta)
     return not identity or embedder_key(identity) == embedder

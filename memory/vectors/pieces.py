@@ -1,23 +1,25 @@
-"""The texts whose vectors stand for a chunk: all of it, or pieces of a few sentences under its headings.
+"""The texts whose vectors represent a chunk: all of it, or pieces of a few sentences under its headings.
 
-Among ten lines about other things one line is washed out of a vector; that of a short piece keeps it.
+In the vector of ten lines, one line about something else is lost; the vector of a short piece keeps it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.text.markdown_blocks import HEADING
 
 PIECES_VERSION = 2
-"""Other texts for the same chunks need another number: it makes all vectors of pieces anew."""
+"""Raise this when the same chunk gives other texts; all vectors of pieces are then made again."""
 LEAST_CHARS = 25
-"""A shorter sentence is read together with the next one; a third of that in scripts of many signs."""
+"""A shorter sentence is joined with the next one; a third of this in scripts with many characters."""
 MOST_CHARS = 240
+REQUEST_TOKENS = 8_000
+"""The most tokens in one request. Answers are stored one by one, so a kill costs at most one request."""
 FEW_CHARS = 400
-"""A chunk of so few characters is short: first notes are, and each is about something else."""
+"""The limit of a short chunk. First notes are short, and each is about something else."""
 
 _END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？])")
 _DAY_ALONE = re.compile(r"[\W_]*(?:[^\W\d_]+[\W_]+)?\d{4}-\d{2}-\d{2}(?:[\W_]+[^\W\d_]+)?[\W_]*")
@@ -26,11 +28,12 @@ _MANY_SIGNS = "\u2e7f"
 
 
 def embedding_texts(chunk: Chunk, piece_tokens: int | None = None) -> tuple[str, ...]:
-    """The texts whose vectors stand for a chunk; the best one counts. Each stands under its headings.
+    """The texts whose vectors represent a chunk, each under its headings; the best one counts.
 
-    That is the whole chunk, or pieces of whole sentences of up to `piece_tokens` together, at four characters
-    a token, and at three tokens for four characters in scripts of many signs. In a short chunk each sentence
-    is a piece, without headings that only name a day: they move a short text away from what it says.
+    Without `piece_tokens`, this is the whole chunk, otherwise pieces of whole sentences with up to so many
+    tokens: four characters per token, or three tokens per four characters in scripts with many characters. In
+    a short chunk, each sentence is a piece, without headings that only name a day, which would move its
+    vector away from what it says.
     """
     headings, text, most_chars = chunk.heading_path, chunk.text, 4 * (piece_tokens or 0)
     if piece_tokens is None:
@@ -62,10 +65,7 @@ def _chars(text: str) -> int:
 
 
 def sentences_of(text: str) -> tuple[str, ...]:
-    """The sentences of each line without the marks of lists and quotations; who speaks is kept.
-
-    Each is at most about `MOST_CHARS` long.
-    """
+    """The sentences of each line, up to about `MOST_CHARS` long, without list and quotation marks."""
     found: list[str] = []
     held = ""
     for sentence in _parts(text):
@@ -99,3 +99,22 @@ def _parts(text: str) -> Iterator[str]:
 def _is_short(sentence: str) -> bool:
     many_signs = sum(char > _MANY_SIGNS for char in sentence) * 2 > len(sentence)
     return len(sentence) < (LEAST_CHARS // 3 if many_signs else LEAST_CHARS)
+
+
+def batches(texts: Sequence[str], *, most_texts: int) -> Iterator[slice]:
+    """Splits texts into requests of up to `most_texts` and `REQUEST_TOKENS`; a longer text goes alone."""
+    start = held_tokens = 0
+    for at, text in enumerate(texts):
+        tokens = estimated_tokens(text)
+        if at > start and (at - start >= most_texts or held_tokens + tokens > REQUEST_TOKENS):
+            yield slice(start, at)
+            start, held_tokens = at, 0
+        held_tokens += tokens
+    if start < len(texts):
+        yield slice(start, len(texts))
+
+
+def estimated_tokens(text: str) -> int:
+    """The approximate number of tokens: one for four ASCII characters, and one for each other character."""
+    plain = len(text) if text.isascii() else sum(char.isascii() for char in text)
+    return -(-plain // 4) + len(text) - plain

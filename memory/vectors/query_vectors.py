@@ -1,6 +1,7 @@
-"""The vector of a question, within a time limit. A dead or slow embedder costs one search a wait, not all.
+"""The vector of a question within a time limit.
 
-After a failure the embedder is left alone for a while; the searches in between say so and use words.
+A failing or slow embedder delays one search, not all: it is then left alone for a while, and searches use
+words and say so.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ REMEMBERED = 128
 
 
 class QueryVectors:
-    """Embeds questions for one embedder."""
+    """Embeds questions with one embedder."""
 
     def __init__(
         self,
@@ -35,18 +36,18 @@ class QueryVectors:
         self._timeout_seconds = timeout_seconds
         self._clock = clock
         self._known: OrderedDict[tuple[EmbedderFacts, str], Sequence[float]] = OrderedDict()
-        self._asked: dict[tuple[EmbedderFacts, str], asyncio.Task[Sequence[float]]] = {}
+        self._running: dict[tuple[EmbedderFacts, str], asyncio.Task[Sequence[float]]] = {}
         self._failures: dict[EmbedderFacts, tuple[float, str]] = {}
-        """Of the embedder with these facts: until when it is left alone, and why."""
+        """How long the embedder with these facts is left alone, and why."""
 
     @property
     def problem(self) -> str:
-        """Why the last question got no vector, as a sentence; empty when it got one."""
+        """Why the last question got no vector, as a sentence; empty if it got one."""
         return self._failures.get(self._embedder.facts, (0.0, ""))[1]
 
     async def vector(self, text: str) -> Sequence[float] | None:
         """The vector of `text`, or `None`, with the reason in `problem`."""
-        # An embedder may hand over to a fallback, whose vectors are others.
+        # A fallback, whose vectors differ, may replace the embedder.
         embedder = in_use(self._embedder)
         key = (embedder.facts, text)
         if key in self._known:
@@ -54,21 +55,21 @@ class QueryVectors:
             return self._known[key]
         if self._clock() < self._failures.get(embedder.facts, (0.0, ""))[0]:
             return None
-        task = self._asked.get(key)
+        task = self._running.get(key)
         if task is None:
             task = asyncio.create_task(self._ask(embedder, text), name="memory-query-vector")
-            self._asked[key] = task
+            self._running[key] = task
         done, _ = await asyncio.wait({task}, timeout=self._timeout_seconds)
         if not done:
-            # The answer is still welcome: the same question may come again.
+            # The request continues, because the question may be repeated.
             self._fail(embedder, f"The embedder did not answer within {self._timeout_seconds:.15g} s.")
             return None
         vector = task.result()
         return vector if len(vector) else None
 
     async def close(self) -> None:
-        """Gives up on answers that are still on their way."""
-        tasks = list(self._asked.values())
+        """Cancels running requests."""
+        tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -81,7 +82,7 @@ class QueryVectors:
             self._fail(embedder, str(error))
             return ()
         finally:
-            self._asked.pop(key, None)
+            self._running.pop(key, None)
         self._known[key] = vector
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Vectors of one length in memory: the coarse pass over their sign codes, and exact cosines of its best."""
+"""Vectors of one length in memory: a coarse pass over sign codes, and exact cosines of its candidates."""
 
 from __future__ import annotations
 
@@ -17,48 +17,47 @@ if TYPE_CHECKING:
 Row: TypeAlias = tuple[int, int, int, bytes, bytes | None]
 
 _FIRST_WORDS = 4
-"""64-bit words of a long code that the first look compares: memory bandwidth is what costs."""
+"""The 64-bit words of a long code that the first step compares, because memory bandwidth is the limit."""
 
 _FIRST_KEEP = 8
-"""How many times the wanted number the first look keeps."""
+"""How many times the wanted number the first step keeps."""
 
 _FARTHEST = 32_767
-"""A distance in bits that no code has, and to which the bits of a whole code can be added."""
+"""A distance above that of any code, to which the distance of a whole code can be added."""
 
 _BLOCK = 32_768
-"""Codes compared at a time, so that intermediate results stay in the processor's cache."""
+"""The number of codes to compare at a time, so that results stay in the processor's cache."""
 
 _FEW_VECTORS = 1_500
 _GROWTH = 0.3
 
 _SAMPLED = 8_192
-"""So many distances say about where the smallest end."""
+"""The number of distances that estimate a threshold."""
 
 
 def candidates_for(dimensions: int, limit: int, count: int = 0) -> int:
-    """How many coarse candidates are looked at more closely: the fewer bits a code has, the more.
+    """The number of coarse candidates, which grows with shorter codes and with more vectors.
 
-    And the more vectors there are: what is nearer by a bit or two grows with their number. With 384 numbers,
-    .98 of the true nearest 30 are among them from 1,000 vectors of real texts to 39,000 (docs/recall.md).
+    With 384 numbers, .98 of the true nearest 30 are among them, from 1,000 to 39,000 vectors of real texts
+    (docs/recall.md).
     """
     growing: float = (count / _FEW_VECTORS) ** _GROWTH * min(1.0, 384 / dimensions)
     return max(2 * limit, round(300 * max(1.0 if dimensions >= 384 else 2.0, growing)))
 
 
 class VectorTable:
-    """Vectors of one length in memory, with the ids of their rows, their chunks, and the vectors as stored.
+    """The sign codes and ids of vectors of one length, and the vectors themselves up to `most_bytes`.
 
-    Of each it holds the sign code, and the vector itself until all of them would take more than `most_bytes`.
-    Rows are only added; a place in the table is an index into them.
+    Rows are only added; a place in the table is an index of a row.
     """
 
     def __init__(self, dimensions: int, *, most_bytes: int) -> None:
         self.dimensions = dimensions
         self._most = most_bytes // (NUMBER_BYTES * dimensions) if dimensions else 0
         self.whole = self._most > 0
-        """Whether the vectors themselves are held, and not their codes alone."""
+        """Whether the table has the vectors and not only their codes."""
         self._words = -(-dimensions // 64)
-        # The words that every search compares lie word by word, the others row by row.
+        # The words that every search compares are stored column by column, the others row by row.
         self._first = _FIRST_WORDS if self._words >= 2 * _FIRST_WORDS else self._words
         self._count = 0
         self._keys: Any = None
@@ -72,7 +71,7 @@ class VectorTable:
         return self._count
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Adds (row id, chunk id, vector id, code, vector); what has another length is passed over."""
+        """Adds (row id, chunk id, vector id, code, vector) and skips other lengths."""
         import numpy as np
 
         code_bytes, vector_bytes = 8 * self._words, NUMBER_BYTES * self.dimensions
@@ -99,7 +98,8 @@ class VectorTable:
         self._by_chunk = None
 
     def coarse(self, code: bytes, count: int, *, outside: Mask | None = None) -> Places:
-        """The places of about the `count` codes nearest to `code`, rising, without what `outside` marks."""
+        """The places of about `count` codes nearest to `code`, ascending, except those marked by
+        `outside`."""
         import numpy as np
 
         query = np.frombuffer(code, dtype=np.uint64)
@@ -117,10 +117,10 @@ class VectorTable:
         differing = np.bitwise_count(self._rest.take(places, axis=0) ^ query[self._first :])
         return places[_smallest(distances[places] + differing.sum(axis=1, dtype=np.uint16), count)]
 
-    def likeliest(self, asked: bytes, places: Places, count: int) -> Places:
-        """Of these places the `count` where the question's numbers agree best with the stored signs.
+    def likeliest(self, query: bytes, places: Places, count: int) -> Places:
+        """The `count` places at which the question's numbers agree best with the stored signs.
 
-        That is nearer to the cosine than the distance in bits, to which all numbers are of one size.
+        This is closer to the cosine than the distance in bits, which ignores the size of numbers.
         """
         import numpy as np
 
@@ -130,11 +130,11 @@ class VectorTable:
             (self._columns.take(places, axis=1).T, self._rest.take(places, axis=0)), axis=1
         ).view(np.uint8)
         signs = np.unpackbits(codes, axis=1, count=self.dimensions).astype("<f4")
-        agreeing = np.vecdot(signs, np.frombuffer(asked, dtype="<f4"))
+        agreeing = np.vecdot(signs, np.frombuffer(query, dtype="<f4"))
         return np.sort(places[np.argpartition(-agreeing, count)[:count]])
 
     def all_but(self, chunk_ids: Sequence[int]) -> Mask:
-        """A mark at every place whose vector belongs to none of these chunks."""
+        """Marks every place except those of these chunks."""
         import numpy as np
 
         outside = np.ones(self._count, dtype=np.bool_)
@@ -154,7 +154,7 @@ class VectorTable:
         order, chunks = self._by_chunk
         firsts, ends = np.searchsorted(chunks, chunk_ids), np.searchsorted(chunks, chunk_ids, side="right")
         counts = ends - firsts
-        # For each chunk firsts[i], firsts[i] + 1, … up to ends[i], one behind the other.
+        # firsts[i], firsts[i] + 1, … up to ends[i] for each chunk.
         before = np.cumsum(counts) - counts
         return cast("Places", order[np.repeat(firsts - before, counts) + np.arange(counts.sum())])
 
@@ -162,14 +162,14 @@ class VectorTable:
         """[row id, chunk id, vector id] at each of these places."""
         return cast("list[list[int]]", self._keys[places].tolist()) if len(places) else []
 
-    def cosines(self, asked: bytes, places: Places) -> list[tuple[int, int, float]]:
-        """(row id, chunk id, cosine) at these places, highest cosine first. For a table that is `whole`."""
+    def cosines(self, query: bytes, places: Places) -> list[tuple[int, int, float]]:
+        """(row id, chunk id, cosine) at these places, the highest cosine first. The table must be `whole`."""
         import numpy as np
 
         if not len(places):
             return []
         numbers = self._vectors.take(places, axis=0).astype("<f4")
-        cosines = np.vecdot(numbers, np.frombuffer(asked, dtype="<f4")) / self._lengths.take(places)
+        cosines = np.vecdot(numbers, np.frombuffer(query, dtype="<f4")) / self._lengths.take(places)
         order = np.argsort(-cosines, kind="stable")
         rows, chunks, _ = self._keys[places[order]].T.tolist()
         return list(zip(rows, chunks, cosines[order].tolist(), strict=True))
@@ -216,12 +216,11 @@ def _grown(old: Any, new: Any, count: int) -> Any:
 
 
 def _smallest(distances: Any, count: int) -> Places:
-    """Places of the `count` smallest distances, and of some that are as small as the last of them."""
     import numpy as np
 
     if count >= len(distances):
         return np.arange(len(distances))
-    # A few of them say about how small; to count them all for each distance would take twice as long.
+    # A sample gives the threshold; counting all distances would take twice as long.
     step = -(-len(distances) // _SAMPLED)
     threshold = int(np.searchsorted(np.cumsum(np.bincount(distances[::step])), count / step))
     near = distances <= threshold

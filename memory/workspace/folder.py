@@ -124,7 +124,7 @@ class FolderWorkspace:
         from nacre.memory.workspace.watcher import FolderWatch, concerns_workspace, watch_plan
 
         root = Path(os.path.realpath(self._root))
-        places, top = [root / asked.name for asked in wanted], {asked.name for asked in wanted}
+        places, top = [root / each.name for each in wanted], {each.name for each in wanted}
         return FolderWatch(
             lambda: watch_plan(root, places), lambda path: concerns_workspace(root, top, path), changed
         )
@@ -308,7 +308,6 @@ def append_locked(
 
 
 def _tail(file: BinaryIO) -> str:
-    """The last complete lines of a file, which is usually the whole log."""
     size_bytes = os.fstat(file.fileno()).st_size
     if size_bytes <= TAIL_BYTES:
         return file.read().decode("utf-8", errors="replace")
@@ -417,10 +416,10 @@ def notes_in(root: Path, wanted: Sequence[WantedNotes]) -> NoteListing:
     if not entries:
         # An unmounted drive looks like an empty workspace.
         walk.unreadable.append("")
-    for asked in wanted:
+    for each in wanted:
         # Taken from the entries, so that a case-folding system does not find a file under two names.
-        if asked.is_required or asked.name.partition("/")[0] in entries:
-            walk.visit(real_root / asked.name, asked.pattern, is_required=asked.is_required)
+        if each.is_required or each.name.partition("/")[0] in entries:
+            walk.visit(real_root / each.name, each.pattern, is_required=each.is_required)
     return walk.listing()
 
 
@@ -475,7 +474,6 @@ class Walk:
         self.skipped.append(SkippedPath(path=shown, reason=reason))
 
     def _folder(self, folder: Path, pattern: tuple[str, ...]) -> int:
-        """Adds the notes below a folder, those that match `pattern` if given; their number."""
         count, prefix_chars = 0, len(os.path.join(folder, ""))  # noqa: PTH118 - a Path drops the separator
 
         def fits(path: str, *, whole: bool) -> bool:

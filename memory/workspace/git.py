@@ -65,14 +65,14 @@ class GitTimedOut(GitFailed):
 def run_git(
     git_dir: Path,
     *arguments: str,
-    given: bytes = b"",
+    stdin: bytes = b"",
     environment: Mapping[str, str] | None = None,
     until: float | None = None,
     good_codes: Collection[int] = (0,),
 ) -> bytes:
     """Runs git on the repository `git_dir`, which must be Nacre's own, and returns its output. Blocks.
 
-    `given` is the standard input. `environment` is added to the process's environment without git's own
+    `stdin` is the standard input. `environment` is added to the process's environment without git's own
     variables. git is killed at `until`, in `time.monotonic()`, or after `GIT_WORK_SECONDS`.
 
     Raises:
@@ -95,15 +95,15 @@ def run_git(
     except OSError as error:
         raise GitFailed(f"git cannot be started ({error.strerror or error})") from error
     try:
-        printed, told = process.communicate(given, timeout=seconds)
+        output, errors = process.communicate(stdin, timeout=seconds)
     except BaseException as error:
         _kill(process)
         if isinstance(error, subprocess.TimeoutExpired):
             raise GitTimedOut(f"git took longer than {seconds:.1f} seconds") from error
         raise
     if process.returncode not in good_codes:
-        raise GitFailed(f"git failed: {told.decode(errors='replace').strip()}")
-    return printed
+        raise GitFailed(f"git failed: {errors.decode(errors='replace').strip()}")
+    return output
 
 
 def git_environment() -> dict[str, str]:

@@ -178,13 +178,13 @@ class FolderWatch:
             OSError: the system cannot watch this much.
         """
         loop, happened = asyncio.get_running_loop(), asyncio.Event()
-        news: deque[str] = deque()
+        changed_paths: deque[str] = deque()
 
         def tell(event: FileSystemEvent) -> None:
             # This runs on the observer's thread, so unwanted events cost the loop nothing.
             paths = [os.fsdecode(path) for path in (event.src_path, event.dest_path) if path]
             if wanted := [path for path in paths if path in own or self._is_wanted(path)]:
-                news.extend(wanted)
+                changed_paths.extend(wanted)
                 if not happened.is_set():
                     loop.call_soon_threadsafe(happened.set)
 
@@ -195,10 +195,10 @@ class FolderWatch:
             while True:
                 await happened.wait()
                 happened.clear()
-                told = {news.popleft() for _ in range(len(news))}
-                if any(map(self._is_wanted, told)):
+                paths = {changed_paths.popleft() for _ in range(len(changed_paths))}
+                if any(map(self._is_wanted, paths)):
                     self._changed()
-                if own & told or [folder for folder in self._folders() if folder[0].exists()] != folders:
+                if own & paths or [folder for folder in self._folders() if folder[0].exists()] != folders:
                     return
                 await asyncio.sleep(_GROUP_SECONDS)
         finally:

@@ -31,15 +31,13 @@ class _Known(Record):
     looked_at_ns: int
 
     def is_settled(self) -> bool:
-        """Whether the same fingerprint means the same content. A read error may pass by itself."""
+        # A read error may pass by itself.
         if self.fingerprint is None or self.file.missing:
             return self.fingerprint is None
         return self.fingerprint.changed_ns < self.looked_at_ns - RACY_NS
 
 
 class _Shown(Record):
-    """The result for some names, their fingerprints, and whether these still mean the same."""
-
     seen: Mapping[str, Fingerprint | None]
     files: tuple[ContextFile, ...]
     is_settled: bool
@@ -67,11 +65,11 @@ class ContextFiles:
         unchanged tuple, are the same objects as before. One step reads all fingerprints, and a second one
         reads files that may have changed.
         """
-        asked = (*names, per_file_chars, total_chars)
+        key = (*names, per_file_chars, total_chars)
         # Taken before the fingerprints, so that later changes are newer.
         looked_at_ns = self._now_ns()
         seen = await self._workspace.fingerprints((*names, *_older(names)))
-        before = self._shown.get(asked)
+        before = self._shown.get(key)
         if before is not None and before.is_settled and before.seen == seen:
             return before.files
         present = {name: _present(name, seen) for name in names}
@@ -92,7 +90,7 @@ class ContextFiles:
             shown.append(file)
         files = before.files if before is not None and before.files == tuple(shown) else tuple(shown)
         is_settled = all(self._known[name].is_settled() for name in names)
-        self._shown[asked] = _Shown(seen=seen, files=files, is_settled=is_settled)
+        self._shown[key] = _Shown(seen=seen, files=files, is_settled=is_settled)
         return files
 
     def _is_unchanged(self, name: str, present: str, seen: Mapping[str, Fingerprint | None]) -> bool:
@@ -134,7 +132,6 @@ def _older(names: Sequence[str]) -> list[str]:
 
 
 def _present(name: str, seen: Mapping[str, Fingerprint | None]) -> str:
-    """The name under which a file exists: an older name only if the first is missing."""
     older = OLDER_NAMES.get(name, name)
     return older if seen[name] is None and seen[older] is not None else name
 

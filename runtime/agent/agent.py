@@ -1,4 +1,6 @@
-"""`Agent`: what a bot author embeds. Messages in, events out; `answering.py` tells a message's story."""
+"""`Agent`: what a bot author embeds. Messages go in, events come out; `answering.py` tells what happens
+between.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from nacre.memory.files.facts.fact_memory import FactMemory
+from nacre.memory.contracts.facts import FactMemory
 from nacre.runtime.agent.answering import (
-    ApprovalDoor,
     EventQueue,
     ending_of,
     owner_says,
@@ -18,6 +19,7 @@ from nacre.runtime.agent.answering import (
     run_turn,
     stopped,
 )
+from nacre.runtime.agent.approvals import PendingApprovals
 from nacre.runtime.agent.opening.agent_parts import AgentParts, StopAfter
 from nacre.runtime.agent.opening.assembly import assemble
 from nacre.runtime.agent.opening.given import Given, given_prompt_parts, given_tools
@@ -31,21 +33,22 @@ from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.model import Answering, ChatModel, ModelRequest
 from nacre.runtime.hooks.hooks import Hooks, HookTable
-from nacre.runtime.open_sessions.routing import Route, route
+from nacre.runtime.open_sessions.routing import Route, route as route_of
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import load_config, process_environment
 from nacre.runtime.settings.settings import Settings
-from nacre.runtime.turn.loop.loop import TurnBounds, UsageLimits
-from nacre.runtime.turn.loop.sub_agent import AuthorTool
-from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
+from nacre.runtime.turn.loop import TurnBounds, UsageLimits
+from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
+from nacre.runtime.turn.sub_agent import AuthorTool
 from nacre.sessions.contracts.errors import SessionError
 
 
 class Agent:
-    """A personal assistant on one state folder and one workspace.
+    """A personal assistant with one state folder and one workspace.
 
-    Open it with `async with await Agent.open(...)`, several at once with `Runtime`. Turns of one session run
-    one after the other, turns of different sessions at the same time. Agents in one process do not meet.
+    Open it with `async with await Agent.open(...)`; to open several at once, use `Runtime`. Turns of one
+    session run one after the other, turns of different sessions concurrently. Agents of one process share
+    nothing.
     """
 
     def __init__(self, parts: AgentParts) -> None:
@@ -112,17 +115,16 @@ class Agent:
 
     @property
     def id(self) -> str:
-        """Which of the agents of its state folder it is."""
+        """The agent's id in its state folder."""
         return self._parts.agent_id
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed, and answers no more."""
         return self._closed
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences for the owner from opening: new files, settings that are not read."""
+        """Sentences for the owner from opening: new files, settings that are ignored."""
         return self._parts.notices
 
     @property
@@ -133,15 +135,17 @@ class Agent:
     @property
     def is_offline(self) -> bool:
         """Whether the built-in offline responder answers instead of a language model."""
-        return self._parts.turn.model is self._parts.turn.window.offline
+        return self._parts.turn.model is self._parts.turn.offline
 
     @property
     def settings(self) -> Settings:
-        """What the owner has set for this agent."""
+        """The settings of this agent."""
         return self._parts.turn.settings
 
     def reread_settings(self) -> tuple[str, ...]:
-        """Looks for changed settings, as every turn does first; sentences about what counts from when on."""
+        """Checks for changed settings, as every turn does first; returns sentences about what takes
+        effect when.
+        """
         self._parts.reread_settings()
         return self._parts.settings_file.to_tell()
 
@@ -152,8 +156,12 @@ class Agent:
 
     @property
     def memory(self) -> FactMemory:
-        """Facts and notes of identities: `await agent.memory.set_fact("anna", "city", "Porto")`."""
-        return self._parts.facts
+        """Facts and notes of identities: `await agent.memory.set_fact("anna", "city", "Porto")`.
+
+        Raises:
+            ConfigError: `plugins.deny` names the extension `facts`, or it cannot be loaded.
+        """
+        return self._parts.facts()
 
     @property
     def hooks(self) -> Hooks:
@@ -161,24 +169,26 @@ class Agent:
         return self._parts.turn.hooks
 
     @property
-    def approvals(self) -> ApprovalDoor:
-        """The tool calls that wait for the owner: listed, approved, denied."""
-        return ApprovalDoor(parts=self._parts)
+    def approvals(self) -> PendingApprovals:
+        """The tool calls that wait for the owner: list, approve, deny."""
+        return PendingApprovals(parts=self._parts)
 
     def commands(self, inbound: Inbound) -> tuple[Command, ...]:
-        """The chat commands that whoever sends such a message may use in its chat, in the order of `/help`.
+        """The chat commands that the sender of such a message may use in its chat, in the order of `/help`.
 
         Raises:
-            PrivacyError, SessionKeyInvalid: the message may not name this session, or names none.
+            PrivacyError, SessionKeyInvalid: the message may not name this session, or its key is invalid.
         """
         return self._parts.commands.offered(self._route(inbound).policy)
 
     def session_key(self, inbound: Inbound) -> str:
-        """The key of the session that a message belongs to. Raises as `commands`."""
+        """The key of the session that a message belongs to. Raises like `commands`."""
         return self._route(inbound).key
 
     def command(self, inbound: Inbound) -> str:
-        """The name of the chat command that a message calls; empty for words. Raises as `commands`."""
+        """The name of the chat command that a message calls; empty for other messages. Raises like
+        `commands`.
+        """
         called = self._parts.commands.called(inbound.text, self._route(inbound).policy)
         return called.command.name if called is not None else ""
 
@@ -190,12 +200,11 @@ class Agent:
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
     ) -> Reply | None:
-        """The reply to what the owner says in private; `None` when the assistant stays silent.
+        """The reply to a private message of the owner; `None` if the assistant stays silent.
 
-        `session` is the session to say it in, the main one unless given: a plain name is a private
-        conversation of that name, and a key such as `agent:main:project` has the audience it names. Bridges,
-        and whoever speaks for others than the owner, use `respond` or `stream`. `limits` stand in place of
-        the agent's.
+        `session` defaults to the main session. A plain name is a private conversation of that name; a key
+        such as `agent:main:project` has the audience that it names. Bridges, and programs that speak for
+        others than the owner, use `respond` or `stream`. `limits` replaces the agent's limits.
 
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.
@@ -203,13 +212,13 @@ class Agent:
         return await self.respond(owner_says(text, session, attachments), limits=limits)
 
     async def respond(self, inbound: Inbound, *, limits: UsageLimits | None = None) -> Reply | None:
-        """Runs one turn and gives its reply, or `None` when the assistant stays silent.
+        """Runs one turn and returns its reply, or `None` if the assistant stays silent.
 
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
-        heard: list[Event] = []
-        ending = await ending_of(self._begun(inbound, heard.append, limits), heard)
+        events: list[Event] = []
+        ending = await ending_of(self._start(inbound, events.append, limits), events)
         if isinstance(ending, TurnFailed):
             raise ending.error
         return ending.reply if isinstance(ending, ReplyReady) else None
@@ -219,11 +228,11 @@ class Agent:
     ) -> AsyncGenerator[Event, None]:
         """Runs one turn and yields its events; the last is `ReplyReady`, `Silence` or `TurnFailed`.
 
-        Closing the iterator early, or cancelling the task that reads it, stops the turn. `limits` stand in
-        place of the agent's.
+        Closing the iterator early, or cancelling the task that reads it, stops the turn. `limits` replaces
+        the agent's limits.
         """
         events = EventQueue()
-        task = self._begun(inbound, events.put, limits)
+        task = self._start(inbound, events.put, limits)
         task.add_done_callback(lambda _done: events.put(None))
         last: Event | None = None
         try:
@@ -237,14 +246,17 @@ class Agent:
                 await asyncio.wait((task,))
 
     def ask_model(self, request: ModelRequest) -> AsyncIterator[Answering]:
-        """What the agent's models answer to a request, without its prompt, notes and transcript; counted."""
+        """Sends a request to the agent's models, without its prompt, notes and transcript. Its cost is
+        counted.
+        """
         return self._parts.turn.models.ask(lambda _event: None)(request)
 
     def stop(self, session: Inbound | str = "", *, after: StopAfter = "now") -> bool:
         """Stops the running and waiting turns of a session, named by a message to it or by its key.
 
-        `True` if there were any. Each ends with `TurnFailed(TurnCancelled)`; all until then is on disk. With
-        `after="tools"` a turn in which tools run ends when these are done, and their results are recorded.
+        Returns `True` if there were any. Each ends with `TurnFailed(TurnCancelled)`; everything until then
+        is on disk. With `after="tools"`, a turn whose tools are running ends when they are done, and their
+        results are recorded.
         """
         inbound = owner_says("", session) if isinstance(session, str) else session
         try:
@@ -253,14 +265,18 @@ class Agent:
             return False
 
     def join(self, inbound: Inbound) -> bool:
-        """Says something into a session's turn, behind its tools; whether one can hear. `MessageJoined` says
-        that it was heard; where the turn calls no further tool, hand it in anew."""
+        """Adds a message to a session's running turn, after its tools; `False` if no turn can read it.
+
+        `MessageJoined` says that the turn has read it. If the turn calls no further tool, send the message
+        again.
+        """
         return self._parts.running.join(self.session_key(inbound), inbound)
 
     async def index_notes(self, *, wait_seconds: float) -> None:
-        """Makes the notes that turns wrote searchable, by meaning too, if that takes `wait_seconds` or less.
+        """Makes the notes that turns wrote searchable, by meaning too, if that takes at most
+        `wait_seconds`.
 
-        An agent that stays open does this by itself; a program that ends after a turn asks for it.
+        An agent that stays open does this by itself; a program that ends after a turn calls it.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_seconds):
@@ -279,11 +295,9 @@ class Agent:
             await self._parts.closing.aclose()
 
     async def __aenter__(self) -> Self:
-        """The agent itself."""
         return self
 
     async def __aexit__(self, *_ended: object) -> None:
-        """Closes the agent."""
         await self.close()
 
     async def _ask_in(
@@ -291,16 +305,15 @@ class Agent:
     ) -> Reply | None:
         return await self.ask(text, session=key, attachments=attachments, limits=limits)
 
-    def _begun(self, inbound: Inbound, emit: Emit, limits: UsageLimits | None) -> asyncio.Task[None]:
-        """The task in which a message is answered; `emit` hears its events."""
+    def _start(self, inbound: Inbound, emit: Emit, limits: UsageLimits | None) -> asyncio.Task[None]:
         if self._closed:
             raise TurnBroken("This agent is closed. Open a new one.")
         parts, bounds = self._parts, TurnBounds(limits or self._parts.limits)
         try:
-            where = self._route(inbound)
+            route = self._route(inbound)
         except Exception as error:  # noqa: BLE001 - as in the turn itself: a bug ends in an answer
             return asyncio.create_task(refuse(error, emit))
-        return parts.running.start(where.key, run_turn(parts, inbound, where, emit, bounds), bounds)
+        return parts.running.start(route.key, run_turn(parts, inbound, route, emit, bounds), bounds)
 
     def _route(self, inbound: Inbound) -> Route:
-        return route(inbound, agent_id=self._parts.agent_id, settings=self._parts.turn.settings.session)
+        return route_of(inbound, agent_id=self._parts.agent_id, settings=self._parts.turn.settings.session)

@@ -1,4 +1,4 @@
-"""`Runtime`: the agents of one state folder in one process, each opened when it is first asked for."""
+"""`Runtime`: the agents of one state folder in one process, each opened on first use."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config, ListedAgent, StateSettings, process_environment
-from nacre.runtime.turn.loop.loop import UsageLimits
-from nacre.runtime.turn.loop.sub_agent import AuthorTool
-from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
+from nacre.runtime.turn.loop import UsageLimits
+from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
+from nacre.runtime.turn.sub_agent import AuthorTool
 
 
 class AgentKeywords(TypedDict, total=False):
-    """What can be handed to one agent when it is opened; `Agent.open` says what each is."""
+    """What can be passed to one agent when it is opened; see `Agent.open`."""
 
     model: ChatModel | str | None
     tools: Sequence[AuthorTool | Callable[..., Any]]
@@ -53,7 +53,7 @@ class _Opening(Record):
 
 
 class Runtime:
-    """Several agents that share models, embedder and token counts, and nothing that was said or noted.
+    """Several agents that share models, embedder and token counts, but no messages or notes.
 
     Open it with `async with await Runtime.open(...)`. It is used on one event loop.
     """
@@ -78,9 +78,9 @@ class Runtime:
         watch: bool = True,
         all_agents: bool = False,
     ) -> Self:
-        """Reads which agents there are; with `all_agents` each is opened at once, else when it is asked for.
+        """Reads which agents there are. With `all_agents`, each is opened at once, otherwise on first use.
 
-        The other keywords are those of `Agent.open`, and hold for every agent.
+        The other keywords are those of `Agent.open`, and apply to every agent.
 
         Raises:
             ConfigError: a setting or the settings file cannot be used.
@@ -110,14 +110,14 @@ class Runtime:
         return self._agents
 
     async def agent(self, agent_id: str = "", **keywords: Unpack[AgentKeywords]) -> Agent:
-        """The agent of this id, the default agent without one; opened now, unless it is open.
+        """The agent with this id, or the default agent; opened now unless it is open.
 
-        `model`, `tools` and the other keywords are those of `Agent.open`. They belong to the opening: once
-        an agent is open, nothing can be added to it.
+        `model`, `tools` and the other keywords are those of `Agent.open`. They belong to the opening:
+        nothing can be added to an open agent.
 
         Raises:
             ConfigError: there is no such agent, or it could reach what is another's; a setting or a tool
-                cannot be used; the agent is open already and something was handed in.
+                cannot be used; the agent is open already and keywords were passed.
             TurnBroken: its folders cannot be made or read, or this runtime is closed.
         """
         known = self._open.get(agent_id)
@@ -141,7 +141,7 @@ class Runtime:
             return known
 
     async def close(self) -> None:
-        """Stops the turns of all agents, and closes these and what they share. Safe to repeat."""
+        """Stops the turns of all agents, and closes the agents and what they share. Safe to repeat."""
         self._closed = True
         async with AsyncExitStack() as closing:
             for agent_id, lock in self._locks.items():
@@ -150,11 +150,9 @@ class Runtime:
                         closing.push_async_callback(agent.close)
 
     async def __aenter__(self) -> Self:
-        """The runtime itself."""
         return self
 
     async def __aexit__(self, *_ended: object) -> None:
-        """Closes the runtime."""
         await self.close()
 
     async def _opened(self, config: Config, given: Given) -> Agent:

@@ -19,7 +19,7 @@ from nacre.runtime.contracts.inbound import CHAT_KINDS, Attachment, Reply
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
 from nacre.runtime.open_sessions.routing import Route
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
-from nacre.runtime.turn.loop.loop import UsageLimits
+from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.contracts.keys import is_private_key, owners_key
@@ -32,8 +32,9 @@ Say = Callable[[str, str, tuple[Attachment, ...], UsageLimits | None], Awaitable
 
 
 class SessionInfo(Record):
-    """A session in a list. `chat_kind` and `channel` say where its messages come from, `name` what people
-    call that chat; they are empty where nobody said so."""
+    """A session in a list. `chat_kind` and `channel` say where its messages come from, `name` is the
+    chat's display name; they are empty if unknown.
+    """
 
     key: str
     session_id: str
@@ -44,19 +45,18 @@ class SessionInfo(Record):
 
 
 class Sessions:
-    """The sessions of one agent."""
-
     def __init__(self, parts: AgentParts, say: Say, is_closed: Callable[[], bool]) -> None:
         self._parts = parts
         self._say = say
         self._is_closed = is_closed
 
     async def get(self, key: str = "main") -> Session:
-        """The session that a key names, the owner's main one unless given; a plain name is a private one.
+        """The session with this key; a plain name is a private session. The default is the owner's main
+        session.
 
         Raises:
-            SessionKeyInvalid: this text cannot be a key.
-            SessionNotFound: the key has no session yet; it begins with the first words.
+            SessionKeyInvalid: the text cannot be a key.
+            SessionNotFound: the key has no session yet; its first message starts one.
         """
         key = owners_key(
             key, agent_id=self._parts.agent_id, main_key=self._parts.turn.settings.session.main_key
@@ -65,7 +65,7 @@ class Sessions:
         return Session(key, record.session_id, self)
 
     async def list(self) -> tuple[SessionInfo, ...]:
-        """What each key names now, the latest active first."""
+        """The current session of each key, most recently active first."""
         found = await self._parts.turn.sessions.store.sessions(with_earlier=False)
         return tuple(
             SessionInfo(
@@ -83,22 +83,19 @@ class Sessions:
 
     @property
     def chosen(self) -> ChosenModels:
-        """The models that may be chosen for a session."""
         return self._parts.chosen
 
     @property
     def lifecycle(self) -> Lifecycle:
-        """How sessions end."""
         return self._parts.lifecycle
 
     async def ask(
         self, key: str, text: str, /, *, attachments: tuple[Attachment, ...], limits: UsageLimits | None
     ) -> Reply | None:
-        """The reply to what the owner says in the session of a key."""
         return await self._say(key, text, attachments, limits)
 
     async def run(self, key: str, work: Callable[[Turn], Awaitable[T]], /) -> T:
-        """Does some work on the open session of a key, while its lane is held."""
+        """Calls `work` on the open session of a key, while no other turn runs there."""
         if self._is_closed():
             raise TurnBroken("This agent is closed. Open a new one.")
         task = self._parts.running.start(key, self._held(key, work))
@@ -129,7 +126,7 @@ class Sessions:
         return record
 
     def _route(self, key: str, record: SessionRecord) -> Route:
-        """The session as its latest message came to it, in the hands of its owner."""
+        """The session as its latest message reached it, but in the hands of its owner."""
         # A sub-agent's session may have begun in private; whether it did, its transcript says.
         is_private = is_sub_agent_key(key) or is_private_key(
             key, main_key=self._parts.turn.settings.session.main_key
@@ -164,7 +161,7 @@ def _text(origin: Mapping[str, Any] | None, name: str) -> str:
 
 
 def _log_event(event: Event) -> None:
-    """Nobody listens to a call; what went wrong on the way is in the log, and in what the call gives."""
+    """Nobody listens to a call's events, so problems are logged."""
     if isinstance(event, Warned):
         log.warning("%s", event.message)
     elif isinstance(event, FlushEnded | CompactionEnded) and event.problem:

@@ -10,7 +10,7 @@ from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.contracts.errors import TurnBroken
 from nacre.runtime.contracts.inbound import Attachment, Reply
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
-from nacre.runtime.turn.loop.loop import TurnBounds, UsageLimits
+from nacre.runtime.turn.loop import TurnBounds, UsageLimits
 from nacre.runtime.turn.turn import Turn
 
 T = TypeVar("T")

@@ -1,12 +1,12 @@
-"""The one answer to "how full is the window": flush, compaction, status and guards all ask here.
+"""How full the window is, and what that calls for: flush, compaction, status and guards all ask here.
 
-    |<------------------------- window -------------------------->|
-    | history                 | soft threshold |     reserve      |
-                              ^ flush_at       ^ compact_at
+    |<------------------------- window ------------------------->|
+    | history                     | soft threshold |   reserve   |
+                                  ^ flush_at       ^ compact_at
 
-Formulas: the flush and reserve settings are the memory seed's (`contextWindow − reserveTokensFloor
-− softThresholdTokens`). In a small window they are shares of it, because a fixed reserve of 20,000 would
-leave 16,000 tokens no room at all; the shares fall from a half at 24,000 to a quarter, so that Nacre's own
+The formulas of flush and reserve are the memory seed's (`contextWindow − reserveTokensFloor −
+softThresholdTokens`). In a small window they are shares of it, because a fixed reserve of 20,000 would
+leave no room in 16,000 tokens; the shares fall from a half at 24,000 to a quarter, so that Nacre's own
 prompt leaves room to talk in 4,000.
 """
 
@@ -21,12 +21,12 @@ from nacre.runtime.contracts.errors import ConfigError
 
 FALLBACK_WINDOW_TOKENS = 200_000
 SMALLEST_WINDOW_TOKENS = 4_000
-"""Nacre's own prompt, a message and its answer need as much."""
+"""Nacre's own prompt, a message and its answer need this much."""
 SMALL_WINDOW_TOKENS = 24_000
 TIGHT_WINDOW_TOKENS = 32_000
 
 ANSWER_SHARE = 4
-"""In the smallest windows a quarter is the reserve, and so the room for an answer."""
+"""In the smallest windows, a quarter is the reserve, and thus the room for an answer."""
 SOFT_SHARE = 6
 WindowSource: TypeAlias = Literal["settings", "server", "refusal", "remembered", "model", "fallback"]
 WINDOW_SOURCES: Mapping[WindowSource, str] = {
@@ -37,12 +37,12 @@ WINDOW_SOURCES: Mapping[WindowSource, str] = {
     "model": "from model",
     "fallback": "assumed, since nobody says how large it is",
 }
-"""Who said how large the window is, in words."""
+"""Where the size of the window comes from, in words."""
 Action: TypeAlias = Literal["nothing", "flush", "compact", "flush_then_compact"]
 
 
 class Decision(Record):
-    """What to do before the next model call, and why: `reason` holds the numbers, for the log."""
+    """What to do before the next model call; `reason` has the numbers, for the log."""
 
     action: Action
     reason: str
@@ -57,10 +57,8 @@ class Decision(Record):
 
 
 class ContextBudget(Record):
-    """The window and its lines, all in tokens.
-
-    `reserve_tokens` is the effective reserve: room for the answer and for a summary.
-    `keep_recent_tokens` is how much of the tail a compaction leaves verbatim.
+    """The window and its lines, in tokens. `reserve_tokens` is the effective reserve: room for the
+    answer and for a summary. `keep_recent_tokens` is how much of the tail a compaction leaves verbatim.
     """
 
     window_tokens: int
@@ -73,25 +71,25 @@ class ContextBudget(Record):
 
     @property
     def compact_at(self) -> int:
-        """Above this many tokens history is compacted."""
+        """History is compacted above this many tokens."""
         return self.window_tokens - self.reserve_tokens
 
     @property
     def flush_at(self) -> int:
-        """From this many tokens on, the cycle's flush is due."""
+        """The cycle's flush is due from this many tokens on."""
         return self.compact_at - self.soft_threshold_tokens
 
     @property
     def summary_tokens(self) -> int:
-        """Most that a summary may take: what the reserve allows, and never half of what is left."""
+        """The most that a summary may take: what the reserve allows, but less than half of the rest."""
         return max(256, min(self.reserve_tokens * 4 // 5, self.compact_at // 4))
 
     def within(self, window_tokens: int) -> ContextBudget:
-        """The same lines in a smaller window, of `SMALLEST_WINDOW_TOKENS` at least.
+        """The same lines in a smaller window, of at least `SMALLEST_WINDOW_TOKENS`.
 
         Reserve, soft threshold and kept tail are cut to at most half of what they come out of. Below
-        `SMALL_WINDOW_TOKENS` the reserve falls to a quarter of the window before history gets less room, and
-        the soft threshold is at most a sixth of the window.
+        `SMALL_WINDOW_TOKENS`, the reserve falls to a quarter of the window before history gets less room,
+        and the soft threshold is at most a sixth of the window.
         """
         window_tokens = min(self.window_tokens, max(window_tokens, SMALLEST_WINDOW_TOKENS))
         half_tokens = min(window_tokens // 2, window_tokens - SMALL_WINDOW_TOKENS // 2)
@@ -110,11 +108,11 @@ class ContextBudget(Record):
     def decide(
         self, tokens: int, *, flushed_this_cycle: bool, said_since_compaction_tokens: int | None = None
     ) -> Decision:
-        """What `tokens` in the window call for. The flush line is inclusive, the compaction line not.
+        """What `tokens` in the window call for. The flush line is inclusive, the compaction line is not.
 
-        In a small window the kept tail alone can reach the flush line. What it holds was flushed
-        before the compaction, so a flush waits until half of the soft threshold has been said
-        since; `None` stands for a session without a compaction.
+        In a small window, the kept tail alone can reach the flush line. Its content was flushed before the
+        compaction, so a flush waits until half of the soft threshold has been said since; `None` means a
+        session without a compaction.
         """
         numbers = (
             f"{tokens} tokens of {self.window_tokens}, "
@@ -147,11 +145,11 @@ def resolve_budget(
     compaction_enabled: bool = True,
     model_source: WindowSource = "model",
 ) -> ContextBudget:
-    """The budget for a model: the owner's window wins over the model's own, else 200,000 tokens.
+    """The budget for a model. The owner's window takes precedence over the model's own; the default is
+    200,000.
 
-    `model_source` says who knows the model's own. What a server has or refused is a fact: where that is
-    less than the owner's number, it counts.
-    It is cut as `ContextBudget.within` says, so that a small window has room to talk, to flush and to keep.
+    `model_source` says where the model's own window comes from. A size that a server has or refused is a
+    fact: it counts if it is smaller than the owner's. `ContextBudget.within` then divides the window.
 
     Raises:
         ConfigError: the window is under `SMALLEST_WINDOW_TOKENS`.

@@ -1,4 +1,4 @@
-"""The clock and the owner's time zone: the only file that asks the machine what time it is."""
+"""The clock and the owner's time zone. The only file that reads the machine's time."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TypeAlias
 from nacre.runtime.contracts.errors import ConfigError
 
 Clock: TypeAlias = Callable[[], datetime]
-"""Gives the present moment as an aware datetime in the owner's time zone."""
+"""Returns the current time as an aware datetime in the owner's time zone."""
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 """Waits for a number of seconds."""
 
 
 def system_clock(zone: tzinfo) -> Clock:
-    """A clock that reads the machine's time and shows it in `zone`."""
+    """A clock with the machine's time in `zone`."""
     return lambda: datetime.now(zone)
 
 
 def owner_zone(setting: str | None) -> tzinfo:
-    """The zone that decides which day it is: the setting's IANA name, else the system's, else UTC.
+    """The time zone of the owner's days: the setting's IANA name, else the system's, else UTC.
 
     Raises:
-        ConfigError: `setting` is not a zone that this machine knows.
+        ConfigError: the machine does not know the zone `setting`.
     """
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -47,29 +47,27 @@ def owner_clock(setting: str) -> Clock:
     """The machine's clock in the owner's zone; `setting` is `userTimezone`, blank for the system's.
 
     Raises:
-        ConfigError: `setting` is not a zone that this machine knows.
+        ConfigError: the machine does not know the zone `setting`.
     """
     return system_clock(owner_zone(setting or None))
 
 
 def brief_clock(setting: str) -> Clock:
-    """As `owner_clock`, for a command that is done soon: the system's zone as it is now, and not by its name.
-
-    To find the name takes 8 ms, since it is looked for in whatever places systems keep it in.
+    """Like `owner_clock`, for a short command: uses the system's current offset instead of its zone name,
+    because finding the name takes 8 ms.
 
     Raises:
-        ConfigError: `setting` is not a zone that this machine knows.
+        ConfigError: the machine does not know the zone `setting`.
     """
     return owner_clock(setting) if setting else lambda: datetime.now(UTC).astimezone()
 
 
 def epoch_ms(moment: datetime) -> int:
-    """Milliseconds since the epoch."""
     return int(moment.timestamp() * 1000)
 
 
 def stored_moment(at_ms: int, zone: tzinfo | None) -> datetime | None:
-    """The moment of a stored time stamp in `zone`; `None` for 0, and for one that no calendar has."""
+    """The time of a stored time stamp in `zone`; `None` for 0 and for one that no calendar has."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, zone) if at_ms > 0 else None
     except (OverflowError, ValueError, OSError):

@@ -1,7 +1,7 @@
-"""What can go wrong in a turn. `docs/engineering/errors.md` says who reacts to what.
+"""What can go wrong in a turn; `docs/engineering/errors.md` says who handles what.
 
-Each message is a sentence: what happened, with which value, what to do. Provider exceptions are
-turned into these in `models/` and nowhere else.
+Each message is a sentence: what happened, with which value, what to do. Only `models/` converts providers'
+exceptions into these.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ class ConfigError(AgentError):
 
 
 class PrivacyError(AgentError):
-    """An inbound message asked for a session or a file that its chat must not see."""
+    """A message asked for a session or a file that its chat must not see."""
 
 
 class MessageRefused(AgentError):
-    """A hook refused the message; it is not written down, and the text is the hook's reason."""
+    """A hook refused the message; it is not written down. The text is the hook's reason."""
 
 
 class ApprovalNotFound(AgentError):
-    """No call waits for approval under this id: it is unknown, was answered, or nobody answered in time."""
+    """No call waits for approval under this id: it is unknown, answered or expired."""
 
 
 class SessionInUse(AgentError):
-    """Another process held the session's lane for longer than the caller would wait."""
+    """Another process held the session's lock for longer than the caller waits."""
 
 
 class PlaceUnknown(AgentError):
-    """A conversation has no such place to go back to, or a place cannot have this name."""
+    """A conversation has no such place to return to, or a place cannot have this name."""
 
 
 class ModelError(AgentError):
-    """A model call failed. `detail` is the provider's own words, for the log and the terminal, never for a
+    """A model call failed. `detail` is the provider's own text, for the log and the terminal, never for a
     chat.
 
-    `reason` says why another model may do better. It is `None` where that is not the model's affair: a
-    request that is too long is compacted, one that was refused is the person's to change, and an error of
-    no particular kind is ours.
+    `reason` says why another model may succeed. It is `None` if the model is not at fault: a request that
+    is too long is compacted, a refused one is for the person to change, and an error of no particular kind
+    is ours.
     """
 
     reason: ClassVar[FailureReason | None] = None
@@ -58,7 +58,7 @@ class ModelError(AgentError):
 
     @property
     def provider_words(self) -> str:
-        """What the provider itself wrote about it, taken out of its JSON; empty where it wrote nothing so."""
+        """The provider's own message, extracted from its JSON; empty if there is none."""
         try:
             answer, _ = json.JSONDecoder().raw_decode(self.detail[self.detail.index("{") :])
         except (ValueError, RecursionError):
@@ -69,13 +69,12 @@ class ModelError(AgentError):
 
 
 class SpendingCapReached(ModelError):
-    """A call could pass the owner's cap for a day, or nobody can tell whether it would."""
+    """A call could exceed the owner's daily cap, or its cost is unknown."""
 
 
 class ContextOverflow(ModelError):
-    """The request did not fit the model's context window.
-
-    `window_tokens` is that window where it is not the first model's; `None` is the usual one.
+    """The request did not fit the model's context window. `window_tokens` is that window if it is not
+    the first model's.
     """
 
     def __init__(self, message: str, *, detail: str = "", window_tokens: int | None = None) -> None:
@@ -84,7 +83,7 @@ class ContextOverflow(ModelError):
 
 
 class RateLimited(ModelError):
-    """The provider asks to slow down; `retry_after_seconds` is its wish, `None` if it gave none."""
+    """The provider asks to slow down, for `retry_after_seconds` if it says so."""
 
     reason = "rate_limit"
 
@@ -100,7 +99,7 @@ class ModelUnavailable(ModelError):
 
 
 class ModelNotRunning(ModelUnavailable):
-    """Nothing listens at the model's address on this machine: asking again does not mend it."""
+    """Nothing listens at the model's address on this machine, so asking again does not help."""
 
 
 class ModelTimedOut(ModelUnavailable):
@@ -128,13 +127,15 @@ class BadModelReply(ModelError):
 
 
 class RequestRefused(BadModelReply):
-    """The provider refused what was asked, such as a text or an image; another model is not asked."""
+    """The provider refused the content, such as a text or an image; no other model is asked."""
 
     reason = None
 
 
 class AllModelsFailed(ModelError):
-    """The model and every fallback failed; the text names each with its reason, `failures` are their own."""
+    """The model and every fallback failed; the message names each with its reason, `failures` has their
+    errors.
+    """
 
     def __init__(self, message: str, *, detail: str = "", failures: Sequence[ModelError] = ()) -> None:
         super().__init__(message, detail=detail)
@@ -154,4 +155,4 @@ class TurnCancelled(AgentError):
 
 
 class TurnBroken(AgentError):
-    """The turn ended on something that is not the model's doing: a file, a full disk, a bug."""
+    """The turn failed for a reason other than the model: a file, a full disk, a bug."""

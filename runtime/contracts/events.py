@@ -1,7 +1,6 @@
-"""What a turn tells while it runs, in the order it happens. Frozen values; a public contract.
+"""The events of a running turn, in order. Frozen values; a public contract.
 
-A turn yields any number of the kinds before `ReplyReady` and ends with exactly one of `ReplyReady`,
-`Silence` or `TurnFailed`.
+A turn yields any number of other events and then exactly one of `ReplyReady`, `Silence` or `TurnFailed`.
 """
 
 from __future__ import annotations
@@ -21,21 +20,19 @@ FlushStatus: TypeAlias = Literal["written", "proposed", "nothing", "fallback", "
 
 
 class TextStreamed(Record):
-    """The next characters of the answer; a silent reply never appears here, not even in part."""
+    """The next characters of the answer. No part of a silent reply appears here."""
 
     text: str
 
 
 class ToolStarted(Record):
-    """A tool call begins."""
-
     call_id: str
     tool_name: str
     arguments: Mapping[str, Any]
 
 
 class ToolProgressed(Record):
-    """A tool that is running tells, in one line, how far it is."""
+    """A running tool reports its progress in one line."""
 
     call_id: str
     tool_name: str
@@ -43,7 +40,9 @@ class ToolProgressed(Record):
 
 
 class ToolEnded(Record):
-    """A tool call ended; `summary` is one short line for a person, `result` the whole text for the model."""
+    """A tool call ended; `summary` is one short line for a person, `result` the whole text for the
+    model.
+    """
 
     call_id: str
     tool_name: str
@@ -53,13 +52,13 @@ class ToolEnded(Record):
 
 
 class MessageJoined(Record):
-    """A message that was said meanwhile stands in the turn now; see `Agent.join`."""
+    """The turn has read a message that was sent meanwhile; see `Agent.join`."""
 
     inbound_id: str
 
 
 class ApprovalAsked(Record):
-    """A tool call waits for the owner, and the turn with it for a while; see `Agent.approvals`.
+    """A tool call waits for the owner, and the turn waits with it for a while; see `Agent.approvals`.
 
     `arguments` are what the call runs with if it is approved. `why` is a sentence for the owner.
     """
@@ -75,10 +74,10 @@ class FlushEnded(Record):
     """The silent turn before a compaction is over.
 
     `written`: the model appended notes to `path`. `proposed`: they wait for the owner, see `memory.writes`.
-    `nothing`: nothing worth keeping was found.
-    `fallback`: the model could not be asked and an extract was written instead. `failed`: there is
-    no note, because nobody could be asked or the file could not be written. `problem` says what
-    went wrong, also where something else helped. `notes` is the Markdown that went into the file.
+    `nothing`: nothing worth keeping was found. `fallback`: the model could not be asked and an extract was
+    written instead. `failed`: there is no note, because no model could be asked or the file could not be
+    written. `problem` says what went wrong, even if a fallback helped. `notes` is the Markdown that was
+    added to the file.
     """
 
     status: FlushStatus
@@ -88,11 +87,11 @@ class FlushEnded(Record):
 
 
 class CompactionEnded(Record):
-    """Old history was replaced, in the model's view, by a summary; or it was not, and why.
+    """In the model's view, a summary replaced old history, or the compaction failed.
 
-    `tokens_after` is an estimate. `transcript` names the file in which every word still stands.
-    `problem` is empty on success; otherwise the history stays whole. `has_failed` tells a summary
-    that could not be had from a history that is too short for one.
+    `tokens_after` is an estimate. `transcript` names the file that still has every word. `problem` is empty
+    on success; otherwise the history is unchanged. `has_failed` distinguishes a failed summary from a
+    history that is too short for one.
     """
 
     reason: CompactionReason
@@ -104,9 +103,9 @@ class CompactionEnded(Record):
 
 
 class SessionReset(Record):
-    """The session was over by itself before this message, which is the first of a fresh one.
+    """The previous session expired before this message, which is the first of a new one.
 
-    `previous_session_id` is the one that is over: its transcript stays, and it can be gone back to.
+    `previous_session_id` is the expired session: its transcript stays, and it can be resumed.
     """
 
     reason: ResetCause
@@ -130,7 +129,7 @@ class ModelSlow(Record):
 
 
 class PromptRead(Record):
-    """An own server tells how far it has read the prompt, before the first word of the answer."""
+    """A local server reports how much of the prompt it has read, before the first word of the answer."""
 
     model_name: str
     read_tokens: int
@@ -138,7 +137,7 @@ class PromptRead(Record):
 
 
 class ModelRetried(Record):
-    """A model call failed in a way that passes; it is asked again after `delay_seconds`."""
+    """A model call failed temporarily; it is repeated after `delay_seconds`."""
 
     attempt: int
     delay_seconds: float
@@ -146,13 +145,13 @@ class ModelRetried(Record):
 
 
 class AnswerDiscarded(Record):
-    """The text streamed since the last tool call is void: the answer broke off and comes anew, whole."""
+    """The text streamed since the last tool call is void: the answer broke off and is asked for again."""
 
     problem: str
 
 
 class FallbackAnswered(Record):
-    """Another model than the first answered; `problem` says what is the matter with the first."""
+    """Another model than the first answered; `problem` says why the first did not."""
 
     model_name: str
     first_model_name: str
@@ -160,21 +159,21 @@ class FallbackAnswered(Record):
 
 
 class Warned(Record):
-    """Something the owner should know that did not stop the turn, as one sentence."""
+    """One sentence for the owner about something that did not stop the turn."""
 
     message: str
 
 
 class ReplyReady(Record):
-    """The turn's answer, whole, with what the turn cost in `reply.usage`."""
+    """The turn's whole answer, with its cost in `reply.usage`."""
 
     reply: Reply
 
 
 class Silence(Record):
-    """The turn ended and nothing is to be delivered. `usage` is as in `Reply`.
+    """The turn ended and nothing is delivered. `usage` is as in `Reply`.
 
-    `session_id` is empty where no session was opened: a heartbeat whose list asks for nothing.
+    `session_id` is empty if no session was opened: a heartbeat without a task.
     """
 
     session_key: str
@@ -183,7 +182,7 @@ class Silence(Record):
 
 
 class TurnFailed(Record):
-    """The turn could not be answered; everything said so far is on disk."""
+    """The turn failed; everything said so far is on disk."""
 
     error: AgentError
 

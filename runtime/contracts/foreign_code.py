@@ -1,7 +1,7 @@
-"""Run code of the owner or of an extension while the program opens, for a limited time.
+"""Runs code of the owner or of an extension at start-up, for a limited time.
 
-A thread cannot be ended from outside. So what takes too long is left behind on a daemon thread, and what it
-does later must not count: hand it objects of its own, and take them over only when `run_foreign` returns.
+A thread cannot be ended from outside. Code that takes too long is left behind on a daemon thread, and its
+later effects must not count: pass it objects of its own, and use them only when `run_foreign` returns.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Callable
 from typing import TypeVar
 
 LOAD_SECONDS = 10.0
-"""So long one file or extension may take to load."""
+"""How long one file or extension may take to load."""
 
 T = TypeVar("T")
 
 
 class ForeignCodeFailed(Exception):
-    """Foreign code raised or took too long; the text says which."""
+    """Foreign code raised an exception or took too long; the message says which."""
 
 
 def run_foreign(function: Callable[[], T], name: str, *, seconds: float = LOAD_SECONDS) -> T:
-    """Calls a function on a thread of its own and waits for its result.
+    """Calls a function on a thread of its own and returns its result.
 
-    `KeyboardInterrupt` and `SystemExit` of the function are failures like others and end nothing.
+    `KeyboardInterrupt` and `SystemExit` are failures like others.
 
     Raises:
-        ForeignCodeFailed: it raised, or did not return within `seconds`. The cause is the exception.
+        ForeignCodeFailed: it raised an exception, which is the cause, or did not return within `seconds`.
     """
     results: list[T] = []
     failures: list[BaseException] = []

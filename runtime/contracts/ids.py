@@ -1,4 +1,4 @@
-"""New ids: the only file that asks for randomness."""
+"""New ids. The only file that uses randomness."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeAlias
 from uuid import uuid4
 
 NewId: TypeAlias = Callable[[], str]
-"""Gives a new unique id, a lower-case UUID of 36 characters."""
+"""Returns a new unique id, a lower-case UUID of 36 characters."""
 
 
 def random_id() -> str:

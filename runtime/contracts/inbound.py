@@ -1,4 +1,4 @@
-"""What a bridge hands in and gets back. A public contract: fields are only ever added."""
+"""Messages from bridges, and replies to them. A public contract: fields are only ever added."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ CHAT_KINDS: tuple[ChatKind, ...] = ("direct", "group", "channel")
 class Attachment(Record):
     """A file that came with a message: its name, MIME type and bytes.
 
-    `problem` says why the bytes are not here, where a bridge could not or would not fetch them. `said_by` is
-    the author of a forwarded file, as `Quoted.said_by`; it is empty for a file of the sender.
+    `problem` says why the bytes are missing, if a bridge could not or would not fetch them. `said_by` is
+    the author of a forwarded file, as in `Quoted`; it is empty for a file of the sender.
     """
 
     name: str
@@ -34,9 +34,9 @@ class Attachment(Record):
 class Quoted(Record):
     """Words in a message that its sender did not write: forwarded, quoted, or attached as a message.
 
-    `said_by` is the author as the message names them. Nobody vouches for that name, so these words are never
-    the owner's, whatever it says. `label` is the mark in `Inbound.text` at the place of the words, such as
-    `[quote 1]`; it is empty where they simply follow the text.
+    `said_by` is the author according to the message. Nobody vouches for that name, so these words are never
+    the owner's. `label` is the mark in `Inbound.text` at the place of the words, such as `[quote 1]`; it is
+    empty if they follow the text.
     """
 
     text: str
@@ -94,12 +94,12 @@ class Inbound(Record):
 
     @property
     def has_foreign_words(self) -> bool:
-        """Whether anything came with the message that its sender need not have written: quotes or files."""
+        """Whether the message has parts that its sender need not have written: quotes or files."""
         return bool(self.quoted or self.attachments)
 
     @property
     def inbound_id(self) -> str:
-        """The message's name among all channels, accounts and chats; empty without a `message_id`."""
+        """The message's unique name across channels, accounts and chats; empty without a `message_id`."""
         if not self.message_id:
             return ""
         parts = (self.channel, self.account, self.chat_id, self.message_id)
@@ -107,11 +107,11 @@ class Inbound(Record):
 
 
 class Reply(Record):
-    """What goes back to the chat; silence is no `Reply` at all.
+    """The reply to a chat. Silence is `None`, not a `Reply`.
 
-    `is_command` marks the answer to a chat command such as `/status`, which no model wrote. `usage` sums the
-    tokens and the cost in US dollars of the turn's model calls, as the provider reported them; `None` when it
-    reported none.
+    `is_command` marks the answer to a chat command such as `/status`, which no model wrote. `usage` sums
+    the tokens and the cost in US dollars of the turn's model calls, as the provider reported them; `None`
+    if it reported none.
     """
 
     text: str
@@ -122,10 +122,11 @@ class Reply(Record):
 
 
 RESET_TRIGGERS = ("/new", "/reset")
-"""What begins a fresh session unless the owner says otherwise."""
+"""The default words that begin a new session."""
 
 _RECORDED = ("/new", "/reset", "/resume", "/compact", "/rewind", "/fork", "/label", "/status", "/help")
-"""A command is not recorded as words today; transcripts of others and of earlier versions have some."""
+"""Commands are no longer recorded as words; transcripts of other programs and earlier versions have
+some."""
 
 _ADDRESSED = re.compile(r"(?:<@!?\w+>|@[\w.-]+)[,:]?\s+(?=/)|(/[A-Za-z][\w-]*)@\w+")
 _WORD_ENDS = re.compile(r"\s*:|\s|$")
@@ -134,10 +135,10 @@ _SLASH_WORD = re.compile(r"(/[A-Za-z][A-Za-z0-9_-]{0,31})(?=\s*:|\s|$)\s*(.*)", 
 
 
 def called_word(text: str, words: Collection[str]) -> tuple[str, str] | None:
-    """Which of `words`, in lower case, a message begins with, and what stands behind it.
+    """The word in `words` (lower case) with which a message begins, and the text after it.
 
-    In any case, alone or before more text; what addresses the assistant in a group (`@name /new`,
-    `/new@name`) does not count. The longest word wins.
+    Case is ignored. What addresses the assistant in a group (`@name /new`, `/new@name`) is skipped. The
+    longest word wins.
     """
     text = _unaddressed(text)
     for length in sorted(set(map(len, words)), reverse=True):
@@ -148,13 +149,13 @@ def called_word(text: str, words: Collection[str]) -> tuple[str, str] | None:
 
 
 def slash_word(text: str) -> tuple[str, str] | None:
-    """A message's first word, with its slash, and what stands behind it; `None` without a slash word."""
+    """A message's first word with its slash, and the text after it; `None` without a slash word."""
     match = _SLASH_WORD.fullmatch(_unaddressed(text))
     return None if match is None else (match[1], match[2])
 
 
 def was_command(text: str) -> bool:
-    """Whether words of a transcript were a command, or a slip that looked like one."""
+    """Whether words in a transcript were a command, or a typo of one."""
     slip = slash_word(text)
     return called_word(text, _RECORDED) is not None or (slip is not None and not slip[1])
 

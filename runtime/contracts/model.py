@@ -40,10 +40,9 @@ class ToolSpec(Record):
 class SystemPrompt(Record):
     """The system prompt, in parts so that a provider's prompt cache holds.
 
-    `stable` and `changing` stand in front of the conversation. They stay byte for byte the same in a session
-    until a compaction; chats of one kind share `stable`, and `changing` names day, chat and model. `tail` is
-    what holds for this request alone. It is sent behind the conversation, so that it takes the place of
-    nothing that was cached.
+    `stable` and `changing` precede the conversation. They stay byte for byte the same in a session until a
+    compaction; chats of one kind share `stable`, and `changing` names day, chat and model. `tail` applies
+    to this request only. It follows the conversation, so that it displaces nothing that was cached.
     """
 
     stable: str
@@ -51,21 +50,19 @@ class SystemPrompt(Record):
     tail: str = ""
 
     def front(self) -> str:
-        """What stands in front of the conversation as one text, stable part first."""
+        """What precedes the conversation as one text, stable part first."""
         return "\n\n".join(part for part in (self.stable, self.changing) if part)
 
     def joined(self) -> str:
-        """All parts as one text."""
         return "\n\n".join(part for part in (self.stable, self.changing, self.tail) if part)
 
 
 class ModelRequest(Record):
     """One model call.
 
-    `purpose` says why it is made: a turn of the conversation, a silent flush, a summary for a
-    compaction, a name for a conversation that is over, a summary of a page of the bank, what to tidy in the
-    notes, or a turn that nobody asked for. Real models may ignore it: the messages say everything.
-    `max_output_tokens` bounds the answer; `None` leaves it to the model.
+    `purpose` says why it is made: a turn, a flush, a summary for a compaction, a name for an ended
+    conversation, a page of the bank, tidying of notes, or a turn that nobody asked for. Models may ignore
+    it. `max_output_tokens` bounds the answer; `None` leaves it to the model.
     """
 
     system: SystemPrompt
@@ -76,16 +73,14 @@ class ModelRequest(Record):
 
 
 class TextDelta(Record):
-    """The next few characters of the answer."""
-
     text: str
 
 
 class ModelAlive(Record):
-    """Something came of the model that is no text: its answer began, it thinks, or it is still there.
+    """A sign of life without text: the answer began, the model is reasoning, or it is still there.
 
-    `is_reading` says that the server still reads the prompt. `read_tokens` of `prompt_tokens` are read, where
-    the server tells; 0 of 0 where it does not.
+    `is_reading` means that the server still reads the prompt: `read_tokens` of `prompt_tokens`, or 0 of 0
+    if it does not say.
     """
 
     is_reading: bool = False
@@ -94,12 +89,11 @@ class ModelAlive(Record):
 
 
 StreamItem: TypeAlias = TextDelta | ModelAlive | AssistantMessage
-"""What a model yields."""
 
 
 @runtime_checkable
 class ChatModel(Protocol):
-    """Any model that can hold a conversation. See the module's docstring for the contract."""
+    """A model that can hold a conversation. The module's docstring has the contract."""
 
     @property
     def name(self) -> str:
@@ -107,7 +101,7 @@ class ChatModel(Protocol):
 
     @property
     def context_window_tokens(self) -> int | None:
-        """The window in tokens, or `None` when the model does not know its own."""
+        """The window in tokens, or `None` if the model does not know it."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
         """Answers one request; see the module's docstring."""
@@ -117,29 +111,33 @@ class ChatModel(Protocol):
 
 
 def takes_images(model: ChatModel) -> bool:
-    """Whether images are shown to a model: not to one whose own `takes_images` says that it takes none."""
+    """Whether images are shown to a model, unless its own `takes_images` is false."""
     # each turn asks, and `isinstance` with a protocol costs some eighty calls
     return getattr(model, "takes_images", None) is not False
 
 
 async def learn_window(model: ChatModel) -> None:
-    """Has a model that can ask its server how large the window is.
-
-    Never raises: a server that does not answer leaves the window as it was.
-    """
+    """Lets a model ask its server for the size of the window, if it can. Never raises."""
     learn = getattr(model, "learn_window", None)
     if learn is not None:
         await learn()
 
 
+def load_ahead(model: ChatModel) -> None:
+    """Begins to load what the first request of a model needs, if the model can, while a person types."""
+    load = getattr(model, "load_ahead", None)
+    if load is not None:
+        load()
+
+
 class AnswerRestarted(Record):
-    """The text of this answer so far is void: the model failed, and the answer comes anew."""
+    """The text of this answer so far is void: the model failed, and the answer starts again."""
 
     problem: str
 
 
 Answering: TypeAlias = StreamItem | AnswerRestarted
-"""What comes of asking: a model's answer, which may begin again."""
+"""The items of an answer, which may restart."""
 
 Ask: TypeAlias = Callable[[ModelRequest], AsyncIterator[Answering]]
 
@@ -147,6 +145,6 @@ Ask: TypeAlias = Callable[[ModelRequest], AsyncIterator[Answering]]
 def overhead_tokens(
     system: SystemPrompt, tools: Sequence[ToolSpec], count_tokens: Callable[[str], int]
 ) -> int:
-    """Tokens that every request carries besides the transcript: system prompt and tool schemas."""
+    """Tokens of every request besides the transcript: system prompt and tool schemas."""
     schemas = json.dumps([[tool.name, tool.description, dict(tool.parameters)] for tool in tools])
     return count_tokens(system.joined()) + count_tokens(schemas)

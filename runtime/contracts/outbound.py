@@ -1,4 +1,4 @@
-"""Where in a channel something is said, and one message to send there. A public contract."""
+"""Where to send a message in a channel, and the message. A public contract."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nacre.runtime.contracts.inbound import Inbound
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where in a channel something is said; `thread_id` is empty outside of threads."""
+    """A chat of a channel; `thread_id` is empty outside of threads."""
 
     channel: str
     account: str
@@ -18,7 +18,7 @@ class Place:
 
 
 def place_of(inbound: Inbound) -> Place:
-    """Where a message came from, and its answer goes."""
+    """The place that a message came from, and that its answer goes to."""
     return Place(
         channel=inbound.channel,
         account=inbound.account,
@@ -29,9 +29,8 @@ def place_of(inbound: Inbound) -> Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One message to send. `key` names it for ever, also across restarts: the same part, the same key.
-
-    `answers` is the id of the message that it answers, empty when it answers none.
+    """One message to send. `key` identifies it, also after restarts. `answers` is the id of the message
+    that it answers, or empty.
     """
 
     place: Place

@@ -1,7 +1,7 @@
-"""Who may see what: one pure object that files, search and tools ask.
+"""Who may see what: the policy that files, search and tools ask. It never reads a disk.
 
-It never touches a disk. It says yes only to what it can prove: a chat of unknown kind, an unknown
-sender or a session that others can read all count as a group.
+It allows only what it can prove: a chat of unknown kind, an unknown sender and a session that others can
+read all count as a group.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Audience: TypeAlias = Literal["private", "direct", "group"]
 """`private` is the owner alone, `direct` a chat with somebody else, `group` every other chat."""
 
 WorkspaceAccess: TypeAlias = Literal["rw", "ro", "none"]
-"""What a chat may do with the workspace, whoever is in it: read and write, read alone, neither."""
+"""What a chat may do with the workspace: read and write, only read, or neither."""
 
 SHARED_FOLDER = "shared"
-"""What every chat may read lives in this folder of the workspace; it is written on the owner's word."""
+"""The folder of the workspace that every chat may read. Only the owner may change it."""
 
 _THREAD_WORDS = ("thread", "topic")
 _DIGEST_CHARS = 16
@@ -37,11 +37,10 @@ _PRIVATE_FILES = (*_PRIVATE_FILES_WITHOUT_NOTES, "MEMORY.md")
 class ChatPolicy(Record):
     """What one chat may see and change.
 
-    `chat_kind` is the inbound message's word; `session_key_is_private` says that the session's key
-    was derived for a direct chat and that nobody else's messages end up in it. `notes_folder` is the
-    chat's own folder, see `notes_folder_of`; without one a chat that is not private notes nothing.
-    `access` is the most that the settings grant in this session. Paths are relative to the workspace, real
-    (symlinks resolved), with forward slashes.
+    `chat_kind` is that of the message; `session_key_is_private` means that the session's key was derived
+    for a direct chat and that nobody else's messages reach it. `notes_folder` is the chat's own folder, see
+    `notes_folder_of`; without one, a chat that is not private has no notes. `access` is the most that the
+    settings grant. Paths are relative to the workspace, with symlinks resolved and forward slashes.
     """
 
     chat_kind: str
@@ -57,7 +56,7 @@ class ChatPolicy(Record):
 
     @property
     def audience(self) -> Audience:
-        """Who hears what is said in this chat."""
+        """Who can read this chat."""
         if self.is_private:
             return "private"
         return "direct" if self.chat_kind == "direct" else "group"
@@ -69,20 +68,19 @@ class ChatPolicy(Record):
 
     @property
     def sees_notes(self) -> bool:
-        """Whether there are notes for this chat at all: files to read, and a memory to search."""
+        """Whether this chat has notes at all: files to read, and a memory to search."""
         return self.access != "none"
 
     def context_files(self) -> tuple[str, ...]:
-        """The workspace files that stand in the system prompt, the most stable first.
-
-        Who the assistant is and whom it talks to is told without access to the workspace, too.
+        """The workspace files in the system prompt, the most stable first. The files about assistant and
+        owner are included even without access to the workspace.
         """
         if not self.is_private:
             return _GROUP_FILES
         return _PRIVATE_FILES if self.sees_notes else _PRIVATE_FILES_WITHOUT_NOTES
 
     def may_read(self, relative: PurePosixPath) -> bool:
-        """Whether a file, or a folder's listing, may be shown in this chat."""
+        """Whether this chat may see a file or a folder's listing."""
         if not _is_plain(relative) or not self.sees_notes:
             return False
         return (
@@ -93,10 +91,10 @@ class ChatPolicy(Record):
         )
 
     def may_write(self, relative: PurePosixPath) -> bool:
-        """Whether this chat may make or change the file.
+        """Whether this chat may create or change the file.
 
-        Folders whose name begins with a dot belong to programs (`.git` runs hooks), so no chat
-        writes into them. What every chat may read changes only when the owner speaks.
+        No chat writes into folders whose name begins with a dot: they belong to programs (`.git` runs
+        hooks). Only the owner may change what every chat may read.
         """
         if not _is_plain(relative) or not relative.parts or _is_hidden(relative):
             return False
@@ -123,8 +121,8 @@ class ChatPolicy(Record):
 def notes_folder_of(session_key: str) -> str:
     """The folder for the notes of a chat that is not private, such as `chats/telegram-group-7`.
 
-    Topics of one chat share it. A chat whose id cannot be a name on every file system, or could be taken for
-    that of another chat, gets a digest of its key behind it.
+    Topics of one chat share it. If the id cannot be a name on every file system, or could be mistaken for
+    another chat's, a digest of the key is appended.
     """
     parts = session_key.split(":")
     rest = parts[2:] if parts[0] == "agent" else parts
@@ -141,7 +139,7 @@ def notes_folder_of(session_key: str) -> str:
 
 
 def readers_of(path: str) -> str:
-    """Who can read a note through its place, as an audience: `private`, `everybody`, or a chat's folder."""
+    """Who can read a note because of its path: `private`, `everybody`, or a chat's folder."""
     parts = PurePosixPath(path).parts
     if path in _GROUP_FILES or parts[:1] == (SHARED_FOLDER,):
         return "everybody"

@@ -1,7 +1,7 @@
-"""The silent token: when an answer is to stay unsaid, and how none of it ever shows.
+"""The silent token: an answer that is only the token is not delivered, and no part of the token is ever
+shown.
 
-One place for every sink. A reply that is only the token is silence; a token before or after real
-text is cut off; a mention inside a sentence stays. Rules: spec sessions §10.
+A token before or after other text is cut off; a mention inside a sentence stays. Rules: spec sessions §10.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 SILENT_TOKEN = "NO_REPLY"
 
 _TOKEN = r"(?:(?i:NO\\?_REPLY)|NO[ \-\u2010-\u2015\u2212]?REPLY)"
-"""The token, also as models misspell it. These spellings count in capitals alone, for "No reply." is an
-answer to "Did Anna write?"."""
+"""The token and common misspellings. These count in capitals only, because "No reply." is an answer to
+"Did Anna write?"."""
 _UNSEEN = (
     "\u00ad\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
     "\u2060\u2061\u2062\u2063\u2064\u2066\u2067\u2068\u2069\ufe0e\ufe0f\ufeff"
@@ -29,11 +29,11 @@ _BEGINNING = re.compile(rf"{_FENCE}(?:{_WRAP}<?{_TOKEN})*{_WRAP}")
 _ANY_TOKEN = re.compile(_TOKEN)
 _SEPARATOR = re.compile(r"\ANO[ \-\u2010-\u2015\u2212]")
 _PLAIN = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {ord(char): None for char in _UNSEEN}
-"""Full-width characters as narrow ones, and nothing in place of what has no glyph."""
+"""Maps full-width characters to narrow ones, and removes characters without a glyph."""
 _OPENING_FENCE = re.compile(r"\s*```+[\w+-]*[ \t]*")
 _LEADING_LINES = re.compile(rf"(?:\s*[*_`]*{SILENT_TOKEN}[*_`.!]*[ \t]*\n+)+")
 _LEADING_GLUED = re.compile(rf"\s*{SILENT_TOKEN}(?=[A-Z][a-z]|[^\W\d_a-zA-Z])")
-"""With the beginning of a word behind it: a capital and a small letter, or a letter of another alphabet."""
+"""A token directly before a word: a capital and a small letter, or a letter of another alphabet."""
 _THINKING = re.compile(r"<think(?:ing)?\b[^>]*>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _SPACE = " \t\r\n\f\v*_`" + _UNSEEN
 _BEFORE = _SPACE + _OPENERS + "<"
@@ -62,10 +62,10 @@ def without_token(text: str) -> str:
 
 
 class SilenceFilter:
-    """Passes a streamed answer on, holding back whatever may still turn out to be the token.
+    """Passes a streamed answer on, holding back what may still be part of the token.
 
-    What `feed` returned, joined with what `finish` returns, is `without_token` of the whole answer
-    (white space at the cut aside), and no part of a silent answer is ever returned.
+    The results of `feed` and `finish`, joined, are `without_token` of the whole answer, apart from white
+    space at the cut; no part of a silent answer is returned.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class SilenceFilter:
         return shown
 
     def finish(self) -> str:
-        """The answer is complete: returns what was held back and is to be shown."""
+        """Ends the answer; returns the rest of what is shown."""
         if not self._has_begun:
             return without_token(self._held)
         return _without_trailing(self._last_shown + self._held)[len(self._last_shown) :]
@@ -120,7 +120,7 @@ def _without_opening_fence(text: str) -> str:
 
 
 def _may_become_leading(text: str) -> bool:
-    """Whether `text`, at the very start of an answer, may still be silence or grow a leading token."""
+    """Whether `text`, at the start of an answer, may become silence or a leading token."""
     bare = _THINKING.sub(" ", text.translate(_PLAIN))
     if _OPENING_FENCE.fullmatch(bare):
         return True
@@ -135,7 +135,7 @@ def _may_become_leading(text: str) -> bool:
 
 
 def _safe_chars(text: str) -> int:
-    """How much of `text` can be shown: all before the white space and tokens that may end the answer."""
+    """How much of `text` can be shown: everything before white space and tokens that may end the answer."""
     places = (match.start() for match in re.finditer(SILENT_TOKEN[0], text))
     start = next((place for place in places if _TOKENS_TO_THE_END.match(text, place)), len(text))
     return len(text[:start].rstrip(_BEFORE))

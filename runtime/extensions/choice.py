@@ -7,6 +7,9 @@ from nacre.runtime.extensions.installed.manifest import ExtensionKind
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY, PluginsSettings
 from nacre.runtime.settings.settings import Settings
 
+FACTS = "facts"
+"""The built-in extension with the facts and notes of identities."""
+
 
 class Choice(Record):
     """Whether an extension is on, and the setting that says so."""
@@ -30,6 +33,8 @@ def chosen(name: str, kind: ExtensionKind | None, plugins: PluginsSettings, *, d
         return Choice(is_on=False, reason=f"plugins.entries.{name}.enabled is false")
     if kind == "channel":
         return Choice(is_on=False, reason=f"it is a channel: channels.{name} switches it on in nacre serve")
+    if kind == "provider":
+        return Choice(is_on=False, reason=f"it is a provider: a model {name}/MODEL uses it")
     if kind == "storage":
         is_on = driver == name
         return Choice(is_on=is_on, reason=f"storage.driver is {driver or 'files'}")
@@ -59,7 +64,8 @@ def named(plugins: PluginsSettings) -> tuple[str, ...]:
 def needed_by(settings: Settings) -> tuple[str, ...]:
     """The built-in extensions that an agent with these settings needs."""
     backend = (settings.memory.backend,) if asks_backend(settings) else ()
-    return (*backend, "mcp") if settings.mcp.servers else backend
+    facts = (FACTS,) if settings.memory.facts.enabled else ()
+    return (*backend, *facts, *(("mcp",) if settings.mcp.servers else ()))
 
 
 def asks_backend(settings: Settings) -> bool:

@@ -9,8 +9,11 @@ chats unless they say otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from nacre.memory.contracts.facts import FactMemory
+from nacre.record import Record
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
@@ -20,10 +23,27 @@ from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.function import FunctionTool, ToolSource, tool
-from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
-from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part
+from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart, prompt_part
+from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
+
+if TYPE_CHECKING:
+    from nacre.runtime.providers.provider import Lend
 
 MakeToolSource: TypeAlias = Callable[[Config, Clock], ToolSource]
+
+
+class OpeningAgent(Record):
+    """The agent that is being opened.
+
+    `embedder` lends an embedder that the agents of this process share; without it, each has its own. Call
+    `on_note` with the name of a note that you have written. `closing` is closed with the agent.
+    """
+
+    config: Config
+    now: Clock
+    embedder: Lend | None
+    on_note: Callable[[str], None]
+    closing: AsyncExitStack
 
 
 class ExtensionHost:
@@ -46,6 +66,8 @@ class ExtensionHost:
         self.services: list[Service] = []
         self.http_mounts: list[MakeMount] = []
         self.workers: TurnWorkers | None = None
+        self.facts: FactMemory | None = None
+        self.openings: list[Callable[[OpeningAgent], None]] = []
 
     def tool(self, function: AuthorTool | Callable[..., Any]) -> None:
         """Adds a tool (see `nacre.tool`) or a sub-agent (see `nacre.sub_agent`)."""
@@ -64,6 +86,16 @@ class ExtensionHost:
         if not callable(handler):
             raise TypeError(f"the hook {name!r} has the value {handler!r}, which is not callable")
         self.hooks.append((checked_name(name), handler))
+
+    def on_open(self, add: Callable[[OpeningAgent], None]) -> None:
+        """Calls `add` when an agent opens. It may add to the host what depends on the agent's settings."""
+        self.openings.append(add)
+
+    def fact_memory(self, facts: FactMemory) -> None:
+        """Sets the facts and notes behind `agent.memory` in the place of the built-in ones."""
+        if not isinstance(facts, FactMemory):
+            raise TypeError(f"a fact memory must be a FactMemory, not {type(facts).__name__}")
+        self.facts = facts
 
     def memory_engine(self, engine: MemoryPlugin) -> None:
         """Sets the memory engine (see `nacre.MemoryPlugin`). The manifest's `kind` must be `memory`."""

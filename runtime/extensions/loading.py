@@ -7,19 +7,20 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from nacre.memory.contracts.facts import FactMemory
 from nacre.record import Record
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
-from nacre.runtime.extensions.choice import asks_backend, chosen, named, not_installed
-from nacre.runtime.extensions.host import ExtensionHost
+from nacre.runtime.extensions.choice import FACTS, asks_backend, chosen, named, not_installed
+from nacre.runtime.extensions.host import ExtensionHost, OpeningAgent
 from nacre.runtime.extensions.installed.discovery import Installed, built_in_extensions, installed_extensions
 from nacre.runtime.extensions.installed.settings_schema import settings_problems
 from nacre.runtime.extensions.service import TurnWorkers
 from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.disk.agent_folders import FILES, StorageChoice
-from nacre.runtime.settings.sections.plugins import PluginsSettings
+from nacre.runtime.settings.sections.plugins import NO_MEMORY, PluginsSettings
 from nacre.runtime.settings.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -47,11 +48,13 @@ def load_extensions(
     tool_names: Collection[str],
     part_names: Collection[str],
     commands: Commands,
+    opening: OpeningAgent | None = None,
 ) -> Loaded:
     """Loads the extensions that `plugins` names, and the `built_in` ones that other settings need.
 
-    `tool_names`, `part_names` and the words of `commands` are in use already. If nothing is named, nothing is
-    read, because that would slow down the start.
+    `tool_names`, `part_names` and the words of `commands` are in use already. `opening` is the agent that is
+    being opened; without one, extensions add nothing that depends on an agent. If nothing is named, nothing
+    is read, because that would slow down the start.
     """
     wanted = named(plugins)
     if not wanted and not built_in:
@@ -62,7 +65,8 @@ def load_extensions(
     tools, parts = set(tool_names), set(part_names)
     hosts: list[ExtensionHost] = []
     notices: list[str] = []
-    for name in sorted({*wanted, *(name for name in built_in if name not in plugins.deny)}):
+    needed = {name for name in built_in if name not in plugins.deny}
+    for name in sorted({*wanted, *needed}, key=lambda name: (name not in needed, name)):
         item = installed.get(name)
         if item is None:
             notices.append(not_installed(name, plugins))
@@ -71,7 +75,7 @@ def load_extensions(
         if name not in built_in and not chosen(name, kind, plugins).is_on:
             continue
         try:
-            host = _registered(item, plugins)
+            host = _registered(item, plugins, opening)
             _refuse_taken("tool", [tool.name for tool in host.tools], tools)
             _refuse_taken("prompt part", [part.name for part in host.prompt_parts], parts)
             with_its_own = _with_commands(commands, host)
@@ -87,10 +91,12 @@ def load_extensions(
 
 
 def hosts_with(
-    plugins: PluginsSettings, built_in: Sequence[str]
+    plugins: PluginsSettings, built_in: Sequence[str], opening: OpeningAgent | None = None
 ) -> tuple[tuple[ExtensionHost, ...], tuple[str, ...]]:
-    """Loads the enabled extensions and the `built_in` ones without an agent; failures are sentences."""
-    loaded = load_extensions(plugins, built_in=built_in, tool_names=(), part_names=(), commands=Commands())
+    """Loads the enabled extensions and the `built_in` ones for a command; failures are sentences."""
+    loaded = load_extensions(
+        plugins, built_in=built_in, tool_names=(), part_names=(), commands=Commands(), opening=opening
+    )
     return loaded.hosts, loaded.notices
 
 
@@ -128,6 +134,22 @@ def load_engine(name: str, plugins: PluginsSettings) -> MemoryPlugin:
         if host.engine is not None:
             return host.engine
     raise ConfigError(" ".join(notices) or f"The extension {name!r} provides no memory engine.")
+
+
+def load_facts(opening: OpeningAgent) -> FactMemory:
+    """The facts and notes of the built-in extension.
+
+    Raises:
+        ConfigError: the extension is denied or broken, or the settings name an embedder that cannot be used.
+    """
+    plugins = opening.config.settings.plugins
+    slots = plugins.slots.model_copy(update={"memory": NO_MEMORY})
+    alone = plugins.model_copy(update={"slots": slots, "entries": {}, "allow": ()})
+    hosts, notices = hosts_with(alone, (FACTS,), opening)
+    for host in hosts:
+        if host.facts is not None:
+            return host.facts
+    raise ConfigError(" ".join(notices) or f"There are no facts: plugins.deny names {FACTS!r}.")
 
 
 def load_backend(settings: Settings) -> tuple[MemoryBackend | None, tuple[str, ...]]:
@@ -171,7 +193,7 @@ def checked_settings(name: str, plugins: PluginsSettings) -> None:
         raise ConfigError(problem)
 
 
-def _registered(item: Installed, plugins: PluginsSettings) -> ExtensionHost:
+def _registered(item: Installed, plugins: PluginsSettings, opening: OpeningAgent | None) -> ExtensionHost:
     problem = problem_of(item, plugins)
     if problem or item.manifest is None:
         raise ExtensionBroken(problem)
@@ -181,7 +203,7 @@ def _registered(item: Installed, plugins: PluginsSettings) -> ExtensionHost:
         may_be_memory=item.manifest.kind == "memory",
     )
     try:
-        run_foreign(lambda: _run(item, host), item.id)
+        run_foreign(lambda: _run(item, host, opening), item.id)
     except ForeignCodeFailed as error:
         log.warning("the extension %s failed to load", item.id, exc_info=error.__cause__)
         raise ExtensionBroken(f"It could not be loaded: {error}.") from error
@@ -190,7 +212,7 @@ def _registered(item: Installed, plugins: PluginsSettings) -> ExtensionHost:
     return host
 
 
-def _run(item: Installed, host: ExtensionHost) -> None:
+def _run(item: Installed, host: ExtensionHost, opening: OpeningAgent | None) -> None:
     loaded: Any = item.entry_point.load()
     if item.is_built_in and inspect.ismodule(loaded) and not hasattr(loaded, "register"):
         return  # it adds terminal commands alone
@@ -198,6 +220,9 @@ def _run(item: Installed, host: ExtensionHost) -> None:
     if inspect.iscoroutine(result):
         result.close()
         raise TypeError("register(host) must be a plain function")
+    if opening is not None:
+        for add in host.openings:
+            add(opening)
 
 
 def _with_commands(there: Commands, host: ExtensionHost) -> Commands:

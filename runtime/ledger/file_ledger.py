@@ -1,13 +1,21 @@
-"""The ledger of a state folder: one SQLite file, for one program at a time. Edge."""
+"""The ledger in a state folder: one SQLite file, for one serving program at a time. Runs on a thread of
+its own.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import queue
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar
+
+import apsw
 
 from nacre.locks import try_lock
 from nacre.record import Record
@@ -19,43 +27,37 @@ from nacre.runtime.ledger.moving import COLUMNS, Contents, MovableLedger, as_row
 from nacre.runtime.ledger.records import LedgerUnusable
 from nacre.runtime.ledger.sql_ledger import SqlLedger
 from nacre.runtime.ledger.sql_tables import Run, SqlTables
-from nacre.runtime.ledger.sqlite_database import (
-    PRIVATE_FOLDER,
-    Connection,
-    Database,
-    open_database,
-    unusable,
-)
 
 T = TypeVar("T")
+BUSY_TIMEOUT_MS = 10_000
+MOST_TOGETHER = 256
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
+
+Connection = apsw.Connection
 LEDGER_FILE = Path("bridges") / "ledger.sqlite"
-"""Where a state folder has it."""
+"""Its path in a state folder."""
 
 
 class FileLedgerPlace(Record):
-    """A member of `LedgerPlace`: a file of a state folder."""
+    """A `LedgerPlace`: a file of a state folder."""
 
     file: Path
 
     async def open(self, *, now: Clock, new_id: NewId) -> Ledger:
-        """The whole ledger, for the program that serves."""
         return await SqliteLedger.open(self.file, now=now, new_id=new_id)
 
     async def open_tables(self, *, now: Clock) -> LedgerTables:
-        """What a terminal may look at and change beside that program."""
         return open_tables(self.file, now=now())
 
     async def is_there(self) -> bool:
-        """Whether there is a file."""
         return self.file.exists()
 
     async def is_served(self) -> bool:
-        """Whether a program has locked it."""
         return self.file.parent.is_dir() and _is_locked(self.file)
 
     @asynccontextmanager
     async def movable(self, *, now: Clock) -> AsyncIterator[MovableLedger]:
-        """The ledger, locked until the end of the block."""
         release = _locked(self.file)
         found = MovableFile(self.file, now=now())
         try:
@@ -66,18 +68,19 @@ class FileLedgerPlace(Record):
 
 
 def ledger_file(state_dir: Path) -> FileLedgerPlace:
-    """Where a state folder has its ledger, whether it is there or not."""
+    """The ledger of a state folder, which may not exist yet."""
     return FileLedgerPlace(file=state_dir / LEDGER_FILE)
 
 
 async def refuse_left_behind(there: FileLedgerPlace, *, copied: str, now: Clock, how: str) -> None:
-    """Returns when a file holds nothing that the chosen ledger lacks; every other backend asks this first.
+    """Returns if a file has nothing that the chosen ledger lacks. Every other backend calls this first.
 
-    With an empty ledger people who were let in would be strangers, and what is due would not come. `copied`
-    is the checksum of what was last brought to the chosen one, and `how` tells the owner how to bring this.
+    With an empty ledger, people who were let in would be strangers, and scheduled jobs would not run.
+    `copied` is the checksum of what was last copied to the chosen ledger, and `how` tells the owner how to
+    copy this one.
 
     Raises:
-        LedgerUnusable: it holds something, or it cannot be read.
+        LedgerUnusable: the file has something, or cannot be read.
     """
     if not there.file.exists():
         return
@@ -95,26 +98,26 @@ async def refuse_left_behind(there: FileLedgerPlace, *, copied: str, now: Clock,
 
 
 class SqliteLedger(SqlLedger):
-    """The ledger of a state folder. Open it with `open`."""
+    """The ledger in a state folder. Open it with `open`."""
 
     _release: Callable[[], None] | None = None
 
     @classmethod
     async def open(cls, path: Path, *, now: Clock, new_id: Callable[[], str]) -> Self:
-        """Opens the file, made if need be. What was being sent when a program ended is `unsure` now.
+        """Opens the file, creating it if needed. Parts that were being sent when a program ended become
+        `unsure`.
 
-        One process at a time: two would send everything twice.
+        Only one process at a time may open it: two would send everything twice.
 
         Raises:
             LedgerUnusable: the file cannot be opened or written, or another process has it.
         """
         release = _locked(path)
         try:
-            database, notice = open_database(path, statements.MIGRATIONS, now=now())
+            rows, notice = open_database(path, statements.MIGRATIONS, now=now())
         except BaseException:
             release()
             raise
-        rows = SqliteRows(database)
 
         def begin(run: Run) -> str:
             run(statements.NOBODY_KNOWS)
@@ -125,7 +128,7 @@ class SqliteLedger(SqlLedger):
         try:
             ledger_id = await rows.write(begin)
         except BaseException:
-            await database.close()
+            await rows.close()
             release()
             raise
         ledger = cls(rows, statements, now=now, ledger_id=ledger_id, notice=notice)
@@ -133,7 +136,6 @@ class SqliteLedger(SqlLedger):
         return ledger
 
     async def close(self) -> None:
-        """Finishes what was asked for and closes the file. Safe to repeat."""
         await super().close()
         if self._release is not None:
             self._release()
@@ -141,31 +143,8 @@ class SqliteLedger(SqlLedger):
 
 
 def open_tables(path: Path, *, now: datetime) -> SqlTables:
-    """What a terminal may look at in a ledger's file, made if need be. Raises `LedgerUnusable`."""
-    return SqlTables(SqliteRows(open_database(path, statements.MIGRATIONS, now=now)[0]), statements)
-
-
-class SqliteRows:
-    """A member of `LedgerRows`: a file, which other processes may have open as well."""
-
-    def __init__(self, database: Database) -> None:
-        self.database = database
-
-    async def read(self, statement: str, /, **values: object) -> list[Any]:
-        """The rows of one statement."""
-        return await self.run(statement, **values)
-
-    async def run(self, statement: str, /, **values: object) -> list[Any]:
-        """What one statement changes, and the rows that it gives."""
-        return await self.write(lambda run: run(statement, **values))
-
-    async def write(self, work: Callable[[Run], T]) -> T:
-        """The result of `work`, whole or not at all."""
-        return await self.database.write(lambda db: work(_run_on(db)))
-
-    async def close(self) -> None:
-        """Finishes what was asked for and closes the file. Safe to repeat."""
-        await self.database.close()
+    """The tables of a ledger's file, created if needed, for a terminal. Raises `LedgerUnusable`."""
+    return SqlTables(open_database(path, statements.MIGRATIONS, now=now)[0], statements)
 
 
 def _run_on(db: Connection) -> Run:
@@ -183,15 +162,14 @@ _OWN_NAMES = {"number": "seq", "answered_by": "agent", "was_draft": "is_draft"}
 
 
 class MovableFile:
-    """A member of `MovableLedger`. The file is made when something is brought, and not before."""
+    """A `MovableLedger`. The file is created when something is copied into it, not before."""
 
     def __init__(self, path: Path, *, now: datetime) -> None:
         self._path = path
         self._now = now
-        self._opened: Database | None = None
+        self._opened: SqliteRows | None = None
 
     async def contents(self) -> Contents:
-        """All that it has."""
         if not self._path.exists():
             return Contents()
 
@@ -201,10 +179,10 @@ class MovableFile:
             rows = {name: tuple(map(as_row, _read(db, name))) for name in COLUMNS}
             return Contents(ledger_id=meta.get("id", ""), rows=rows, copied=meta.get("copied", ""))
 
-        return await self._database().write(work)
+        return await self._rows().transact(work)
 
     async def replace(self, contents: Contents, *, copied: str | None = None) -> None:
-        """Keeps these contents in the place of what it had, of which no byte stays in the file."""
+        """Replaces everything with these contents; no byte of the old ones stays in the file."""
         mark = contents.checksum if copied is None else copied
 
         def work(db: Connection) -> None:
@@ -218,15 +196,14 @@ class MovableFile:
             for row in meta.items():
                 db.execute("INSERT OR REPLACE INTO meta SELECT ?1, ?2 WHERE ?2 <> ''", row)
 
-        await self._database().write(work)
+        await self._rows().transact(work)
 
     async def close(self) -> None:
-        """Closes the file. Safe to repeat."""
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.close()
 
-    def _database(self) -> Database:
+    def _rows(self) -> SqliteRows:
         if self._opened is None:
             self._opened, notice = open_database(self._path, statements.MIGRATIONS, now=self._now)
             if notice:
@@ -244,7 +221,7 @@ def _columns(table: str) -> str:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a program has a ledger open now. Raises `LedgerUnusable`."""
+    """Whether a program has the ledger open. Raises `LedgerUnusable`."""
     try:
         release = try_lock(path.with_name(f"{path.name}.lock"))
     except OSError as error:
@@ -255,7 +232,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _locked(path: Path) -> Callable[[], None]:
-    """Keeps other programs out of a ledger until what comes back is called, or this process dies."""
+    """Locks a ledger until the returned function is called, or this process ends."""
     try:
         path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         release = try_lock(path.with_name(f"{path.name}.lock"))
@@ -266,3 +243,177 @@ def _locked(path: Path) -> Callable[[], None]:
             f"Another program runs the bridges of {path}. Stop it first: both would answer every message."
         )
     return release
+
+
+@dataclass(frozen=True)
+class _Work:
+    run: Callable[[Connection], Any]
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[Any]
+
+
+class SqliteRows:
+    """The `LedgerRows` of a file, which other processes may have open as well.
+
+    A thread of its own runs all work; what is waiting at the same time is synced to disk once. What `write`
+    returns from survives a kill and a power cut.
+    """
+
+    def __init__(self, connection: Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        self._waiting: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
+        self._is_closed = False
+        self._thread.start()
+
+    async def read(self, statement: str, /, **values: object) -> list[Any]:
+        return await self.run(statement, **values)
+
+    async def run(self, statement: str, /, **values: object) -> list[Any]:
+        return await self.write(lambda run: run(statement, **values))
+
+    async def write(self, work: Callable[[Run], T]) -> T:
+        return await self.transact(lambda db: work(_run_on(db)))
+
+    async def transact(self, work: Callable[[Connection], T]) -> T:
+        """Like `write`, with the connection."""
+        if self._is_closed:
+            raise LedgerUnusable(f"The ledger {self._path} is closed.")
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        self._waiting.put(_Work(work, loop, done))
+        return await done
+
+    async def close(self) -> None:
+        """Finishes what was asked for and closes the file. Safe to repeat."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._waiting.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        with closing(self._connection):
+            while (first := self._waiting.get()) is not None:
+                together, is_last = [first], False
+                with suppress(queue.Empty):
+                    while len(together) < MOST_TOGETHER and not is_last:
+                        more = self._waiting.get_nowait()
+                        is_last = more is None
+                        together += [more] if more else []
+                self._together(together)
+                if is_last:
+                    return
+
+    def _together(self, together: list[_Work]) -> None:
+        """Runs all work in one transaction; failed work rolls back only itself."""
+        outcomes: list[tuple[Any, Exception | None]] = []
+        try:
+            with _transaction(self._connection):
+                outcomes += [self._one(work) for work in together]
+        except apsw.Error as error:
+            outcomes = [(None, unusable(self._path, error))] * len(together)
+        for work, (result, problem) in zip(together, outcomes, strict=True):
+            with suppress(RuntimeError):  # its loop has ended: nobody waits any more
+                work.loop.call_soon_threadsafe(_settle, work.done, result, problem)
+
+    def _one(self, work: _Work) -> tuple[Any, Exception | None]:
+        try:
+            with self._connection:  # a savepoint
+                result = work.run(self._connection)
+        except apsw.Error as error:
+            return None, unusable(self._path, error)
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever asked for the work
+            return None, error
+        return result, None
+
+
+def open_database(path: Path, migrations: tuple[str, ...], *, now: datetime) -> tuple[SqliteRows, str]:
+    """Opens a file, creating and migrating it if needed; returns its rows, and a notice or an empty string.
+
+    A damaged file is set aside under another name, and a new one created.
+
+    Raises:
+        LedgerUnusable: the file cannot be opened, or a newer program wrote it.
+    """
+    notice = ""
+    try:
+        path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        connection = _opened(path)
+    except (apsw.NotADBError, apsw.CorruptError) as error:
+        aside = path.with_name(f"{path.name}.corrupt-{now:%Y%m%dT%H%M%S}")
+        for suffix in ("-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
+        path.rename(aside)
+        notice = (
+            f"The ledger of the bridges was damaged ({error}) and set aside as {aside}. What was on its way "
+            "then is not sent, and messages that a server sends again are answered again."
+        )
+        connection = _opened(path)
+    except (apsw.Error, OSError) as error:
+        raise unusable(path, error) from error
+    try:
+        _migrate(connection, path, migrations)
+    except BaseException:
+        connection.close()
+        raise
+    return SqliteRows(connection, path), notice
+
+
+def unusable(path: Path, error: Exception) -> LedgerUnusable:
+    return LedgerUnusable(
+        f"The ledger {path} cannot be used: {error}. Check the disk's space and the file's permissions."
+    )
+
+
+def _opened(path: Path) -> Connection:
+    with suppress(FileExistsError):
+        path.touch(mode=PRIVATE_FILE, exist_ok=False)  # the files beside it get the mode of this one
+    connection = apsw.Connection(str(path))
+    try:
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        connection.pragma("journal_mode", "wal")
+        connection.pragma("synchronous", "full")  # a commit is on disk, as a promise to a server must be
+        found = connection.pragma("quick_check")
+        if found != "ok":
+            raise apsw.CorruptError(str(found))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _migrate(connection: Connection, path: Path, migrations: tuple[str, ...]) -> None:
+    with _transaction(connection):
+        version = int(connection.pragma("user_version"))
+        if version > len(migrations):
+            raise LedgerUnusable(
+                f"The ledger {path} has version {version}, and this program knows {len(migrations)}. "
+                "Use the newer program that wrote it."
+            )
+        for migration in migrations[version:]:
+            connection.execute(migration)
+        connection.pragma("user_version", len(migrations))
+
+
+@contextmanager
+def _transaction(connection: Connection) -> Iterator[None]:
+    """A transaction that takes the write lock at once: after a read, it could not wait for the lock."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _settle(done: asyncio.Future[Any], result: Any, problem: Exception | None) -> None:
+    if done.done():
+        return
+    if problem is not None:
+        done.set_exception(problem)
+    else:
+        done.set_result(result)

@@ -1,6 +1,7 @@
-"""All that a ledger keeps, as it is moved from one member to another, or made to forget. A contract.
+"""The contents of a ledger, to be copied between backends or searched for what is to be forgotten.
 
-What two programs wrote on their own is not mixed: a target is replaced only while it has nothing of its own.
+What two programs wrote independently is not merged: a target is replaced only while it has nothing of its
+own.
 """
 
 from __future__ import annotations
@@ -32,12 +33,15 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "owner_chats": ("answered_by", "channel", "account", "at_ms", "inbound"),
     "heartbeats": ("answered_by", "at_ms"),
 }
-"""What is moved, by table. How the bridges are is not: whoever serves next finds that out anew."""
+"""What is copied, by table. The statuses of bridges are not: the next serving program determines them
+anew."""
 
 
 class Contents(Record):
-    """The rows of a ledger by table, in the order of `COLUMNS`. `copied` is the checksum of what was brought
-    in last, from another member; empty where nothing ever was."""
+    """The rows of a ledger by table, in the order of `COLUMNS`.
+
+    `copied` is the checksum of what was last copied in from another backend; empty if nothing was.
+    """
 
     ledger_id: str = ""
     rows: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
@@ -45,17 +49,15 @@ class Contents(Record):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to move."""
         return not any(self.rows.values())
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many rows each table has."""
         return {name: len(self.rows.get(name, ())) for name in COLUMNS}
 
     @property
     def checksum(self) -> str:
-        """One over all rows, the same for every member that has them."""
+        """A checksum over all rows, the same in every backend."""
         found = sha256()
         for name in COLUMNS:
             for line in sorted(json.dumps(row) for row in self.rows.get(name, ())):
@@ -67,19 +69,17 @@ class MovableLedger(Protocol):
     """A ledger that nobody serves, to be copied from or into. All methods raise `LedgerUnusable`."""
 
     async def contents(self) -> Contents:
-        """All that it has; nothing where there is no ledger yet."""
-        ...
+        """Everything in it; empty if there is no ledger yet."""
 
     async def replace(self, contents: Contents, *, copied: str | None = None) -> None:
-        """Keeps these contents in the place of what it had, with their numbers; all of it or nothing.
+        """Replaces everything with these contents and their numbers.
 
-        They were brought in from another member unless `copied` says what was brought in last.
+        They were copied from another backend unless `copied` says what was copied in last.
         """
-        ...
 
 
 def as_row(values: Row) -> Row:
-    """A row as every member can keep it: no database's yes and no, and no character zero in a text."""
+    """A row in a form that every backend can store: no booleans, and no NUL in a text."""
     return tuple(_kept(value) for value in values)
 
 
@@ -98,10 +98,10 @@ class CopiedLedger(Record):
 
 
 async def copy_ledger(source: MovableLedger, target: MovableLedger) -> CopiedLedger:
-    """Copies all of it in one transaction of the target, unless the target went on by itself.
+    """Copies everything in one transaction, unless the target has something of its own.
 
     Raises:
-        LedgerUnusable: one of them refused; then the target is as it was.
+        LedgerUnusable: one of them refused; then the target is unchanged.
     """
     found, there = await source.contents(), await target.contents()
     if found.is_empty or found.checksum == there.checksum == there.copied:
@@ -117,13 +117,16 @@ async def copy_ledger(source: MovableLedger, target: MovableLedger) -> CopiedLed
 
 
 def may_replace(source: Contents, target: Contents) -> bool:
-    """Whether nothing is lost: the target is empty, as it was brought in, or what the source came from."""
+    """Whether nothing is lost: the target is empty, unchanged since a copy, or what the source was
+    copied from.
+    """
     return target.is_empty or target.checksum in (target.copied, source.copied, source.checksum)
 
 
 def is_left_behind(here: Contents, *, copied: str) -> bool:
-    """Whether a ledger that is not chosen has what neither came from another member, nor went to the chosen
-    one; `copied` is the checksum of what was brought there last."""
+    """Whether an unused ledger has something that neither came from another backend nor was copied to
+    the chosen one; `copied` is the checksum of what was last copied there.
+    """
     return not here.is_empty and here.checksum not in (here.copied, copied)
 
 
@@ -133,9 +136,9 @@ Says = Callable[[str], bool]
 
 
 async def forget_in_ledger(ledger: MovableLedger, says: Says, *, dry_run: bool) -> dict[str, int]:
-    """How many rows of which table say it, and with `dry_run=False` what becomes of them.
+    """The number of rows by table for which `says` is true; without `dry_run` they are emptied.
 
-    A message is dropped and loses its words, but is known if it comes in again. A part that goes out becomes
+    A message is dropped and loses its text, but is recognized if it arrives again. An outgoing part becomes
     empty and is not sent. A job is removed.
 
     Raises:
@@ -157,7 +160,7 @@ async def forget_in_ledger(ledger: MovableLedger, says: Says, *, dry_run: bool) 
 def _changed(
     contents: Contents, table: str, says: Says, change: Callable[[dict[str, Any]], dict[str, Any] | None]
 ) -> tuple[tuple[Row, ...], int]:
-    """The rows of a table, with `change` made of those that say it, and how many these are."""
+    """The rows of a table with `change` applied to those for which `says` is true, and their number."""
     kept: list[Row] = []
     count = 0
     for row in contents.rows.get(table, ()):

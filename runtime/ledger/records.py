@@ -1,6 +1,4 @@
-"""What the members of the ledger take and give: messages, parts, jobs, people. A contract: messages are
-bytes on disk. Pure.
-"""
+"""The values of a ledger: messages, parts, jobs, people. A contract: messages are bytes on disk."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ _PLAIN = tuple(field.name for field in fields(Inbound) if field.name not in _OF_
 
 
 def inbound_to_json(inbound: Inbound) -> str:
-    """The message as a JSON text, its files in base64. Halves of characters become escapes."""
+    """The message as a JSON text, its files in base64. Lone surrogates become escapes."""
     stored: dict[str, Any] = {name: getattr(inbound, name) for name in _PLAIN}
     stored["attachments"] = [
         {
@@ -39,15 +37,15 @@ def inbound_to_json(inbound: Inbound) -> str:
 
 
 def asker_to_json(inbound: Inbound) -> str:
-    """Who said something, and where, without what was said: enough to ask again whether they may."""
+    """Who wrote a message, and where, without its text: enough to check their rights again."""
     return inbound_to_json(replace(inbound, text="", attachments=(), quoted=()))
 
 
 def inbound_from_json(text: str) -> Inbound:
-    """The message of such a text; what an older program did not write is as if it had not been said.
+    """Parses such a text; fields that an older program did not write have their defaults.
 
     Raises:
-        ValueError: it is no such text.
+        ValueError: the text is invalid.
     """
     stored = json.loads(text)
     if not isinstance(stored, Mapping) or not isinstance(stored.get("text"), str):
@@ -69,28 +67,29 @@ def inbound_from_json(text: str) -> Inbound:
 
 
 MOST_KEPT_IDS = 1_000
-"""So many of the newest messages of a chat are remembered; a server sends again what is newer by far."""
+"""How many of the newest messages of a chat are remembered; servers repeat only much newer ones."""
 
 PartState: TypeAlias = Literal["pending", "unsure"]
 PartRow: TypeAlias = tuple[int, str, str, str, str, str, str, str, int, int, str, str]
-"""A part as `part_from_row` takes it: number, channel, account, chat, thread, the message that it answers,
-text, state, whether it was a draft, attempts, its id on the server, its asker as JSON."""
+"""A row for `part_from_row`: number, channel, account, chat, thread, answered message, text, state,
+whether it was a draft, attempts, its id on the server, its asker as JSON."""
 Who: TypeAlias = tuple[str, str, str]
 """Channel, account and id of a sender."""
 
 
 class LedgerUnusable(Exception):
-    """The ledger cannot be read or written; the text says why and what to do."""
+    """The ledger cannot be read or written; the message says why and what to do."""
 
 
 class JobChanged(Exception):
-    """A job was removed or changed while it was looked at; it is looked at again."""
+    """A job was removed or changed meanwhile; read it again."""
 
 
 class JobMoved(Record):
-    """That a job due at `before_ms` is due at `due_ms` next; it is gone without that and without a `problem`.
+    """A job that was due at `before_ms` is due at `due_ms` next; without that and a `problem`, it is
+    removed.
 
-    Times are epoch milliseconds. Writing it raises `JobChanged` where the job is not due at `before_ms`.
+    Times are epoch milliseconds. Writing it raises `JobChanged` if the job is not due at `before_ms`.
     """
 
     job_id: str
@@ -100,22 +99,22 @@ class JobMoved(Record):
 
 
 class Beaten(Record):
-    """That an agent had a heartbeat at `at_ms`, in epoch milliseconds."""
+    """An agent had a heartbeat at `at_ms`, in epoch milliseconds."""
 
     agent_id: str
     at_ms: int
 
 
 Along: TypeAlias = JobMoved | Beaten
-"""What is written in the transaction of a message, and takes the message back when it cannot be."""
+"""What is written in the transaction of a message; if it cannot be, the message is not stored either."""
 
 
 class Received(Record):
     """A message that waits or is being answered by the agent `agent_id`.
 
     `turn` is the number of the first one of its batch. `was_begun`: it was handed to the agent before, in
-    that turn, which nobody finished; `attempts` counts how often. `has_joined`: it was handed into that turn
-    while it ran.
+    that turn, which nobody finished; `attempts` counts how often. `has_joined`: it joined that turn while
+    it ran.
     """
 
     number: int
@@ -129,17 +128,17 @@ class Received(Record):
 
     @property
     def named(self) -> Received:
-        """The same; a message without an id gets the ledger's number, so that it is known again."""
+        """The same message; without an id, it gets the ledger's number, so that it is recognized again."""
         if self.inbound.message_id:
             return self
         return replace(self, inbound=replace(self.inbound, message_id=f"#{self.number}"))
 
 
 class OutboundPart(Record):
-    """A part that is to be sent. `sent_id` is set where it is shown already, and is to be changed.
+    """A part that is to be sent. `sent_id` is set if it is shown already, and has to be edited.
 
-    `was_draft`: what may be shown of it reads differently. `asker` is whom it answers, a message without
-    words; `None` for what nobody asked for.
+    `was_draft`: what may be shown of it reads differently. `asker` is whom it answers, as a message without
+    text; `None` if nobody asked.
     """
 
     number: int
@@ -152,7 +151,7 @@ class OutboundPart(Record):
 
 
 class StoredJob(NamedTuple):
-    """A job as it is kept: its asker as JSON, its time in epoch milliseconds."""
+    """A stored job: its asker as JSON, its time in epoch milliseconds."""
 
     job_id: str
     agent_id: str
@@ -164,7 +163,7 @@ class StoredJob(NamedTuple):
 
 
 class StoredPerson(NamedTuple):
-    """Who asks, with a code, or was let in, with a role; since when, in epoch milliseconds."""
+    """A person who asks, with a code, or was let in, with a role; since when, in epoch milliseconds."""
 
     channel: str
     account: str
@@ -175,7 +174,9 @@ class StoredPerson(NamedTuple):
 
 
 class StoredStatus(NamedTuple):
-    """How a bridge was at `since_ms`; it is tried again at `next_try_ms`, 0 for not. Epoch milliseconds."""
+    """The status of a bridge since `since_ms`; the next attempt is at `next_try_ms`, or 0. Epoch
+    milliseconds.
+    """
 
     channel: str
     account: str
@@ -187,7 +188,7 @@ class StoredStatus(NamedTuple):
 
 
 def part_from_row(row: PartRow, ledger_id: str) -> OutboundPart:
-    """A part with its key, in which the ledger's id stands, so that no two ledgers have one in common."""
+    """A part with its key, which contains the ledger's id, so that keys of different ledgers differ."""
     number, channel, account, chat_id, thread_id, answers, text, state, was_draft, attempts, sent, asker = row
     place = Place(channel=channel, account=account, chat_id=chat_id, thread_id=thread_id)
     return OutboundPart(
@@ -202,15 +203,14 @@ def part_from_row(row: PartRow, ledger_id: str) -> OutboundPart:
 
 
 def sendable(text: str) -> str:
-    """The text without halves of characters, which can neither be kept nor sent."""
+    """The text without lone surrogates, which can be neither stored nor sent."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def chat_of(place: Place | Inbound) -> tuple[str, str, str]:
-    """Channel, account and chat: what ids and order are told apart by."""
     return place.channel, place.account, place.chat_id
 
 
 def is_owner_chat(inbound: Inbound) -> bool:
-    """Whether a message shows where the owner is found: they said it, in private, and no job did."""
+    """Whether a message shows where the owner can be reached: the owner wrote it, in private."""
     return inbound.is_owner is True and inbound.chat_kind == "direct" and not inbound.trigger

@@ -1,6 +1,6 @@
-"""A ledger of rows for the one program that serves: messages, and the parts that go out. See `sql_tables.py`.
+"""A ledger of rows for the serving program: messages, and outgoing parts. See `sql_tables.py`.
 
-Each method is one transaction; what it returns from is kept.
+`ledger.py` documents the methods. Each is one transaction.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from nacre.runtime.ledger.sql_tables import LedgerRows, LedgerStatements, Run, S
 
 
 class SqlOutbox:
-    """The parts of a ledger. `ledger_id` stands in their keys, so that no two ledgers have one in common."""
+    """The parts of a ledger. `ledger_id` is part of their keys, so that keys of different ledgers
+    differ.
+    """
 
     def __init__(self, rows: LedgerRows, sql: LedgerStatements, *, ledger_id: str) -> None:
         self._rows = rows
@@ -35,13 +37,11 @@ class SqlOutbox:
         self._id = ledger_id
 
     async def put(self, place: Place, texts: Sequence[str], *, answers: str = "") -> None:
-        """Keeps parts that answer no turn."""
         await self._rows.write(
             lambda run: [put_part(run, self._sql, place, text, answers=answers) for text in texts]
         )
 
     async def draft(self, turn: int, place: Place, text: str, *, answers: str) -> OutboundPart | None:
-        """Notes that the beginning of a turn's answer is about to be shown."""
 
         def work(run: Run) -> int | None:
             there = run(self._sql.DRAFT, turn=turn)
@@ -55,41 +55,33 @@ class SqlOutbox:
     async def next_part(
         self, channel: str, account: str, chat_id: str, *, after: int = 0
     ) -> OutboundPart | None:
-        """The oldest part of a chat that is to be sent, of those with a number above `after`."""
         chat = {"channel": channel, "account": account, "chat_id": chat_id, "after": after}
         found = await self._rows.read(self._sql.NEXT_PART, **chat)
         return await self._part(found[0][0]) if found else None
 
     async def chats_with_parts(self, channel: str, account: str) -> tuple[str, ...]:
-        """The chats that wait for something."""
         rows = await self._rows.read(self._sql.CHATS, channel=channel, account=account)
         return tuple(str(chat_id) for (chat_id,) in rows)
 
     async def sending(self, part: OutboundPart) -> None:
-        """Notes that a part is about to be sent: until `sent`, nobody knows whether it arrived."""
         await self._rows.run(self._sql.SET_STATE, number=part.number, state="sending")
 
     async def sent(self, part: OutboundPart, sent_id: str, *, is_whole: bool = True) -> None:
-        """Notes that a part arrived. One that is not `is_whole` is still to be changed."""
         state = "sent" if is_whole else "pending"
 
         await self._rows.run(self._sql.SENT, number=part.number, sent_id=sent_id, state=state)
 
     async def drafted(self, part: OutboundPart, sent_id: str) -> None:
-        """Notes that the beginning of an answer is shown."""
         await self._rows.run(self._sql.DRAFTED, number=part.number, sent_id=sent_id)
 
     async def undraft(self, part: OutboundPart) -> None:
-        """Notes that the beginning of an answer surely is not shown."""
         await self._rows.run(self._sql.UNDRAFT, number=part.number)
 
     async def not_sent(self, part: OutboundPart, state: str, problem: str) -> None:
-        """Notes that sending failed: `pending`, `unsure` or, for good, `failed`."""
         problem = sendable(problem[:500])
         await self._rows.run(self._sql.NOT_SENT, number=part.number, state=state, problem=problem)
 
     async def counts(self) -> dict[str, int]:
-        """How many parts are in which state, those that arrived left out."""
         return dict(await self._rows.read(self._sql.OUTBOX_COUNTS))
 
     async def _part(self, number: int) -> OutboundPart:
@@ -98,7 +90,7 @@ class SqlOutbox:
 
 
 class SqlLedger(SqlTables):
-    """A member of `Ledger`. `notice` is a sentence about what was found at opening, or nothing."""
+    """A `Ledger`. `notice` is a sentence about the opening, or empty."""
 
     def __init__(
         self, rows: LedgerRows, sql: LedgerStatements, *, now: Clock, ledger_id: str, notice: str = ""
@@ -117,7 +109,6 @@ class SqlLedger(SqlTables):
         cursor: str = "",
         along: Along | None = None,
     ) -> Received | None:
-        """Keeps a message, its bridge's cursor, and `along`; `None` if the message came before."""
         sql, at_ms = self.sql, epoch_ms(self._now())
         body, asker = inbound_to_json(inbound), asker_to_json(inbound)
         account = {"channel": inbound.channel, "account": inbound.account}
@@ -146,7 +137,6 @@ class SqlLedger(SqlTables):
         return received.named if number else None
 
     async def tell(self, asker: Inbound, texts: Sequence[str], *, along: Along | None = None) -> None:
-        """Puts texts into the outbox that no message asked for, with `along`; both or none."""
 
         def work(run: Run) -> None:
             for text in texts:
@@ -157,18 +147,15 @@ class SqlLedger(SqlTables):
         await self.rows.write(work)
 
     async def pass_over(self, inbound: Inbound, cursor: str) -> None:
-        """Keeps the cursor of a message that nobody answers."""
         if cursor:
             account = {"channel": inbound.channel, "account": inbound.account}
             await self.rows.run(self.sql.PUT_CURSOR, **account, value=cursor)
 
     async def cursor(self, channel: str, account: str) -> str:
-        """What a bridge last handed in as its cursor; empty before that."""
         found = await self.rows.read(self.sql.CURSOR, channel=channel, account=account)
         return str(found[0][0]) if found else ""
 
     async def open_messages(self) -> tuple[Received, ...]:
-        """Everything that is not answered, in the order in which it came."""
         return tuple(
             Received(
                 number=number,
@@ -186,23 +173,18 @@ class SqlLedger(SqlTables):
         )
 
     async def begin(self, batch: Sequence[Received]) -> None:
-        """Notes that messages are handed to the agent, as one turn."""
         await self.rows.run(self.sql.BEGIN, numbers=_numbers(batch), turn=batch[0].number)
 
     async def join(self, received: Received, turn: int) -> None:
-        """Notes that a message is about to be said into a turn that runs."""
         await self.rows.run(self.sql.JOIN, number=received.number, turn=turn)
 
     async def part(self, apart: Sequence[Received]) -> None:
-        """Notes that messages did not join a turn after all."""
         await self.rows.run(self.sql.PART, numbers=_numbers(apart))
 
     async def drop(self, dropped: Sequence[Received]) -> None:
-        """Notes that messages are not answered."""
         await self.rows.run(self.sql.DROP, numbers=_numbers(dropped))
 
     async def finish(self, batch: Sequence[Received], place: Place, texts: Sequence[str]) -> None:
-        """Notes that a turn is over, and what is to be said of it; both or none."""
         sql, last, turn = self.sql, batch[-1].inbound, batch[0].number
         asker = asker_to_json(last)
 
@@ -232,7 +214,7 @@ def put_part(
     state: str = "pending",
     asker: str = "",
 ) -> int:
-    """Adds a part, within a transaction; its number."""
+    """Adds a part within a transaction, and returns its number."""
     [(number,)] = run(
         sql.PUT_PART,
         turn=turn,
@@ -249,7 +231,7 @@ def put_part(
 
 
 def _forget_old(run: Run, sql: LedgerStatements, chat: tuple[str, str, str]) -> None:
-    """Forgets what is over and older than the newest messages of a chat."""
+    """Deletes what is done and older than the newest messages of a chat."""
     named = dict(zip(("channel", "account", "chat_id"), chat, strict=True))
     run(sql.FORGET_INBOUND, **named, most=MOST_KEPT_IDS)
     run(sql.FORGET_OUTBOUND, **named, most=MOST_KEPT_IDS)

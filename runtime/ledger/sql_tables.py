@@ -1,7 +1,8 @@
-"""What a terminal may look at in a ledger of rows: people, jobs, choices, bridges.
+"""The tables of a ledger of rows that a terminal may use: people, jobs, choices, bridges.
 
-A member says its statements (`LedgerStatements`) and runs them (`LedgerRows`). What is asked, in which order,
-and what follows from an answer is decided here and in `sql_ledger.py`, once for every database.
+A backend provides statements (`LedgerStatements`) and runs them (`LedgerRows`). The order of statements,
+and what follows from a result, is decided here and in `sql_ledger.py`, once for every database. `ledger.py`
+documents the methods.
 """
 
 from __future__ import annotations
@@ -26,31 +27,27 @@ T = TypeVar("T")
 
 
 class Run(Protocol):
-    """Runs a statement within a transaction."""
+    """Runs a statement within a transaction and returns its rows."""
 
-    def __call__(self, statement: str, /, **values: object) -> list[Any]:
-        """The rows that it gives."""
-        ...
+    def __call__(self, statement: str, /, **values: object) -> list[Any]: ...
 
 
 class LedgerRows(Protocol):
-    """Runs the statements of a member. Each method raises `LedgerUnusable`."""
+    """Runs the statements of a backend. Each method raises `LedgerUnusable`."""
 
     async def read(self, statement: str, /, **values: object) -> list[Any]:
-        """The rows of one statement."""
-        ...
+        """The rows of one reading statement."""
 
     async def run(self, statement: str, /, **values: object) -> list[Any]:
-        """What one statement changes, and the rows that it gives."""
-        ...
+        """Runs one changing statement, and returns its rows."""
 
     async def write(self, work: Callable[[Run], T]) -> T:
-        """The result of `work`, whole or not at all; it may be run again from its beginning."""
-        ...
+        """Calls `work` in a transaction and returns its result. It may be called again from the
+        beginning.
+        """
 
     async def close(self) -> None:
-        """Finishes what was asked for and takes nothing more. Safe to repeat."""
-        ...
+        """Finishes pending work and accepts no more. Safe to repeat."""
 
 
 class LedgerStatements(Protocol):
@@ -121,21 +118,17 @@ class LedgerStatements(Protocol):
 
 
 class SqlPeople:
-    """Who was let in, and who asks to be."""
-
     def __init__(self, rows: LedgerRows, sql: LedgerStatements) -> None:
         self._rows = rows
         self._sql = sql
 
     async def role(self, who: Who) -> str:
-        """What a sender was made."""
         found = await self._rows.read(self._sql.ROLE, **_named(who))
         return str(found[0][0]) if found else ""
 
     async def ask(
         self, who: Who, code: str, *, now_ms: int, since_ms: int, most: int, gives_way_ms: int = 0
     ) -> bool:
-        """Keeps a code, unless its sender asks already, or too many do who asked after `gives_way_ms`."""
         sql, named = self._sql, _named(who)
         account = {"channel": who[0], "account": who[1]}
 
@@ -153,15 +146,12 @@ class SqlPeople:
         return await self._rows.write(work)
 
     async def asking(self, since_ms: int) -> tuple[StoredPerson, ...]:
-        """Who asks to be let in."""
         return tuple(StoredPerson(*row) for row in await self._rows.read(self._sql.ASKING, since_ms=since_ms))
 
     async def known(self) -> tuple[StoredPerson, ...]:
-        """Who was let in."""
         return tuple(StoredPerson(*row) for row in await self._rows.read(self._sql.KNOWN))
 
     async def approve(self, code: str, role: str, *, now_ms: int, since_ms: int) -> Who | None:
-        """Lets in who has a code."""
         sql = self._sql
 
         def work(run: Run) -> Who | None:
@@ -174,7 +164,6 @@ class SqlPeople:
         return await self._rows.write(work)
 
     async def deny(self, code: str, *, since_ms: int) -> Who | None:
-        """Takes a code from who has it."""
 
         def work(run: Run) -> Who | None:
             who = self._found(run, code, since_ms)
@@ -184,7 +173,6 @@ class SqlPeople:
         return await self._rows.write(work)
 
     async def revoke(self, channel: str, sender_id: str) -> bool:
-        """Takes back that a person was let in."""
         return bool(await self._rows.run(self._sql.REVOKE, channel=channel, sender_id=sender_id))
 
     def _found(self, run: Run, code: str, since_ms: int) -> Who | None:
@@ -198,14 +186,11 @@ def _named(who: Who) -> dict[str, str]:
 
 
 class SqlJobs:
-    """What is to be done without being asked."""
-
     def __init__(self, rows: LedgerRows, sql: LedgerStatements) -> None:
         self._rows = rows
         self._sql = sql
 
     async def add(self, job: StoredJob, *, made_ms: int, most: int) -> bool:
-        """Keeps a job unless its agent has too many."""
         sql = self._sql
 
         def work(run: Run) -> bool:
@@ -229,32 +214,25 @@ class SqlJobs:
         return await self._rows.write(work)
 
     async def of_agent(self, agent_id: str) -> tuple[StoredJob, ...]:
-        """The jobs of an agent."""
         return await self._found(self._sql.JOBS_OF, answered_by=agent_id)
 
     async def due(self, at_ms: int) -> tuple[StoredJob, ...]:
-        """The jobs that are due."""
         return await self._found(self._sql.JOBS_DUE, at_ms=at_ms)
 
     async def recurring(self, after_ms: int) -> tuple[StoredJob, ...]:
-        """The jobs that are due later, and again."""
         return await self._found(self._sql.JOBS_RECURRING, at_ms=after_ms)
 
     async def next_due_ms(self) -> int | None:
-        """When the next job is due."""
         [(due_ms,)] = await self._rows.read(self._sql.NEXT_DUE)
         return None if due_ms is None else int(due_ms)
 
     async def remove(self, job_id: str) -> bool:
-        """Removes a job."""
         return bool(await self._rows.run(self._sql.REMOVE_JOB, id=job_id))
 
     async def move(self, moved: JobMoved) -> None:
-        """Sets when a job is due next."""
         await self._rows.write(lambda run: write_along(run, self._sql, moved))
 
     async def last_beat_ms(self, agent_id: str, now_ms: int) -> int:
-        """When an agent last had a heartbeat."""
         sql = self._sql
 
         def work(run: Run) -> int:
@@ -269,7 +247,7 @@ class SqlJobs:
 
 
 def write_along(run: Run, sql: LedgerStatements, along: Along) -> None:
-    """Writes it within a transaction. Raises `JobChanged`."""
+    """Writes `along` within a transaction. Raises `JobChanged`."""
     if isinstance(along, Beaten):
         run(sql.BEATEN, answered_by=along.agent_id, at_ms=along.at_ms)
         return
@@ -283,7 +261,7 @@ def write_along(run: Run, sql: LedgerStatements, along: Along) -> None:
 
 
 class SqlTables:
-    """A member of `LedgerTables`."""
+    """The `LedgerTables` of a ledger of rows."""
 
     def __init__(self, rows: LedgerRows, sql: LedgerStatements) -> None:
         self.rows = rows
@@ -292,16 +270,13 @@ class SqlTables:
         self.jobs = SqlJobs(rows, sql)
 
     async def close(self) -> None:
-        """Finishes what was asked for and takes nothing more. Safe to repeat."""
         await self.rows.close()
 
     async def owner_chats(self, agent_id: str) -> tuple[Inbound, ...]:
-        """Where the owner wrote to an agent in private."""
         rows = await self.rows.read(self.sql.OWNER_CHATS, answered_by=agent_id)
         return tuple(inbound_from_json(text) for (text,) in rows)
 
     async def put_statuses(self, statuses: Sequence[StoredStatus]) -> None:
-        """Keeps how all bridges are."""
 
         def work(run: Run) -> None:
             run(self.sql.FORGET_BRIDGES)
@@ -311,20 +286,16 @@ class SqlTables:
         await self.rows.write(work)
 
     async def statuses(self) -> tuple[StoredStatus, ...]:
-        """What was last kept of the bridges."""
         return tuple(StoredStatus(*row) for row in await self.rows.read(self.sql.BRIDGES))
 
     async def choices(self) -> Mapping[tuple[str, str], str]:
-        """What was chosen."""
         return {(key, name): value for key, name, value in await self.rows.read(self.sql.CHOICES)}
 
     async def put_choice(self, session_key: str, name: str, value: str) -> None:
-        """Keeps a choice, or forgets it."""
         if value:
             await self.rows.run(self.sql.PUT_CHOICE, session_key=session_key, name=name, value=value)
         else:
             await self.rows.run(self.sql.FORGET_CHOICE, session_key=session_key, name=name)
 
     async def not_done(self) -> dict[str, int]:
-        """How much is not done, by state."""
         return dict(await self.rows.read(self.sql.NOT_DONE))

@@ -1,4 +1,4 @@
-"""The ledger's tables in its file, and every statement on them. A contract: bytes on disk."""
+"""The tables of a ledger's file, and every statement on them. A contract: bytes on disk."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ CREATE TABLE bridge_states (
 """
 
 MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3)
-"""Each brings a file from the version before it to its own; the first makes the tables."""
+"""Each migrates a file from the version before it; the first creates the tables."""
 
 _CHAT = "channel = :channel AND account = :account AND chat_id = :chat_id"
 _WHO = "channel = :channel AND account = :account AND sender_id = :sender_id"
@@ -154,7 +154,7 @@ VALUES (:channel, :account, :chat_id, nullif(:message_id, ''), :session_key, :an
     :body)
 RETURNING seq
 """
-"""NULL is like no other id: what has none is never a duplicate."""
+"""NULL equals no other id, so a message without an id is never a duplicate."""
 OPEN_MESSAGES = """
 SELECT seq, session_key, body, turn, state = 'running', attempts, agent, joined FROM inbound
 WHERE state IN ('waiting', 'running') ORDER BY seq
@@ -212,7 +212,7 @@ SELECT state, count(*) FROM outbound WHERE state IN ('pending', 'sending', 'unsu
 
 ROLE = f"SELECT role FROM people WHERE {_WHO}"
 LOCK_PEOPLE = LOCK_JOBS = "SELECT 1"
-"""Whoever writes is alone with the file."""
+"""A writer has the file for itself."""
 FORGET_ASKING = "DELETE FROM pairings WHERE asked_ms <= :since_ms"
 ASKING_OF_ACCOUNT = "SELECT sender_id FROM pairings WHERE channel = :channel AND account = :account"
 GIVE_WAY = """

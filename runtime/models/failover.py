@@ -43,7 +43,7 @@ from nacre.runtime.contracts.model import (
     learn_window,
     overhead_tokens,
 )
-from nacre.runtime.models.waits.cooldown import CooldownFile, asking_order, cooling
+from nacre.runtime.models.cooldown import CooldownFile, asking_order, cooling
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.view.sent_view import estimate_message_tokens
 

@@ -8,17 +8,15 @@ is always there, and what the provider reports later corrects it.
 from __future__ import annotations
 
 import hashlib
-import importlib
+import importlib.util
 import logging
 import math
 import os
 import re
 import threading
-from collections.abc import Callable, Sized
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-from nacre.runtime.models.completions.price_map import package_folder
 
 log = logging.getLogger(__name__)
 
@@ -122,49 +120,52 @@ class _Counter:
     def __init__(self, encoding_name: str) -> None:
         self._encoding_name = encoding_name
         self._lock = threading.Lock()
-        self._encode: Callable[[str], Sized] | None = None
+        self._count: Callable[[str], int] | None = None
 
     def __call__(self, text: str) -> int:
-        encode = self._encode
-        if encode is None:
+        count = self._count
+        if count is None:
             with self._lock:
-                encode = self._encode = self._encode or _loaded(self._encoding_name)
+                count = self._count = self._count or _loaded(self._encoding_name)
         try:
-            if len(text) <= _SLICE_CHARS:
-                return len(encode(text))
-            return _sliced(text, lambda part: len(encode(part)))
+            return count(text) if len(text) <= _SLICE_CHARS else _sliced(text, count)
         except Exception as error:  # noqa: BLE001 - whatever the native tokenizer dislikes, a turn needs a number
             log.warning("the tokenizer failed on %d characters: %s", len(text), type(error).__name__)
             return estimate_tokens(text)
 
 
-def _loaded(encoding_name: str) -> Callable[[str], Sized]:
-    """tiktoken's encoder, or one that estimates when tiktoken or its table is not here."""
+def _loaded(encoding_name: str) -> Callable[[str], int]:
+    """Counts with tiktoken, or estimates if tiktoken or its table is missing."""
     folder = _table_folder()
     name = hashlib.sha1(_TABLE_ADDRESS.format(encoding_name).encode(), usedforsecurity=False).hexdigest()
     # without the file tiktoken would download it
     if folder is None or not (folder / name).is_file():
         log.info("no table %s on this machine: tokens are estimated", encoding_name)
-        return _estimated_range
+        return _estimated
     try:
         tiktoken: Any = importlib.import_module("tiktoken")
         encoding = tiktoken.get_encoding(encoding_name)
     except Exception as error:  # noqa: BLE001 - a missing or broken native module must not stop a turn
         log.warning("tiktoken cannot be used, tokens are estimated: %s", error)
-        return _estimated_range
-    encode: Callable[[str], Sized] = encoding.encode_ordinary
-    return encode
+        return _estimated
+    return lambda text: len(encoding.encode_ordinary(text))
 
 
-def _estimated_range(text: str) -> range:
-    return range(_estimated(text))
+def litellm_folder() -> Path | None:
+    """The folder of the package litellm, found without importing it; `None` if it is not installed."""
+    try:
+        spec = importlib.util.find_spec("litellm")
+    except (ImportError, ValueError):
+        return None
+    places = list(spec.submodule_search_locations or []) if spec is not None else []
+    return Path(places[0]) if places else None
 
 
 def _table_folder() -> Path | None:
     """Where tiktoken finds its tables: as the owner set it, else the copy that litellm brings along."""
     folder = os.environ.get(_CACHE_DIR_VARIABLE)
     if folder is None:
-        litellm = package_folder()
+        litellm = litellm_folder()
         if litellm is None:
             return None
         folder = str(litellm / "litellm_core_utils" / "tokenizers")

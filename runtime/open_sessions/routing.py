@@ -6,6 +6,7 @@ from nacre.record import Record
 from nacre.runtime.contracts.errors import PrivacyError
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess, notes_folder_of
+from nacre.runtime.settings.sections.channels import history_turns
 from nacre.runtime.settings.sections.session import SessionSettings
 from nacre.runtime.settings.settings import Settings
 from nacre.sessions.contracts.keys import (
@@ -74,6 +75,18 @@ def workspace_access(key: str, settings: Settings) -> WorkspaceAccess:
     if sandbox.mode == "off" or (sandbox.mode == "non-main" and is_main):
         return "rw"
     return sandbox.workspace_access
+
+
+def history_turns_of(route: Route, settings: Settings) -> int | None:
+    """How many turns of a session the model is sent; `None` for all."""
+    origin = route.origin
+    return history_turns(
+        route.key,
+        channel=origin.channel,
+        sender_id=origin.sender_id,
+        channels=settings.channels,
+        ids_fold_case=route.ids_fold_case,
+    )
 
 
 def _key(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> str:

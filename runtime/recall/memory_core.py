@@ -15,9 +15,9 @@ from nacre.memory.files.sources.sources import Sources
 from nacre.prompts import render
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.providers.provider import Lend
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryTool
 from nacre.runtime.recall.memory_slot import NO_MEMORY
-from nacre.runtime.recall.models.open_embedder import Lend
 from nacre.runtime.recall.open_memory import embedder_of, open_engine, unindexed_notes
 from nacre.runtime.storage.storage import storage_of
 from nacre.runtime.tools.function import ToolChat

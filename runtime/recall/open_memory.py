@@ -6,19 +6,17 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from nacre.memory.contracts.index_place import FRESHNESS_WAIT_SECONDS
+from nacre.memory.contracts.embedder import has_fallback
 from nacre.memory.contracts.notes import BANK_FOLDER
 from nacre.memory.contracts.settings import MemorySearchSettings, at_home, resolve_settings
+from nacre.memory.contracts.store import FRESHNESS_WAIT_SECONDS
 from nacre.memory.embedders.e5 import E5Embedder
 from nacre.memory.files.note_files import NoteFiles
-from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.models.embedding.fallback import FallbackEmbedder
-from nacre.runtime.recall.models.open_embedder import Lend, embedder_for, new_for_each
-from nacre.runtime.recall.models.open_reranker import reranker_for
+from nacre.runtime.providers.opening import new_for_each, open_embedder, open_reranker
 from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.sections.models import ProviderSettings, with_profile_keys
 from nacre.runtime.storage.storage import storage_of
 
 if TYPE_CHECKING:
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.transcripts import TranscriptSource
     from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.engine import MemoryEngine
-    from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
-    from nacre.runtime.models.spending.ledger import SpendingLedger
+    from nacre.runtime.providers.provider import Lend
     from nacre.runtime.recall.memory_plugin import MemoryHome
 
 
@@ -68,16 +65,8 @@ def embedder_of(
     Raises:
         ConfigError: there cannot be such an embedder.
     """
-    return embedder_for(
-        _with(config.settings.agent.memory_search, changes or {}),
-        _providers(config, now),
-        now_seconds=_seconds(now),
-        home=config.home,
-        models_folder=config.state_dir / "models",
-        budget=lambda: _budget(config, now),
-        local=local,
-        lent=lent or new_for_each,
-    )
+    settings = _with(config.settings.agent.memory_search, changes or {})
+    return open_embedder(config, settings, now, local=local, lent=lent or new_for_each)
 
 
 def memory_home(config: Config, engine_id: str, now: Clock, *, lent: Lend) -> MemoryHome:
@@ -139,13 +128,7 @@ async def open_engine(
     storage = storage_of(config)
     wanted = search_settings(config)
     try:
-        reranker = reranker_for(
-            settings.query.rerank,
-            _providers(config, now),
-            home=config.home,
-            now_seconds=_seconds(now),
-            ledger=lambda: _ledger(config, now),
-        )
+        reranker = open_reranker(config, settings.query.rerank, now)
         engine = await MemoryEngine.open(
             workspace=storage.workspace(),
             index_path=config.folders.index_file,
@@ -162,7 +145,7 @@ async def open_engine(
             await embedder.close()
         raise
     engine.freshness_wait_seconds = FRESHNESS_WAIT_SECONDS
-    if isinstance(embedder, FallbackEmbedder):
+    if has_fallback(embedder):
         embedder.on_switch = engine.embedder_changed
     return engine
 
@@ -182,37 +165,9 @@ def note_files(config: Config, workspace: Workspace) -> NoteFiles:
     return NoteFiles(workspace, _extra_paths(config))
 
 
-def _providers(config: Config, now: Clock) -> Mapping[str, ProviderSettings]:
-    return with_profile_keys(config.settings.models.providers, config.auth, now_ms=epoch_ms(now()))
-
-
-def _seconds(now: Clock) -> Callable[[], float]:
-    return lambda: now().timestamp()
-
-
 def _extra_paths(config: Config) -> tuple[str, ...]:
     named = (at_home(path, config.home) for path in config.settings.agent.memory_search.extra_paths)
     return (*named, BANK_FOLDER) if config.settings.memory.bank.enabled else tuple(named)
-
-
-def _budget(config: Config, now: Clock) -> EmbeddingBudget:
-    # whoever embeds on this machine waits for neither
-    from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
-
-    remote = config.settings.agent.memory_search.remote
-    return EmbeddingBudget(
-        config.state_dir / "memory" / "embedding-tokens.json",
-        daily_tokens=remote.daily_tokens if remote is not None else None,
-        now=now,
-        ledger=_ledger(config, now),
-    )
-
-
-def _ledger(config: Config, now: Clock) -> SpendingLedger:
-    # whoever pays nobody for a search does not wait for it
-    from nacre.runtime.settings.spending import spending_ledger
-
-    return spending_ledger(config, now)
 
 
 def open_transcripts(config: Config, now: Clock) -> TranscriptSource:

@@ -1,6 +1,4 @@
-"""Which changes of the settings an agent can take over between two turns, and which wait for its next start.
-Pure.
-"""
+"""Which changed settings an agent applies between two turns, and which wait for its next start."""
 
 from __future__ import annotations
 
@@ -49,15 +47,16 @@ _LIVE: tuple[Path, ...] = (
     ("tools", "rules"),
     ("usage", "daily_cap_usd"),
 )
-"""What every turn reads anew. The rest went into something that stays open: a model, an index, a lock."""
+"""What every turn reads anew. Other settings are part of something that stays open: a model, an index, a
+lock."""
 _OF_SERVE: tuple[Path, ...] = (("bindings",), ("channels",), ("commands",), ("messages",))
-"""What `nacre serve` takes over by itself."""
+"""What `nacre serve` applies by itself."""
 _OF_OTHERS: tuple[Path, ...] = (("agents", "entries"), *_OF_SERVE)
-"""What an agent does not tell of: other agents, and what is not taken over by it."""
+"""What an agent does not report: other agents, and what it does not apply itself."""
 
 
 class Changes(Record):
-    """`settings` are those that count from the next turn on. The keys are dotted, as in the file."""
+    """`settings` take effect from the next turn on. The keys are dotted, as in the file."""
 
     settings: Settings
     at_once: tuple[str, ...]
@@ -65,7 +64,7 @@ class Changes(Record):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What the owner should know; nothing where nothing changed for this agent."""
+        """What the owner should know; empty if nothing changed for this agent."""
         return (
             *(
                 [f"The changed settings count from now on: {', '.join(self.at_once)}."]
@@ -77,20 +76,20 @@ class Changes(Record):
 
 
 def counts_at_next_turn(key: str) -> bool:
-    """Whether a change of this dotted key counts without a new start."""
+    """Whether a change of this dotted key takes effect without a restart."""
     return any(f"{key}.".startswith(f"{_written(path)}.") for path in _LIVE)
 
 
 def is_taken_over_by_serve(key: str) -> bool:
-    """Whether `nacre serve` takes a change of this dotted key over by itself, within seconds."""
+    """Whether `nacre serve` applies a change of this dotted key by itself, within seconds."""
     return any(f"{key}.".startswith((f"{_written(path)}.", f"{_written(path)}[")) for path in _OF_SERVE)
 
 
 def taken_over(running: Settings, seen: Settings, now: Settings) -> Changes:
-    """What becomes of settings that were read anew.
+    """Applies settings that were read again.
 
-    `running` are those of the agent, `seen` those that the file had when it was read last, `now` those that
-    it has: what was told of `seen` is not told again, and what was changed back is no news.
+    `running` are those of the agent, `seen` those of the file when it was last read, `now` its current
+    ones. What was reported for `seen` is not reported again, and what was changed back is not reported.
     """
     settings = running
     for path in _LIVE:
@@ -112,7 +111,7 @@ def _with(section: _Section, other: _Section, path: Path) -> _Section:
 
 
 def _different(one: BaseModel, other: BaseModel, above: Path = ()) -> Iterator[Path]:
-    """The fields that differ; a table or a list is one of them as a whole."""
+    """The fields that differ; a table or a list is one field."""
     for name in type(one).model_fields:
         path = (*above, name)
         here, there = getattr(one, name), getattr(other, name)
@@ -140,7 +139,7 @@ def _section_at(section: type[BaseModel], name: str) -> type[BaseModel]:
 
 
 class SettingsInFile:
-    """What the settings file said last, and what of its changes the owner was not told yet."""
+    """The settings file's last content, and the changes that the owner has not been told about."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -150,9 +149,9 @@ class SettingsInFile:
         self._untold: list[str] = []
 
     def look(self, running: Settings) -> Settings | None:
-        """The settings for the next turn if the file has changed: what counts at once over the running ones.
+        """The settings for the next turn if the file has changed, otherwise `None`.
 
-        Settings that cannot be used change nothing, and that is told, too.
+        Invalid settings change nothing, and are reported.
         """
         stamp = file_stamp(self._file)
         if stamp == self._stamp:
@@ -177,7 +176,7 @@ class SettingsInFile:
         return changes.settings
 
     def unseen(self, error: Exception) -> Exception:
-        """An error of a model, which does not quote what the settings took from a variable."""
+        """The error of a model, with values from variables replaced by the variables' names."""
         if isinstance(error, ModelError) and error.args:
             from nacre.runtime.settings.disk.variables import values_unseen
 
@@ -186,7 +185,7 @@ class SettingsInFile:
         return error
 
     def to_tell(self, policy: ChatPolicy | None = None) -> tuple[str, ...]:
-        """What is to be told now, once; in a chat, only the owner in private hears of settings."""
+        """Returns unreported sentences once; in a chat, only to the owner in private."""
         if policy is not None and not (policy.is_owner and policy.is_private):
             return ()
         told, self._untold = tuple(self._untold), []

@@ -1,6 +1,6 @@
-"""Where settings come from: the only file that reads the environment.
+"""Reads the settings of an agent. The only file that reads the environment.
 
-Precedence, first wins: what the caller of `Agent.open` passes, environment, settings file, default.
+Precedence, first wins: arguments of `Agent.open`, environment, settings file, default.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nacre.record import Record
+from nacre.runtime.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
-    from nacre.runtime.settings.agent_places import AgentPlaces
-    from nacre.runtime.settings.disk.agent_folders import AgentFolders
+    from nacre.runtime.settings.disk.agent_folders import AgentFolders, StorageChoice
     from nacre.runtime.settings.disk.auth_profiles import AuthProfiles
     from nacre.runtime.settings.sections.agents import AgentsSettings
     from nacre.runtime.settings.settings import DailyCap, Settings
@@ -30,7 +30,7 @@ DATABASE_VARIABLE = "NACRE_DATABASE_URL"
 
 
 class ListedAgent(Record):
-    """One of the agents of a state folder. `name` may be empty, and so is `model_name` without a model."""
+    """An agent of a state folder. `name` may be empty, and so may `model_name`."""
 
     id: str
     name: str
@@ -40,9 +40,10 @@ class ListedAgent(Record):
 
 
 class Config(Record):
-    """One agent's settings, `settings.agent` its own, with every path resolved.
-    `agents` are in the order of the list, `auth` its keys outside of the settings, `environment` is what it
-    was read in. `notices` are sentences for the owner.
+    """One agent's settings (`settings.agent`) with every path resolved.
+
+    `agents` are in the order of the list, `auth` are its keys outside of the settings, `environment` is
+    what it was read with. `notices` are sentences for the owner.
     """
 
     home: Path
@@ -56,26 +57,25 @@ class Config(Record):
     environment: Mapping[str, str] = field(repr=False)
     notices: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    """Those of the notices that tell of a part that cannot be used, because a variable is not set."""
+    """The notices about parts that cannot be used, because a variable is not set."""
 
     @property
     def agent_id(self) -> str:
-        """Which agent it is."""
         return self.folders.agent_id
 
     @property
     def is_in_files(self) -> bool:
-        """Whether files keep all of it, and no database."""
+        """Whether files keep all data, and no database."""
         return self.folders.is_in_files
 
     @property
     def workspace(self) -> Path:
-        """The folder with its notes, unless they lie in a database."""
+        """The folder with the notes, unless they are in a database."""
         return self.folders.workspace
 
 
 def process_environment() -> Mapping[str, str]:
-    """The environment of this process, as a value to hand in."""
+    """A copy of this process's environment."""
     return dict(os.environ)
 
 
@@ -87,12 +87,14 @@ def load_config(
     model_name: str | None = None,
     agent_id: str | None = None,
 ) -> Config:
-    """Reads the settings of one agent of a state folder; a missing folder or file means all defaults.
-    `workspace` is this agent's; the variable of that name is the default agent's, whichever is asked for.
+    """Reads the settings of one agent of a state folder. A missing folder or file means all defaults.
+
+    `workspace` is this agent's; the variable `NACRE_WORKSPACE` is the default agent's, whichever is
+    requested.
 
     Raises:
-        ConfigError: the file is unreadable or no JSON5, a value does not fit its setting, or a variable on
-            which everything depends is not set; there is no such agent, or it could reach what is another's.
+        ConfigError: the file is unreadable or not JSON5, a value is invalid, or a vital variable
+            is not set; there is no such agent, or it could reach what is another's.
     """
     read = StateSettings(environment, state_dir)
     return read.config(agent_id or "", workspace=workspace, model_name=model_name)
@@ -102,7 +104,7 @@ class StateSettings:
     """The settings file of a state folder, read once for all of its agents.
 
     Raises:
-        ConfigError: as `load_config`, of the file as a whole.
+        ConfigError: as `load_config`, for the file as a whole.
     """
 
     def __init__(self, environment: Mapping[str, str], state_dir: Path | None = None) -> None:
@@ -127,19 +129,18 @@ class StateSettings:
 
     @property
     def is_current(self) -> bool:
-        """Whether the file, and that with the keys beside it, are as they were when they were read."""
+        """Whether the file, and the file with keys beside it, are unchanged."""
         return self._stamps() == self._read_at
 
     def config(
         self, agent_id: str, *, workspace: Path | None = None, model_name: str | None = None
     ) -> Config:
-        """The settings of one agent, of the default agent without an id.
+        """The settings of one agent, or of the default agent.
 
         Raises:
-            ConfigError: as `load_config`, of this agent.
+            ConfigError: as `load_config`, for this agent.
         """
         from nacre.memory.contracts.settings import at_home
-        from nacre.runtime.settings.agent_places import listed_id
         from nacre.runtime.settings.disk.agent_folders import kept_apart
         from nacre.runtime.settings.disk.auth_profiles import read_auth_profiles
         from nacre.runtime.settings.disk.variables import variables_unseen
@@ -200,7 +201,6 @@ class StateSettings:
         Raises:
             ConfigError: there is no such agent.
         """
-        from nacre.runtime.settings.agent_places import listed_id
         from nacre.runtime.settings.disk.settings_file import with_own_settings
         from nacre.runtime.settings.disk.variables import variables_unseen
         from nacre.runtime.settings.settings import valid_settings
@@ -225,10 +225,10 @@ class StateSettings:
 
 
 def checked_settings(text: str, file: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Sentences about a text that is to stand in the settings file; none when there is nothing to say.
+    """Checks a text for the settings file, and returns sentences about it.
 
     Raises:
-        ConfigError: as `load_config`, of the file as a whole.
+        ConfigError: as `load_config`, for the file as a whole.
     """
     from nacre.runtime.settings.disk import settings_file as disk
     from nacre.runtime.settings.disk.variables import variables_unseen
@@ -252,7 +252,7 @@ def _notices(raw: Mapping[str, Any], written: Settings, file: Path) -> tuple[str
 
 
 def settings_file(environment: Mapping[str, str]) -> Path:
-    """Where the settings of the environment's state folder stand, if there are any.
+    """The settings file of the environment's state folder, which may not exist.
 
     Raises:
         ConfigError: the state folder is in another user's home.
@@ -261,7 +261,6 @@ def settings_file(environment: Mapping[str, str]) -> Path:
 
 
 def _places(environment: Mapping[str, str], state: Path, written: Settings) -> AgentPlaces:
-    from nacre.runtime.settings.agent_places import AgentPlaces
 
     return AgentPlaces(
         named=environment.get(WORKSPACE_VARIABLE, ""),
@@ -273,12 +272,10 @@ def _places(environment: Mapping[str, str], state: Path, written: Settings) -> A
 
 
 def home_folder(environment: Mapping[str, str]) -> Path:
-    """The folder that `~` stands for."""
     return Path(environment.get("HOME") or Path.home())
 
 
 def _state_dir(environment: Mapping[str, str]) -> Path:
-    from nacre.runtime.settings.agent_places import owners_path
 
     home = home_folder(environment)
     return owners_path(environment.get(STATE_DIR_VARIABLE), home) or home / ".nacre"
@@ -305,3 +302,106 @@ def _not_its_workspace(
         f"{WORKSPACE_VARIABLE} names the workspace of the default agent {agents.default_id!r}. "
         f"Agent {own.agent_id!r} stays in {own.workspace}; its workspace in agents.list names another.",
     )
+
+
+class AgentPlaces(Record):
+    """Where the agents of a state folder keep their data, by the settings as they were written.
+
+    `named` is the default agent's workspace from the environment, and takes precedence over the settings.
+    """
+
+    named: str
+    storage: StorageChoice
+    home: Path
+    state: Path
+    settings: Settings
+
+    def of(self, agent_id: str, workspace: Path | None) -> AgentFolders:
+        """The places of one agent; `workspace` replaces its workspace.
+
+        Raises:
+            ConfigError: a path names another user's home, or `session.store` is not a JSON file.
+        """
+        from nacre.memory.contracts.settings import index_path
+        from nacre.runtime.settings.disk.agent_folders import AgentFolders
+
+        agents = self.settings.agents
+        entry = agents.entry(agent_id)
+        usual = self.state / "agents" / agent_id
+        search = agents.defaults.memory_search
+        if entry is not None and entry.memory_search.store.path:
+            search = entry.memory_search
+        return AgentFolders(
+            agent_id=agent_id,
+            workspace=(workspace or self._workspace(agent_id)).absolute(),
+            agent_dir=(owners_path(entry.agent_dir if entry else "", self.home) or usual).absolute(),
+            sessions_file=self._sessions_file(agent_id, usual).absolute(),
+            index_file=index_path(search, state_dir=self.state, agent_id=agent_id, home=self.home).absolute(),
+            storage=self.storage,
+        )
+
+    def allowed(self, agent_id: str) -> list[Path]:
+        """The places of other agents that an agent may read."""
+        entry = self.settings.agents.entry(agent_id)
+        found = (owners_path(text, self.home) for text in (entry.allow_paths if entry else ()))
+        return [path.absolute() for path in found if path is not None]
+
+    def _workspace(self, agent_id: str) -> Path:
+        agents = self.settings.agents
+        entry, is_default = agents.entry(agent_id), agent_id == agents.default_id
+        texts = [
+            self.named if is_default else None,
+            entry.workspace if entry else None,
+            agents.defaults.workspace if is_default else None,
+        ]
+        usual = self.state / ("workspace" if is_default else f"workspace-{agent_id}")
+        return next((path for text in texts if (path := owners_path(text, self.home))), usual)
+
+    def _sessions_file(self, agent_id: str, usual: Path) -> Path:
+        """The index of sessions; its folder has the transcripts."""
+        setting = self.settings.session.store
+        chosen = owners_path(setting.replace("{agentId}", agent_id), self.home)
+        if chosen is None:
+            return usual / "sessions" / "sessions.json"
+        if chosen.suffix != ".json":
+            raise ConfigError(
+                f"session.store is {setting!r}. "
+                "Name a file that ends in .json, such as ~/chats/sessions.json."
+            )
+        return chosen
+
+
+def listed_id(wanted: str, agents: AgentsSettings, file: Path) -> str:
+    """The id of the requested agent, in any spelling; the default agent if `wanted` is blank.
+
+    Raises:
+        ConfigError: there is no such agent.
+    """
+    from nacre.sessions.contracts.keys import normalise_agent_id
+
+    if not wanted.strip():
+        return agents.default_id
+    found = normalise_agent_id(wanted)
+    if found in agents.ids and found == wanted.strip().lower():
+        return found
+    is_one = len(agents.ids) == 1
+    raise ConfigError(
+        f"There is no agent {wanted!r}. {'The only one is' if is_one else 'The agents are'} "
+        f"{', '.join(agents.ids)}; agents.list in {file} names them."
+    )
+
+
+def owners_path(text: str | None, home: Path) -> Path | None:
+    """A path as an owner writes it, with `~` for the home folder; `None` if blank.
+
+    Raises:
+        ConfigError: it is in another user's home.
+    """
+    if not text or not text.strip():
+        return None
+    first, _, rest = text.strip().partition("/")
+    if first == "~":
+        return home / rest
+    if first.startswith("~"):
+        raise ConfigError(f"The folder {text!r} names another user's home. Write the whole path out.")
+    return Path(text.strip())

@@ -1,7 +1,7 @@
-"""Keys as people write them, and what the sections say of each. Pure.
+"""Keys as people write them, and what the sections say about each.
 
 A key is `agents.defaults.model.primary`. `agents.list[work]` and `agents.list[0]` are entries of a list, by
-id and by place; a name with dots stands in quotes: `agents.defaults.models."openai/gpt-4.1".alias`.
+id and by position; a name with dots is quoted: `agents.defaults.models."openai/gpt-4.1".alias`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ _STEP = re.compile(
 )
 _SECRET = re.compile(r"(?:(?<!main)key|token|password|secret)$", re.IGNORECASE)
 _PASSWORD = re.compile(r"(?<=://)([^:/@\s]*):[^@\s]+@")
-"""A password in an address, as in that of a database."""
+"""A password in an address, such as that of a database."""
 
 
 class Field(Record):
-    """What is known of a key. `section` has it; `info` is `None` for what an owner names, as in a table."""
+    """What is known about a key of `section`; `info` is `None` for a name that the owner chose, as in a
+    table.
+    """
 
     section: type[BaseModel]
     name: str
@@ -43,10 +45,10 @@ class Field(Record):
 
 
 def key_of(text: str, raw: Mapping[str, Any]) -> Key:
-    """The path that a written key means; `raw` are the file's values, in which an entry is found by its id.
+    """Parses a written key; `raw` are the file's values, in which entries are found by id.
 
     Raises:
-        ConfigError: it is no key, or no entry has that id.
+        ConfigError: it is not a key, or no entry has that id.
     """
     steps: list[str | int] = []
     place = 0
@@ -68,13 +70,13 @@ def key_of(text: str, raw: Mapping[str, Any]) -> Key:
 
 
 def written_key(key: Sequence[str | int]) -> str:
-    """A path as a key is written."""
+    """A path as a written key."""
     parts = [f"[{step}]" if isinstance(step, int) else f".{_quoted(step)}" for step in key]
     return "".join(parts).removeprefix(".")
 
 
 def at(values: Any, key: Sequence[str | int]) -> Any:
-    """What stands at a path of plain values; `None` where nothing does."""
+    """The value at a path of plain values, or `None`."""
     for step in key:
         if isinstance(values, Mapping):
             values = values.get(step)
@@ -86,12 +88,12 @@ def at(values: Any, key: Sequence[str | int]) -> Any:
 
 
 def field_of(key: Key, root: type[BaseModel]) -> Field | None:
-    """What the sections say of a key.
+    """What the sections say about a key.
 
     `None` is a key below a section whose keys somebody else reads: a channel's, an extension's.
 
     Raises:
-        ConfigError: no section has such a key; the sentence names the nearest ones.
+        ConfigError: no section has such a key; the message names the nearest ones.
     """
     found = Field(section=root, name="", info=None, below=root)
     place = 0
@@ -119,21 +121,21 @@ def field_of(key: Key, root: type[BaseModel]) -> Field | None:
 
 
 def likely_key(key: Key, root: type[BaseModel]) -> str:
-    """The key that a mistyped one may mean, empty when none is near."""
+    """The key that a mistyped one may mean, or an empty string."""
     above = field_of(key[:-1], root)
     near = nearest_key(str(key[-1]), above.below) if above and above.below else ""
     return written_key((*key[:-1], near)) if near else ""
 
 
 def default_of(found: Field) -> Any:
-    """The default of a key as plain JSON values; `None` for one that has none."""
+    """The default of a key as plain JSON values, or `None`."""
     if found.info is None or found.info.is_required():
         return None
     return plain(found.info.get_default(call_default_factory=True))
 
 
 def plain(value: Any) -> Any:
-    """Settings as plain JSON values, under the names of the file."""
+    """Settings as plain JSON values, with the keys of the file."""
     if isinstance(value, BaseModel):
         own = {
             written_name(type(value), name): plain(getattr(value, name)) for name in type(value).model_fields
@@ -147,7 +149,7 @@ def plain(value: Any) -> Any:
 
 
 def hidden(value: Any, name: str = "") -> Any:
-    """Plain values in which keys, tokens and passwords are not shown, wherever they stand."""
+    """Plain values in which keys, tokens and passwords are hidden, wherever they are."""
     if isinstance(value, Mapping):
         return {key: hidden(item, key) for key, item in value.items()}
     if isinstance(value, list):
@@ -182,7 +184,7 @@ def _quoted(step: str) -> str:
 
 
 def _plain(annotation: Any) -> Any:
-    """An annotation without `| None` and validators around it."""
+    """An annotation without `| None` and validators."""
     if get_origin(annotation) is Annotated:
         return _plain(get_args(annotation)[0])
     kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
@@ -194,7 +196,7 @@ def _is_open(annotation: Any) -> bool:
 
 
 def section_below(annotation: Any) -> type[BaseModel] | None:
-    """The section that a field holds, by itself, in a list or in a table; `None` for a plain value."""
+    """The section of a field, of its list items or of its table values; `None` for a plain value."""
     kinds = [kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type)]
     kinds += [each for kind in get_args(annotation) for each in get_args(kind) if isinstance(each, type)]
     return next((kind for kind in kinds if issubclass(kind, BaseModel)), None)

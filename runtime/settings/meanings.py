@@ -1,7 +1,7 @@
-"""What each setting is for, in the words that stand below it in its section, and what may stand there; all
-settings as a JSON Schema.
+"""The description and the kind of each setting, from the sections' docstrings; all settings as a JSON
+Schema.
 
-Reads the sections' own source: pydantic would do so for every class, at every start.
+Parses the sections' source on demand, because pydantic would do so for every class at every start.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LINK = re.compile(r"\[([^\]]+)\]\((\w+\.md)[^)]*\)")
 
 
 def meaning_of(found: Field) -> str:
-    """What a setting is for, in the words that stand below it in its section; links lead from `docs/`."""
+    """The description of a setting; links are relative to `docs/`."""
     for kind in found.section.__mro__:
         if issubclass(kind, BaseModel) and kind is not BaseModel:
             for name in found.section.model_fields:
@@ -50,12 +50,12 @@ def meaning_of(found: Field) -> str:
 
 
 def without_links(words: str) -> str:
-    """The words with the page after each link, for where a link cannot be followed."""
+    """The text with each link's page after it, for places where links cannot be followed."""
     return _LINK.sub(lambda link: f"{link[1]} (docs/{link[2]})", " ".join(words.split()))
 
 
 def kind_of(found: Field) -> str:
-    """What may stand at a key, with its unit and its limits; empty where that cannot be said."""
+    """What may be written for a key, with its unit and limits; empty if that cannot be said."""
     if found.info is None:
         return ""
     words = _kind(found.info.annotation, found.info.metadata)
@@ -101,7 +101,7 @@ def _all_meanings(kind: type[BaseModel]) -> dict[str, str]:
 
 @cache
 def _meanings(kind: type[BaseModel]) -> Mapping[str, str]:
-    """The text below each field of a class; without its source there is none."""
+    """The docstrings of a class's fields; empty if its source is missing."""
     try:
         [body] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     except (OSError, TypeError, SyntaxError):
@@ -142,7 +142,7 @@ def _kind(annotation: Any, metadata: Iterable[Any]) -> str:
 
 
 def _unpacked(metadata: Iterable[Any]) -> list[Any]:
-    """What stands beside a type, with the parts of a `Field(…)` one by one."""
+    """Annotations, with the parts of a `Field(…)` one by one."""
     return [part for each in metadata for part in (getattr(each, "metadata", None) or [each])]
 
 
@@ -167,7 +167,7 @@ def _many(words: str) -> str:
 
 
 def _last_word(name: str) -> str:
-    """The last word of a name in camel case, in small letters; a floor counts what stands before it."""
+    """The last word of a name in camel case, in lower case. A floor counts what precedes it."""
     name = name.removesuffix("Floor")
     start = max((place for place, letter in enumerate(name) if letter.isupper()), default=0)
     return name[start:].lower()

@@ -1,8 +1,8 @@
-"""Everything that `nacre.json5` may hold: frozen, validated, one section a top-level key.
+"""Everything that `nacre.json5` may contain: frozen, validated, one section per top-level key.
 
-Values only: nothing here reads a file or the environment. Keys that other
-OpenClaw versions know and Nacre does not read are kept out of the way and reported, not refused, so
-that an owner can bring a settings file along. Inside `memorySearch` an unknown key is an error.
+Nothing here reads a file or the environment. Keys of other OpenClaw versions that Nacre does not read are
+kept and reported, not refused, so that an owner can bring a settings file along. In `memorySearch`, an
+unknown key is an error.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,6 @@ from nacre.runtime.settings.sections.channels import (
     MessagesSettings,
 )
 from nacre.runtime.settings.sections.hooks import HooksSettings, ToolRule, ToolsSettings
-from nacre.runtime.settings.sections.http import HttpSettings
 from nacre.runtime.settings.sections.mcp import McpSettings
 from nacre.runtime.settings.sections.memory import MemorySettings, QmdScope
 from nacre.runtime.settings.sections.models import ModelsSettings
@@ -32,6 +31,22 @@ from nacre.runtime.settings.sections.section import SettingsSection, unread_keys
 from nacre.runtime.settings.sections.session import SessionSettings
 from nacre.runtime.settings.sections.skills import SkillsSettings
 from nacre.runtime.settings.sections.storage import StorageSettings
+
+
+class HttpSettings(SettingsSection):
+    """`http`: doors over HTTP. They need the extra `serve` and a token (`nacre token add NAME`)."""
+
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """The port at which `nacre serve` answers programs and browsers; `null` is none."""
+    host: str = "127.0.0.1"
+    """The address at which it listens. Another one than this machine's own needs a token that was made."""
+    hosts: tuple[str, ...] = ()
+    """Further names under which it is asked, such as that of a reverse proxy."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses of reverse proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed, such as
+    `"127.0.0.1"`. Of everybody else these headers are passed over."""
+    max_body_mb: Annotated[int, Field(ge=1, le=1024)] = 32
+    """Largest request in MiB. A token that is not the owner's may send 4 MiB at most."""
 
 
 class ModelPrice(SettingsSection):
@@ -59,14 +74,14 @@ class UsageSettings(SettingsSection):
 
 @dataclass(kw_only=True)
 class DailyCap:
-    """`usage.dailyCapUsd` as it counts now; a settings file that is read anew changes it for all who ask."""
+    """The current `usage.dailyCapUsd`; rereading the settings file changes it for all users of this
+    object.
+    """
 
     usd: float | None
 
 
 class Settings(SettingsSection):
-    """Everything in `nacre.json5`."""
-
     agents: AgentsSettings = Field(default_factory=AgentsSettings.unwritten)
     session: SessionSettings = Field(default_factory=SessionSettings.unwritten)
     memory: MemorySettings = Field(default_factory=MemorySettings.unwritten)
@@ -86,13 +101,13 @@ class Settings(SettingsSection):
 
     @classmethod
     def of_file(cls, raw: Mapping[str, Any]) -> Self:
-        """The settings that a file has, by its keys.
+        """The settings in a file, by its keys.
 
-        A validator is made for the sections that are written: one for all of them takes longer to make than
-        a search.
+        Builds a validator only for the sections that are written: one for all of them takes longer to build
+        than a search.
 
         Raises:
-            pydantic.ValidationError: a value does not fit its setting.
+            pydantic.ValidationError: a value is invalid.
         """
         if not raw:
             return cls.model_construct()
@@ -104,18 +119,18 @@ class Settings(SettingsSection):
 
     @property
     def agent(self) -> AgentSettings:
-        """The settings of the agent that these were made for: the defaults, with its own laid over them."""
+        """The settings of one agent: the defaults, with its own on top."""
         return self.agents.defaults
 
     @property
     def tool_rules(self) -> Mapping[str, ToolRule]:
-        """What holds for single tools: the agent's own rules, and those of all for the others."""
+        """The rules for single tools: the agent's own, and otherwise those for all agents."""
         return {**self.tools.rules, **self.agent.tools.rules}
 
 
 @cache
 def _model_of(names: tuple[str, ...]) -> type[SettingsSection]:
-    """The sections of these names as a model of their own; made once, for each agent reads the same file."""
+    """The sections with these names as a model, cached because each agent reads the same file."""
     fields: dict[str, Any] = {
         name: (field.annotation, field) for name, field in Settings.model_fields.items() if name in names
     }
@@ -123,10 +138,10 @@ def _model_of(names: tuple[str, ...]) -> type[SettingsSection]:
 
 
 def valid_settings(raw: Mapping[str, Any], file: Path) -> Settings:
-    """The settings of a file that was read.
+    """The settings in a file's values.
 
     Raises:
-        ConfigError: a value does not fit its setting.
+        ConfigError: a value is invalid.
     """
     try:
         return Settings.of_file(raw)
@@ -145,7 +160,7 @@ def _problem(item: Mapping[str, Any]) -> str:
 
 
 def told_of_keys(settings: Settings, file: Path) -> tuple[str, ...]:
-    """Sentences for the owner about valid settings: keys that nobody reads, several default agents."""
+    """Sentences for the owner about valid settings: unread keys, several default agents."""
     unread = ", ".join(unread_keys(settings))
     marked = [entry.id for entry in settings.agents.entries if entry.default]
     notices = [f"{file} has settings that Nacre does not read: {unread}."] if unread else []

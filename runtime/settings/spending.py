@@ -1,11 +1,11 @@
-"""From settings to what writes down the cost of calls. Apart, because most commands ask nobody."""
+"""The usage files of a state folder."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.models.spending.ledger import SpendingLedger
+from nacre.runtime.models.spending import SpendingLedger
 from nacre.runtime.settings.config import Config
 
 

@@ -1,6 +1,6 @@
-"""What keeps an agent's data: files, or the backend that `storage.driver` names. The one place that chooses.
+"""Chooses the storage of an agent's data: files, or the backend that `storage.driver` names.
 
-A search in the notes opens a workspace, so whatever it does not need is imported when it is asked for.
+A search in the notes opens a workspace, so everything that it does not need is imported on first use.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.disk.agent_folders import PRIVATE_FILES
 
 if TYPE_CHECKING:
-    from nacre.memory.contracts.index_place import IndexPlace
     from nacre.memory.contracts.settings import MemorySearchSettings
+    from nacre.memory.contracts.store import IndexPlace
     from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.files.skills import Skills
     from nacre.runtime.contracts.clock import Clock
@@ -34,11 +34,11 @@ log = logging.getLogger(__name__)
 
 
 def storage_of(home: StorageHome) -> StorageBackend:
-    """What keeps the data of an agent; touches none of it yet.
+    """The storage of an agent's data; reads and writes nothing yet.
 
     Raises:
-        ConfigError: the settings choose a backend that is not installed, or cannot be loaded. Files never
-            stand in for it: what is said meanwhile would be missing where it belongs.
+        ConfigError: the backend in the settings is not installed, or cannot be loaded. Files never
+            replace it: what is said meanwhile would be missing where it belongs.
     """
     if home.folders.is_in_files:
         return FileStorage(home)
@@ -61,13 +61,13 @@ def storage_of(home: StorageHome) -> StorageBackend:
 
 
 def ledger_of(config: Config) -> LedgerPlace:
-    """Where the ledger of the channels is kept: one for all agents, with the default one."""
+    """The ledger of the channels: one for all agents, stored with the default one."""
     default = next((agent.id for agent in config.agents if agent.is_default), config.agent_id)
     return storage_of(replace(config, folders=replace(config.folders, agent_id=default))).ledger()
 
 
 def open_skills(config: Config) -> Skills:
-    """The skills of an agent, and of folders that its owner trusts."""
+    """The skills of an agent, and those in folders that its owner trusts."""
     from nacre.memory.contracts.settings import at_home
     from nacre.memory.files.skills import Skills
 
@@ -80,7 +80,7 @@ def open_skills(config: Config) -> Skills:
 
 
 async def left_in_folder(home: StorageHome, workspace: Workspace) -> str:
-    """A sentence, where a workspace that is no folder is empty and its folder of this machine has notes."""
+    """A sentence if the backend's workspace is empty but the folder of this machine has notes."""
     folders = home.folders
     if folders.is_in_files or any(await workspace.list_folder(".")):
         return ""
@@ -92,9 +92,8 @@ async def left_in_folder(home: StorageHome, workspace: Workspace) -> str:
 
 
 class FileStorage:
-    """A member of `StorageBackend`: files of the agent's folders, with SQLite where rows are asked for.
-
-    A backend that only lays files elsewhere inherits it.
+    """Files in the agent's folders, with SQLite for rows. A backend that only places files elsewhere
+    inherits it.
     """
 
     other_rows = None
@@ -106,7 +105,6 @@ class FileStorage:
         self._kept = kept_places(home)
 
     def sessions(self, *, now: Clock, new_id: NewId) -> AgentSessions:
-        """The index file with a transcript a session beside it."""
         from nacre.sessions.stores.files import FileSessionStore, SessionPlaces
 
         places = SessionPlaces(
@@ -118,34 +116,29 @@ class FileStorage:
         return FileSessionStore(places, now=now, new_id=new_id)
 
     def index(self, settings: MemorySearchSettings, *, now: Clock) -> IndexPlace:
-        """A SQLite file."""
         from nacre.memory.stores.index_file import index_in_file
 
         return index_in_file(self._folders.index_file, settings, now)
 
     def workspace(self) -> Workspace:
-        """The folder of the agent.
-
-        Should it hold what belongs to programs, then no tool reads or writes that: settings, conversations,
-        trust, approvals.
+        """The agent's folder. No tool reads or writes the places of programs in it: settings,
+        conversations, trust, approvals.
         """
         return FolderWorkspace(self._folders.workspace, lock_dir=self._state_dir / "locks", kept=self._kept)
 
     def approvals(self, *, now: Clock, fence_of: Callable[[str], int | None]) -> ApprovalStore:  # noqa: ARG002 - nobody can have the lane of a process that lives
-        """A file a call."""
         from nacre.runtime.tools.approvals.approvals import ApprovalFolder
 
         return ApprovalFolder(self._folders.approvals, now=now)
 
     def ledger(self) -> LedgerPlace:
-        """The SQLite file of the state folder, one for all agents."""
         from nacre.runtime.ledger.file_ledger import ledger_file
 
         return ledger_file(self._state_dir)
 
 
 def kept_places(home: StorageHome) -> tuple[Path, ...]:
-    """What belongs to programs, should it lie in the workspace's folder."""
+    """The places of programs that may be inside the workspace's folder."""
     state_dir, folders = home.state_dir, home.folders
     return (
         state_dir,
@@ -160,7 +153,7 @@ def kept_places(home: StorageHome) -> tuple[Path, ...]:
 
 @cache
 def _backend(driver: str) -> tuple[OpenStorage, Mapping[str, Any]]:
-    """What opens the backend of this name, and the schema of its settings."""
+    """The function that opens the backend with this name, and the schema of its settings."""
     # whoever keeps files reads no manifest
     from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
     from nacre.runtime.extensions.installed.discovery import built_in_extensions, installed_extensions

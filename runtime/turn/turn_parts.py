@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
 from nacre.memory.contracts.workspace import Workspace
+from nacre.memory.files.proposals import ReviewQueue
+from nacre.memory.files.sources.sources import Sources
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.events import Emit
@@ -18,34 +19,38 @@ from nacre.runtime.open_sessions.open_session import NoticeLog, OpenSession, Ses
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.approvals.approvals import Approvals
-from nacre.runtime.tools.function import ToolSource
+from nacre.runtime.tools.function import ToolChat, ToolSource
 from nacre.runtime.tools.toolbox import CallScope
-from nacre.runtime.turn.inbound.inbound_message import VoiceNotes
-from nacre.runtime.turn.loop.loop import TurnBounds
-from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
-from nacre.runtime.turn.prompt_parts.system_prompt import PromptParts, SystemPrompts
-from nacre.runtime.turn.window.window_parts import WindowParts
+from nacre.runtime.turn.inbound_message import VoiceNotes
+from nacre.runtime.turn.loop import TurnBounds
+from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
+from nacre.runtime.turn.system_prompt import PromptParts, SystemPrompts
 from nacre.sessions.contracts.messages import Usage
-
-log = logging.getLogger(__name__)
 
 
 class TurnParts(Record):
-    """What every turn of an agent shares. Built once, by the composition root.
+    """What every turn of an agent shares. The composition root builds it once.
 
-    `models` are asked in their order; a chat for which another model was chosen has its own chain.
-    `memory` holds the memory engine, if there is one. `voice_notes` writes down recordings. `tools` are the
-    bot author's, `tool_sources` bring others; `prompt_parts` is what the author adds to the system prompt.
-    `run_sub_agent` gives the words that come of a sub-agent's task. `sub_agent` is the one whose turn it is;
-    `None` is the agent itself.
+    `models` are asked in order; a chat with a chosen model has a chain of its own. `summary_model` and
+    `flush_model` replace these models for summaries and flushes, unless they are `None`. `offline` extracts
+    notes and summaries where no model can be asked. `sources` records who said each line of the workspace,
+    `review` holds the changes that wait for the owner, and `on_notes` is called with the path of each file
+    that a tool wrote. `tools` are the bot author's, `tool_sources` provide others. `run_sub_agent` returns
+    the text that a sub-agent's task ended with. `sub_agent` is set in the turns of a sub-agent.
     """
 
     agent_id: str
     settings: Settings
     models: ModelChain
-    window: WindowParts
+    summary_model: ChatModel | None
+    flush_model: ChatModel | None
+    offline: ChatModel
     sessions: SessionOpener
     memory: MemorySlot
+    workspace: Workspace
+    sources: Sources
+    review: ReviewQueue
+    on_notes: Callable[[str], None]
     voice_notes: VoiceNotes
     tools: tuple[AuthorTool, ...]
     tool_sources: tuple[ToolSource, ...]
@@ -53,6 +58,8 @@ class TurnParts(Record):
     approvals: Approvals
     prompt_parts: PromptParts
     prompts: SystemPrompts
+    hooks: Hooks
+    notice_log: NoticeLog
     now: Clock
     new_id: NewId
     count_tokens: Callable[[str], int]
@@ -60,56 +67,23 @@ class TurnParts(Record):
 
     @property
     def model(self) -> ChatModel:
-        """The model that the owner chose; a fallback may answer in its place."""
+        """The model that the owner chose; a fallback may answer instead."""
         return self.models.first.model
 
-    @property
-    def workspace(self) -> Workspace:
-        """The folder with the notes."""
-        return self.window.workspace
-
-    @property
-    def told(self) -> NoticeLog:
-        """What the owner was told already."""
-        return self.window.told
-
-    @property
-    def hooks(self) -> Hooks:
-        """What others do when something happens."""
-        return self.window.hooks
-
-    def on_said(self) -> None:
-        """A turn ended: where conversations are searched, the next search looks how far they have grown."""
-        self.memory.transcripts_changed()
+    def chat(self, session: OpenSession) -> ToolChat:
+        """The session's chat as tools, hooks and prompt parts see it."""
+        return session.chat(self.workspace.place, self.sources)
 
 
 class CallingTurn(Protocol):
     """The turn that calls a sub-agent."""
 
-    @property
-    def session(self) -> OpenSession:
-        """The session that it is of."""
-        ...
+    session: OpenSession
+    parts: TurnParts
+    emit: Emit
+    bounds: TurnBounds
 
-    @property
-    def parts(self) -> TurnParts:
-        """What it shares with others."""
-        ...
-
-    @property
-    def emit(self) -> Emit:
-        """Who watches it."""
-        ...
-
-    @property
-    def bounds(self) -> TurnBounds:
-        """How far it may go, together with what it calls."""
-        ...
-
-    def spend(self, usage: Usage, /) -> None:
-        """Adds what was used for it."""
-        ...
+    def spend(self, usage: Usage, /) -> None: ...
 
 
 RunsSubAgent: TypeAlias = Callable[[CallingTurn, SubAgent, str, CallScope], Awaitable[str]]
-"""Gives the words that come of a task."""

@@ -36,7 +36,7 @@ SESSIONS = {
 AGENT = {
     "nacre.runtime.agent.agent",
     "nacre.runtime.contracts.events",
-    "nacre.runtime.models.embedding.http.endpoint",
+    "nacre.extensions.providers.embedding.endpoint",
     "nacre.runtime.models.offline.responder",
     "nacre.sessions.upkeep.maintenance",
 }
@@ -82,7 +82,7 @@ print("COMPILED", *frozen, file=sys.stderr)
 def _loaded(home: Path, run: str) -> set[str]:
     """The modules among those that are looked at which a program has imported when it is done."""
     watched = ALWAYS_TOO_MUCH | SCREENS | MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE | CHANGES
-    watched |= NOT_OF_THE_INDEX | {"asyncio"}
+    watched |= NOT_OF_THE_INDEX | {"asyncio", "nacre.extensions"}
     told = _run(home, TOLD.format(run=run, watched=watched))
     last = told.splitlines()[-1]
     assert last.startswith("LOADED"), told
@@ -128,7 +128,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["memory", "status"], MODEL | VALIDATORS | SESSIONS | AGENT | CHANGES | NOT_OF_THE_INDEX),
         (["memory", "index"], MODEL | VALIDATORS | SESSIONS | AGENT | NOT_OF_THE_INDEX),
         (["init"], MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE),
-        (["send", "-m", "What about the mast?"], set()),
+        (["send", "-m", "What about the mast?"], {"nacre.extensions"}),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -143,7 +143,7 @@ def test_the_agent_is_imported_without_models_and_screens(home: Path) -> None:
     """`from nacre import Agent` costs the agent, not a model, a screen or a provider's library."""
     loaded = _loaded(home, "from nacre import Agent")
 
-    unused = {"filelock", "nacre.runtime.models.offline.responder"}
+    unused = {"filelock", "nacre.extensions", "nacre.runtime.models.offline.responder"}
     assert loaded & (ALWAYS_TOO_MUCH | SCREENS | MODEL | unused) == set()
 
 

@@ -191,12 +191,17 @@ def test_the_picture_is_of_the_present_program(tmp_path: Path) -> None:
 
 
 def test_every_decision_has_a_number_of_its_own() -> None:
-    """The file's name and its title say the same number, and no other record has it."""
-    records = sorted((ROOT / "docs/decisions").glob("*.md"))
-    named = [int(record.name[:4]) for record in records]
-    titled = [re.match(r"# 0*(\d+)\b", record.read_text(encoding="utf-8")) for record in records]
-    assert [int(title[1]) if title else None for title in titled] == named
-    assert len(set(named)) == len(named)
+    """No two records have the same number, and the list of decisions names each once."""
+    pages = [*(ROOT / "docs/decisions").glob("*.md"), *(ROOT / "extensions").glob("*/decisions.md")]
+    numbers = [
+        int(number)
+        for page in pages
+        for number in re.findall(r"^## (\d+)\. ", page.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    listed = [int(number) for number in re.findall(r"\[(\d+)\]\(", _text("docs/decisions/README.md"))]
+
+    assert len(set(numbers)) == len(numbers)
+    assert sorted(listed) == sorted(numbers)
 
 
 def test_agents_guide_is_short() -> None:

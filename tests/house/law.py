@@ -34,12 +34,18 @@ EXTENSIONS: Floors = (
     tuple(
         f"extensions/{name}"
         for name in (
-            *("backup", "discord", "email", "http", "importers", "irc", "lancedb", "matrix", "mcp"),
-            *("memory_bench", "postgres", "slack", "telegram", "xmpp"),
+            *("backup", "curation", "discord", "email", "facts", "http", "importers", "irc"),
+            *("lancedb", "matrix", "mcp"),
+            *("memory_bench", "postgres", "providers", "slack", "telegram", "xmpp"),
         )
     ),
     ("extensions/qmd",),
-    ("extensions/http/openai", "extensions/http/page", "extensions/postgres/workers"),
+    (
+        *("extensions/http/openai", "extensions/http/page", "extensions/postgres/workers"),
+        *("extensions/providers/embedding", "extensions/providers/litellm"),
+        "extensions/providers/openai_compatible",
+    ),
+    ("extensions/providers/completions",),
     (
         "extensions/http/server",
         "extensions/postgres/server",
@@ -56,7 +62,7 @@ BRIDGES: Floors = (
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (
-    ("runtime/agent", "runtime/agent/first_model"),
+    ("runtime/agent",),
     ("runtime/agent/insight",),
     ("runtime/agent/opening",),
     ("runtime/extensions",),
@@ -66,43 +72,27 @@ RUNTIME: Floors = (
     ("runtime/commands/conversation",),
     ("runtime/commands/insight",),
     ("runtime/session_lifecycle",),
-    ("runtime/turn", "runtime/recall/facts"),
-    ("runtime/turn/window", "runtime/recall"),
-    ("runtime/turn/window/pruning", "runtime/turn/prompt_parts"),
-    (
-        "runtime/turn/window/summaries",
-        "runtime/turn/loop",
-        "runtime/turn/inbound",
-        "runtime/open_sessions",
-    ),
-    ("runtime/hooks", "runtime/recall/models", "runtime/recall/transcripts"),
-    ("runtime/models/embedding", "runtime/models/offline"),
-    ("runtime/models/embedding/jobs",),
-    ("runtime/models/embedding/http",),
-    ("runtime/storage",),
+    ("runtime/turn",),
+    ("runtime/recall",),
+    ("runtime/open_sessions",),
+    ("runtime/hooks", "runtime/recall/transcripts"),
+    ("runtime/models/offline",),
+    ("runtime/storage", "runtime/providers"),
     ("runtime/settings",),
     ("runtime/models", "runtime/settings/sections", "runtime/tools"),
     (
-        "runtime/models/waits",
-        "runtime/models/litellm",
-        "runtime/models/openai_compatible",
         "runtime/settings/disk",
         "runtime/tools/approvals",
         "runtime/extensions/installed",
         "runtime/ledger",
     ),
-    ("runtime/models/completions",),
-    ("runtime/models/spending",),
     ("runtime/contracts",),
 )
 MEMORY: Floors = (
     ("memory",),
     ("memory/sync", "memory/search"),
     ("memory/stores",),
-    ("memory/files/tidy",),
     ("memory/stores/sqlite", "memory/files"),
-    ("memory/files/bank",),
-    ("memory/files/facts", "memory/files/proposals"),
     ("memory/workspace/history",),
     (
         "memory/vectors",

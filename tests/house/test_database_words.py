@@ -27,7 +27,6 @@ ALLOWED = {
     "extensions/backup/archive.py": "a database is copied with SQLite's API, without its temporary files",
     "extensions/importers/sources/hermes.py": "the other program keeps its sessions in one, which is read",
     "extensions/importers/sources/openclaw.py": "newer versions of the other program keep sessions in one",
-    "memory/contracts/index_settings.py": "the owner's settings say what they mean for this database",
     "memory/contracts/settings.py": "the owner's settings name the database and where its file lies",
     "extensions/qmd/program.py": "what the program qmd says about its own index",
     "sessions/compaction/facts.py": "an ending of file names that people talk about",

@@ -38,6 +38,7 @@ EXTRAS = {
     "psycopg_pool": "postgres",
     "prometheus_client": "serve",
     "pyarrow": "lancedb",
+    "pygments": "serve",
     "pypdf": "pdf",
     "pyrage": "age",
     "sentence_transformers": "sentence-transformers",
@@ -50,7 +51,12 @@ EXTRAS = {
     "uvicorn": "serve",
 }
 """Libraries that come only when asked for, and the extra that brings them."""
-BROUGHT_ANYWAY = {"aiohttp": "litellm needs it", "anyio": "httpx needs it", "jinja2": "litellm needs it"}
+BROUGHT_ANYWAY = {
+    "aiohttp": "litellm needs it",
+    "anyio": "httpx needs it",
+    "jinja2": "litellm needs it",
+    "pygments": "rich needs it",
+}
 """Libraries of extras that a dependency brings along, so that they have an exact version too."""
 PACKAGES = {
     "discord": "discord.py",
@@ -135,7 +141,7 @@ def test_packages_list_equals_the_tree() -> None:
 
 
 def test_data_files_are_installed() -> None:
-    """What is not Python and not a README comes along with an install."""
+    """Whatever is neither Python nor a README nor a record of decisions comes along with an install."""
     setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     packaged = {
         file
@@ -149,7 +155,7 @@ def test_data_files_are_installed() -> None:
         for file in (ROOT / room).rglob("*")
         if file.is_file()
         and file.suffix not in (".py", ".pyc")
-        and file.name != "README.md"
+        and file.name not in ("README.md", "decisions.md")
         and not _hidden(file)
     }
 

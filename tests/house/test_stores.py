@@ -23,10 +23,10 @@ FORMAT = "nacre.sessions.disk.json_text"
 ALLOWED = {
     "runtime/hooks/trust.py": "a file of its own, written as safely",
     "runtime/storage/storage.py": "opens the files",
-    "runtime/models/completions/remembered_windows.py": "a file of its own, written as safely",
-    "runtime/models/waits/cooldown.py": "a file of its own, written as safely",
-    "runtime/models/spending/ledger.py": "files of its own, written as safely",
-    "runtime/models/embedding/http/daily_budget.py": "a file of its own, written as safely",
+    "extensions/providers/completions/remembered_windows.py": "a file of its own, written as safely",
+    "runtime/models/cooldown.py": "a file of its own, written as safely",
+    "runtime/models/spending.py": "files of its own, written as safely",
+    "extensions/providers/embedding/daily_budget.py": "a file of its own, written as safely",
     "runtime/settings/disk/secrets.py": "a file of the owner's, written as safely",
     "extensions/mcp/client/tool_list.py": "a file of its own, written as safely",
     "runtime/tools/approvals/approvals.py": "files of its own, written as safely",
@@ -50,8 +50,8 @@ MAY_KNOW_FOLDERS = {
     "cli/memory/history.py": "git wants files, and says so of notes in a database",
     "extensions/http/page/home.py": "the page shows the git history",
     "memory/files/note_files.py": "`extraPaths` that lie outside are folders of this machine",
-    "memory/files/proposals/review_queue.py": "what waits lies in the state folder, beside the notes",
-    "extensions/qmd/searching.py": "qmd indexes folders of this machine, and names files in them",
+    "memory/files/proposals.py": "what waits lies in the state folder, beside the notes",
+    "extensions/qmd/qmd_notes.py": "qmd indexes folders of this machine, and names files in them",
     "runtime/settings/disk/agent_folders.py": "compares the places of agents, `extraPaths` too",
     "runtime/storage/storage.py": "opens the folder, and those with skills that the owner trusts",
     "extensions/postgres/exchange.py": "passes over what programs leave in a folder",
@@ -60,8 +60,7 @@ INDEXING = ("memory/files/", "memory/search/", "memory/sync/", "memory/text/", "
 DISK = ("asyncio.subprocess", "glob", "io", "mmap", "os", "pathlib", "shutil", "subprocess", "tempfile")
 """Modules that reach a file without asking anybody."""
 MAY_REACH_DISK = {
-    "memory/files/proposals/review_queue.py": "what waits lies in the state folder, which no workspace is",
-    "memory/files/sources/sourced_workspace.py": "it hands on what a workspace says of its folder",
+    "memory/files/proposals.py": "what waits lies in the state folder, which no workspace is",
     "memory/text/days/day_words.py": "the packaged words for days",
     "memory/text/forms/words.py": "the packaged lists of words",
 }

@@ -125,7 +125,7 @@ async def _history(invocation: Invocation) -> Finding:
         except (GitFailed, FileBusy) as error:
             raise OSError(str(error)) from error
 
-    if problem := await asyncio.to_thread(health.looked_at):
+    if problem := await asyncio.to_thread(health.check):
         return Finding(
             area="history",
             state="problem",

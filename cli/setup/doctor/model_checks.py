@@ -12,8 +12,8 @@ from nacre.cli.setup.doctor.finding import Finding
 from nacre.memory.files.sources.secrets import without_secrets
 
 if TYPE_CHECKING:
-    from nacre.runtime.agent.insight.model_facts import ModelFacts
     from nacre.runtime.contracts.clock import Clock
+    from nacre.runtime.providers.provider import ModelFacts
     from nacre.runtime.settings.config import Config
 
 _LIBRARIES = ("litellm", "onnxruntime")
@@ -47,8 +47,8 @@ def program_findings(config: Config, now: Clock) -> Iterator[Finding]:
 
 async def model_findings(config: Config, now: Clock, *, online: bool) -> list[Finding]:
     """The model, its key, whether it can be reached, and its window."""
-    from nacre.runtime.agent.insight.model_facts import model_facts
     from nacre.runtime.contracts.errors import ConfigError
+    from nacre.runtime.providers.opening import model_facts
 
     try:
         facts = model_facts(config, now)

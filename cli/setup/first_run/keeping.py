@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nacre.memory.contracts.workspace import Workspace
-    from nacre.runtime.agent.first_model.key_places import Key
+    from nacre.runtime.agent.insight.trial import Key
 
 OWNERS_FILE = "USER.md"
 _NAME_LINE = "- **Name:**"

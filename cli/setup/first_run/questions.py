@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 
 import click
 
-from nacre.runtime.agent.first_model.choices import Offer
-from nacre.runtime.agent.first_model.key_places import Key, KeyPlace, key_variables
+from nacre.runtime.agent.insight.trial import Key, KeyPlace
 from nacre.runtime.contracts.clock import owner_zone
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.providers.provider import Offer
 
 if TYPE_CHECKING:
-    from nacre.runtime.agent.first_model.choices import Choice
+    from nacre.runtime.providers.provider import Choice
 
 MAX_SHOWN = 15
 _OFFLINE = "0"
@@ -134,15 +134,15 @@ def ask_key(
     model_name: str,
     environment: Mapping[str, str],
     *,
+    variables: Sequence[str],
     env_file: str,
     has_keyring: bool,
     is_wanted: bool = False,
 ) -> Key | None:
     """The key of a model and where it is to be kept; `None` where it wants none, or the owner gives none.
 
-    `is_wanted` is a server of the owner's that refused to answer without one.
+    `variables` may hold it. `is_wanted` is a server of the owner's that refused to answer without one.
     """
-    variables = key_variables(model_name, is_wanted=is_wanted)
     if not variables:
         return None
     variable = next((name for name in variables if environment.get(name, "").strip()), variables[0])

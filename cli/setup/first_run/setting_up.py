@@ -15,26 +15,18 @@ from nacre.cli.setup.first_run.keeping import (
     knows_no_name,
 )
 from nacre.record import Record
-from nacre.runtime.agent.first_model.choices import (
-    OFFERS,
-    SUGGESTED,
-    Offer,
-    found_choices,
-    model_choices,
-    offered_models,
-    probed,
-    usual_address,
-)
-from nacre.runtime.agent.first_model.trial import Trial, tried
+from nacre.runtime.agent.insight.trial import Trial, tried
 from nacre.runtime.contracts.clock import owner_zone
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.providers.opening import ProviderMissing, model_catalog
+from nacre.runtime.providers.provider import Offer
 from nacre.runtime.settings.config import SETTINGS_FILE
 from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE, has_keyring
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.memory.contracts.workspace import Workspace
-    from nacre.runtime.agent.first_model.key_places import Key
+    from nacre.runtime.agent.insight.trial import Key
 
 
 class Flags(Record):
@@ -80,7 +72,7 @@ def set_up_by_itself(invocation: Invocation, flags: Flags) -> Chosen:
     named, base_url = config.model_name, ""
     if flags.address:
         named, base_url = _at_address(flags.address, named)
-    choices = [] if named else asyncio.run(found_choices(config.environment))
+    choices = () if named else asyncio.run(model_catalog().found_choices(config.environment))
     by_place = {choice.place: choice.model_name for choice in reversed(choices)}
     first = dict.fromkeys(by_place[choice.place] for choice in choices)
     chosen = Chosen()
@@ -100,7 +92,7 @@ def _at_address(address: str, named: str) -> tuple[str, str]:
     Raises:
         ConfigError: no server of models answers there.
     """
-    base_url, found = asyncio.run(probed(address))
+    base_url, found = asyncio.run(model_catalog().probed(address))
     if not found.talking:
         raise ConfigError(f"{base_url} is no server of models that answers. Start it, or correct --address.")
     model = found.talking[0].name
@@ -135,10 +127,15 @@ def set_up_with_questions(invocation: Invocation, workspace: Workspace) -> Chose
 
 def _asked(invocation: Invocation) -> Chosen:
     """The model that the owner wants, tried until one answers or is kept all the same, and its fallbacks."""
-    choices = asyncio.run(found_choices(invocation.config.environment))
     chosen = Chosen()
+    try:
+        catalog = model_catalog()
+    except ProviderMissing as problem:
+        invocation.warn(str(problem))
+        return chosen
+    choices = asyncio.run(catalog.found_choices(invocation.config.environment))
     while True:
-        answer = questions.ask_model(choices, OFFERS)
+        answer = questions.ask_model(choices, catalog.offers())
         if not answer:
             return chosen
         picked = _picked(invocation, answer)
@@ -173,9 +170,10 @@ def _of_provider(invocation: Invocation, offer: Offer) -> Chosen | None:
     """A model of a provider with a key: first the key, with which most tell what they have."""
     name, environment = offer.provider_name, invocation.config.environment
     provider = invocation.config.settings.models.providers.get(name)
-    key = None if provider and provider.api_key else _key(invocation, SUGGESTED[name])
+    key = None if provider and provider.api_key else _key(invocation, model_catalog().suggested_model(name))
     secret = key.secret if key else provider.api_key if provider else ""
-    model_name = questions.ask_listed(asyncio.run(offered_models(name, environment, secret)))
+    offered = asyncio.run(model_catalog().offered_models(name, environment, secret))
+    model_name = questions.ask_listed(offered)
     return Chosen(model_name=model_name, key=key) if model_name else None
 
 
@@ -184,12 +182,12 @@ def _on_own_server(invocation: Invocation, offer: Offer, *, is_asked: bool = Tru
     address = questions.ask_address(offer.address) if is_asked else offer.address
     name, key = offer.provider_name, None
     while address:
-        base_url, found = asyncio.run(probed(address, key.secret if key else ""))
+        base_url, found = asyncio.run(model_catalog().probed(address, key.secret if key else ""))
         if found.is_served:
             name = name or questions.ask_server_name(base_url)
         if found.talking:
-            model_name = questions.ask_listed(model_choices(name, found.talking))
-            kept = "" if base_url == usual_address(name) else base_url
+            model_name = questions.ask_listed(model_catalog().model_choices(name, found.talking))
+            kept = "" if base_url == model_catalog().usual_address(name) else base_url
             return Chosen(model_name=model_name, key=key, base_url=kept) if model_name else None
         is_refused = found.status in (401, 403)
         if is_refused and key is None:
@@ -207,6 +205,7 @@ def _key(invocation: Invocation, model_name: str, *, is_wanted: bool = False) ->
     return questions.ask_key(
         model_name,
         config.environment,
+        variables=model_catalog().key_variables(model_name, is_wanted=is_wanted),
         env_file=invocation.short(config.state_dir / ENVIRONMENT_FILE),
         has_keyring=has_keyring(),
         is_wanted=is_wanted,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from nacre.memory.contracts.records import Question, SearchReport
 from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.files.note_files import NoteFiles
+from nacre.memory.files.sources.source import source_text
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.commits import commit_changes, known_sources
@@ -22,9 +24,11 @@ from nacre.memory.workspace.history.undo import (
     CommitUnknown,
     UndoConflict,
     commits,
+    line_origins,
     named,
     shown,
     undo,
+    undo_line,
 )
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
@@ -40,6 +44,8 @@ from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 
 MOST_FOUND = 50
 _AROUND_CHARS = 80
+_MOST_TITLE_CHARS = 80
+_MOST_TITLE_BYTES = 4_000_000
 T = TypeVar("T")
 MOST_COMMITS = 30
 
@@ -62,8 +68,11 @@ class OpenNote(Record):
 
 
 class FoundSession(Record):
+    """A session with a message that has the words; `passage` is that part of the message `entry_id`."""
+
     session: StoredSession
-    words: str
+    entry_id: str
+    passage: str
 
 
 class PageHome:
@@ -74,6 +83,7 @@ class PageHome:
         paths = config.settings.agent.memory_search.extra_paths
         self.notes = NoteFiles(self.workspace, paths)
         self._engine: MemoryEngine | None = None
+        self._titles: dict[str, str] = {}
         self._opening = asyncio.Lock()
 
     @property
@@ -102,23 +112,54 @@ class PageHome:
         found = await self.store.last_messages(sessions, most=len(sessions))
         return {session.session_id: words for session, words in found}
 
-    async def sessions_with(self, words: str) -> list[FoundSession]:
-        """Up to `MOST_FOUND` sessions that contain these words, the latest first."""
+    async def titles(self, sessions: Sequence[StoredSession]) -> dict[str, str]:
+        """What to call sessions, by session ID: their own name, or the first message of a person.
+
+        Of a very long transcript, which would take time to read, the last message is taken instead.
+        """
+        unread = [each for each in sessions if each.transcript and each.session_id not in self._titles]
+        long = [each for each in unread if (each.size_bytes or 0) > _MOST_TITLE_BYTES]
+        self._titles.update({name: _title(words) for name, words in (await self.last_words(long)).items()})
+        for session in unread:
+            if session.session_id not in self._titles:
+                with suppress(SessionError):
+                    transcript = await self.store.stored(session)
+                    if title := _title(_first_words(transcript)):
+                        self._titles[session.session_id] = title
+        return {each.session_id: self._title_of(each) for each in sessions}
+
+    def _title_of(self, session: StoredSession) -> str:
+        record = session.record
+        name = record.label or record.display_name or self._titles.get(session.session_id, "")
+        return name or session.key.removeprefix(f"agent:{self.config.agent_id}:")
+
+    async def sessions_with(self, words: Sequence[str]) -> list[FoundSession]:
+        """Up to `MOST_FOUND` sessions with a message that has all these words, the latest first."""
         found: list[FoundSession] = []
-        for session in await self.sessions():
+        folded = [word.casefold() for word in words]
+        for session in await self.sessions() if folded else ():
             try:
                 transcript = await self.store.stored(session)
             except SessionError:
                 continue  # an unreadable session must not hide the others
-            passage = await asyncio.to_thread(_passage_with, transcript, words.casefold())
+            entry_id, passage = await asyncio.to_thread(_passage_with, transcript, folded)
             if passage:
-                found.append(FoundSession(session=session, words=passage))
+                found.append(FoundSession(session=session, entry_id=entry_id, passage=passage))
             if len(found) >= MOST_FOUND:
                 break
         return found
 
     async def list_notes(self) -> tuple[FoundNote, ...]:
         return (await self.notes.listing()).notes
+
+    async def note_texts(self, names: Sequence[str]) -> dict[str, str]:
+        """The texts of these notes; those that cannot be read are left out."""
+        found = await self.workspace.read_many(names, max_bytes=MAX_NOTE_BYTES)
+        return {
+            name: read.data.decode("utf-8", "replace")
+            for name, read in found.items()
+            if not isinstance(read, Exception)
+        }
 
     async def note(self, path: str) -> OpenNote:
         """A note. Raises `ReadRefused`, `OSError` or `PathOutsideRoot`."""
@@ -178,15 +219,29 @@ def _replacing(name: str, text: str, stamp: str) -> Callable[[bytes | None], byt
     return change
 
 
-def _passage_with(transcript: StoredTranscript, folded: str) -> str:
+def _passage_with(transcript: StoredTranscript, folded: Sequence[str]) -> tuple[str, str]:
+    """The ID of the latest message with all these words and the passage with the first of them."""
     for entry in reversed(transcript.entries):
         if isinstance(entry.body, UserMessage | AssistantMessage):
             text = " ".join(message_text(entry.body).split())
-            position = text.casefold().find(folded)
-            if position >= 0:
+            there = text.casefold()
+            if all(word in there for word in folded):
+                position = min(there.index(word) for word in folded)
                 start = max(0, position - _AROUND_CHARS)
-                return ("…" if start else "") + text[start : position + len(folded) + _AROUND_CHARS]
-    return ""
+                end = position + 3 * _AROUND_CHARS
+                return entry.id, ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")
+    return "", ""
+
+
+def _first_words(transcript: StoredTranscript) -> str:
+    spoken = (message_text(each.body) for each in transcript.entries if isinstance(each.body, UserMessage))
+    return next(filter(None, (words.strip() for words in spoken)), "")
+
+
+def _title(words: str) -> str:
+    line = next((line for line in words.splitlines() if line.strip(" #>*-`\t")), "")
+    line = " ".join(line.strip(" #>*-`\t").split())
+    return line if len(line) <= _MOST_TITLE_CHARS else line[: _MOST_TITLE_CHARS - 1].rstrip() + "…"
 
 
 class HistoryUnusable(Exception):
@@ -201,18 +256,67 @@ class NoteCommit(Record):
     is_undone: bool
 
 
-def latest_commits(config: Config, *, most: int = MOST_COMMITS) -> tuple[NoteCommit, ...]:
-    """The latest commits of the notes and their diffs, the newest first. Blocks. Raises `HistoryUnusable`."""
+class LineHistory(Record):
+    """Where a line of a note comes from. `source` is a clause, and empty for a line written by hand.
 
-    def read_commits(repository: Repository) -> tuple[NoteCommit, ...]:
+    `commit` is `None` if the line is in no commit yet; `replaced` has the lines that it replaced.
+    """
+
+    number: int
+    text: str
+    commit: Commit | None
+    replaced: str
+    source: str
+
+
+def latest_commits(
+    config: Config, *, skip: int = 0, most: int = MOST_COMMITS
+) -> tuple[tuple[NoteCommit, ...], bool]:
+    """Commits of the notes with their diffs, the newest first, and whether there are older ones.
+
+    Blocks. Raises `HistoryUnusable`.
+    """
+
+    def read_commits(repository: Repository) -> tuple[tuple[NoteCommit, ...], bool]:
         known = commits(repository)
         undone = {each.undoes for each in known}
-        return tuple(
+        found = tuple(
             NoteCommit(commit=each, diff=shown(repository, each.commit), is_undone=each.commit in undone)
-            for each in known[:most]
+            for each in known[skip : skip + most]
         )
+        return found, len(known) > skip + most
 
     return _with_repository(config, read_commits)
+
+
+def line_history(config: Config, name: str, text: str) -> list[LineHistory]:
+    """The history of each line of a note, as far as it is known. Blocks, and raises `OSError`.
+
+    Lines of a note that has changed since `text` was read are left out.
+    """
+    lines = text.splitlines()
+    sources = known_sources(Sources(storage_of(config).workspace()))([(name, lines)])[0]
+
+    def read_lines(repository: Repository) -> list[LineHistory]:
+        known = {each.commit: each for each in commits(repository, name)}
+        origins = line_origins(repository, name)
+        if len(origins) != len(lines):
+            return []
+        return [
+            LineHistory(
+                number=number,
+                text=line,
+                commit=known.get(origin.commit) if origin else None,
+                replaced="".join(origin.replaced) if origin else "",
+                source=source_text(source) if source else "",
+            )
+            for number, (line, origin, source) in enumerate(
+                zip(lines, origins, sources, strict=True), start=1
+            )
+            if line.strip()
+        ]
+
+    return _with_repository(config, read_lines)
 
 
 def undo_commit(config: Config, commit: str) -> str:
@@ -222,14 +326,34 @@ def undo_commit(config: Config, commit: str) -> str:
     """
 
     def undo_in(repository: Repository) -> str:
-        with repository.opened():
-            sources = Sources(storage_of(config).workspace())
-            commit_changes(repository, known_sources(sources))
+        with _committed(config, repository):
             name = named(repository, commit)
             _made, paths = undo(repository, name)
         return f"Undid {name[:12]} in {', '.join(paths)}."
 
     return _with_repository(config, undo_in)
+
+
+def undo_note_line(config: Config, name: str, number: int, commit: str) -> str:
+    """Takes back what a commit did to the line `number` of a note, counted from 1. Returns a sentence.
+
+    Blocks. Raises `HistoryUnusable`.
+    """
+
+    def undo_in(repository: Repository) -> str:
+        with _committed(config, repository):
+            made = undo_line(repository, name, number - 1, named(repository, commit))
+        return f"Line {number} is as it was before {commit[:7]}. The change is {made[:7]} in the timeline."
+
+    return _with_repository(config, undo_in)
+
+
+@contextmanager
+def _committed(config: Config, repository: Repository) -> Iterator[None]:
+    """Holds the history, with all changes committed."""
+    with repository.opened():
+        commit_changes(repository, known_sources(Sources(storage_of(config).workspace())))
+        yield
 
 
 def _with_repository(config: Config, action: Callable[[Repository], T]) -> T:

@@ -1,40 +1,127 @@
-"""The views of the notes: by month, search, editing, changes with undo, and notes that wait for the owner."""
+"""The views of the notes: by month, one note with the history of its lines, a timeline, and waiting notes."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from datetime import date, datetime, tzinfo
 from itertools import groupby
+from typing import Any
 from urllib.parse import quote
 
 from starlette.responses import RedirectResponse, Response
 
 from nacre.extensions.http.page.access import HEADERS
-from nacre.extensions.http.page.home import HistoryUnusable, NoteChanged, latest_commits, undo_commit
-from nacre.extensions.http.page.rendering import diff_of
+from nacre.extensions.http.page.home import (
+    HistoryUnusable,
+    LineHistory,
+    NoteChanged,
+    NoteCommit,
+    OpenNote,
+    latest_commits,
+    line_history,
+    undo_commit,
+    undo_note_line,
+)
+from nacre.extensions.http.page.rendering import LineMark, day_name, diff_lines, diff_of
 from nacre.extensions.http.page.visit import Visit
 from nacre.memory.contracts.notes import FoundNote
-from nacre.memory.contracts.records import HitExplanation
-from nacre.memory.files.proposals.note_change import ProposalConflict, ProposalUnknown
-from nacre.memory.files.proposals.review_queue import ReviewQueue
+from nacre.memory.files.proposals import ProposalConflict, ProposalUnknown, ReviewQueue
+from nacre.memory.files.sources.source import audience_text
 from nacre.memory.workspace.history.history_keeper import commit_notes
+from nacre.memory.workspace.history.undo import Commit
+from nacre.record import Record
+from nacre.runtime.contracts.policy import readers_of
 
+MOST_EXCERPTS = 60
+MOST_LINES = 2_000
 _DAY = re.compile(r"(\d{4}-\d{2})-\d{2}")
 
 
 async def memory(visit: Visit) -> Response:
-    """All notes by month, or the results of a search."""
-    query = visit.query_value("q").strip()
-    report = await visit.home.search(query) if query else None
-    hits = [(hit, reason(hit.explain)) for hit in report.hits] if report else []
-    groups = [] if query else by_month(await visit.home.list_notes())
-    return visit.page("memory.html", query=query, report=report, hits=hits, groups=groups, view="notes")
+    """All notes by month, the latest with their first lines."""
+    notes = await visit.home.list_notes()
+    groups = by_month(notes)
+    shown = [note.name for _month, run in groups for note in run][:MOST_EXCERPTS]
+    texts = await visit.home.note_texts(shown)
+    today = visit.home.now().date()
+    cards = [
+        (month, [(note, *_heading(note.name, texts.get(note.name, ""), today)) for note in run])
+        for month, run in groups
+    ]
+    return await visit.page("memory.html", groups=cards, view="notes", waiting=await _waiting(visit))
 
 
 async def note(visit: Visit) -> Response:
-    found = await visit.home.note(visit.query_value("path"))
-    return visit.page("note.html", note=found, text=found.text, conflict=None, diff="", view="notes")
+    return await _note_page(visit, await visit.home.note(visit.query_value("path")))
+
+
+async def undo_line(visit: Visit) -> Response:
+    """Takes back what a commit did to one line of a note."""
+    found = await visit.home.note(visit.field("path"))
+    number = visit.field("line")
+    try:
+        notice = await asyncio.to_thread(
+            undo_note_line,
+            visit.home.config,
+            found.name,
+            int(number) if number.isascii() and number.isdigit() else 0,
+            visit.field("commit"),
+        )
+    except HistoryUnusable as error:
+        return await _note_page(visit, found, notice=str(error), status=409)
+    visit.home.notes_changed()
+    return await _note_page(visit, await visit.home.note(found.name), notice=notice)
+
+
+async def _note_page(visit: Visit, found: OpenNote, *, status: int = 200, **given: Any) -> Response:
+    home = visit.home
+    today = home.now().date()
+    lines: list[LineHistory] = []
+    if found.is_text and found.text and "conflict" not in given:
+        with suppress(HistoryUnusable):  # a note without a history is read all the same
+            lines = await asyncio.to_thread(line_history, home.config, found.name, found.text)
+    lines = lines[:MOST_LINES]
+    values: dict[str, Any] = {"text": found.text, "conflict": None, "diff": "", "notice": "", **given}
+    title, _excerpt = _heading(found.name, "", today)
+    return await visit.page(
+        "note.html",
+        status=status,
+        note=found,
+        title=title,
+        lines=lines,
+        marks=_marks(lines, today),
+        titles=await _session_titles(visit, {line.commit.session_id for line in lines if line.commit}),
+        readers=audience_text(readers_of(found.name)),
+        view="notes",
+        waiting=await _waiting(visit),
+        **values,
+    )
+
+
+def _marks(lines: Sequence[LineHistory], today: date) -> dict[int, LineMark]:
+    """The marks of lines in the margin; a line from the same commit as the line above has a dot."""
+    marks: dict[int, LineMark] = {}
+    last = ""
+    for line in lines:
+        commit = line.commit
+        day = day_name(datetime.fromisoformat(commit.at).date(), today) if commit else "New"
+        name = commit.commit if commit else "new"
+        text = "·" if name == last else _short_day(day)
+        last = name
+        marks[line.number - 1] = LineMark(
+            target=f"line-{line.number}", text=text, label=f"History of line {line.number}, {day}"
+        )
+    return marks
+
+
+def _short_day(day: str) -> str:
+    """A day in the margin: 24 Nov, Mon, Today."""
+    if day[:1].isdigit():
+        return day.rsplit(" ", 1)[0]
+    return day if day in ("New", "Today", "Yesterday") else day[:3]
 
 
 async def write(visit: Visit) -> Response:
@@ -45,36 +132,106 @@ async def write(visit: Visit) -> Response:
     except NoteChanged as error:
         diff = diff_of(error.now, text.replace("\r\n", "\n"), name)
         found = await visit.home.note(name)
-        return visit.page(
-            "note.html", status=409, note=found, text=text, conflict=error, diff=diff, view="notes"
-        )
+        return await _note_page(visit, found, status=409, text=text, conflict=error, diff=diff)
     return RedirectResponse(f"/memory/note?path={quote(name)}", status_code=303, headers=HEADERS)
 
 
 async def changes(visit: Visit) -> Response:
-    """What was written to the notes, the newest first."""
-    return await _changes_page(visit, "")
+    """What was learned and changed, day by day, the newest first."""
+    return await _timeline_page(visit, "")
 
 
 async def undo(visit: Visit) -> Response:
     try:
         notice = await asyncio.to_thread(undo_commit, visit.home.config, visit.field("commit"))
     except HistoryUnusable as error:
-        return await _changes_page(visit, str(error), status=409)
-    return await _changes_page(visit, notice)
+        return await _timeline_page(visit, str(error), status=409)
+    visit.home.notes_changed()
+    return await _timeline_page(visit, notice)
 
 
-async def _changes_page(visit: Visit, notice: str, *, status: int = 200) -> Response:
+class TimelineEntry(Record):
+    """A commit in the timeline: the lines that it added and removed, without headings and blank lines."""
+
+    commit: Commit
+    at: datetime
+    diff: str
+    is_undone: bool
+    added: tuple[tuple[str, str], ...]
+    removed: tuple[tuple[str, str], ...]
+
+
+async def _timeline_page(visit: Visit, notice: str, *, status: int = 200) -> Response:
     home = visit.home
     # Recent notes are committed after their turn; commit them now so that they are listed.
     if home.config.settings.memory.history.commits != "off":
         problem = await commit_notes(home.workspace, state_dir=home.config.state_dir)
         notice = notice or problem
+    offset = visit.query_value("skip", "0")
+    skip = int(offset) if offset.isascii() and offset.isdigit() else 0
+    commits: tuple[NoteCommit, ...] = ()
+    has_more = False
     try:
-        commits = await asyncio.to_thread(latest_commits, visit.home.config)
+        commits, has_more = await asyncio.to_thread(latest_commits, home.config, skip=skip)
     except HistoryUnusable as error:
-        commits, notice = (), notice or str(error)
-    return visit.page("changes.html", status=status, commits=commits, notice=notice, view="changes")
+        notice = notice or str(error)
+    today = home.now().date()
+    entries = [_timeline_entry(each, home.now().tzinfo) for each in commits]
+    return await visit.page(
+        "changes.html",
+        status=status,
+        days=[(name, list(run)) for name, run in groupby(entries, lambda each: day_name(each.at, today))],
+        titles=await _session_titles(visit, {each.commit.session_id for each in entries}),
+        notice=notice,
+        older=skip + len(commits) if has_more else 0,
+        skip=skip,
+        view="changes",
+        waiting=await _waiting(visit),
+    )
+
+
+def _timeline_entry(found: NoteCommit, zone: tzinfo | None) -> TimelineEntry:
+    lines: dict[str, list[tuple[str, str]]] = {"added": [], "gone": []}
+    name = ""
+    for line in diff_lines(found.diff):
+        name = line.text if line.kind == "file" else name
+        is_told = line.kind in lines and name.endswith(".md") and not line.text.startswith("#")
+        if is_told and any(map(str.isalnum, line.text)):
+            lines[line.kind].append((name, line.text.strip().removeprefix("- ")))
+    return TimelineEntry(
+        commit=found.commit,
+        at=datetime.fromisoformat(found.commit.at).astimezone(zone),
+        diff=found.diff,
+        is_undone=found.is_undone,
+        added=tuple(lines["added"]),
+        removed=tuple(lines["gone"]),
+    )
+
+
+async def _session_titles(visit: Visit, ids: Collection[str]) -> dict[str, str]:
+    """The titles of the conversations with these session IDs that still exist."""
+    if not any(ids):
+        return {}
+    return await visit.home.titles([each for each in await visit.home.sessions() if each.session_id in ids])
+
+
+async def _waiting(visit: Visit) -> int:
+    """The number of notes that wait for the owner."""
+    return len(await _queue(visit).waiting())
+
+
+def _heading(name: str, text: str, today: date) -> tuple[str, str]:
+    """What to call a note, and its first lines: a daily log by its day, others by their name."""
+    title = name.rsplit("/", 1)[-1]
+    stem = title.removesuffix(".md")
+    lines = [" ".join(line.strip(" #>*-|`\t").split()) for line in text.splitlines()]
+    excerpt = " · ".join([line for line in lines if line and line != stem and not line.startswith(title)][:6])
+    if _DAY.fullmatch(stem):
+        with suppress(ValueError):
+            day = date.fromisoformat(stem)
+            named = day_name(day, today)
+            title = named if named[:1].isdigit() else f"{named}, {day.day} {day:%b}"
+    return title, excerpt
 
 
 def by_month(notes: Sequence[FoundNote]) -> list[tuple[str, list[FoundNote]]]:
@@ -89,20 +246,6 @@ def by_month(notes: Sequence[FoundNote]) -> list[tuple[str, list[FoundNote]]]:
     undated = [note for note in notes if not month(note)]
     groups = [("Long-term notes", undated)] if undated else []
     return groups + [(name, list(run)) for name, run in groupby(dated, month)]
-
-
-def reason(why: HitExplanation | None) -> str:
-    if why is None:
-        return ""
-    reasons = (
-        f"place {why.lexical_rank} by words" if why.lexical_rank else "",
-        f"place {why.vector_rank} by meaning (cosine {why.cosine:.2f})"
-        if why.vector_rank and why.cosine is not None
-        else "",
-        f"re-ranked at {why.relevance:.2f}" if why.relevance is not None else "",
-        f"age counts ×{why.decay_factor:.2f}" if why.decay_factor != 1 else "",
-    )
-    return ", ".join(filter(None, reasons))
 
 
 async def review(visit: Visit) -> Response:
@@ -129,10 +272,15 @@ async def answer_review(visit: Visit) -> Response:
 
 async def _review_page(visit: Visit, notice: str, *, status: int = 200) -> Response:
     queue = _queue(visit)
-    waiting = [(each, await queue.diff(each, visit.home.workspace)) for each in await queue.waiting()]
-    is_on = visit.home.config.settings.memory.writes == "review"
-    return visit.page(
-        "review.html", status=status, waiting=waiting, notice=notice, is_on=is_on, view="review"
+    proposals = [(each, await queue.diff(each, visit.home.workspace)) for each in await queue.waiting()]
+    return await visit.page(
+        "review.html",
+        status=status,
+        proposals=proposals,
+        waiting=len(proposals),
+        notice=notice,
+        is_on=visit.home.config.settings.memory.writes == "review",
+        view="review",
     )
 
 

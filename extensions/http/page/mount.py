@@ -1,14 +1,15 @@
-"""The mount of the page: its routes, the login form and the static files."""
+"""The mount of the page: its routes, the login form, the view of usage and the static files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date, timedelta
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from nacre.extensions.http.page import chat, memory, sessions
+from nacre.extensions.http.page import conversations, memory
 from nacre.extensions.http.page.access import (
     COOKIE,
     HEADERS,
@@ -19,13 +20,23 @@ from nacre.extensions.http.page.access import (
     check_form,
     with_cookie,
 )
+from nacre.extensions.http.page.charts import COST_HEIGHT, WIDTH, cost_picture
 from nacre.extensions.http.page.home import PageHome
 from nacre.extensions.http.page.rendering import STATIC, Pages
 from nacre.extensions.http.page.transcript import LiveTurns
-from nacre.extensions.http.page.visit import HomeOf, Site, owner_view, refusal
+from nacre.extensions.http.page.visit import HomeOf, Site, Visit, owner_view, refusal
 from nacre.extensions.http.server.tokens import Tokens, TokensUnusable
+from nacre.runtime.agent.insight.usage import (
+    calls_of,
+    grouped,
+    spent_today_usd,
+    total_of,
+    unpriced_models,
+)
 from nacre.runtime.extensions.service import HttpMount
 
+USAGE_DAYS = 30
+MOST_ROWS = 12
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".txt": "text/plain", ".svg": "image/svg+xml"}
 _FILES = {path.name: path for path in STATIC.iterdir()}
 
@@ -61,25 +72,65 @@ def page_mount(homes: Mapping[str, PageHome], tokens: Tokens) -> HttpMount:
 
 def page_routes(site: Site) -> list[BaseRoute]:
     """The routes of the page. All except the login form are for the owner only."""
-    views = [
-        Route("/", owner_view(site, chat.to_chat), methods=["GET"]),
-        Route("/chat", owner_view(site, chat.chat), methods=["GET"]),
-        Route("/chat/say", owner_view(site, chat.say), methods=["POST"]),
-        Route("/chat/stop", owner_view(site, chat.stop), methods=["POST"]),
-        Route("/chat/approve", owner_view(site, chat.approve), methods=["POST"]),
-        Route("/chat/turns/{turn}", owner_view(site, chat.events), methods=["GET"]),
-        Route("/memory", owner_view(site, memory.memory), methods=["GET"]),
-        Route("/memory/note", owner_view(site, memory.note), methods=["GET"]),
-        Route("/memory/note", owner_view(site, memory.write), methods=["POST"]),
-        Route("/memory/changes", owner_view(site, memory.changes), methods=["GET"]),
-        Route("/memory/changes", owner_view(site, memory.undo), methods=["POST"]),
-        Route("/memory/review", owner_view(site, memory.review), methods=["GET"]),
-        Route("/memory/review", owner_view(site, memory.answer_review), methods=["POST"]),
-        Route("/sessions", owner_view(site, sessions.sessions), methods=["GET"]),
-        Route("/sessions/{session}", owner_view(site, sessions.session), methods=["GET"]),
-        Route("/context", owner_view(site, sessions.context), methods=["GET"]),
+    views = {
+        "/": conversations.to_chat,
+        "/chat": conversations.chat,
+        "/chat/new": conversations.new_chat,
+        "/chat/turns/{turn}": conversations.events,
+        "/search": conversations.search,
+        "/sessions": conversations.sessions,
+        "/sessions/{session}": conversations.session,
+        "/context": conversations.context,
+        "/memory": memory.memory,
+        "/memory/note": memory.note,
+        "/memory/changes": memory.changes,
+        "/memory/review": memory.review,
+        "/usage": usage,
+    }
+    changes = {
+        "/chat/say": conversations.say,
+        "/chat/stop": conversations.stop,
+        "/chat/approve": conversations.approve,
+        "/sessions/{session}/resume": conversations.resume,
+        "/memory/note": memory.write,
+        "/memory/note/undo": memory.undo_line,
+        "/memory/changes": memory.undo,
+        "/memory/review": memory.answer_review,
+    }
+    routes = [
+        *(Route(path, owner_view(site, view), methods=["GET"]) for path, view in views.items()),
+        *(Route(path, owner_view(site, view), methods=["POST"]) for path, view in changes.items()),
     ]
-    return [*views, *_login_routes(site), Route("/static/{name}", _static, methods=["GET"])]
+    return [*routes, *_login_routes(site), Route("/static/{name}", _static, methods=["GET"])]
+
+
+async def usage(visit: Visit) -> Response:
+    """Tokens and cost by day, model, purpose and conversation."""
+    home = visit.home
+    calls = await calls_of(home.config, home.now)
+    today = home.now().date()
+    since = (today - timedelta(days=USAGE_DAYS - 1)).isoformat()
+    days = grouped(calls, "day")
+    recent = [call for call in calls if call.at.date().isoformat() >= since]
+    titles: dict[str, str] = {}
+    for each in await home.sessions():
+        titles.setdefault(each.key, each.session_id)
+    named = await home.titles([each for each in await home.sessions() if each.is_current])
+    return await visit.page(
+        "usage.html",
+        picture=cost_picture(days, today, count=USAGE_DAYS),
+        width=WIDTH,
+        height=COST_HEIGHT,
+        days=[(date.fromisoformat(row.name), row) for row in reversed(days)][:USAGE_DAYS],
+        tables=[(name, grouped(recent, name)[:MOST_ROWS]) for name in ("model", "purpose", "session")],
+        titles={key: named.get(session_id, key) for key, session_id in titles.items()},
+        today_row=next((row for row in days if row.name == today.isoformat()), None),
+        total=total_of(recent),
+        unpriced=unpriced_models(recent),
+        cap_usd=home.config.settings.usage.daily_cap_usd,
+        spent_usd=await spent_today_usd(home.config, home.now),
+        view="usage",
+    )
 
 
 def _login_routes(site: Site) -> list[BaseRoute]:

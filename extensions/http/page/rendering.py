@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
-from datetime import datetime
-from functools import cache
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
+from functools import cache, lru_cache
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
+from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from starlette.responses import HTMLResponse
 
@@ -20,6 +22,8 @@ from nacre.extensions.http.page.access import HEADERS
 from nacre.record import Record
 
 _ALLOWED = ("http://", "https://", "mailto:")
+_MOST_COLORED_CHARS = 20_000
+"""Longer code is shown in one color, because a lexer may take long on hostile text."""
 STATIC = Path(__file__).parent / "static"
 
 
@@ -60,14 +64,33 @@ def _lines(diff: str) -> Iterator[DiffLine]:
             yield DiffLine(kind="same", text=line[1:])
 
 
-def safe_html(text: str) -> str:
+class LineMark(Record):
+    """A mark at the end of a line of Markdown: a button that opens the element `target`."""
+
+    target: str
+    text: str
+    label: str
+
+
+def safe_html(text: str, *, marks: Mapping[int, LineMark] | None = None, words: Sequence[str] = ()) -> str:
     """The HTML of a Markdown text from an untrusted source.
 
     HTML in the text is escaped, links lead to the web or to mail only, and a picture becomes a link, so that
-    reading a text sends no request.
+    reading a text sends no request. `marks` are added to lines, counted from 0; `words` are highlighted.
     """
-    html: str = _parser().render(text)
+    html: str = _parser().render(text, {"marks": marks or {}, "words": tuple(words)})
     return html
+
+
+def highlighted(text: str, words: Sequence[str]) -> str:
+    """An escaped text in which the words are marked, in upper or lower case."""
+    wanted = sorted({word for word in words if word}, key=len, reverse=True)
+    if not wanted:
+        return escape(text)
+    pieces = re.split(f"({'|'.join(map(re.escape, wanted))})", text, flags=re.IGNORECASE)
+    return "".join(
+        f"<mark>{escape(each)}</mark>" if at % 2 else escape(each) for at, each in enumerate(pieces)
+    )
 
 
 @cache
@@ -75,10 +98,23 @@ def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "linkify": False, "breaks": True})
     parser.enable(["table", "strikethrough"])
     parser.validateLink = _may_be_linked  # type: ignore[method-assign]
-    parser.add_render_rule("image", _image)
-    parser.add_render_rule("link_open", _link_open)
-    for cell in ("th_open", "td_open"):
-        parser.add_render_rule(cell, _cell_open)
+    parser.core.ruler.push("task_lists", _find_tasks)
+    parser.core.ruler.push("line_marks", _place_marks)
+    rules = {
+        "image": _image,
+        "link_open": _link_open,
+        "text": _text,
+        "fence": _code,
+        "code_block": _code,
+        "th_open": _cell_open,
+        "td_open": _cell_open,
+        "table_open": _table_open,
+        "table_close": _table_close,
+        "task": _task,
+        "line_mark": _line_mark,
+    }
+    for name, rule in rules.items():
+        parser.add_render_rule(name, rule)
     return parser
 
 
@@ -86,10 +122,111 @@ def _may_be_linked(url: str) -> bool:
     return url.strip().lower().startswith(_ALLOWED)
 
 
+def _find_tasks(state: StateCore) -> None:
+    """Makes `[ ]` and `[x]` at the start of list items boxes."""
+    tokens = state.tokens
+    for at in range(2, len(tokens)):
+        token, item = tokens[at], tokens[at - 2]
+        if token.type != "inline" or item.type != "list_item_open" or not token.children:
+            continue
+        first = token.children[0]
+        if first.type == "text" and first.content[:4] in ("[ ] ", "[x] ", "[X] "):
+            box = Token("task", "", 0, meta={"is_done": first.content[1] != " "})
+            first.content = first.content[4:]
+            token.children.insert(0, box)
+            item.attrSet("class", "task-item")
+
+
+def _place_marks(state: StateCore) -> None:
+    """Adds a mark to the end of each line that has one; a row of a table and a block of code have one."""
+    marks: Mapping[int, LineMark] = state.env["marks"]
+    if not marks:
+        return
+    row, tokens = -1, []
+    for at, token in enumerate(state.tokens):
+        tokens.append(token)
+        if token.type == "tr_open" and token.map:
+            row = token.map[0]
+        elif token.type == "inline" and row >= 0:
+            if state.tokens[at + 2].type == "tr_close":
+                token.children = [*(token.children or ()), *_mark_tokens(marks, row)]
+                row = -1
+        elif token.type == "inline" and token.map:
+            token.children = _with_marks(token.children or [], token.map[0], marks)
+        elif token.type in ("fence", "code_block") and token.map:
+            tokens += _mark_tokens(marks, token.map[0])
+    state.tokens = tokens
+
+
+def _with_marks(children: Sequence[Token], line: int, marks: Mapping[int, LineMark]) -> list[Token]:
+    placed: list[Token] = []
+    for child in children:
+        if child.type in ("softbreak", "hardbreak"):
+            placed += _mark_tokens(marks, line)
+            line += 1
+        placed.append(child)
+    return [*placed, *_mark_tokens(marks, line)]
+
+
+def _mark_tokens(marks: Mapping[int, LineMark], line: int) -> list[Token]:
+    return [Token("line_mark", "", 0, meta={"mark": marks[line]})] if line in marks else []
+
+
+def _line_mark(_renderer: RendererHTML, tokens: Sequence[Token], at: int, _options: Any, _env: Any) -> str:
+    mark: LineMark = tokens[at].meta["mark"]
+    return (
+        f'<button type="button" class="when" popovertarget="{escape(mark.target)}" '
+        f'aria-label="{escape(mark.label)}"><span>{escape(mark.text)}</span></button>'
+    )
+
+
+def _text(_renderer: RendererHTML, tokens: Sequence[Token], at: int, _options: Any, env: Any) -> str:
+    return highlighted(tokens[at].content, env["words"])
+
+
+def _task(_renderer: RendererHTML, tokens: Sequence[Token], at: int, _options: Any, _env: Any) -> str:
+    state = "done" if tokens[at].meta["is_done"] else "open"
+    return f'<span class="task {state}" role="img" aria-label="{state}"></span>'
+
+
+def _code(_renderer: RendererHTML, tokens: Sequence[Token], at: int, _options: Any, _env: Any) -> str:
+    language = (tokens[at].info.split() or [""])[0]
+    return (
+        f'<div class="code"><div class="code-head"><span>{escape(language[:40])}</span>'
+        '<button type="button" class="copy" data-copy>Copy</button></div>'
+        f'<pre tabindex="0"><code>{_colored(tokens[at].content, language)}</code></pre></div>'
+    )
+
+
+@lru_cache(maxsize=512)
+def _colored(code: str, language: str) -> str:
+    """The HTML of source text with classes for colors, where the language is known."""
+    if not language or len(code) > _MOST_COLORED_CHARS:
+        return escape(code)
+    from pygments import highlight
+    from pygments.formatters.html import HtmlFormatter
+    from pygments.lexers import get_lexer_by_name
+    from pygments.util import ClassNotFound
+
+    try:
+        lexer = get_lexer_by_name(language, stripnl=False)
+    except ClassNotFound:
+        return escape(code)
+    return str(highlight(code, lexer, HtmlFormatter(nowrap=True, classprefix="c-")))
+
+
 def _link_open(renderer: RendererHTML, tokens: Sequence[Token], at: int, options: Any, _env: Any) -> str:
     tokens[at].attrSet("rel", "noopener noreferrer nofollow")
     tokens[at].attrSet("target", "_blank")
     return renderer.renderToken(tokens, at, options, _env)
+
+
+def _table_open(*_given: Any) -> str:
+    return '<div class="table" tabindex="0"><table>'
+
+
+def _table_close(*_given: Any) -> str:
+    return "</table></div>"
 
 
 def _cell_open(renderer: RendererHTML, tokens: Sequence[Token], at: int, options: Any, _env: Any) -> str:
@@ -120,7 +257,16 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters.update(markdown=safe_html, moment=_moment, tokens=short, diff=diff_lines)
+        self._templates.filters.update(
+            markdown=safe_html,
+            highlighted=highlighted,
+            diff=diff_lines,
+            tokens=short,
+            day=day_name,
+            moment=lambda at: f"{day_name(at)}, {at:%H:%M}",
+            clock=lambda at: f"{at:%H:%M}",
+            dollars=dollars,
+        )
 
     def text(self, template: str, **values: Any) -> str:
         return str(self._templates.get_template(template).render(values))
@@ -133,8 +279,26 @@ class Pages:
         return HTMLResponse(self.text(template, **values), status_code=status, headers=HEADERS)
 
 
-def _moment(at: datetime) -> str:
-    return at.strftime("%Y-%m-%d %H:%M")
+def day_name(at: date, today: date | None = None) -> str:
+    """A day in words: Today, Yesterday or a weekday before `today`, otherwise 24 Nov 2026."""
+    day = at.date() if isinstance(at, datetime) else at
+    age = (today - day).days if today else -1
+    if 0 <= age < 7:
+        return ("Today", "Yesterday")[age] if age < 2 else f"{day:%A}"
+    return f"{day.day} {day:%b %Y}"
+
+
+def dollars(amount: float | None) -> str:
+    """An amount of money; small amounts keep two digits that count."""
+    if amount is None:
+        return "no price known"
+    return (
+        f"${amount:,.2f}"
+        if amount >= 0.1 or not amount
+        else f"${amount:.2g}"
+        if amount >= 0.001
+        else "<$0.001"
+    )
 
 
 def short(tokens: int) -> str:

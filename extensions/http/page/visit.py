@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from itertools import groupby
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -13,7 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from nacre.extensions.http.page.access import HEADERS, Login, Logins, Refused, check_form
 from nacre.extensions.http.page.home import HistoryUnusable, PageHome
-from nacre.extensions.http.page.rendering import Pages
+from nacre.extensions.http.page.rendering import Pages, day_name
 from nacre.extensions.http.page.transcript import LiveTurns
 from nacre.memory.contracts.errors import MemoryIndexError, ReadRefused
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
@@ -21,9 +23,11 @@ from nacre.record import Record
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.extensions.service import CALLER
 from nacre.sessions.contracts.errors import SessionError
+from nacre.sessions.upkeep.stored_session import StoredSession
 
 log = logging.getLogger(__name__)
 
+SIDEBAR_SESSIONS = 40
 MOST_FILES = 10
 MOST_FILE_BYTES = 20 << 20
 REPORTED_ERRORS = (
@@ -60,13 +64,61 @@ class Visit(Record):
         value = self.form.get(name)
         return value if isinstance(value, str) else ""
 
-    def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
+    async def page(self, template: str, *, status: int = 200, active: str = "", **values: Any) -> Response:
+        """A page with the sidebar, in which the session with the ID `active` is marked."""
         return self.site.pages.response(
-            template, status=status, form_key=self.login.form_key, agent_id=self.home.agent.id, **values
+            template,
+            status=status,
+            form_key=self.login.form_key,
+            agent_id=self.home.agent.id,
+            sidebar=await self._sidebar(),
+            active=active,
+            **values,
         )
+
+    async def _sidebar(self) -> list[tuple[str, list[ConversationLink]]]:
+        """The latest conversations by day."""
+        try:
+            listed = [each for each in await self.home.sessions() if each.transcript][:SIDEBAR_SESSIONS]
+        except SessionError:  # the page says so where it lists all of them
+            return []
+        return await conversations_by_day(self.home, listed)
 
     def part(self, name: str, *values: Any) -> Response:
         return HTMLResponse(self.site.pages.macro(name, *values), headers=HEADERS)
+
+
+class ConversationLink(Record):
+    """A conversation in a list. `channel` is empty if it is one of the terminal or of the page."""
+
+    session_id: str
+    title: str
+    href: str
+    at: datetime
+    channel: str
+    is_current: bool
+
+
+async def conversations_by_day(
+    home: PageHome, sessions: Sequence[StoredSession]
+) -> list[tuple[str, list[ConversationLink]]]:
+    """Conversations in the order given, grouped by the day on which they were last active."""
+    titles = await home.titles(sessions)
+    links = [
+        ConversationLink(
+            session_id=each.session_id,
+            title=titles[each.session_id],
+            href=f"/chat?session={quote(each.key)}"
+            if each.is_current
+            else f"/sessions/{quote(each.session_id)}",
+            at=home.moment(each.active_at_ms),
+            channel=(each.record.channel or each.record.last_channel or "") if each.record.last_to else "",
+            is_current=each.is_current,
+        )
+        for each in sessions
+    ]
+    today = home.now().date()
+    return [(name, list(run)) for name, run in groupby(links, lambda link: day_name(link.at, today))]
 
 
 View: TypeAlias = Callable[[Visit], Awaitable[Response]]

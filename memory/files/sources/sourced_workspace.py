@@ -7,17 +7,11 @@ fact, and with `memory.writes: "review"` more.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Awaitable, Callable, Sequence
 
-from nacre.memory.contracts.notes import MAX_NOTE_BYTES, NoteBytes, NoteListing, NoteWatch, WantedNotes
+from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.workspace import (
-    MAX_READ_BYTES,
     Appended,
-    FileBytes,
-    Fingerprint,
-    FolderEntry,
-    ReadFailed,
     Workspace,
 )
 from nacre.memory.files.sources.proposed_write import (
@@ -39,7 +33,7 @@ class SecretRefused(OSError):
 
 
 class SourcedWorkspace:
-    """A `Workspace` that stores sources and otherwise passes calls on to `workspace`.
+    """The `Workspace` `workspace`, with the sources of what is written.
 
     `begin` is called before each write and returns the function that gives the source of a line. A write
     whose sources cannot be stored is not done, and a write that waits for the owner raises `WaitsForReview`,
@@ -66,38 +60,24 @@ class SourcedWorkspace:
         self._is_approved = is_approved
         self._is_owners_line = is_owners_line
         self._waits = waits
-
-    @property
-    def place(self) -> str:
-        return self._workspace.place
+        # whatever does not write lines is the workspace's own
+        self.place = workspace.place
+        self.folder = workspace.folder
+        self.may_change = workspace.may_change
+        self.real_name = workspace.real_name
+        self.list_folder = workspace.list_folder
+        self.fingerprints = workspace.fingerprints
+        self.read = workspace.read
+        self.read_many = workspace.read_many
+        self.make = workspace.make
+        self.list_notes = workspace.list_notes
+        self.read_notes = workspace.read_notes
+        self.now_ns = workspace.now_ns
+        self.watch = workspace.watch
 
     @property
     def is_there(self) -> bool:
         return self._workspace.is_there
-
-    @property
-    def folder(self) -> Path | None:
-        return self._workspace.folder
-
-    def may_change(self, name: str) -> bool:
-        return self._workspace.may_change(name)
-
-    async def real_name(self, name: str) -> PurePosixPath:
-        return await self._workspace.real_name(name)
-
-    async def list_folder(self, name: str, *, beginnings: tuple[str, ...] = ("",)) -> tuple[FolderEntry, ...]:
-        return await self._workspace.list_folder(name, beginnings=beginnings)
-
-    async def fingerprints(self, names: Sequence[str]) -> Mapping[str, Fingerprint | None]:
-        return await self._workspace.fingerprints(names)
-
-    async def read(self, name: str, *, max_bytes: int = MAX_READ_BYTES) -> FileBytes:
-        return await self._workspace.read(name, max_bytes=max_bytes)
-
-    async def read_many(
-        self, names: Sequence[str], *, max_bytes: int = MAX_READ_BYTES
-    ) -> Mapping[str, FileBytes | ReadFailed]:
-        return await self._workspace.read_many(names, max_bytes=max_bytes)
 
     async def append(
         self, name: str, text: str, *, skip_repeats: bool = True, heading: str = "", below: str = ""
@@ -189,18 +169,3 @@ class SourcedWorkspace:
                 "Write it without."
             )
         return left
-
-    async def make(self, files: Mapping[str, bytes], *, folders: Sequence[str] = ()) -> tuple[str, ...]:
-        return await self._workspace.make(files, folders=folders)
-
-    async def list_notes(self, wanted: Sequence[WantedNotes]) -> NoteListing:
-        return await self._workspace.list_notes(wanted)
-
-    async def read_notes(self, names: Sequence[str]) -> Mapping[str, NoteBytes | ReadFailed]:
-        return await self._workspace.read_notes(names)
-
-    async def now_ns(self) -> int:
-        return await self._workspace.now_ns()
-
-    def watch(self, wanted: Sequence[WantedNotes], changed: Callable[[], None]) -> NoteWatch:
-        return self._workspace.watch(wanted, changed)

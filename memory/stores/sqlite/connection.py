@@ -210,13 +210,12 @@ class ConnectionThread:
             self._connection = None
 
 
-class IndexLock:
+class IndexLock(SharedLock):
     """A lock file beside the index, shared by processes. Threads of one holder share the lock."""
 
     def __init__(self, index: Path, suffix: str = ".lock") -> None:
+        super().__init__(f"{index}{suffix}")
         self._index = index
-        self._file = f"{index}{suffix}"
-        self._lock = SharedLock(self._file)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -234,26 +233,22 @@ class IndexLock:
             IndexBusy: another process held it for too long.
             IndexUnusable: the lock file cannot be created.
         """
-        if not self.take(wait_seconds=LOCK_TIMEOUT_SECONDS):
+        if not self.take(LOCK_TIMEOUT_SECONDS):
             raise IndexBusy(
                 f"Another process kept the lock {self._file} for more than "
                 f"{LOCK_TIMEOUT_SECONDS:.0f} seconds. Try again when it is done."
             )
 
-    def take(self, *, wait_seconds: float = 0) -> bool:
+    def take(self, wait_seconds: float = 0) -> bool:
         """Takes the lock if it is free within `wait_seconds`; whether it did.
 
         Raises:
             IndexUnusable: the lock file cannot be created.
         """
         try:
-            return self._lock.take(wait_seconds)
+            return super().take(wait_seconds)
         except OSError as error:
             raise unusable(self._index, error) from error
-
-    def release(self) -> None:
-        """Releases the lock once; harmless if it is not held."""
-        self._lock.release()
 
 
 def _translated(

@@ -77,7 +77,7 @@ class VectorReader:
             self._engine = self._prepare(connection)
         return self._engine
 
-    def told(self, connection: Connection, dimensions: int) -> VectorEngine:
+    def described_engine(self, connection: Connection, dimensions: int) -> VectorEngine:
         """The name of what compares vectors of this length from the second query on."""
         engine = self.engine(connection)
         fits = self._fits(_row_count(connection), dimensions)
@@ -88,40 +88,39 @@ class VectorReader:
         """The chunks whose best piece has the highest cosine, best first."""
         self.questions += 1
         in_place = self.answers_in_place(connection)
-        asked = plain_question(vector) if in_place else question(vector)
-        if is_zero(asked):
+        query = plain_question(vector) if in_place else question(vector)
+        if is_zero(query):
             return {}
         inside = narrowed(connection, scope)
         if in_place:
             wanted = candidates_for(len(vector), limit)
             if _row_count(connection) <= self._exact_up_to:
                 wanted = self._exact_up_to
-            rows = _stored_coarse(connection, plain_question_code(asked), wanted, inside)
-            return _best_pieces(_scored_in_place(connection, asked, "id", rows), limit)
+            rows = _stored_coarse(connection, plain_question_code(query), wanted, inside)
+            return _best_pieces(_scored_in_place(connection, query, "id", rows), limit)
         self._follow(connection, len(vector))
         outside = self._outside(connection, inside) if inside else None
         is_small = len(self._table) <= self._exact_up_to
         wanted = self._exact_up_to if is_small else candidates_for(len(vector), limit, len(self._table))
-        places = self._table.coarse(question_code(asked), wanted, outside=outside)
+        places = self._table.coarse(question_code(query), wanted, outside=outside)
         if not self._table.whole and not is_small:
-            places = self._table.likeliest(asked, places, 2 * limit + _READ_BESIDE)
-        return _best_pieces(self._scored(connection, asked, places), limit)
+            places = self._table.likeliest(query, places, 2 * limit + _READ_BESIDE)
+        return _best_pieces(self._scored(connection, query, places), limit)
 
     def cosines(self, connection: Connection, vector: Vector, chunk_ids: Sequence[int]) -> dict[int, float]:
         """The exact cosine of each chunk's best piece."""
         in_place = self.answers_in_place(connection)
-        asked = plain_question(vector) if in_place else question(vector)
-        if is_zero(asked):
+        query = plain_question(vector) if in_place else question(vector)
+        if is_zero(query):
             return {}
         if in_place:
-            return _best_pieces(_scored_in_place(connection, asked, "chunk_id", chunk_ids), None)
+            return _best_pieces(_scored_in_place(connection, query, "chunk_id", chunk_ids), None)
         self._follow(connection, len(vector))
-        return _best_pieces(self._scored(connection, asked, self._table.places_of(chunk_ids)), None)
+        return _best_pieces(self._scored(connection, query, self._table.places_of(chunk_ids)), None)
 
-    def _scored(self, connection: Connection, asked: bytes, places: Places) -> Iterable[tuple[int, float]]:
-        """The chunk ids and exact cosines of the vectors at these places of the table, highest first."""
+    def _scored(self, connection: Connection, query: bytes, places: Places) -> Iterable[tuple[int, float]]:
         if self._table.whole:
-            return self._still_there(connection, self._table.cosines(asked, places))
+            return self._still_there(connection, self._table.cosines(query, places))
         keys = self._table.keys(places)
         ids = [key[2] for key in keys]
         stored = read_in_turn(connection, "vectors", "embedding", ids, NUMBER_BYTES * self._table.dimensions)
@@ -129,12 +128,11 @@ class VectorReader:
             found = _stored_vectors(connection, self._table.dimensions, ids)
             keys = [key for key in keys if key[2] in found]
             stored = bytearray().join(found[key[2]] for key in keys)
-        scores = cosines(asked, stored)
+        scores = cosines(query, stored)
         scored = [(key[0], key[1], score) for key, score in zip(keys, scores, strict=True)]
         return self._still_there(connection, sorted(scored, key=itemgetter(2), reverse=True))
 
     def _outside(self, connection: Connection, inside: Narrowed) -> Mask:
-        """The places of the table outside of a scope; cached, because scopes repeat."""
         if inside not in self._masks:
             rows = connection.execute(inside.members, inside.arguments)
             self._masks[inside] = self._table.all_but([chunk_id for (chunk_id,) in rows])
@@ -172,7 +170,6 @@ class VectorReader:
         return ((chunk_id, cosine) for row_id, chunk_id, cosine in scored if row_id in alive)
 
     def _follow(self, connection: Connection, dimensions: int) -> None:
-        """Updates the table: reads new rows, and drops it after many deletions."""
         version = connection.pragma("data_version")
         if version == self._data_version and self._table.dimensions == dimensions:
             return
@@ -191,7 +188,6 @@ class VectorReader:
         return count * NUMBER_BYTES * dimensions <= self._resident_bytes
 
     def _load(self, connection: Connection, total: int) -> None:
-        """Reads the rows that are not in the table yet; `total` is the number of rows."""
         while rows := self._rows_above(connection, self._last_row):
             self._table.add([(row[0], row[1], row[2], code, row[4]) for row in rows if (code := row[3])])
             self._last_row = rows[-1][0]
@@ -216,7 +212,6 @@ def _row_count(connection: Connection) -> int:
 
 
 def _stored_coarse(connection: Connection, code: bytes, count: int, inside: Narrowed | None) -> list[int]:
-    """The ids of the `count` rows with the codes nearest to `code`, within a scope."""
     rows = connection.execute(
         "SELECT id FROM chunk_vectors WHERE length(code) = ?"
         + (f" AND +chunk_id IN ({inside.members})" if inside else "")
@@ -227,17 +222,16 @@ def _stored_coarse(connection: Connection, code: bytes, count: int, inside: Narr
 
 
 def _scored_in_place(
-    connection: Connection, asked: bytes, column: str, ids: Sequence[int]
+    connection: Connection, query: bytes, column: str, ids: Sequence[int]
 ) -> list[tuple[int, float]]:
-    """The chunk ids and cosines of the rows with these ids in `column`, highest first."""
     rows = connection.execute(
         "SELECT chunk_id, vector_id FROM chunk_vectors"
         f" WHERE {column} IN (SELECT value FROM json_each(?)) ORDER BY id",
         (json.dumps(list(ids)),),
     )
     keys = cast("list[tuple[int, int]]", rows.fetchall())
-    stored = _stored_vectors(connection, len(asked) // 4, [vector_id for _, vector_id in keys])
-    floats = ((plain_floats(blob), asked) for blob in stored.values())
+    stored = _stored_vectors(connection, len(query) // 4, [vector_id for _, vector_id in keys])
+    floats = ((plain_floats(blob), query) for blob in stored.values())
     cosines = connection.executemany("SELECT 1 - vec_distance_cosine(?, ?)", floats)
     scores = dict(zip(stored, (cosine for (cosine,) in cosines), strict=True))
     scored = [(chunk_id, scores[key]) for chunk_id, key in keys if key in scores]
@@ -245,7 +239,6 @@ def _scored_in_place(
 
 
 def _stored_vectors(connection: Connection, dimensions: int, vector_ids: Sequence[int]) -> dict[int, bytes]:
-    """Stored vectors by id, without those of another length."""
     among = "WHERE length(embedding) = ? AND id IN (SELECT value FROM json_each(?))"
     arguments = (NUMBER_BYTES * dimensions, json.dumps(vector_ids))
     return dict(connection.execute(f"SELECT id, embedding FROM vectors {among}", arguments))
@@ -280,8 +273,8 @@ def _load(connection: Connection, extension_path: str | None) -> str:
         finally:
             connection.enable_load_extension(False)
         # The extension may load without working, a known failure, so it is tested.
-        told = "SELECT vec_distance_hamming(vec_bit(?), vec_bit(?))"
-        if connection.execute(told, (b"\x0f", b"\x3c")).get != 4:
+        statement = "SELECT vec_distance_hamming(vec_bit(?), vec_bit(?))"
+        if connection.execute(statement, (b"\x0f", b"\x3c")).get != 4:
             return "sqlite-vec was loaded but compares vectors wrongly"
     except (SqliteError, ImportError, OSError) as error:
         return f"sqlite-vec could not be loaded ({type(error).__name__}: {error})"
@@ -289,8 +282,7 @@ def _load(connection: Connection, extension_path: str | None) -> str:
 
 
 def _packaged() -> str:
-    """The path of the packaged extension, as its `loadable_path()` returns it. Importing the package for this
-    would also import numpy."""
+    # Importing the package for its `loadable_path()` would also import numpy.
     package = find_spec("sqlite_vec")
     if package is None or package.origin is None:
         raise ImportError("the package sqlite-vec is not installed")

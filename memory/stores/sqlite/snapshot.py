@@ -59,6 +59,7 @@ class SnapshotThread:
         load_after_seconds: float = 1.0,
     ) -> None:
         self._thread = ConnectionThread(name, lambda: open_connection(path, read_only=True))
+        self.close = self._thread.close
         self._words = WordReader()
         self._vectors = VectorReader(prepare_vectors)
         self._load_after_seconds = load_after_seconds
@@ -77,10 +78,6 @@ class SnapshotThread:
             self._loads = True
             self._thread.later(self._load_after_seconds, self._load)
         return found
-
-    async def close(self) -> None:
-        """Waits for pending calls and closes the file."""
-        await self._thread.close()
 
     def _load(self, connection: Connection) -> None:
         with one_moment(connection):
@@ -160,7 +157,7 @@ class SqliteSnapshot:
         )
 
     def vector_engine(self) -> VectorEngine:
-        return self._vectors.told(self._connection, self.dimensions() or 0)
+        return self._vectors.described_engine(self._connection, self.dimensions() or 0)
 
     def chunk_count(self) -> int:
         return self._words.count(self._connection)

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from nacre.memory.contracts.errors import IndexBusy, IndexDamaged, IndexUnusable, refusals_told
+from nacre.memory.contracts.errors import IndexBusy, IndexDamaged, IndexUnusable, readable_errors
 from nacre.memory.contracts.records import VectorEngine
-from nacre.memory.contracts.store import Snapshot, Writer
+from nacre.memory.contracts.store import Writer
 from nacre.memory.stores.sqlite.connection import (
     Connection,
     ConnectionThread,
@@ -46,6 +46,7 @@ class SqliteStore:
         self._writer = ConnectionThread("memory-writer", lambda: open_connection(path, inspect=version_of))
         self._reader = SnapshotThread("memory-reader", path, prepare_vectors)
         self._searcher = SnapshotThread("memory-search", path, prepare_vectors)
+        self.read, self.search = self._reader.run, self._searcher.run
 
     @classmethod
     async def open(
@@ -60,7 +61,7 @@ class SqliteStore:
             IndexUnusable: it cannot be opened, or belongs to another program or a newer version of Nacre.
             IndexBusy: another process held the write lock.
         """
-        with refusals_told(path):
+        with readable_errors(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         store = cls(path, prepare_vectors)
         try:
@@ -71,12 +72,6 @@ class SqliteStore:
             await store.close()
             raise
         return store
-
-    async def search(self, work: Callable[[Snapshot], T]) -> T:
-        return await self._searcher.run(work)
-
-    async def read(self, work: Callable[[Snapshot], T]) -> T:
-        return await self._reader.run(work)
 
     async def write(self, work: Callable[[Writer], T]) -> T:
         return await self._in_transaction(lambda connection: work(SqliteWriter(connection)))
@@ -158,7 +153,6 @@ class SqliteStore:
         return await SqliteStore.open(rebuild_path(self.path), self._prepare_vectors)
 
     async def _unfinished(self, identity: Mapping[str, str]) -> SqliteStore | None:
-        """The hidden index of an unfinished rebuild for this identity; any other one is deleted."""
         if rebuild_path(self.path).exists():
             try:
                 hidden = await self._open_hidden()
@@ -244,7 +238,7 @@ def remove_database(path: Path) -> None:
     Raises:
         IndexUnusable: a file cannot be deleted.
     """
-    with refusals_told(path):
+    with readable_errors(path):
         for suffix in _FILES:
             path.with_name(path.name + suffix).unlink(missing_ok=True)
 

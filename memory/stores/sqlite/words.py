@@ -139,7 +139,6 @@ class WordReader:
         )
 
     def _rows_of(self, connection: Connection, atom: str) -> int:
-        """The approximate number of rows with an atom, cached until a large index has changed by a tenth."""
         if abs(self._count - self._counted_at) * 10 > self._counted_at:
             self._rows.clear()
             self._counted_at = self._count

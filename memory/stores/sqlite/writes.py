@@ -91,7 +91,6 @@ class SqliteWriter:
         self._connection.executemany(_INSERT_FTS, ((chunk_id, *fields) for chunk_id, fields in words.items()))
 
     def _stored_chunks(self, file_id: int) -> Iterator[tuple[Hashable, int, int, int, int]]:
-        """The key of each chunk of a file with its id, ordinal and lines, last one first."""
         rows = self._connection.execute(
             "SELECT heading_path, day, content_hash, id, ordinal, start_line, end_line FROM chunks"
             " WHERE file_id = ? ORDER BY ordinal DESC",
@@ -244,7 +243,6 @@ def _headings(chunk: Chunk) -> str:
 
 
 def _stored_length(connection: Connection, embedder_id: int) -> int | None:
-    """The length of an embedder's stored vectors, if there are any."""
     size_bytes = connection.execute(
         "SELECT length(embedding) FROM vectors WHERE embedder_id = ? AND embedding IS NOT NULL LIMIT 1",
         (embedder_id,),

@@ -1,7 +1,7 @@
-"""Words for days, months, seasons and spans of time, language by language, lower-case.
+"""Words for days, months, seasons and spans of time in several languages, lower-case.
 
-They stand in `day_words.json`, which is read once, when a question or a text is first looked at. A list is
-parted by spaces; a blank within a word is written as `_` there.
+`day_words.json` is read once, for the first question or text. Its lists are separated by spaces; `_` is a
+space within an entry.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 from nacre.record import Record
 
 _SEASON_BEGINS = {"spring": 3, "summer": 6, "autumn": 9, "winter": 12}
-"""The month with which a season begins, as meteorologists of the north count."""
+"""The first month of each season, as meteorologists of the northern hemisphere define it."""
 
 
 class Language(Record):
-    """The words of one language; `months`, `weekdays` and `seasons` give numbers, the others what they are.
+    """The words of one language. `months`, `weekdays` and `seasons` map to numbers.
 
-    `seasons` leads to the first month, `alone` holds forms of seasons that say "in" by themselves. `ago` are
-    patterns around a number and a unit such as `{} ago`. `before_month` are the words that make a date of a
-    month's name behind them, `after_month` the endings that do, `before_season` those of a season's.
+    A season maps to its first month; `alone` has forms of seasons that include "in". `ago` are patterns
+    around a number and a unit, such as `{} ago`. `before_month` are words, and `after_month` endings, that
+    make a date of the name of a month; `before_season` are words that do so for a season.
     """
 
     months: Mapping[str, int]
@@ -75,7 +75,7 @@ MONTHS = {name: number for language in LANGUAGES for name, number in language.mo
 WEEKDAYS = {name: number for language in LANGUAGES for name, number in language.weekdays.items()}
 """Weekday name → 0 (Monday) … 6."""
 LAST = frozenset(word for language in LANGUAGES for word in language.last)
-"""Words that make the last one of a month, a weekday or a season."""
+"""Words that mean "last" with a month, weekday or season."""
 DAY_WORDS = {
     word: int(days) for data in _DATA.values() for days, words in data["days"].items() for word in words
 }
@@ -87,4 +87,4 @@ PERIOD_WORDS = {
     for offset, words in offsets.items()
     for word in words
 }
-"""Words for a week, month, year or weekend → which of these, and how many of them from the current one."""
+"""Words for a week, month, year or weekend → the unit, and its distance from the current one."""

@@ -1,7 +1,7 @@
 """The days that a query names: "yesterday", "last March", "2026-02-10", 上周, "vor zwei Wochen", "летом".
 
-A pure function of the words and of `today`. It never filters anything: the ranges only lift chunks of
-these days, because "the trip in May" may have been written down in June.
+The ranges never filter anything. They only raise chunks of these days, because "the trip in May" may have
+been noted in June. The second half of this file reads Chinese, Japanese and Korean, which have no spaces.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from nacre.memory.text.days.ranges import (
     season_of,
     shifted,
     single,
+    weekday_at,
 )
-from nacre.memory.text.days.unspaced import named_day, named_period, unspaced_readers
 from nacre.record import Record
 
 _Read: TypeAlias = Callable[["re.Match[str]", date], "DayRange | None"]
@@ -44,9 +44,9 @@ def _unspaced() -> re.Pattern[str]:
 
 
 class _Reader(Record):
-    """A pattern and what it means; it is tried only on texts with one of `words`, or with a digit.
+    """A pattern and its meaning, only used for texts with one of `words`, or with a digit.
 
-    Compiling them all would cost each short-lived command more than it needs.
+    Patterns are compiled on first use, because a short command needs few of them.
     """
 
     pattern: str
@@ -62,13 +62,13 @@ class _Reader(Record):
 
 
 def named_days(text: str, today: date) -> tuple[DayRange, ...]:
-    """The ranges that `text` names, in reading order without repeats; impossible dates are passed over.
+    """The ranges that `text` names, in order without repeats; impossible dates are skipped.
 
     A day, month or season without a year is the latest one that is not after `today`.
     """
     rest, found = text.lower().replace("\u2019", "'"), []
     tokens, has_digit = set(_TOKEN.findall(rest)), any(char.isdigit() for char in rest)
-    patterns = [] if rest.isascii() or not _unspaced().search(rest) else list(unspaced_readers())
+    patterns = [] if rest.isascii() or not _unspaced().search(rest) else list(_cjk_readers())
     if has_digit or not _TELLING.isdisjoint(tokens):
         found_here = (reader for reader in _readers() if reader.may_find(tokens, has_digit=has_digit))
         patterns += [(reader.compiled, reader.read) for reader in found_here]
@@ -146,12 +146,11 @@ def _joined(words: Iterable[str]) -> str:
 
 
 def _before(words: Iterable[str]) -> str:
-    """One of these words and what parts it from the next: nothing behind an apostrophe."""
     return rf"\b(?:(?:{_joined(words)})(?:(?<=')|[\s-]+))"
 
 
 def _telling(phrases: Collection[str]) -> frozenset[str]:
-    """The longest word of each phrase: a text without it does not have the phrase."""
+    # A text without the longest word of a phrase does not have the phrase.
     return frozenset(max(found, key=len) for phrase in phrases if (found := _TOKEN.findall(phrase)))
 
 
@@ -169,7 +168,7 @@ _TELLING = _telling([*PERIOD_WORDS, *DAY_WORDS]).union(
     *map(_month_forms, LANGUAGES),
     *({*language.seasons, *language.alone, *language.units} for language in LANGUAGES),
 )
-"""A text without one of these words, and without a digit, names no day in a script with spaces."""
+"""In scripts with spaces, a text without one of these words and without a digit names no day."""
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _M = r"(?P<month>\d{1,2})"
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th|\.|º|er)?"
@@ -179,7 +178,6 @@ _OF = r"(?:of|de|del|di|van)"
 
 @lru_cache(maxsize=1)
 def _readers() -> tuple[_Reader, ...]:
-    """All readers for scripts with spaces, in the order in which they are tried."""
     months, weekdays = _joined(MONTHS), _joined(_spaced(WEEKDAYS))
     last, names = _joined(LAST), frozenset(MONTHS)
     periods, days = _spaced(PERIOD_WORDS), _spaced(DAY_WORDS)
@@ -199,8 +197,8 @@ def _readers() -> tuple[_Reader, ...]:
         _Reader(pattern=rf"(?<!\d){_YEAR}-(?P<month>\d\d)(?![\d-])", read=_year_and_month),
         *(_Reader(pattern=pattern, read=read, words=names) for pattern, read in dated),
         *(reader for language in LANGUAGES for reader in _of_language(language)),
-        _Reader(pattern=rf"\b(?:{_joined(periods)})\b", read=named_period, words=_telling(periods)),
-        _Reader(pattern=rf"\b(?:{_joined(days)})\b", read=named_day, words=_telling(days)),
+        _Reader(pattern=rf"\b(?:{_joined(periods)})\b", read=_named_period, words=_telling(periods)),
+        _Reader(pattern=rf"\b(?:{_joined(days)})\b", read=_named_day, words=_telling(days)),
         _Reader(
             pattern=rf"\b(?P<weekday>{weekdays})s?\b",
             read=_weekday,
@@ -211,7 +209,7 @@ def _readers() -> tuple[_Reader, ...]:
 
 
 def _of_language(language: Language) -> Iterable[_Reader]:
-    """What one language says in its own words, so that no word is read as another language's."""
+    # By language, so that no word is read as one of another language.
     months, units = frozenset(language.months), frozenset(language.units)
     if months and language.before_month:
         pattern = rf"{_before(language.before_month)}(?P<month>{_joined(months)})\b"
@@ -240,3 +238,118 @@ def _of_language(language: Language) -> Iterable[_Reader]:
         before, after = (_joined([part]) for part in form.split("{}"))
         pattern = rf"\b{before}{counted}{after}\b"
         yield _Reader(pattern=pattern, read=_ago(language), words=units)
+
+
+_CJK_DIGITS = {char: number for number, char in enumerate("一二三四五六七八九", 1)} | {"两": 2, "兩": 2}
+_KOREAN_COUNTS = "한 두 세 네 다섯 여섯 일곱 여덟 아홉 열"
+_KOREAN = {word: number for number, word in enumerate(_KOREAN_COUNTS.split(), 1)}
+_CJK_UNITS = {
+    "day": ("天", "日", "일"),
+    "week": ("周间", "週間", "週", "周", "个星期", "個星期", "星期", "个礼拜", "주일", "주"),
+    "month": ("个月", "個月", "ヶ月", "か月", "カ月", "ヵ月", "箇月", "개월", "달", "月"),
+    "year": ("年", "년"),
+}
+_CJK_UNIT_OF = {word: unit for unit, words in _CJK_UNITS.items() for word in words}
+_CJK_YEARS_BACK = {word: -offset for word, (unit, offset) in PERIOD_WORDS.items() if unit == "year"}
+_CJK_SEASONS = {
+    word: month for language in LANGUAGES if not language.months for word, month in language.seasons.items()
+}
+
+
+def number_of(text: str) -> int | None:
+    """A number up to 99 in digits, Chinese characters or Korean words; `None` for anything else."""
+    if text.isdecimal():
+        return int(text)
+    if text in _KOREAN:
+        return _KOREAN[text]
+    tens, ten, ones = text.rpartition("十")
+    if any(part and part not in _CJK_DIGITS for part in (tens, ones)):
+        return None
+    return (_CJK_DIGITS[tens] if tens else 1) * 10 * bool(ten) + (_CJK_DIGITS[ones] if ones else 0) or None
+
+
+def _cjk_full_date(match: re.Match[str], today: date) -> DayRange | None:
+    month = number_of(match["month"]) if match["month"] else None
+    day = number_of(match["day"]) if match["day"] else None
+    if match["year"]:
+        year = int(match["year"])
+    elif match["back"]:
+        year = today.year - _CJK_YEARS_BACK["".join(match["back"].split())]
+    elif month is None:
+        return None
+    else:
+        has_begun = (month, day or 1) <= (today.month, today.day)
+        year = today.year - (not has_begun)
+    if month is None:
+        return month_of(year, 1, months=12)
+    return month_of(year, month) if day is None else single(date_or_none(year, month, day))
+
+
+def _cjk_ago(match: re.Match[str], today: date) -> DayRange | None:
+    number = number_of(match["count"])
+    return None if number is None else period_at(today, _CJK_UNIT_OF[match["unit"]], -number)
+
+
+def _cjk_season(match: re.Match[str], today: date) -> DayRange | None:
+    back, year = match["back"], match["year"]
+    if back:
+        year = today.year - _CJK_YEARS_BACK["".join(back.split())]
+    has_ended = bool(match["last"])
+    return season_of(
+        today, _CJK_SEASONS[match["season"]], year=int(year) if year else None, has_ended=has_ended
+    )
+
+
+def _cjk_weekday(match: re.Match[str], today: date) -> DayRange | None:
+    weekday = WEEKDAYS[match["weekday"]]
+    if match["last"]:
+        return weekday_at(today, weekday, -1)
+    return shifted(today, -((today.weekday() - weekday) % 7 or 7))
+
+
+def _named_period(match: re.Match[str], today: date) -> DayRange | None:
+    return period_at(today, *PERIOD_WORDS[" ".join(match[0].split())])
+
+
+def _named_day(match: re.Match[str], today: date) -> DayRange | None:
+    return shifted(today, DAY_WORDS[" ".join(match[0].split())])
+
+
+def _cjk_joined(words: Iterable[str]) -> str:
+    own = [word for word in words if word[0] >= "\u1100"]
+    return "|".join(re.escape(word).replace(r"\ ", r"\s+") for word in sorted(own, key=len, reverse=True))
+
+
+_CJK_NUMBER = r"(?:\d{1,3}|[一二三四五六七八九十]{1,3})"
+_CJK_COUNT = rf"(?P<count>\d{{1,3}}|[一二两兩三四五六七八九十]{{1,3}}|{_cjk_joined(_KOREAN)})"
+_CJK_YEAR = rf"(?:(?<!\d)(?P<year>(?:19|20)\d\d)\s?[年년]|(?P<back>{_cjk_joined(_CJK_YEARS_BACK)}))"
+_CJK_LONG_SEASONS = [word for word in _CJK_SEASONS if len(word) > 1]
+"""Shorter ones are also in names and other words."""
+
+
+@lru_cache(maxsize=1)
+def _cjk_readers() -> tuple[tuple[re.Pattern[str], _Read], ...]:
+    readers: tuple[tuple[str, _Read], ...] = (
+        (rf"{_CJK_COUNT}\s?(?P<unit>{_cjk_joined(_CJK_UNIT_OF)})\s?(?:以|之)?[前전]", _cjk_ago),
+        (
+            rf"(?:{_CJK_YEAR}|(?P<last>지난|上个|上個|この前の))\s?の?\s?(?P<season>{_cjk_joined(_CJK_SEASONS)})",
+            _cjk_season,
+        ),
+        (
+            rf"{_CJK_YEAR}(?:\s?の?\s?(?P<month>{_CJK_NUMBER})\s?[月월](?:\s?(?P<day>{_CJK_NUMBER})\s?[日号號일])?)?",
+            _cjk_full_date,
+        ),
+        (
+            rf"(?P<month>{_CJK_NUMBER})\s?[月월](?![曜間])(?:\s?(?P<day>{_CJK_NUMBER})\s?[日号號일])?"
+            "(?P<year>)(?P<back>)",
+            _cjk_full_date,
+        ),
+        (
+            rf"(?P<last>上个?|上個|先週の?|지난\s?주\s?|저번\s?주\s?)?(?P<weekday>{_cjk_joined(WEEKDAYS)})",
+            _cjk_weekday,
+        ),
+        (rf"(?:{_cjk_joined(PERIOD_WORDS)})", _named_period),
+        (rf"(?:{_cjk_joined(DAY_WORDS)})", _named_day),
+        (rf"(?P<season>{_cjk_joined(_CJK_LONG_SEASONS)})(?P<year>)(?P<back>)(?P<last>)", _cjk_season),
+    )
+    return tuple((re.compile(pattern), read) for pattern, read in readers)

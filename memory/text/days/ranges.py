@@ -1,4 +1,4 @@
-"""Days from one to another, and how to reach them from today. Pure."""
+"""Ranges of days, and those at a distance from today."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import NamedTuple
 
 
 class DayRange(NamedTuple):
-    """Days from `first` to `last`, both included."""
+    """The days from `first` to `last`, inclusive."""
 
     first: date
     last: date
 
     @property
     def days(self) -> int:
-        """How many days the range has; 1 for a single day."""
         return (self.last - self.first).days + 1
 
 
 def closeness(day: date | None, ranges: tuple[DayRange, ...]) -> float:
-    """How well a chunk's `day` fits the ranges, 0…1: 1 inside one, half just after it, where it is told.
+    """How well a chunk's day fits the ranges: 1 inside a range, and half shortly after it, when it is
+    reported.
 
-    A wide range says less than a single day, so a year counts half.
+    Long ranges count half, because they say less.
     """
     if day is None:
         return 0.0
@@ -38,7 +38,8 @@ def _fit(day: date, days: DayRange) -> float:
 
 
 def day_phrases(days: Sequence[DayRange]) -> Iterator[str]:
-    """ISO dates as titles have them: each day of a week, the month of a month, the year of a year."""
+    """The ranges as the titles of chunks have them: ISO days up to a week, otherwise the month or the
+    year."""
     for span in days:
         if span.days <= 7:
             yield from ((span.first + timedelta(days=at)).isoformat() for at in range(span.days))
@@ -47,7 +48,7 @@ def day_phrases(days: Sequence[DayRange]) -> Iterator[str]:
 
 
 def date_or_none(year: int, month: int, day: int) -> date | None:
-    """The date, or `None` where the calendar has none."""
+    """The date, or `None` if it does not exist."""
     try:
         return date(year, month, day)
     except ValueError:
@@ -55,12 +56,10 @@ def date_or_none(year: int, month: int, day: int) -> date | None:
 
 
 def single(day: date | None) -> DayRange | None:
-    """A range of one day."""
     return None if day is None else DayRange(first=day, last=day)
 
 
 def shifted(today: date, days: int) -> DayRange | None:
-    """The day so many days from today."""
     try:
         return single(today + timedelta(days=days))
     except OverflowError:
@@ -68,14 +67,15 @@ def shifted(today: date, days: int) -> DayRange | None:
 
 
 def month_of(year: int, month: int, *, months: int = 1) -> DayRange | None:
-    """So many months, beginning with this one; `month` 1…12."""
+    """The range of `months` months from a month (1 to 12)."""
     behind = year * 12 + month - 1 + months
     first, after = date_or_none(year, month, 1), date_or_none(behind // 12, behind % 12 + 1, 1)
     return None if first is None or after is None else DayRange(first=first, last=after - timedelta(days=1))
 
 
 def season_of(today: date, first_month: int, *, year: int | None = None, has_ended: bool) -> DayRange | None:
-    """Three months from `first_month` on: of a year, or the latest that has begun, or has ended, by today."""
+    """Three months from `first_month` in a year, or the latest season that has first_day or ended by
+    today."""
     if year is not None:
         return month_of(year, first_month, months=3)
     latest = (month_of(today.year - back, first_month, months=3) for back in range(3))
@@ -83,9 +83,9 @@ def season_of(today: date, first_month: int, *, year: int | None = None, has_end
 
 
 def period_at(today: date, unit: str, offset: int) -> DayRange | None:
-    """The week, month, year or weekend so many of them from the current one, or a day so many days away.
+    """The day, week, month, year or weekend at a distance from the current one.
 
-    A weekend that is still to come is taken for the one before: questions to a memory are about the past.
+    The current weekend means the previous one until Saturday, because questions are about the past.
     """
     match unit:
         case "day":
@@ -103,13 +103,13 @@ def period_at(today: date, unit: str, offset: int) -> DayRange | None:
 
 
 def weekday_at(today: date, weekday: int, weeks: int) -> DayRange | None:
-    """A weekday (0 is Monday) of the week so many weeks from this one."""
+    """A weekday (0 is Monday) of the week at a distance of `weeks`."""
     return _days_of_week(today, weeks, first=weekday, days=1)
 
 
 def _days_of_week(today: date, weeks: int, *, first: int, days: int) -> DayRange | None:
     try:
-        begun = today + timedelta(days=7 * weeks + first - today.weekday())
-        return DayRange(first=begun, last=begun + timedelta(days=days - 1))
+        first_day = today + timedelta(days=7 * weeks + first - today.weekday())
+        return DayRange(first=first_day, last=first_day + timedelta(days=days - 1))
     except OverflowError:
         return None

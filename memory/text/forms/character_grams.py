@@ -1,9 +1,8 @@
-"""Scripts that write no spaces: what the index keeps of them, and what a query asks of it.
+"""Scripts without spaces: what the index stores of them, and what a query searches for.
 
-The index keeps every character and every pair of neighbours, so that nothing has to be cut into words; Latin
-words and digits that touch them are words of their own. A query leaves out what says nothing: Chinese words
-such as 觉得 or 一下, and pairs across the seam between a particle and a word. Hangul is here too, because its
-particles hide the word. Pure text in, text out.
+The index has every character and every pair of neighbors, so that no text needs to be split into words;
+adjacent Latin words and digits are separate words. A query leaves out Chinese words that say nothing, such as
+觉得 or 一下, and pairs of a particle and a word. Hangul is included, because its particles hide the word.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ _KANA = re.compile("[\u3040-\u30ff]")
 _WORD_CHARS = 3
 
 
-@cache  # made when there is such a text: an English search would wait for it, as for the next two
+@cache  # as for the next two, English searches do not need it
 def gram_run() -> re.Pattern[str]:
-    """Characters of such scripts that stand together; no ASCII is among them."""
+    """Matches adjacent characters of such scripts, which are not ASCII."""
     return re.compile(f"[{_RANGES}]+")
 
 
@@ -40,32 +39,32 @@ def _chinese_word() -> re.Pattern[str]:
 
 
 def seamed(text: str) -> str:
-    """The text with a blank wherever such a script touches another one: 用Python写 has three words."""
+    """Inserts a space wherever such a script touches another one: 用Python写 has three words."""
     if text.isascii() or not gram_run().search(text):
         return text
     return _seam().sub(" ", text)
 
 
 def index_grams(text: str) -> Iterator[str]:
-    """Every character and every pair of neighbours."""
+    """Every character and every pair of neighbors."""
     for run in gram_run().findall(text):
         yield from run
         yield from _pairs(run)
 
 
 def query_grams(text: str) -> list[str]:
-    """The characters and pairs worth asking for; all pairs when nothing else is left."""
+    """The characters and pairs to search for; all pairs if nothing else is left."""
     runs = gram_run().findall(text)
     japanese = _KANA.search(text) is not None
-    told: list[str] = []
+    found: list[str] = []
     for run in runs:
         for word in [run] if japanese else _chinese_word().split(run):
-            told += _told(word, alone=len(run) <= _WORD_CHARS)
-    return told or [gram for run in runs for gram in _all(run)]
+            found += _significant(word, alone=len(run) <= _WORD_CHARS)
+    return found or [gram for run in runs for gram in _all(run)]
 
 
-def _told(piece: str, *, alone: bool) -> Iterator[str]:
-    """`alone` says that the piece stands in a run as short as a word: 目的 is no particle behind 目."""
+def _significant(piece: str, *, alone: bool) -> Iterator[str]:
+    # A piece `alone` is as short as a word: in 目的, the second character is not a particle.
     yield from (char for char in piece if char not in JAPANESE_OR_CHINESE)
     for pair in _pairs(piece):
         if alone or CHINESE_PARTICLES.isdisjoint(pair):

@@ -1,4 +1,4 @@
-"""Emoji as words: a store takes them for marks between words. Pure."""
+"""Emoji as words, because stores treat them as separators."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _SAYS_NOTHING = frozenset(
 
 
 def emoji_in(text: str) -> list[str]:
-    """The emoji of a text in their order, without the marks that only change how one looks."""
+    """The emoji of a text in order, without modifiers."""
     return [] if text.isascii() else _EMOJI.findall(text)
 
 
 def is_emoji(term: str) -> bool:
-    """Whether a term of a question is one emoji; a word with a sign inside, as in `5❶`, is a word."""
+    """Whether a term is a single emoji."""
     return _EMOJI.fullmatch(term) is not None
 
 
 def emoji_words(emoji: str) -> Iterator[str]:
-    """What an emoji shows, in small English words, by its name in Unicode: a parrot, a party."""
+    """The words of an emoji's Unicode name, such as `parrot`."""
     name = unicodedata.name(emoji, "").lower()
     yield from (word for word in re.findall("[a-z]{3,}", name) if word not in _SAYS_NOTHING)

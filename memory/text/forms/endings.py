@@ -1,7 +1,7 @@
-"""Words of languages that inflect the end of a word: what stays of one is asked for, whatever follows. Pure.
+"""Prefix search for languages that inflect the end of a word.
 
-A store stems English. For other languages the beginning of a word stands for its forms, and for the
-compounds that begin with it: so "Termin" finds "Termine" and "Terminplan". It costs the index nothing.
+Stores stem English. In other languages, a query searches for the beginning of a word, which finds its forms
+and compounds: "Termin" finds "Termine" and "Terminplan". The index needs nothing for this.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _KEPT = 0.6
 
 
 def is_inflected(words: Collection[str]) -> bool:
-    """Whether a question of these lower-case words shows that it is in another language than English."""
+    """Whether these lower-case words show that a question is not in English."""
     return stop_words_for(words) is not ENGLISH or not all(map(str.isascii, words))
 
 
 def beginning(word: str) -> str:
-    """The part of a lower-case word that stays in its other forms; empty for words that are cut in no way.
+    """The beginning of a lower-case word that its other forms share; empty if it is not shortened.
 
-    Six tenths of the word and four letters at least. Where nearly every short word ends in a vowel of its
-    case, as in Greek and Russian, one letter less than the word.
+    It has six tenths of the word and at least four letters. Short words in Greek, Russian and similar
+    scripts, whose last letter marks the case, lose one letter.
     """
     if not _INFLECTED.fullmatch(word):
         return ""

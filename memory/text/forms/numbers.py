@@ -1,7 +1,7 @@
-"""Numbers that are written in groups: telephones, accounts, books, amounts. Pure; takes normalised text.
+"""Numbers written in groups: telephone numbers, accounts, ISBNs, amounts. Takes normalized text.
 
-One form stands for all: what is written together, without blanks, points and hyphens. The index keeps it
-beside the groups, a question asks for it beside its own.
+The form without spaces, points and hyphens stands for all spellings. It is indexed, and searched for, in
+addition to the groups.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator
 
 LEAST_DIGITS = 7
-"""Shorter groups are everywhere, and their digits together mean nothing."""
+"""Shorter groups are frequent, and their joined digits mean nothing."""
 _MOST_CHARS = 34
-"""The longest account number that there is (ISO 13616)."""
+"""The length of the longest account number (ISO 13616)."""
 _MOST_CODE_DIGITS = 3
 
-# The longest are compiled with the first text that has such a number.
+# The longest patterns are compiled for the first text with such a number.
 _GROUPED = r"(?<![\w.,])\+?\(?\d+(?:(?:\) ?|[ -]?\(|[ \-\u2010-\u2013./])\d+)*(?:-?[Xx]\b)?(?!\w)"
 _ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d\b")
 _ACCOUNT = re.compile(r"\b[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]{4}){2,7}(?: ?[A-Za-z0-9]{1,3})?\b")
@@ -24,8 +24,8 @@ _AMOUNT = (
     r"(?<![\d.,'’])[1-9]\d{0,2}(?:(?:([.,'’ ])\d{3}(?:\1\d{3})*)|(?:,\d{2})+,\d{3})"
     r"(?:[.,]\d{1,2})?(?![\d'’]|[.,]\d)"
 )
-_PARTED = re.compile(r"\d[ \-\u2010-\u2013.,'’()/]{1,3}\d|\+\d")
-"""What every one of the others has: most lines do not, and this is seen in a fraction of the time."""
+_SEPARATED = re.compile(r"\d[ \-\u2010-\u2013.,'’()/]{1,3}\d|\+\d")
+"""A necessary condition for the other patterns, which most lines fail, in a fraction of the time."""
 _CODE = re.compile(r"(?<![\w-])([A-Za-z]{1,3}(?:-[A-Za-z]{1,3})?)[ -](\d{2,5})(?![\w-])")
 _SEAM_OF_KINDS = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 _CENTS = re.compile(r"[.,]\d{1,2}$")
@@ -34,25 +34,25 @@ _TRUNK_ZERO = "(0)"
 
 
 def written_together(text: str) -> Iterator[tuple[str, str]]:
-    """Each number that is written in groups, as it stands in `text` and without what parts them.
+    """Each number in groups, as it is written and without separators.
 
-    Of an amount the whole units alone: 1,249.00 and 1.249,50 are 1249. A number with a country's code comes
-    with what is dialled inside of the country, too.
+    Amounts are reduced to whole units: 1,249.00 and 1.249,50 are 1249. A number with a country code is also
+    given as it is dialed inside the country.
     """
-    if not _PARTED.search(text):
+    if not _SEPARATED.search(text):
         return
     for line in text.split("\n"):
-        if _PARTED.search(line):
+        if _SEPARATED.search(line):
             yield from _in_line(line)
 
 
 def codes_in(text: str) -> Iterator[str]:
-    """Letters and the digits behind them as one word: flights and number plates are written either way."""
+    """Letters followed by digits as one word, because flights and number plates are written both ways."""
     yield from (f"{letters}{digits}".replace("-", "").lower() for letters, digits in _CODE.findall(text))
 
 
 def apart(name: str) -> str:
-    """A name with a blank wherever letters touch digits: LH1732 is also written LH 1732."""
+    """A name with a space between letters and digits: LH1732 is also written LH 1732."""
     return _SEAM_OF_KINDS.sub(" ", name)
 
 
@@ -80,7 +80,6 @@ def _digits(text: str) -> int:
 
 
 def _inland(digits: str) -> Iterator[str]:
-    """The number without each code that it may begin with, and with the zero that is dialled before it."""
     for code_digits in range(1, _MOST_CODE_DIGITS + 1):
         number = digits[code_digits:]
         if len(number) >= LEAST_DIGITS:

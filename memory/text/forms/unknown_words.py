@@ -1,6 +1,6 @@
-"""A question's words that stand nowhere, asked for otherwise. Pure, given what is known.
+"""Other forms of a question's words that stand in no note: other spellings, and the words in a compound.
 
-Only these: what a word finds by itself is what was asked for, and other forms of it would only be beside it.
+Words that are found get no other forms, because those would only add passages beside what was asked for.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ from nacre.memory.contracts.words import Atom, MatchQuery
 from nacre.memory.text.forms.character_grams import gram_run
 from nacre.memory.text.forms.emoji import emoji_words, is_emoji
 from nacre.memory.text.forms.letters import normalise, spelled_out, without_spelling
-from nacre.memory.text.forms.segments import segments
 
-_LEAST_LETTERS = 6
-_LEAST_OF_OTHERS = 3
+_LEAST_WORD_LETTERS = 6
+_LEAST_LETTERS_OF_OTHERS = 3
 _MOST_WORDS = 12
+_LEAST_SEGMENT_LETTERS = 3
+_MOST_LETTERS = 40
+_MOST_SEGMENTS = 3
+_LINKS = ("", "s", "es", "n", "en")
+"""Letters that German, Dutch and Swedish put between the words of a compound."""
 
 
 def with_unknown_words(query: MatchQuery, is_known: Callable[[Atom], bool]) -> MatchQuery:
-    """The query with other forms of the terms that stand nowhere: spelled otherwise, or the words in them.
+    """Adds other spellings of terms that stand nowhere, or the words that they consist of.
 
-    `is_known` says whether an atom stands in any chunk. Of a long question only the first terms are looked
-    at.
+    `is_known` says whether any chunk has an atom. Only the first terms of a long question are examined.
     """
     found: dict[str, bool] = {}
 
@@ -52,12 +55,11 @@ def with_unknown_words(query: MatchQuery, is_known: Callable[[Atom], bool]) -> M
 
 
 def _is_word(term: str) -> bool:
-    return len(term) >= _LEAST_LETTERS and term.isalnum() and not term.isdigit() and not _has_run(term)
+    return len(term) >= _LEAST_WORD_LETTERS and term.isalnum() and not term.isdigit() and not _has_run(term)
 
 
 def _may_begin(term: str) -> bool:
-    """Whether other words may begin with it: long ones, and shorter ones of languages that add to the end."""
-    least = _LEAST_LETTERS if term.isascii() else _LEAST_OF_OTHERS
+    least = _LEAST_WORD_LETTERS if term.isascii() else _LEAST_LETTERS_OF_OTHERS
     return len(term) >= least and term.isalpha() and not _has_run(term)
 
 
@@ -76,6 +78,41 @@ def _other(term: str, stands: Callable[[str], bool]) -> tuple[str, ...]:
 
 
 def _is_one(left: str, right: str, stands: Callable[[str], bool]) -> bool:
-    """Whether two terms stand somewhere as one word, and neither by itself."""
     both_words = left.isascii() and right.isascii() and left.isalpha() and right.isalpha()
     return both_words and stands(left + right) and not stands(left) and not stands(right)
+
+
+def segments(word: str, is_known: Callable[[str], bool]) -> tuple[str, ...]:
+    """The fewest known words that `word` consists of; empty if there are none.
+
+    The first word is as long as possible. Linking letters may stand between two words.
+    """
+    if not 2 * _LEAST_SEGMENT_LETTERS <= len(word) <= _MOST_LETTERS:
+        return ()
+    known: dict[str, bool] = {}
+
+    def stands(part: str) -> bool:
+        if part not in known:
+            known[part] = is_known(part)
+        return known[part]
+
+    for count in range(2, _MOST_SEGMENTS + 1):
+        if found := _cut(word, count, stands):
+            return found
+    return ()
+
+
+def _cut(word: str, count: int, stands: Callable[[str], bool]) -> tuple[str, ...]:
+    if count == 1:
+        return (word,) if len(word) >= _LEAST_SEGMENT_LETTERS and stands(word) else ()
+    for end in range(len(word) - _LEAST_SEGMENT_LETTERS * (count - 1), _LEAST_SEGMENT_LETTERS - 1, -1):
+        first = word[:end]
+        bare = next((b for link in _LINKS if (b := _without(first, link)) and stands(b)), "")
+        if bare and (rest := _cut(word[end:], count - 1, stands)):
+            return (bare, *rest)
+    return ()
+
+
+def _without(word: str, link: str) -> str:
+    bare = word.removesuffix(link) if link else word
+    return bare if len(bare) >= _LEAST_SEGMENT_LETTERS and (not link or bare != word) else ""

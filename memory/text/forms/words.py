@@ -1,35 +1,96 @@
-"""Words that say nothing about a subject, and small words that say what is so, lower-case.
+"""Stop words and the small words of claims, lower-case, and the languages of texts, which they show.
 
-They stand in `words.json`, which is read once, when a query or a text is first looked at. Lists of stop words
-are only used on the query's side: the index keeps every word, so that an exact phrase can still be found.
+`words.json` is read once, for the first query or text. Stop words are only removed from queries: the index
+keeps every word, so that an exact phrase can be found.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 _DATA = json.loads(Path(__file__).with_name("words.json").read_bytes())
 
 NAMED_STOP_WORDS = {name: frozenset(" ".join(lines).split()) for name, lines in _DATA["stop words"].items()}
-"""The list of each language that writes words with spaces, by its English name in small letters."""
+"""The stop words of each language with spaces between words, by its lower-case English name."""
 ENGLISH, CHINESE = NAMED_STOP_WORDS["english"], NAMED_STOP_WORDS.pop("chinese")
 CHINESE_PARTICLES = frozenset(_DATA["particles"]["chinese"])
-"""Characters that mostly stand beside a word and not in one."""
+"""Characters that usually stand beside a word and not inside one."""
 JAPANESE_OR_CHINESE = frozenset(_DATA["particles"]["japanese or chinese"])
 
 
 def claim_words(kind: str) -> frozenset[str]:
-    """The words of all languages that say what a line claims; `kind` is one of the table's: "is", "not" …"""
+    """The words of all languages that express a kind of claim, such as "is" or "not"."""
     languages: Mapping[str, str] = _DATA["claims"][kind]
     return frozenset(word for words in languages.values() for word in words.split(", "))
 
 
 def stop_words_for(words: Collection[str]) -> frozenset[str]:
-    """The list that fits a query of lower-case `words`: that of the language with most words in it.
+    """The stop words of the language that has most of these lower-case words.
 
-    English, the first, wins a tie, because its words are the ones that other languages' lists would eat
-    (`die`, `was`, `per`).
+    English wins a tie, because stop words of other languages are English words (`die`, `was`, `per`).
     """
     return max(NAMED_STOP_WORDS.values(), key=lambda stop_words: sum(word in stop_words for word in words))
+
+
+LEAST_SHARE = 0.05
+"""The share of texts that a language needs, because a quotation does not make a language of the notes."""
+_EXAMINED_CHARS = 800
+_LEAST_SMALL_WORDS = 2
+_DENSE = 3
+"""How many Latin letters say as much as one character of Chinese, Japanese or Korean."""
+
+_SCRIPTS = {
+    "Japanese": "\u3040-\u30ff",
+    "Chinese": "\u3400-\u9fff",
+    "Korean": "\uac00-\ud7af",
+    "Cyrillic": "\u0400-\u04ff",
+    "Arabic": "\u0600-\u06ff",
+    "Hindi": "\u0900-\u097f",
+    "Hebrew": "\u0590-\u05ff",
+    "Greek": "\u0370-\u03ff",
+    "Thai": "\u0e00-\u0e7f",
+    "Latin": "a-zA-Z\u00c0-\u024f",
+}
+_OF_SCRIPT = {"Latin": set(NAMED_STOP_WORDS) - {"russian"}, "Cyrillic": {"russian"}}
+
+
+@cache  # searches do not need it
+def _patterns() -> dict[str, re.Pattern[str]]:
+    return {name: re.compile(f"[{letters}]") for name, letters in _SCRIPTS.items()}
+
+
+def languages_in(texts: Iterable[str]) -> tuple[str, ...]:
+    """The English names of the languages of the texts, sorted.
+
+    A script stands for its main language if a question need not distinguish its languages.
+    """
+    counted = Counter(filter(None, map(language_of, texts)))
+    least = LEAST_SHARE * counted.total()
+    return tuple(sorted(name for name, count in counted.items() if count >= least))
+
+
+def language_of(text: str) -> str:
+    """The English name of the language of a text; empty if it is too short or unknown."""
+    text = text[:_EXAMINED_CHARS]
+    letters = {name: len(pattern.findall(text)) for name, pattern in _patterns().items()}
+    for dense in ("Japanese", "Chinese", "Korean"):
+        letters[dense] *= _DENSE
+    if letters["Japanese"] * 5 > letters["Chinese"]:  # Japanese has kana between Chinese characters
+        letters["Japanese"] += letters.pop("Chinese")
+    script = max(letters, key=letters.__getitem__)
+    if not letters[script]:
+        return ""
+    if script not in _OF_SCRIPT:
+        return script
+    words = Counter(re.findall(r"[^\W\d_]+", text.lower()))
+    small = {
+        name: sum(words[word] for word in NAMED_STOP_WORDS[name] if word in words)
+        for name in sorted(_OF_SCRIPT[script])
+    }
+    best = max(small, key=small.__getitem__)
+    return best.capitalize() if small[best] >= _LEAST_SMALL_WORDS else ""

@@ -194,7 +194,6 @@ def message_of(subject: str, trailers: Sequence[tuple[str, str]]) -> str:
 def _attributed(
     file: ChangedNote, sources: Sequence[Source | None], entry_ids: dict[Writer, dict[str, None]]
 ) -> _Note:
-    """A file with the writer of each change. Adds the entries that its lines came from to `entry_ids`."""
     if file.name.startswith(f"{SOURCES_FOLDER}/"):
         return _Note(file=file, changes=[])
     before, after = lines_of(file.before or b""), lines_of(file.now or b"")
@@ -231,8 +230,8 @@ def lines_of(data: bytes) -> list[str]:
 
 def _message(writer: Writer, names: Sequence[str], entry_ids: Sequence[str], *, is_first: bool) -> str:
     if writer == HAND:
-        told = "The workspace as it was found" if is_first else f"Changes by hand in {_named(names)}"
-        return message_of(told if names else "Sources of notes", ())
+        subject = "The workspace as it was found" if is_first else f"Changes by hand in {_named(names)}"
+        return message_of(subject if names else "Sources of notes", ())
     return message_of(
         f"Notes in {_named(names)}",
         ((SESSION_KEY, writer.session_key), (SESSION_ID, writer.session_id), (ENTRIES, " ".join(entry_ids))),

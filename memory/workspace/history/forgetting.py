@@ -70,7 +70,7 @@ def forget_in_history(repository: Repository, without: Without, *, only: Sequenc
     notes = {name.encode() for name, _blank, path in rows if is_markdown(path)}
     stream = repository.git("fast-export", "--show-original-ids", "--reencode=no", BRANCH)
     changed = b"".join(_changed(io.BytesIO(stream), notes, without))
-    repository.git("fast-import", "--quiet", "--force", "--date-format=raw", given=changed)
+    repository.git("fast-import", "--quiet", "--force", "--date-format=raw", stdin=changed)
     repository.forget_seen()
     repository.git("reflog", "expire", "--expire=now", "--all")
     repository.git("gc", "--quiet", "--prune=now")
@@ -81,7 +81,6 @@ def _literal(name: str) -> str:
 
 
 def _changed(stream: BinaryIO, notes: set[bytes], without: Without) -> Iterator[bytes]:
-    """The stream with new bytes for the blobs of `notes`; commands and messages stay."""
     kind = original = b""
     for line in iter(stream.readline, b""):
         if line in (b"blob\n",) or line.startswith(b"commit "):

@@ -54,7 +54,7 @@ class HistoryKeeper:
     @property
     def notices(self) -> tuple[str, ...]:
         """Why the notes are not committed, as a sentence, until a turn has shown it."""
-        problem = self._health.untold() if self._health is not None else ""
+        problem = self._health.unreported() if self._health is not None else ""
         return (f"The notes are saved but not committed to git yet: {problem}.",) if problem else ()
 
     def notes_changed(self) -> None:
@@ -64,7 +64,7 @@ class HistoryKeeper:
     def turn_ended(self) -> None:
         """Starts a commit if notes were written and none is running."""
         if self._health is not None:
-            self._health.told()
+            self._health.mark_reported()
         self._begin()
 
     async def close(self) -> None:
@@ -133,27 +133,27 @@ class Health:
         """Why the last commit failed, as a clause; `""` if it did not."""
         return self._read()[0]
 
-    def untold(self) -> str:
+    def unreported(self) -> str:
         """The same, unless the owner has been told."""
-        problem, is_told = self._read()
-        return "" if is_told else problem
+        problem, is_reported = self._read()
+        return "" if is_reported else problem
 
-    def told(self) -> None:
+    def mark_reported(self) -> None:
         """Records that the owner has been told."""
-        problem, is_told = self._read()
-        if problem and not is_told:
-            self._write(problem, is_told=True)
+        problem, is_reported = self._read()
+        if problem and not is_reported:
+            self._write(problem, is_reported=True)
 
     def failed(self, problem: str) -> None:
         """Records a failed commit. An owner who was told of an earlier failure is not told again."""
-        self._write(problem, is_told=self._read()[1])
+        self._write(problem, is_reported=self._read()[1])
 
     def worked(self) -> None:
         """Records that a commit was made, or none was needed."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
-    def looked_at(self) -> str:
+    def check(self) -> str:
         """What is wrong with the repository now, as a clause, or `""`. Reads all of it and blocks."""
         repository = self._repository
         if not repository.git_dir.exists():
@@ -213,9 +213,9 @@ class Health:
         except (OSError, ValueError, KeyError, TypeError):
             return "", False
 
-    def _write(self, problem: str, *, is_told: bool) -> None:
+    def _write(self, problem: str, *, is_reported: bool) -> None:
         with suppress(OSError):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             temporary = Path(f"{self._path}.tmp")
-            temporary.write_text(json.dumps({"problem": problem, "told": is_told}), encoding="utf-8")
+            temporary.write_text(json.dumps({"problem": problem, "told": is_reported}), encoding="utf-8")
             temporary.replace(self._path)

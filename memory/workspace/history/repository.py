@@ -154,17 +154,17 @@ class Repository:
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return {}
-        told = self.git(
-            "cat-file", "--batch", given="\n".join([*wanted, ""]).encode(), environment=environment
+        output = self.git(
+            "cat-file", "--batch", stdin="\n".join([*wanted, ""]).encode(), environment=environment
         )
         found, at = {}, 0
         for name in wanted:
-            end = told.index(b"\n", at)
-            _name, kind, *size = told[at:end].split()
+            end = output.index(b"\n", at)
+            _name, kind, *size = output[at:end].split()
             if kind != b"blob" or not size:
                 raise GitFailed(f"the history is damaged: {name} is {kind.decode()}")
             at = end + 1 + int(size[0])
-            found[name] = told[end + 1 : at]
+            found[name] = output[end + 1 : at]
             at += 1
         return found
 
@@ -191,13 +191,13 @@ class Repository:
                     stream += [data, b"\n"]
             stream.append(b"\nget-mark :%d\n" % number)
         stream.append(b"done\n")
-        made = self.git("fast-import", "--quiet", "--done", "--date-format=now", given=b"".join(stream))
+        made = self.git("fast-import", "--quiet", "--done", "--date-format=now", stdin=b"".join(stream))
         return made.decode().split()
 
-    def git(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> bytes:
+    def git(self, *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None) -> bytes:
         """Runs git and returns its output."""
         try:
-            return run_git(self.git_dir, *arguments, given=given, environment=environment, until=self._until)
+            return run_git(self.git_dir, *arguments, stdin=stdin, environment=environment, until=self._until)
         except GitTimedOut:
             if self._until is not None:  # git and its children were killed, and no other process writes
                 self.remove_locks(older_than_seconds=0)
@@ -227,8 +227,7 @@ class Repository:
         (self.git_dir / _SEEN).unlink(missing_ok=True)
 
     def _adopted(self) -> bool:
-        """Takes over the history of a workspace that was moved: its old folder is gone, its notes are
-        here."""
+        # A workspace was moved if its old folder is gone and its notes are here.
         for other in sorted(self.git_dir.parent.glob("*.git")):
             was = _line(other / _WORKSPACE)
             if not was or Path(was).exists():
@@ -263,7 +262,6 @@ class Repository:
         return _entries(listed)
 
     def _present(self, there: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-        """The blobs of the present files, and the names in `there` that may be gone."""
         listing = notes_in(self.root, [WantedNotes(name=".", is_required=True)])
         marks = {note.name: note.marks for note in listing.notes}
         folder = self.root / SOURCES_FOLDER
@@ -281,7 +279,6 @@ class Repository:
         return self._hashed(marks), gone
 
     def _hashed(self, marks: Mapping[str, NoteMarks]) -> dict[str, str]:
-        """The blob names of files; unchanged files are not read again."""
         now_ns = stamped_now_ns(self.lock_dir)
         seen = _seen(self.git_dir / _SEEN)
         blobs: dict[str, str] = {}
@@ -309,20 +306,20 @@ class Repository:
         rules = [self._is_rules(name) for name in _gitignores(names)]
         if not names or not any(rules):
             return []
-        given = b"".join(os.fsencode(name) + b"\0" for name in names)
-        asked = ("-C", str(self.root), "check-ignore", "--no-index", "-z", "--stdin")
-        told = run_git(
+        stdin = b"".join(os.fsencode(name) + b"\0" for name in names)
+        request = ("-C", str(self.root), "check-ignore", "--no-index", "-z", "--stdin")
+        output = run_git(
             self.git_dir,
-            *asked,
-            given=given,
+            *request,
+            stdin=stdin,
             environment={"GIT_WORK_TREE": str(self.root)},
             until=self._until,
             good_codes=(0, 1),  # 1: none is ignored
         )
-        return [os.fsdecode(name) for name in told.split(b"\0") if name]
+        return [os.fsdecode(name) for name in output.split(b"\0") if name]
 
     def _is_rules(self, name: str) -> bool:
-        """Whether a `.gitignore` is a regular file. git would wait for a pipe."""
+        # git would wait for a pipe.
         try:
             mode = (self.root / name).lstat().st_mode
         except OSError:
@@ -344,8 +341,7 @@ def is_kept(name: str) -> bool:
 
 
 def _key(root: Path, state_dir: Path) -> str:
-    """The name of a workspace's repository, which stays if the state folder moves with the workspace in
-    it."""
+    # The name stays if the state folder moves with the workspace in it.
     real, state = Path(os.path.realpath(root)), Path(os.path.realpath(state_dir))
     place = real.relative_to(state).as_posix() if real.is_relative_to(state) else str(real)
     name = re.sub(r"[^\w-]", "-", real.name) or "workspace"
@@ -377,7 +373,6 @@ def _seen(path: Path) -> dict[str, tuple[list[int], str]]:
 
 
 def _gitignores(names: Iterable[str]) -> set[str]:
-    """The `.gitignore` files that can have a rule for one of these names."""
     folders = {""}
     for name in names:
         while (name := name.rpartition("/")[0]) and name not in folders:
@@ -456,21 +451,21 @@ def copy_history(source: Path, git_dir: Path, *, until: float | None) -> bool:
     objects = source / "objects"
     if not _is_folder(objects) or os.path.lexists(objects / "info/alternates"):
         return False
-    lent = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted_folder(str(objects.absolute()))}
+    borrowed = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted_folder(str(objects.absolute()))}
     for commit in _candidates(source):
         try:
-            asked = f"{commit}\n".encode()
+            request = f"{commit}\n".encode()
             pack = run_git(
                 git_dir,
                 "pack-objects",
                 "--revs",
                 "--stdout",
                 "-q",
-                given=asked,
-                environment=lent,
+                stdin=request,
+                environment=borrowed,
                 until=until,
             )
-            run_git(git_dir, "index-pack", "--stdin", given=pack, until=until)
+            run_git(git_dir, "index-pack", "--stdin", stdin=pack, until=until)
             run_git(git_dir, "update-ref", "-m", "nacre: copied", _MAIN, commit, until=until)
         except GitTimedOut:
             raise
@@ -482,7 +477,6 @@ def copy_history(source: Path, git_dir: Path, *, until: float | None) -> bool:
 
 
 def _candidates(source: Path) -> Iterator[str]:
-    """The commits that a git folder's files name, newest first."""
     head = _text(source / "HEAD").strip()
     ref = head.removeprefix("ref:").strip() if head.startswith("ref:") else ""
     found = [] if ref else [head]
@@ -508,7 +502,6 @@ def _is_folder(path: Path) -> bool:
 
 
 def _text(path: Path) -> str:
-    """The text of a small regular file; `""` for a link or anything else."""
     try:
         with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
             return file.read(_MOST_BYTES).decode("utf-8", "replace")
@@ -517,5 +510,5 @@ def _text(path: Path) -> str:
 
 
 def _quoted_folder(path: str) -> str:
-    """A path for a list of object folders, which colons separate; quoting allows any character."""
+    # Colons separate a list of object folders; quoting allows any character.
     return '"{}"'.format(path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))

@@ -1,10 +1,10 @@
-"""Reads the commits of the notes, and undoes one by a new commit that reverts its lines in the present
-notes."""
+"""Reads the commits of the notes, and undoes one, or what it did to one line, by a new commit that reverts
+lines in the present notes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -64,8 +64,8 @@ def undo(repository: Repository, commit: str) -> tuple[str, list[str]]:
         GitFailed, OSError, FileBusy: git or the disk refused; the notes are as before.
     """
     head = repository.head()
-    told = repository.git("rev-list", "--parents", "-n", "1", commit).decode().split()
-    if len(told) > 2:
+    output = repository.git("rev-list", "--parents", "-n", "1", commit).decode().split()
+    if len(output) > 2:
         raise CommitUnknown(f"{commit[:12]} is a merge, which cannot be undone.")
     wanted: dict[str, tuple[bytes | None, bytes | None]] = {}
     conflicts: list[str] = []
@@ -86,14 +86,155 @@ def undo(repository: Repository, commit: str) -> tuple[str, list[str]]:
     if not changed:
         raise CommitUnknown(f"Nothing is left to undo of {commit[:12]}.")
     subset = {name: wanted[name] for name in changed}
-    return _written(repository, head, commit, subset), changed
+    message = message_of(f"Undo {commit[:12]}", ((UNDOES, commit),))
+    return _written(repository, head, message, subset), changed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LineOrigin:
+    """The commit that wrote a line of a note, and the lines that it replaced.
+
+    `before` and `after` are the text around that commit; lines `start:end` of `before` became `first:last` of
+    `after`, which is the line alone where a commit added or replaced line by line.
+    """
+
+    commit: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    start: int
+    end: int
+    first: int
+    last: int
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """The lines that were there before; empty for an added line."""
+        return self.before[self.start : self.end]
+
+
+def line_origins(repository: Repository, path: str) -> list[LineOrigin | None]:
+    """The origin of each line of a note as it is now; `None` for a line that is not committed yet.
+
+    Raises:
+        GitFailed, OSError: git or the disk refused.
+    """
+    now = lines_of(repository.note(path) or b"")
+    head = repository.head()
+    listed = repository.git("ls-tree", "-z", head, "--", f":(top,literal){path}") if head else b""
+    if not listed or not now:
+        return [None] * len(now)
+    blob = listed.split(b"\t")[0].split()[2].decode()
+    committed = lines_of(repository.blobs([blob])[blob])
+    blamed = _blamed(repository, head, path)
+    if len(blamed) != len(committed):  # git does not end lines at a lone carriage return
+        return [None] * len(now)
+    texts = _texts_around(repository, dict.fromkeys((commit, name) for commit, name, _number in blamed))
+    found: list[LineOrigin | None] = []
+    for commit, name, number in blamed:
+        before, after = texts.get((commit, name), ((), ()))
+        place = _change_of(before, after, number)
+        start, end, first, last = place or (0, 0, number, number + 1)
+        found.append(
+            LineOrigin(
+                commit=commit, before=before, after=after, start=start, end=end, first=first, last=last
+            )
+            if place
+            else None
+        )
+    for a, b, c, d in reversed(list(hunks(committed, now))):
+        found[a:b] = [None] * (d - c)
+    return found
+
+
+def undo_line(repository: Repository, path: str, number: int, commit: str) -> str:
+    """Reverts what `commit` did to the line `number` of a note, counted from 0; returns the new commit.
+
+    Lines that the commit replaced come back. All changes must have been committed in the same `opened`.
+    Blocks.
+
+    Raises:
+        CommitUnknown: the line is not from this commit any more.
+        UndoConflict, GitFailed, OSError, FileBusy: as for `undo`.
+    """
+    head, origins = repository.head(), line_origins(repository, path)
+    origin = origins[number] if 0 <= number < len(origins) else None
+    if origin is None or origin.commit != commit:
+        raise CommitUnknown(f"Line {number + 1} of {path} has changed since the page was loaded. Reload it.")
+    if _is_link(repository.root, path):
+        raise UndoConflict([f"{path}, which is a link now"])
+    now = repository.note(path)
+    without = (*origin.after[: origin.first], *origin.replaced, *origin.after[origin.last :])
+    lines = reverted(without, origin.after, lines_of(now or b""))
+    if isinstance(lines, Conflict):
+        raise UndoConflict([f"{path}#L{lines.line}"])
+    new = "".join(lines).encode("utf-8", "surrogateescape")
+    message = message_of(f"Undo a line of {commit[:12]} in {path}", ())
+    return _written(repository, head, message, {path: (now, new)})
+
+
+def _blamed(repository: Repository, head: str, path: str) -> list[tuple[str, str, int]]:
+    """Of each line: its commit, and its file and its number there, counted from 0."""
+    told = repository.git("blame", "--no-textconv", "--line-porcelain", head, "--", path)
+    found: list[tuple[str, str, int]] = []
+    commit, number, name = "", 0, path
+    is_new = True
+    for line in told.split(b"\n"):
+        if is_new and line:
+            commit, at = line.decode().split()[:2]
+            number, is_new = int(at) - 1, False
+        elif line.startswith(b"filename "):
+            name = _unquoted(line[len(b"filename ") :])
+        elif line.startswith(b"\t"):
+            found.append((commit, name, number))
+            is_new = True
+    return found
+
+
+def _unquoted(name: bytes) -> str:
+    """A file name as git prints it: with special characters in C's quotes."""
+    if name.startswith(b'"'):
+        name = name[1:-1].decode("unicode_escape").encode("latin-1")
+    return os.fsdecode(name)
+
+
+def _texts_around(
+    repository: Repository, wanted: Iterable[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The lines of files before and after commits, by commit and name."""
+    pairs = list(wanted)
+    how = ("--stdin", "--root", "-r", "-z", "--no-renames")
+    names = [f":(top,literal){name}" for name in dict.fromkeys(name for _commit, name in pairs)]
+    given = "".join(f"{commit}\n" for commit in dict.fromkeys(commit for commit, _name in pairs)).encode()
+    fields = iter(repository.git("diff-tree", *how, "--", *names, stdin=given).split(b"\0"))
+    blobs: dict[tuple[str, str], tuple[str, str]] = {}
+    commit = ""
+    for field in fields:
+        if field.startswith(b":"):
+            facts = field.decode().split()
+            blobs[(commit, os.fsdecode(next(fields)))] = facts[2], facts[3]
+        elif field.strip():
+            commit = field.decode().strip()
+    texts = repository.blobs(blob for both in blobs.values() for blob in both if blob.strip("0"))
+    return {
+        pair: (tuple(lines_of(texts.get(before, b""))), tuple(lines_of(texts.get(after, b""))))
+        for pair, (before, after) in blobs.items()
+    }
+
+
+def _change_of(before: Sequence[str], after: Sequence[str], number: int) -> tuple[int, int, int, int] | None:
+    """The change of one line of `after`: alone, if lines were only added, or replaced one by one."""
+    for a, b, c, d in hunks(before, after):
+        if c <= number < d:
+            if a == b:
+                return a, a, number, number + 1
+            if b - a == d - c:
+                return a + number - c, a + number - c + 1, number, number + 1
+            return a, b, c, d
+    return None
 
 
 def _changes(repository: Repository, commit: str) -> list[tuple[str, bytes | None, bytes | None]]:
-    """The notes that a commit changed, with their bytes before and after it.
-
-    Sources are left out, because one whose line is gone does no harm; so are files that are not notes.
-    """
+    # Sources are left out, because one whose line is gone does no harm; so are files that are not notes.
     listed = repository.git("diff-tree", "--root", "-r", "-z", "--no-commit-id", "--no-renames", commit)
     fields = listed.split(b"\0")
     rows = [
@@ -115,7 +256,7 @@ def _is_link(root: Path, name: str) -> bool:
 
 
 def _written(
-    repository: Repository, head: str, commit: str, wanted: dict[str, tuple[bytes | None, bytes | None]]
+    repository: Repository, head: str, message: str, wanted: dict[str, tuple[bytes | None, bytes | None]]
 ) -> str:
     def replace(name: str, old: bytes | None, new: bytes | None) -> None:
         path = contained_path(repository.root, name)
@@ -127,7 +268,6 @@ def _written(
             replace(name, now, new)
             done.append(name)
         files = {name: new for name, (_now, new) in wanted.items()}
-        message = message_of(f"Undo {commit[:12]}", ((UNDOES, commit),))
         return repository.commit(head, [Draft(message=message, files=files)])[-1]
     except (UndoConflict, GitFailed, OSError):
         for name in done:  # later changes stay, and the next try reports them
@@ -138,7 +278,6 @@ def _written(
 
 
 def _replaced(name: str, now: bytes | None, new: bytes | None, old: bytes | None) -> bytes | None:
-    """The new bytes, if the note has not changed in the meantime."""
     if old != now:
         raise UndoConflict([name])
     return new
@@ -205,8 +344,8 @@ def commits(repository: Repository, path: str = "") -> list[Commit]:
     if not repository.git_dir.exists() or not repository.head():
         return []
     where = ("--", f":(top,literal){path}") if path else ()
-    told = repository.git("log", "-z", f"--format={_FORMAT}", BRANCH, *where)
-    return [_commit(row) for row in told.decode("utf-8", "replace").split("\0") if row]
+    output = repository.git("log", "-z", f"--format={_FORMAT}", BRANCH, *where)
+    return [_commit(row) for row in output.decode("utf-8", "replace").split("\0") if row]
 
 
 def named(repository: Repository, name: str) -> str:
@@ -216,8 +355,8 @@ def named(repository: Repository, name: str) -> str:
         CommitUnknown: there is none of this name.
     """
     try:
-        told = repository.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        commit = told.decode().strip().splitlines()[-1]
+        output = repository.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        commit = output.decode().strip().splitlines()[-1]
         repository.git("merge-base", "--is-ancestor", commit, BRANCH)
     except (GitFailed, IndexError) as error:
         raise CommitUnknown(
@@ -231,8 +370,8 @@ def shown(repository: Repository, commit: str) -> str:
     notes = (":(top)", f":(top,exclude){SOURCES_FOLDER}")
     # Always as text; no driver or signature program of the repository runs.
     how = ("-p", "-r", "--root", "--no-commit-id", "--text", "--no-color", "--no-ext-diff", "--no-textconv")
-    told = repository.git("diff-tree", *how, commit, "--", *notes)
-    return told.decode("utf-8", "replace")
+    output = repository.git("diff-tree", *how, commit, "--", *notes)
+    return output.decode("utf-8", "replace")
 
 
 def _commit(row: str) -> Commit:

@@ -1,4 +1,4 @@
-"""The model that would be asked now: its address, its key, how its window is cut. Edge: may ask it."""
+"""The model that would be asked now: its address, its key, how its window is divided. May ask it."""
 
 from __future__ import annotations
 
@@ -8,83 +8,29 @@ from contextlib import aclosing, suppress
 from urllib.parse import urlsplit
 
 from nacre.memory.workspace.workspace import ContextFile, ContextFiles
-from nacre.record import Record
-from nacre.runtime.agent.opening.open_models import connected_model, model_budget
+from nacre.runtime.agent.opening.open_models import model_budget
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError, ModelError
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.models.completions.keys import from_environment
 from nacre.runtime.models.offline.model import OfflineModel
-from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
-from nacre.runtime.models.openai_compatible.providers import resolve_endpoint
 from nacre.runtime.models.tokenizer import count_tokens_for, estimate_tokens
+from nacre.runtime.providers.opening import connected_model
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.disk.variables import unset_in
-from nacre.runtime.settings.sections.models import ProviderSettings
 from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.messages import Text, UserMessage
 
-LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 _PROBE_SECONDS = 2.0
 _ANSWER_TOKENS = 16
 
 
-class ModelFacts(Record):
-    """The model of an agent.
-
-    `name` is empty when the offline responder answers. `address` is that of an OpenAI-compatible server,
-    empty for a provider that litellm reaches. `has_key` counts keys of settings, auth profiles and
-    environment; `key_variable` is where one is looked for.
-    """
-
-    name: str
-    address: str
-    has_key: bool
-    needs_key: bool
-    key_variable: str
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the model runs on this machine, so that a look at it costs nothing."""
-        return (urlsplit(self.address).hostname or "") in LOCAL_HOSTS
-
-
-def model_facts(config: Config, now: Clock) -> ModelFacts:
-    """What the settings and the environment say of the model, without asking it.
-
-    Raises:
-        ConfigError: the name is that of a provider alone.
-    """
-    name = config.model_name
-    if not name:
-        return ModelFacts(name="", address="", has_key=False, needs_key=False, key_variable="")
-    provider = name.partition("/")[0]
-    settings = config.settings.models.providers.get(provider, ProviderSettings())
-    profile = config.auth.find(provider, now_ms=epoch_ms(now()))
-    found = resolve_endpoint(
-        name,
-        base_url=settings.base_url or None,
-        api_key=settings.api_key or (profile.api_key if profile else None),
-        from_environment=from_environment,
-    )
-    goes_direct = isinstance(connected_model(config, name, now), OpenAICompatibleModel)
-    return ModelFacts(
-        name=name,
-        address=found.base_url if goes_direct else settings.base_url,
-        has_key=bool(found.api_key) and not unset_in(settings),
-        needs_key=found.needs_key if goes_direct else not settings.base_url,
-        key_variable=" or ".join(found.key_variables),
-    )
-
-
 async def budget_of(config: Config, now: Clock) -> ContextBudget:
-    """How the window of the model is cut, which its server is asked for.
+    """How the model's window is divided. Asks its server for the size.
 
     Raises:
-        ConfigError: it is too small to work in.
+        ConfigError: it is too small.
     """
     agent = config.settings.agent
     if not config.model_name:
@@ -95,7 +41,7 @@ async def budget_of(config: Config, now: Clock) -> ContextBudget:
 
 
 async def listens(address: str) -> bool:
-    """Whether somebody takes connections at the address of a model, tried for two seconds."""
+    """Whether anything accepts connections at a model's address, within two seconds."""
     parts = urlsplit(address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
@@ -110,7 +56,9 @@ async def listens(address: str) -> bool:
 
 
 async def answer_problem(config: Config, now: Clock) -> str:
-    """Asks the model for one word; empty when it answered, else what was wrong. Costs some twenty tokens."""
+    """Asks the model for one word; returns what went wrong, or an empty string. Costs about twenty
+    tokens.
+    """
     try:
         model = connected_model(config, config.model_name, now)
     except ConfigError as error:
@@ -132,12 +80,12 @@ async def answer_problem(config: Config, now: Clock) -> str:
 
 
 def token_counter(model_name: str) -> Callable[[str], int]:
-    """Counts tokens as the runtime does for a model; an estimate for the offline responder."""
+    """A token counter like the runtime's for this model; an estimate for the offline responder."""
     return count_tokens_for(model_name) if model_name else estimate_tokens
 
 
 async def workspace_files(config: Config, now: Clock) -> tuple[ContextFile, ...]:
-    """The files of the workspace as they stand in the owner's private chats, cut as they are cut there."""
+    """The workspace files as they appear in the owner's private chats, cut as they are cut there."""
     agent = config.settings.agent
     policy = ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True)
     files = ContextFiles(storage_of(config).workspace(), now_ns=lambda: epoch_ms(now()) * 1_000_000)

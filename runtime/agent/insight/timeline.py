@@ -1,4 +1,4 @@
-"""How full the context of a session was over time, and of what, from its transcript. Pure."""
+"""How full a session's context was over time, and with what, from its transcript."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ MarkKind: TypeAlias = Literal["flush", "compaction"]
 
 
 class PartTokens(Record):
-    """Of what a context was made. What stands in the transcript is estimated; `fixed` is the rest of what the
-    provider counted: tools, instructions and files of the workspace."""
+    """What a context consisted of. What is in the transcript is estimated; `fixed` is the rest of what
+    the provider counted: tools, instructions and workspace files.
+    """
 
     fixed: int = 0
     summary: int = 0
@@ -29,9 +30,9 @@ class PartTokens(Record):
 
 
 class Point(Record):
-    """An answer: how many tokens its request and itself took, as the provider counted them, and of what.
+    """An answer: how many tokens its request and itself took, as the provider counted them, and for what.
 
-    `cost_usd` is `None` where no price is known.
+    `cost_usd` is `None` if no price is known.
     """
 
     entry_id: str
@@ -42,7 +43,7 @@ class Point(Record):
 
 
 class Mark(Record):
-    """A flush or a compaction, behind the point of this index; -1 is before the first."""
+    """A flush or a compaction after the point with this index; -1 is before the first."""
 
     kind: MarkKind
     behind: int
@@ -51,7 +52,7 @@ class Mark(Record):
 
 
 class Timeline(Record):
-    """The context of one session over its answers, the marks among them, and the present model's lines."""
+    """The context of one session over its answers, the marks among them, and the current model's budget."""
 
     points: tuple[Point, ...]
     marks: tuple[Mark, ...]
@@ -59,18 +60,18 @@ class Timeline(Record):
 
     @property
     def top_tokens(self) -> int:
-        """The upper end of a drawing: the compaction line, or the fullest context where that was above."""
+        """The upper end of a chart: the compaction line, or the fullest context if that is higher."""
         return max([self.budget.compact_at, *(point.tokens for point in self.points)])
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars of the answers whose price is known; `None` where it is of none of them."""
+        """Dollars of the answers with a known price; `None` if there are none."""
         known = [point.cost_usd for point in self.points if point.cost_usd is not None]
         return sum(known) if known or not self.points else None
 
     @property
     def told_cost(self) -> str:
-        """The cost in words, also that it is not known."""
+        """The cost in words, including unknown prices."""
         if self.cost_usd is None:
             return "no price known"
         without = sum(point.cost_usd is None for point in self.points)
@@ -78,9 +79,10 @@ class Timeline(Record):
 
 
 def timeline(branch: Sequence[Entry], budget: ContextBudget, *, has_price: Callable[[str], bool]) -> Timeline:
-    """The timeline of a branch; answers that were broken off, or that nobody counted, are left out.
+    """The timeline of a branch, without answers that broke off or were not counted.
 
-    `has_price` tells whether a price of `provider/model` is known; it is asked of answers that cost nothing.
+    `has_price` tells whether a price of `provider/model` is known; it is asked about answers that cost
+    nothing.
     """
     is_priced = cache(has_price)
     points: list[Point] = []
@@ -113,14 +115,15 @@ def timeline(branch: Sequence[Entry], budget: ContextBudget, *, has_price: Calla
 
 
 class _Held:
-    """What of a transcript the model sees, while it grows: since the last compaction, and its summary."""
+    """What the model sees of a growing transcript: the entries since the last compaction, and its
+    summary.
+    """
 
     def __init__(self) -> None:
         self._kept: list[tuple[str, bool, int]] = []
         self._said_tokens = self._result_tokens = self._summary_tokens = 0
 
     def take(self, entry: Entry) -> None:
-        """Adds an entry; a compaction takes away what stands before the first one that it kept."""
         body = entry.body
         if isinstance(body, Compaction):
             places = [number for number, kept in enumerate(self._kept) if kept[0] == body.first_kept_entry_id]
@@ -142,7 +145,7 @@ class _Held:
             self._said_tokens += tokens
 
     def parts(self, counted_tokens: int) -> PartTokens:
-        """The parts of a context of so many tokens. Estimates that do not fit in are made smaller."""
+        """The parts of a context of this many tokens. Estimates that exceed it are scaled down."""
         said, results = self._said_tokens, self._result_tokens
         known = results + said + self._summary_tokens
         share = min(1.0, counted_tokens / known) if known else 1.0

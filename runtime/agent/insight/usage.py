@@ -1,4 +1,4 @@
-"""What calls of models took: from what transcripts hold, and from the usage files for all others. Edge."""
+"""What model calls cost: from transcripts, and from the usage files for all other calls."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from functools import cache, reduce
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, stored_moment
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.models.completions.price_map import price_map_entry
 from nacre.runtime.models.offline.model import PROVIDER as OFFLINE_PROVIDER
-from nacre.runtime.models.spending.ledger import spending, unreadable_usage
+from nacre.runtime.models.spending import spending, unreadable_usage
 from nacre.runtime.open_sessions.open_session import FLUSH_MESSAGE_ENTRY
+from nacre.runtime.providers.opening import price_entry
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.spending import spending_folder
 from nacre.runtime.storage.storage import storage_of
@@ -23,13 +23,13 @@ from nacre.sessions.contracts.messages import AssistantMessage, Message, Usage, 
 from nacre.sessions.entries.entries import Entry
 
 _PURPOSES: Mapping[str, str] = {"turn": "reply", "slug": "name", "page": "background"}
-"""What people call a purpose; the others are called as they are."""
+"""Display names of purposes; the others are shown as they are."""
 
 
 class Call(Record):
-    """One call of a model. `session_key` is empty where no transcript has it, `model` is `provider/model`.
+    """One model call. `session_key` is empty if no transcript has it, `model` is `provider/model`.
 
-    Without `has_price` nobody knows what it cost, and its `usage` says nothing of money.
+    Without `has_price`, its cost is unknown, and its `usage` has none.
     """
 
     at: datetime
@@ -41,7 +41,7 @@ class Call(Record):
 
 
 class UsageRow(Record):
-    """Calls that have a day, a model, a purpose or a session in common; of some the price is not known."""
+    """Calls that share a day, a model, a purpose or a session. The price of some may be unknown."""
 
     name: str
     calls: int = 0
@@ -50,11 +50,10 @@ class UsageRow(Record):
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars of the calls whose price is known; `None` where it is of none of them."""
+        """Dollars of the calls with a known price; `None` if there are none."""
         return None if self.calls and self.calls == self.unpriced_calls else self.usage.cost_usd
 
     def __add__(self, call: Call) -> UsageRow:
-        """The row with one more call."""
         return UsageRow(
             name=self.name,
             calls=self.calls + 1,
@@ -72,19 +71,17 @@ GROUPS: Mapping[str, Callable[[Call], str]] = {
 
 
 def has_price(model_name: str) -> bool:
-    """Whether it is known what a token of `provider/model` costs, be it nothing as of the offline responder.
-
-    Prices are those of litellm's map.
-    """
+    """Whether the price of `provider/model` is known from litellm's map; the offline responder is free."""
     is_offline = model_name.startswith(f"{OFFLINE_PROVIDER}/")
-    return is_offline or "input_cost_per_token" in price_map_entry(model_name)
+    return is_offline or "input_cost_per_token" in price_entry(model_name)
 
 
 async def calls_of(config: Config, now: Clock) -> list[Call]:
-    """All calls of an agent, the oldest first. A transcript that cannot be read is left out.
+    """All calls of an agent, oldest first. A transcript that cannot be read is left out.
 
-    What a transcript holds is told with its session, also from before there were usage files. These have the
-    rest: summaries, names, embeddings, replies of sessions that are gone; and they know what each was for.
+    Calls in a transcript are listed with their session, including those from before usage files existed.
+    The usage files have the rest (summaries, names, embeddings, replies of deleted sessions) and the
+    purposes.
 
     Raises:
         SessionError: the sessions or the usage files cannot be listed.
@@ -121,19 +118,21 @@ async def calls_of(config: Config, now: Clock) -> list[Call]:
 
 
 async def spent_today_usd(config: Config, now: Clock) -> float:
-    """Dollars that all agents of the state folder spent today: what the cap counts. Raises `SessionError`."""
+    """Dollars that all agents of the state folder spent today: what the cap counts. Raises
+    `SessionError`.
+    """
     today = now().date().isoformat()
     spent = await asyncio.to_thread(lambda: list(spending(spending_folder(config), day=today)))
     return sum(each.usage.cost_usd for each in spent)
 
 
 def usage_problem(config: Config, now: Clock) -> str | None:
-    """A sentence about today's usage file when it cannot be read, which stops all models under a cap."""
+    """A sentence if today's usage file cannot be read, which stops all models under a cap."""
     return unreadable_usage(spending_folder(config), now)
 
 
 def grouped(calls: Iterable[Call], by: str) -> list[UsageRow]:
-    """The calls by day, model, purpose or session: days in their order, others the dearest first. Pure."""
+    """The calls by day, model, purpose or session: days in order, others by falling cost."""
     rows: dict[str, UsageRow] = {}
     for call in calls:
         name = GROUPS[by](call)
@@ -144,12 +143,10 @@ def grouped(calls: Iterable[Call], by: str) -> list[UsageRow]:
 
 
 def total_of(calls: Iterable[Call]) -> UsageRow:
-    """All of them together. Pure."""
     return reduce(UsageRow.__add__, calls, UsageRow(name="total"))
 
 
 def unpriced_models(calls: Iterable[Call]) -> tuple[str, ...]:
-    """The models whose price nobody knows, in the order of their names. Pure."""
     return tuple(sorted({call.model for call in calls if not call.has_price}))
 
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from nacre.memory.files.facts.fact_memory import FactMemory
+from nacre.memory.contracts.facts import FactMemory
 from nacre.memory.workspace.history.history_keeper import HistoryKeeper
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.registry import Commands
@@ -17,17 +17,17 @@ from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.open_sessions.session_locks import SessionLocks
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle, Upkeep
 from nacre.runtime.settings.changes import SettingsInFile
-from nacre.runtime.turn.loop.loop import TurnBounds, UsageLimits
+from nacre.runtime.turn.loop import TurnBounds, UsageLimits
 from nacre.runtime.turn.turn_parts import TurnParts
 
 T = TypeVar("T")
 
 StopAfter: TypeAlias = Literal["now", "tools"]
-"""`now` stops tools, too; `tools` lets those that are running finish, and records their results."""
+"""`now` stops tools, too; `tools` lets running tools finish, and records their results."""
 
 
 class Running:
-    """The tasks of one agent, each under the key of its session."""
+    """The tasks of one agent by session key."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, dict[asyncio.Task[Any], Callable[[StopAfter], None]]] = {}
@@ -42,7 +42,7 @@ class Running:
     def start(
         self, key: str, work: Coroutine[Any, Any, T], bounds: TurnBounds | None = None
     ) -> asyncio.Task[T]:
-        """Runs `work` for a session. By its `bounds` a turn can be joined, or end with its tools.
+        """Runs `work` for a session. Its `bounds` let a turn be joined, or end with its tools.
 
         Raises:
             TurnBroken: another event loop is running than the one on which the agent was opened.
@@ -67,7 +67,7 @@ class Running:
         return task
 
     def stop(self, key: str, after: StopAfter) -> bool:
-        """Stops all that runs or waits in a session; whether there was anything."""
+        """Stops everything that runs or waits in a session; `False` if there was nothing."""
         # A task that has just ended may still be listed: it is forgotten in the loop's next step.
         stops = [stop for task, stop in self._tasks.get(key, {}).items() if not task.done()]
         for stop in stops:
@@ -75,7 +75,7 @@ class Running:
         return bool(stops)
 
     def join(self, key: str, inbound: Inbound) -> bool:
-        """Hands a message to the turn that runs in a session; whether there is one that takes it."""
+        """Hands a message to the turn that runs in a session; `False` if no turn accepts it."""
         return any(self._joins[task](inbound) for task in self._tasks.get(key, ()))
 
     async def close(self) -> None:
@@ -94,10 +94,10 @@ class Running:
 
 @dataclass(kw_only=True)
 class AgentParts:
-    """Everything that an open agent holds. `turn` alone is ever replaced, by one with changed settings.
+    """Everything that an open agent holds. Only `turn` is ever replaced, by one with changed settings.
 
-    `limits` are those of a turn that names none. `closing` releases what is held, in the opposite order of
-    its opening.
+    `limits` apply to turns without limits of their own. `closing` releases everything, in the reverse order
+    of opening.
     """
 
     turn: TurnParts
@@ -109,20 +109,17 @@ class AgentParts:
     commands: Commands
     limits: UsageLimits | None
     running: Running
-    facts: FactMemory
+    facts: Callable[[], FactMemory]
     history: HistoryKeeper
     settings_file: SettingsInFile
     closing: AsyncExitStack
 
     def reread_settings(self) -> None:
-        """Takes over what counts at once of changed settings. Turns that run keep what they began with."""
+        """Applies changed settings that take effect at once. Running turns keep what they began with."""
         settings = self.settings_file.look(self.turn.settings)
         if settings is not None:
-            agent = settings.agent
-            window = replace(self.turn.window, settings=agent.compaction, pruning=agent.context_pruning)
-            self.turn = replace(self.turn, settings=settings, window=window)
+            self.turn = replace(self.turn, settings=settings)
 
     @property
     def agent_id(self) -> str:
-        """Which of the agents of its state folder it is."""
         return self.turn.agent_id

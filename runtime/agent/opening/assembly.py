@@ -1,4 +1,4 @@
-"""The composition root: from a config to an agent's parts. The only file that knows them all."""
+"""The composition root: builds an agent's parts from a config. The only file that knows them all."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 from nacre.locks import keeps_out
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
-from nacre.memory.files.proposals.review_queue import ReviewQueue
+from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.history.history_keeper import HistoryKeeper
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.opening.agent_parts import AgentParts, Running
-from nacre.runtime.agent.opening.given import Given, extended, with_facts
-from nacre.runtime.agent.opening.open_models import load_ahead, open_models, open_voice_notes
+from nacre.runtime.agent.opening.given import Given, extended
+from nacre.runtime.agent.opening.open_models import open_models, open_voice_notes
 from nacre.runtime.agent.opening.shared import Shared, World
 from nacre.runtime.agent.opening.sub_agents import SubAgents
 from nacre.runtime.commands.registry import Commands
@@ -25,13 +26,14 @@ from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, WINDOW_SOURCES, 
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_clock
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.contracts.ids import NewId
-from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.contracts.model import ChatModel, load_ahead
 from nacre.runtime.extensions.engine_parts import EngineParts, engine_parts
+from nacre.runtime.extensions.loading import load_facts
 from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
 from nacre.runtime.hooks.trust import TrustedHooks, register_workspace_hooks
 from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.open_sessions.open_session import NoticeLog, SessionOpener
-from nacre.runtime.open_sessions.routing import Route, workspace_access
+from nacre.runtime.open_sessions.routing import history_turns_of, workspace_access
 from nacre.runtime.open_sessions.session_locks import SessionLocks
 from nacre.runtime.recall.memory_core import memory_core
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
@@ -42,22 +44,23 @@ from nacre.runtime.session_lifecycle.session_memory import SessionMemory
 from nacre.runtime.settings.changes import SettingsInFile
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.agent_folders import keep_private
-from nacre.runtime.settings.sections.channels import history_turns
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
-from nacre.runtime.settings.settings import Settings
 from nacre.runtime.storage.storage import left_in_folder, open_skills, storage_of
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.approvals.store import Approval
-from nacre.runtime.turn.prompt_parts.system_prompt import PromptParts, SystemPrompts
+from nacre.runtime.turn.system_prompt import PromptParts, SystemPrompts
 from nacre.runtime.turn.turn_parts import TurnParts
-from nacre.runtime.turn.window.window_parts import WindowParts
 from nacre.sessions.stores.store import SessionStore
+
+log = logging.getLogger(__name__)
+
+LOCK_WAIT_SECONDS = 600.0
 
 
 async def open_memory_slot(
     config: Config, given: Given, world: World, commands: Commands
 ) -> tuple[MemorySlot, EngineParts]:
-    """The slot with the engine that the author handed in, or that the settings name, started; what it brings.
+    """Opens the memory engine that the author passed or the settings name, and returns what it provides.
 
     `commands` are those of the agent without the engine's.
     """
@@ -83,17 +86,6 @@ def _slot(config: Config, given: Given, world: World) -> MemorySlot:
     return MemorySlot(None, name=chosen, why_empty=f"there is no memory engine {chosen!r}")
 
 
-def on_notes(memory: MemorySlot, path: str) -> None:
-    """A tool wrote a file: the index has something to read."""
-    log.info("%s was written", path)
-    memory.notes_changed()
-
-
-LANE_WAIT_SECONDS = 600.0
-
-log = logging.getLogger(__name__)
-
-
 async def assemble(
     config: Config,
     given: Given,
@@ -103,9 +95,9 @@ async def assemble(
     watch: bool,
     shared: Shared | None = None,
 ) -> AgentParts:
-    """Builds an agent's parts, making folders that do not exist yet. Their `closing` releases what it opened.
+    """Builds an agent's parts, making folders that do not exist yet. Their `closing` releases everything.
 
-    `shared` is what it has in common with other agents of this process; without it, nothing.
+    `shared` is what the agent shares with other agents of this process, if anything.
 
     Raises:
         ConfigError: a setting cannot be used.
@@ -134,13 +126,13 @@ async def assemble(
 
 
 async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
-    settings, now = config.settings, world.now
-    facts, given = with_facts(config, given, world, lambda path: noted(path))
-    given, commands, extension_notices = extended(given, settings)
+    settings, now, new_id = config.settings, world.now, world.new_id
+    opening = world.opening(config, on_note=lambda path: on_notes(path))
+    given, commands, extension_notices = extended(given, opening)
     await asyncio.to_thread(keep_private, config.state_dir, config.folders)
     workspace, workspace_notices = await _workspace(config)
     count_tokens = world.count_tokens(given.model.name if given.model else config.model_name)
-    offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=world.new_id, count_tokens=count_tokens)
+    offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=count_tokens)
     chosen = open_models(
         config,
         world.given(given.model) if given.model else None,
@@ -152,57 +144,95 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     )
     memory, of_engine = await open_memory_slot(config, given, world, commands)
     history = _history(config, workspace, world)
-    noted = partial(_noted, history, memory)
-    store = storage_of(config).sessions(now=now, new_id=world.new_id)
+    on_notes = partial(_on_notes, history, memory)
+    store = storage_of(config).sessions(now=now, new_id=new_id)
     world.closing.push_async_callback(store.close)
-    lanes = SessionLocks(store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
+    locks = SessionLocks(store, sleep=asyncio.sleep, wait_seconds=LOCK_WAIT_SECONDS)
     running = Running()
     turn = TurnParts(
         agent_id=config.agent_id,
         settings=settings,
         models=chosen.default,
-        window=_window_parts(config, world, offline, workspace, noted, count_tokens),
-        sessions=_sessions(config, world, store),
+        offline=offline,
         memory=memory,
-        voice_notes=open_voice_notes(config, now, world.closing),
+        workspace=workspace,
+        on_notes=on_notes,
         tools=given.tools,
         tool_sources=tuple(world.tool_source(config, make) for make in given.tool_sources),
-        run_sub_agent=SubAgents(given.tools, chosen=chosen, lanes=lanes, running=running, world=world).run,
-        approvals=open_approvals(config, now, world.new_id, fence_of=store.fence),
+        run_sub_agent=SubAgents(given.tools, chosen=chosen, lanes=locks, running=running, world=world).run,
         prompt_parts=PromptParts(given.prompt_parts),
-        prompts=_prompts(config, workspace, now, count_tokens),
-        now=now,
-        new_id=world.new_id,
-        count_tokens=count_tokens,
+        **_by_settings(config, world, workspace, store, count_tokens),
     )
     hook_notices = register_hooks(given, of_engine.hooks, turn, config)
-    notices = (*config.notices, *workspace_notices, *waiting_notices(await turn.approvals.pending()))
-    window_notices = _window_notices(chosen.default.first.budget)
+    waiting = waiting_notices(await turn.approvals.pending())
     return AgentParts(
         turn=turn,
         chosen=chosen,
-        lanes=lanes,
-        lifecycle=Lifecycle(turn, lanes=lanes, ended_sessions=store.ended_sessions),
-        notices=(*notices, *extension_notices, *hook_notices, *memory.notices, *window_notices),
+        lanes=locks,
+        lifecycle=Lifecycle(turn, lanes=locks, ended_sessions=store.ended_sessions),
+        notices=(
+            *(*config.notices, *workspace_notices, *waiting, *extension_notices, *hook_notices),
+            *(*memory.notices, *_window_notices(chosen.default.first.budget)),
+        ),
         upkeep=Upkeep(store, settings.session, now=now),
         commands=of_engine.commands,
         limits=given.limits,
         running=running,
-        facts=facts,
+        facts=cache(lambda: given.facts or load_facts(opening)),
         history=history,
         settings_file=SettingsInFile(config),
         closing=world.closing,
     )
 
 
-def _prompts(
-    config: Config, workspace: Workspace, now: Clock, count_tokens: Callable[[str], int]
-) -> SystemPrompts:
-    settings = config.settings
-    skills = open_skills(config)
-    return SystemPrompts(
-        workspace, settings.agent, settings.skills, skills, now=now, count_tokens=count_tokens
-    )
+def _by_settings(
+    config: Config,
+    world: World,
+    workspace: Workspace,
+    store: SessionStore,
+    count_tokens: Callable[[str], int],
+) -> dict[str, Any]:
+    """The parts of a turn that settings alone decide."""
+    settings, now = config.settings, world.now
+    compaction = settings.agent.compaction
+    review = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")
+    return {
+        "hooks": Hooks(timeout_seconds=settings.hooks.timeout_seconds),
+        "notice_log": NoticeLog(),
+        "now": now,
+        "new_id": world.new_id,
+        "count_tokens": count_tokens,
+        "summary_model": _side_model(config, world, compaction.model),
+        "flush_model": _side_model(config, world, compaction.memory_flush.model),
+        "sessions": SessionOpener(
+            store,
+            now=now,
+            new_id=world.new_id,
+            history_turns=partial(history_turns_of, settings=settings),
+            access=partial(workspace_access, settings=settings),
+        ),
+        "sources": Sources(
+            workspace,
+            secrets=settings.memory.secrets,
+            review=review,
+            reviews_all=settings.memory.writes == "review",
+        ),
+        "review": review,
+        "voice_notes": open_voice_notes(config, now, world.closing),
+        "approvals": open_approvals(config, now, world.new_id, fence_of=store.fence),
+        "prompts": SystemPrompts(
+            workspace,
+            settings.agent,
+            settings.skills,
+            open_skills(config),
+            now=now,
+            count_tokens=count_tokens,
+        ),
+    }
+
+
+def _side_model(config: Config, world: World, name: str) -> ChatModel | None:
+    return world.model(config, name.strip()) if name.strip() else None
 
 
 def _history(config: Config, workspace: Workspace, world: World) -> HistoryKeeper:
@@ -212,72 +242,14 @@ def _history(config: Config, workspace: Workspace, world: World) -> HistoryKeepe
     return history
 
 
-def _noted(history: HistoryKeeper, memory: MemorySlot, path: str) -> None:
+def _on_notes(history: HistoryKeeper, memory: MemorySlot, path: str) -> None:
+    log.info("%s was written", path)
     history.notes_changed()
-    on_notes(memory, path)
-
-
-def _sessions(config: Config, world: World, store: SessionStore) -> SessionOpener:
-    now = world.now
-    return SessionOpener(
-        store,
-        now=now,
-        new_id=world.new_id,
-        history_turns=lambda route: _history_turns(route, config.settings),
-        access=lambda key: workspace_access(key, config.settings),
-    )
-
-
-def _window_parts(
-    config: Config,
-    world: World,
-    offline: ChatModel,
-    workspace: Workspace,
-    noted: Callable[[str], None],
-    count_tokens: Callable[[str], int],
-) -> WindowParts:
-    compaction = config.settings.agent.compaction
-    review = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")
-
-    def side_model(name: str) -> ChatModel | None:
-        return world.model(config, name.strip()) if name.strip() else None
-
-    return WindowParts(
-        settings=compaction,
-        pruning=config.settings.agent.context_pruning,
-        summary_model=side_model(compaction.model),
-        flush_model=side_model(compaction.memory_flush.model),
-        offline=offline,
-        workspace=workspace,
-        sources=Sources(
-            workspace,
-            secrets=config.settings.memory.secrets,
-            review=review,
-            reviews_all=config.settings.memory.writes == "review",
-        ),
-        review=review,
-        has_bank=config.settings.memory.bank.enabled,
-        now=world.now,
-        count_tokens=count_tokens,
-        on_notes=noted,
-        told=NoticeLog(),
-        hooks=Hooks(timeout_seconds=config.settings.hooks.timeout_seconds),
-    )
-
-
-def _history_turns(route: Route, settings: Settings) -> int | None:
-    origin = route.origin
-    return history_turns(
-        route.key,
-        channel=origin.channel,
-        sender_id=origin.sender_id,
-        channels=settings.channels,
-        ids_fold_case=route.ids_fold_case,
-    )
+    memory.notes_changed()
 
 
 async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
-    """The owner's Markdown, made if it is new, and what the owner should know of that."""
+    """The owner's Markdown, made if it is new, and notices about it."""
     workspace = storage_of(config).workspace()
     agent = config.settings.agent
     if workspace.is_there and agent.sandbox.is_never_written:
@@ -308,7 +280,9 @@ def _window_notices(budget: ContextBudget) -> tuple[str, ...]:
 def open_approvals(
     config: Config, now: Clock, new_id: NewId, *, fence_of: Callable[[str], int | None]
 ) -> Approvals:
-    """The calls of an agent that wait for its owner, where its sessions are. `fence_of` is that of a lane."""
+    """The tool calls of an agent that wait for its owner. `fence_of` returns the fence of a session's
+    lock.
+    """
     approvals = config.settings.tools.approvals
     return Approvals(
         storage_of(config).approvals(now=now, fence_of=fence_of),
@@ -320,12 +294,13 @@ def open_approvals(
 
 
 def register_hooks(given: Given, of_engine: HookTable, turn: TurnParts, config: Config) -> tuple[str, ...]:
-    """Registers the built-in handlers, the author's, the extensions', the memory engine's, the trusted ones.
+    """Registers the handlers: built-in, author's, extensions', memory engine's, trusted ones of the
+    workspace.
 
-    Gives a sentence for the owner about each file of the workspace's `hooks/` that was left out.
+    Returns a sentence for the owner about each ignored file in the workspace's `hooks/`.
 
     Raises:
-        ConfigError: a name is unknown, or what stands there cannot be called.
+        ConfigError: a name is unknown, or a handler cannot be called.
     """
     internal = turn.settings.hooks.internal
     if internal.enabled and internal.entries.session_memory.enabled:
@@ -333,8 +308,8 @@ def register_hooks(given: Given, of_engine: HookTable, turn: TurnParts, config: 
             workspace=turn.workspace,
             messages=internal.entries.session_memory.messages,
             model=turn.model,
-            on_notes=turn.window.on_notes,
-            sources=turn.window.sources,
+            on_notes=turn.on_notes,
+            sources=turn.sources,
             may_write=lambda key: workspace_access(key, turn.settings) == "rw",
         )
         turn.hooks.on("session_end", handler)
@@ -350,6 +325,5 @@ def register_hooks(given: Given, of_engine: HookTable, turn: TurnParts, config: 
 
 
 def waiting_notices(waiting: Sequence[Approval]) -> tuple[str, ...]:
-    """What the owner should know at the start of calls that wait."""
     named = ", ".join(f"{each.tool_name} ({each.id})" for each in waiting)
     return (f"Tool calls that wait for your approval: {named}. /approve tells more.",) if waiting else ()

@@ -1,4 +1,4 @@
-"""What a bot author hands in besides the settings, and what installed extensions add to it."""
+"""What a bot author passes besides the settings, and what installed extensions add to it."""
 
 from __future__ import annotations
 
@@ -6,33 +6,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from nacre.memory.files.facts.fact_memory import FactMemory
+from nacre.memory.contracts.facts import FactMemory
 from nacre.record import Record
-from nacre.runtime.agent.opening.shared import World
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.extensions.choice import asks_backend, needed_by
-from nacre.runtime.extensions.host import MakeToolSource
+from nacre.runtime.extensions.host import MakeToolSource, OpeningAgent
 from nacre.runtime.extensions.loading import backend_of, load_extensions, no_backend
 from nacre.runtime.hooks.hooks import Handler, HookTable
-from nacre.runtime.recall.facts.open_facts import fact_parts, open_facts
 from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
-from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.file_tools import FILE_TOOL_NAMES
 from nacre.runtime.tools.function import FunctionTool, tool
-from nacre.runtime.turn.loop.loop import UsageLimits
-from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
-from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part
-from nacre.runtime.turn.prompt_parts.system_prompt import instructions_part
+from nacre.runtime.turn.loop import UsageLimits
+from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart, prompt_part
+from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
+from nacre.runtime.turn.system_prompt import instructions_part
 
 
 class Given(Record):
-    """What a bot author hands in besides the settings; without a model or a memory engine these decide."""
+    """What a bot author passes besides the settings. Without a model or a memory engine, the settings
+    decide.
+    """
 
     model: ChatModel | None = None
     tools: tuple[AuthorTool, ...] = ()
@@ -45,33 +43,25 @@ class Given(Record):
     memory_id: str = ""
     memory_backend: MemoryBackend | None = None
     tool_sources: tuple[MakeToolSource, ...] = ()
+    facts: FactMemory | None = None
 
 
-def with_facts(
-    config: Config, given: Given, world: World, on_changed: Callable[[str], None]
-) -> tuple[FactMemory, Given]:
-    """The agent's facts and notes, and `given` with what the settings let a model do with them."""
-    facts = open_facts(config, world.now, lent=world.embedder, on_changed=on_changed)
-    world.closing.push_async_callback(facts.close)
-    brings = fact_parts(facts, config, world.now)
-    hooks = (*given.extension_hooks, *brings.hooks)
-    return facts, replace(given, tools=(*given.tools, *brings.tools), extension_hooks=hooks)
+def extended(given: Given, opening: OpeningAgent) -> tuple[Given, Commands, tuple[str, ...]]:
+    """`given` with what the extensions add, all chat commands, and sentences for the owner.
 
-
-def extended(given: Given, settings: Settings) -> tuple[Given, Commands, tuple[str, ...]]:
-    """`given` with what the extensions bring behind it, all chat commands, and sentences for the owner.
-
-    A memory engine that the author handed in stays in the place of an extension's.
+    A memory engine from the author takes precedence over an extension's.
 
     Raises:
-        ConfigError: a command of the author has a name that is malformed or taken.
+        ConfigError: a command of the author has a malformed name, or one in use.
     """
+    settings = opening.config.settings
     loaded = load_extensions(
         settings.plugins,
         built_in=needed_by(settings),
         tool_names=(*BUILT_IN_TOOLS, *(tool.name for tool in given.tools)),
         part_names=[part.name for part in given.prompt_parts],
         commands=Commands(given.commands, reset_triggers=settings.session.reset_triggers),
+        opening=opening,
     )
     for host in loaded.hosts:
         given = replace(
@@ -80,6 +70,7 @@ def extended(given: Given, settings: Settings) -> tuple[Given, Commands, tuple[s
             prompt_parts=(*given.prompt_parts, *host.prompt_parts),
             extension_hooks=(*given.extension_hooks, *host.hooks),
             tool_sources=(*given.tool_sources, *host.tool_sources),
+            facts=host.facts or given.facts,
         )
         if given.memory is None and host.engine is not None:
             given = replace(given, memory=host.engine, memory_id=host.extension_id)
@@ -92,7 +83,7 @@ def extended(given: Given, settings: Settings) -> tuple[Given, Commands, tuple[s
 
 
 BUILT_IN_TOOLS = frozenset({*FILE_TOOL_NAMES, *MEMORY_TOOL_NAMES})
-"""Names that no other tool may have, whichever memory engine there is."""
+"""Names that no other tool may have, whichever memory engine is used."""
 
 
 def given_tools(
@@ -101,7 +92,7 @@ def given_tools(
     """Tools and sub-agents as they are, plain functions as tools.
 
     Raises:
-        ConfigError: a function cannot be a tool, or two tools have one name.
+        ConfigError: a function cannot be a tool, or two tools have the same name.
     """
     tools: list[AuthorTool] = []
     taken = set(BUILT_IN_TOOLS)
@@ -124,10 +115,10 @@ def given_tools(
 def given_prompt_parts(
     instructions: str, given: Sequence[PromptPart | PromptFunction]
 ) -> tuple[PromptPart, ...]:
-    """The author's instructions as the first part, then the parts; plain functions are made parts.
+    """The author's instructions as the first part, then the parts; plain functions become parts.
 
     Raises:
-        ConfigError: a function cannot be a part, or two parts have one name.
+        ConfigError: a function cannot be a part, or two parts have the same name.
     """
     parts = [instructions_part(instructions)] if instructions.strip() else []
     for item in given:

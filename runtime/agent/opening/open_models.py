@@ -1,4 +1,4 @@
-"""From settings to the models that may be asked, each with its window."""
+"""Opens the models that the settings name, each with its window."""
 
 from __future__ import annotations
 
@@ -12,29 +12,13 @@ from nacre.runtime.contracts.budget import ContextBudget, WindowSource, resolve_
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel, learn_window
-from nacre.runtime.models.completions.keys import from_environment
-from nacre.runtime.models.completions.price_map import is_provider, price_map_entry
-from nacre.runtime.models.completions.provider_model import ProviderModel
-from nacre.runtime.models.completions.remembered_windows import WINDOWS_FILE, RememberedWindows
+from nacre.runtime.models.cooldown import CooldownFile
 from nacre.runtime.models.failover import Candidate, ModelChain, Patience
-from nacre.runtime.models.litellm.model import LiteLLMModel
-from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
-from nacre.runtime.models.openai_compatible.providers import (
-    PROVIDERS,
-    address_in_environment,
-    goes_without_litellm,
-)
-from nacre.runtime.models.waits.cooldown import CooldownFile
+from nacre.runtime.providers.opening import open_transcribers, price_entry
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.auth_profiles import AuthProfile
-from nacre.runtime.settings.disk.variables import unset_in
 from nacre.runtime.settings.sections.agents import AgentSettings
-from nacre.runtime.settings.sections.models import ProviderSettings, with_profile_keys
-from nacre.runtime.settings.spending import spending_ledger
-from nacre.runtime.turn.inbound.inbound_message import VoiceNotes
-
-STALL_SECONDS = 60.0
-"""A stream that has begun and then says nothing for so long is given up."""
+from nacre.runtime.turn.inbound_message import VoiceNotes
 
 
 def open_models(
@@ -47,14 +31,14 @@ def open_models(
     sleep: Callable[[float], Awaitable[None]],
     count_tokens: Callable[[str], int],
 ) -> ChosenModels:
-    """The models of an agent, and what may be chosen in their place for single chats.
+    """The models of an agent, and those that may be chosen instead for single chats.
 
-    By default that is the model of the config with its fallbacks, a given one alone, or else the offline
-    responder. Chosen may be what the settings name, and every model of litellm's price map. `model_named`
-    opens a model by its name; whoever hands it in closes what it opened.
+    The default is the config's model with its fallbacks, a `given` model alone, or else the offline
+    responder. Models that the settings name, and every model of litellm's price map, may be chosen.
+    `model_named` opens a model by name; the caller closes what it opened.
 
     Raises:
-        ConfigError: a model's window is too small to work in.
+        ConfigError: a model's window is too small.
     """
     cooldowns = CooldownFile(config.folders.agent_dir / "model-cooldowns.json", now=now)
 
@@ -92,7 +76,7 @@ def open_models(
         default,
         known=_known_models(config, default.first.model.name, offline.name),
         open_chain=opened,
-        is_model=lambda name: bool(price_map_entry(name)),
+        is_model=lambda name: bool(price_entry(name)),
     )
 
 
@@ -112,9 +96,9 @@ def _known_models(config: Config, default_name: str, offline_name: str) -> Known
 
 
 def model_names(config: Config) -> tuple[str, ...]:
-    """Who is asked, in order: the wanted model, the fallbacks, and last the settings' own model.
+    """The models to ask, in order: the wanted one, the fallbacks, and last the settings' own model.
 
-    Without fallbacks nobody else is asked: whoever names one model for a run means that one.
+    Without fallbacks there is only the first: whoever names one model for a run means that one.
     """
     choice = config.settings.agent.model
     names = [name.strip() for name in choice.fallbacks if name.strip()]
@@ -123,143 +107,39 @@ def model_names(config: Config) -> tuple[str, ...]:
 
 
 def model_key(config: Config, name: str, now: Clock) -> Hashable:
-    """All that the settings say of a model: equal keys are the same model, asked in the same way."""
+    """Everything that the settings say about a model: equal keys are the same model, asked in the same
+    way.
+    """
     provider = config.settings.models.providers.get(name.partition("/")[0])
     said = provider.model_dump_json() if provider else ""
     profile = _profile(config, name, now)
     return "model", name, said, profile and profile.api_key, config.settings.agent.model_timeout_seconds
 
 
-def connected_model(config: Config, name: str, now: Clock) -> ChatModel:
-    """A model by its name, with the address, key and time-out of the settings.
-
-    A key of the settings goes before one of the auth profiles, and this before the environment's.
-    Who speaks OpenAI's chat completions is asked over plain HTTP, all others through litellm, unless the
-    settings say which way.
-
-    Raises:
-        ConfigError: the name is that of a provider alone.
-    """
-    _check_name(config, name)
-    timeout_seconds = config.settings.agent.model_timeout_seconds
-    provider = config.settings.models.providers.get(name.partition("/")[0], ProviderSettings())
-    said = provider.model(name.partition("/")[2])
-    profile = None if provider.api_key else _profile(config, name, now)
-    return _way_to(name, provider)(
-        name,
-        context_window_tokens=said.context_window,
-        max_answer_tokens=said.max_tokens,
-        remembered=RememberedWindows(config.state_dir / WINDOWS_FILE),
-        base_url=provider.base_url or None,
-        api_key=profile.api_key if profile else provider.api_key or None,
-        key_place=profile.place if profile else "",
-        unusable=unset_in(name, provider),
-        request_timeout_seconds=timeout_seconds,
-        stall_timeout_seconds=min(STALL_SECONDS, timeout_seconds),
-        now_ms=lambda: epoch_ms(now()),
-        ledger=spending_ledger(config, now),
-    )
-
-
-def open_voice_notes(config: Config, now: Clock, closing: AsyncExitStack) -> VoiceNotes:
-    """What writes recordings down: the models of `tools.media.audio`, as `models.providers` reaches them.
-
-    Nothing is loaded before the first recording comes; `closing` then releases it.
-    """
-    audio = config.settings.tools.media.audio
-    names = audio.model_names if audio.enabled else ()
-    if not names:
-        return VoiceNotes(audio)
-    from nacre.runtime.models.litellm.transcriber import LiteLLMTranscriber  # few agents hear recordings
-
-    providers = with_profile_keys(config.settings.models.providers, config.auth, now_ms=epoch_ms(now()))
-    transcribers = []
-    for name in names:
-        provider = providers.get(name.partition("/")[0], ProviderSettings())
-        if unset_in(provider):
-            continue
-        transcriber = LiteLLMTranscriber(
-            name,
-            base_url=provider.base_url.strip() or None,
-            api_key=provider.api_key.strip() or None,
-            language=audio.language.strip(),
-            now_seconds=lambda: now().timestamp(),
-            ledger=spending_ledger(config, now),
-        )
-        closing.push_async_callback(transcriber.close)
-        transcribers.append(transcriber)
-    return VoiceNotes(audio, transcribers)
-
-
-def load_ahead(model: ChatModel) -> None:
-    """Begins to load what the first request to a provider needs, while the person types it."""
-    if isinstance(model, ProviderModel):
-        model.load_ahead()
-
-
-def _check_name(config: Config, name: str) -> None:
-    """Raises `ConfigError` for a name that leads nowhere, and asks about the nearest that does."""
-    provider, _, model = name.partition("/")
-    provider = provider.strip()
-    own = config.settings.models.providers
-    is_known = provider in own or provider in PROVIDERS or bool(price_map_entry(name))
-    if is_known and (model.strip() or price_map_entry(name)):
-        return
-    if is_known or is_provider(provider):
-        if model.strip():
-            return
-        raise ConfigError(
-            f"{name!r} names a provider and no model. Write it as {provider}/MODEL in NACRE_MODEL, --model "
-            "or agents.defaults.model.primary."
-        )
-    nearest = _nearest(config, name)
-    if not model.strip():
-        raise ConfigError(f"{name!r} does not begin with a provider, as in openai/gpt-5-mini.{nearest}")
-    raise ConfigError(
-        f"There is no provider {provider!r}, as the model {name!r} has it.{nearest} To name a server of your "
-        f"own so, set models.providers.{provider}.baseUrl, or run `nacre init`."
-    )
-
-
-def _nearest(config: Config, name: str) -> str:
-    """A question about the name that was meant, if one is near."""
-    from difflib import get_close_matches  # a slip is rare
-
-    agent = config.settings.agent
-    whole = [agent.model.primary, *agent.model.fallbacks, *agent.models, config.model_name]
-    provider, _, model = name.partition("/")
-    providers = [*config.settings.models.providers, *PROVIDERS, "anthropic", "gemini"]
-    near = get_close_matches(provider, providers, n=1, cutoff=0.6)
-    names = [each for each in whole if each.strip() and each != name]
-    found = get_close_matches(name, names, n=1, cutoff=0.6) or [f"{each}/{model or 'MODEL'}" for each in near]
-    return f" Did you mean {found[0]!r}?" if found else ""
-
-
 def _profile(config: Config, name: str, now: Clock) -> AuthProfile | None:
     return config.auth.find(name.partition("/")[0], now_ms=epoch_ms(now()))
 
 
-def _way_to(name: str, provider: ProviderSettings) -> type[OpenAICompatibleModel] | type[LiteLLMModel]:
-    if provider.api:
-        is_short = provider.api in ("openai-completions", "ollama")
-        return OpenAICompatibleModel if is_short else LiteLLMModel
-    address = provider.base_url or address_in_environment(name, from_environment)
-    is_short = goes_without_litellm(name, address, price_map_entry(name))
-    return OpenAICompatibleModel if is_short else LiteLLMModel
+def open_voice_notes(config: Config, now: Clock, closing: AsyncExitStack) -> VoiceNotes:
+    """Transcribes recordings with the models of `tools.media.audio`; `closing` closes their connections."""
+    transcribers = open_transcribers(config, now)
+    for each in transcribers:
+        closing.push_async_callback(each.close)
+    return VoiceNotes(config.settings.tools.media.audio, transcribers)
 
 
 async def model_budget(agent: AgentSettings, model: ChatModel) -> ContextBudget:
-    """How the window of a model is cut, which is asked for it where it can be.
+    """How a model's window is divided. Asks the model's server for its size if possible.
 
     Raises:
-        ConfigError: it is too small to work in.
+        ConfigError: it is too small.
     """
     await learn_window(model)
     return _budget(agent, model, is_fallback=False)
 
 
 def _budget(agent: AgentSettings, model: ChatModel, *, is_fallback: bool) -> ContextBudget:
-    """The owner's window wins; a fallback's own window is kept where it is the smaller."""
+    """The owner's window wins, except that a fallback keeps its own window if that is smaller."""
     configured_tokens, own_tokens = agent.context_tokens, model.context_window_tokens
     if is_fallback and configured_tokens and own_tokens:
         configured_tokens = min(configured_tokens, own_tokens)

@@ -1,4 +1,4 @@
-"""What the agents of one process have in common: made once, closed after the last user."""
+"""What the agents of one process share: made once, closed after the last user."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TypeVar, cast
 
 from nacre.memory.contracts.embedder import Embedder
 from nacre.record import Record
-from nacre.runtime.agent.opening.open_models import connected_model, model_key
+from nacre.runtime.agent.opening.open_models import model_key
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.extensions.host import MakeToolSource
+from nacre.runtime.extensions.host import MakeToolSource, OpeningAgent
 from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
+from nacre.runtime.providers.opening import connected_model
 from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.function import ToolSource
 
@@ -29,7 +30,7 @@ class _Held:
 
 
 class Shared:
-    """Models, embedders and whatever else costs memory, connections or time. One event loop uses it."""
+    """Models, embedders and other things that cost memory, connections or time. Used on one event loop."""
 
     def __init__(self) -> None:
         self._held: dict[Hashable, _Held] = {}
@@ -42,9 +43,9 @@ class Shared:
         close: Callable[[T], Awaitable[None]],
         until: AsyncExitStack,
     ) -> T:
-        """The thing of this key, made if nobody has it. It is closed when the last `until` of its users is.
+        """The thing with this key, made if nobody has it, and closed when the last user's `until` is.
 
-        Equal keys must mean things that can stand for each other, so the key holds all that `make` reads.
+        Equal keys must mean interchangeable things, so the key contains everything that `make` reads.
         """
         held = self._held.get(key)
         if held is None:
@@ -62,7 +63,7 @@ class Shared:
 
 
 class World(Record):
-    """What the parts are made with; whoever opens something puts its closing on `closing`."""
+    """What the parts are made with. Whoever opens something puts its closing on `closing`."""
 
     now: Clock
     new_id: NewId
@@ -71,7 +72,7 @@ class World(Record):
     closing: AsyncExitStack
 
     def model(self, config: Config, name: str) -> ChatModel:
-        """A model by its litellm name, the same for all agents whose settings say the same of it."""
+        """A model by its litellm name, shared by all agents with the same settings for it."""
         return self.shared.borrowed(
             model_key(config, name, self.now),
             lambda: connected_model(config, name, self.now),
@@ -80,19 +81,25 @@ class World(Record):
         )
 
     def given(self, model: ChatModel) -> ChatModel:
-        """A model that a bot author handed in; several agents may have got it."""
+        """A model that a bot author passed, perhaps to several agents."""
         return self.shared.borrowed(
             ("given", id(model)), lambda: model, close=lambda model: model.aclose(), until=self.closing
         )
 
     def embedder(self, key: Hashable, make: Callable[[], Embedder]) -> Embedder:
-        """An embedder, the same for all agents whose settings mean the same one."""
+        """An embedder, shared by all agents with the same settings for it."""
         return self.shared.borrowed(
             ("embedder", key), make, close=lambda embedder: embedder.close(), until=self.closing
         )
 
+    def opening(self, config: Config, on_note: Callable[[str], None]) -> OpeningAgent:
+        """What extensions get of an agent that is being opened."""
+        return OpeningAgent(
+            config=config, now=self.now, embedder=self.embedder, on_note=on_note, closing=self.closing
+        )
+
     def tool_source(self, config: Config, make: MakeToolSource) -> ToolSource:
-        """A source of tools, the same for all agents of a state folder with the same settings."""
+        """A source of tools, shared by all agents of a state folder with the same settings."""
         return self.shared.borrowed(
             ("tool source", make, config.state_dir, config.settings.mcp.model_dump_json()),
             lambda: make(config, self.now),
@@ -101,7 +108,7 @@ class World(Record):
         )
 
     def count_tokens(self, model_name: str) -> Callable[[str], int]:
-        """A counter that remembers what any agent let it count."""
+        """A counter with a cache that all agents share."""
         # The offline responder has no tokenizer of its own, and a table takes most of a second to load.
         return self.shared.borrowed(
             ("tokens", model_name),
@@ -111,5 +118,4 @@ class World(Record):
         )
 
 
-async def _nothing_to_close(_thing: object) -> None:
-    """For what only takes memory."""
+async def _nothing_to_close(_thing: object) -> None: ...

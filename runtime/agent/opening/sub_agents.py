@@ -1,7 +1,8 @@
-"""Sub-agents at work: a task becomes a turn of its own, in a session of its own, and its words the result.
+"""Runs sub-agents: each task is a turn in a session of its own, and its final text is the result.
 
-The session is a program's (`agent:<id>:subagent:…`): it is never reset, flushed into the notes or ended with
-one, and upkeep takes it first. It sees what the chat that called may see, and nothing of what was said there.
+The session belongs to the program (`agent:<id>:subagent:…`): it is never reset or flushed into the notes,
+no session end is reported, and upkeep removes it first. It sees what the calling chat may see, but nothing
+of what was said there.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from nacre.runtime.open_sessions.routing import Route
 from nacre.runtime.open_sessions.session_locks import SessionLocks
 from nacre.runtime.tools.session_sources import SUB_AGENT_ENTRY
 from nacre.runtime.tools.toolbox import CallScope, ToolFailed
-from nacre.runtime.turn.loop.loop import TurnBounds
-from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
+from nacre.runtime.turn.loop import TurnBounds
+from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.turn import Turn
 from nacre.runtime.turn.turn_parts import CallingTurn, TurnParts
 from nacre.sessions.contracts.errors import SessionError
@@ -45,12 +46,11 @@ log = logging.getLogger(__name__)
 
 
 def is_sub_agent_key(key: str) -> bool:
-    """Whether a key names a sub-agent's session."""
     return key_kind(key) == "subagent"
 
 
 class _Task(Record):
-    """What a sub-agent is to do, and for whom."""
+    """A task for a sub-agent, and its caller."""
 
     caller: CallingTurn
     sub_agent: SubAgent
@@ -59,7 +59,7 @@ class _Task(Record):
 
 
 class SubAgents:
-    """The sub-agents of one agent. Models that their author handed in are closed with it, as its own is."""
+    """The sub-agents of one agent. Models that their author passed are closed with the agent."""
 
     def __init__(
         self,
@@ -77,10 +77,10 @@ class SubAgents:
             world.given(model)
 
     async def run(self, caller: CallingTurn, sub_agent: SubAgent, text: str, scope: CallScope) -> str:
-        """The words that a task ended with.
+        """Runs a task and returns its final text.
 
         Raises:
-            ToolFailed: there are none; the text says why, and the transcript what was done until then.
+            ToolFailed: there is none; the message says why, and the transcript has what was done until then.
         """
         task, name = _Task(caller=caller, sub_agent=sub_agent, text=text, scope=scope), sub_agent.name
         key = f"agent:{caller.parts.agent_id}:subagent:{caller.parts.new_id()}"
@@ -130,7 +130,6 @@ class SubAgents:
         return reply.text
 
     def _parts(self, task: _Task) -> TurnParts:
-        """The caller's parts with what is the sub-agent's own in their place."""
         model = task.sub_agent.model
         return replace(
             task.caller.parts,
@@ -141,13 +140,13 @@ class SubAgents:
 
 
 async def _is_owners(caller: OpenSession, parts: TurnParts) -> bool:
-    """Whether the calling session heard nobody but the owner, so that the task is the owner's."""
-    source_of = await caller.sources(parts.window.sources).begin("tool")
+    """Whether only the owner has spoken in the calling session, so that the task is the owner's."""
+    source_of = await caller.sources(parts.sources).begin("tool")
     return source_of("").is_owners_word
 
 
 def _handed_in(tools: Iterable[AuthorTool]) -> Iterator[ChatModel]:
-    """The models that sub-agents brought, those of inner ones, too."""
+    """The models that sub-agents brought, including those of nested ones."""
     for tool in tools:
         if isinstance(tool, SubAgent):
             if tool.model is not None and not isinstance(tool.model, str):
@@ -156,7 +155,7 @@ def _handed_in(tools: Iterable[AuthorTool]) -> Iterator[ChatModel]:
 
 
 def _told_by(task: _Task) -> Emit:
-    """What the caller's watchers hear: what it does as progress, and what concerns the owner as it is."""
+    """Passes events to the caller: tools as progress, and what concerns the owner unchanged."""
 
     def emit(event: Event) -> None:
         match event:

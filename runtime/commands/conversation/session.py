@@ -25,7 +25,7 @@ from nacre.runtime.contracts.errors import ConfigError, PrivacyError
 from nacre.runtime.contracts.events import CompactionEnded
 from nacre.runtime.contracts.inbound import Attachment, Reply
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
-from nacre.runtime.turn.loop.loop import UsageLimits
+from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.messages import Usage
 

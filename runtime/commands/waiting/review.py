@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
-from nacre.memory.files.proposals.note_change import ProposalConflict, ProposalUnknown
-from nacre.memory.files.proposals.review_queue import Proposal, ReviewQueue
+from nacre.memory.files.proposals import Proposal, ProposalConflict, ProposalUnknown, ReviewQueue
 from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
 
@@ -15,7 +14,7 @@ _MOST_LINES = 40
 
 
 async def _review(run: CommandRun) -> Outcome:
-    window = run.turn.parts.window
+    parts = run.turn.parts
     verb, _, rest = run.rest.strip().partition(" ")
     try:
         if verb in ("accept", "reject"):
@@ -24,27 +23,27 @@ async def _review(run: CommandRun) -> Outcome:
             name, text = _split(rest)
             if not text.strip():
                 return run.said("The new text stands behind the id: /review edit ID TEXT")
-            found = await window.review.find(name)
-            await window.review.accept(found, window.workspace, edited=text.rstrip("\n") + "\n")
-            window.on_notes(found.write.path)
+            found = await parts.review.find(name)
+            await parts.review.accept(found, parts.workspace, edited=text.rstrip("\n") + "\n")
+            parts.on_notes(found.write.path)
             return run.said(f"Your text is written into {found.write.path}.")
         if verb:
-            return run.said(await _shown(run, [await window.review.find(verb)]))
-        return run.said(await _shown(run, list(await window.review.waiting())))
+            return run.said(await _shown(run, [await parts.review.find(verb)]))
+        return run.said(await _shown(run, list(await parts.review.waiting())))
     except (ProposalUnknown, ProposalConflict, PathOutsideRoot, FileBusy, OSError) as error:
         return run.said(str(error))
 
 
 async def _answered(run: CommandRun, verb: str, name: str) -> str:
-    window = run.turn.parts.window
-    queue: ReviewQueue = window.review
+    parts = run.turn.parts
+    queue: ReviewQueue = parts.review
     found = list(await queue.waiting()) if name == "all" else [await queue.find(name)]
     told: list[str] = []
     for proposal in found:
         try:
             if verb == "accept":
-                await queue.accept(proposal, window.workspace)
-                window.on_notes(proposal.write.path)
+                await queue.accept(proposal, parts.workspace)
+                parts.on_notes(proposal.write.path)
             else:
                 await queue.reject(proposal)
         except ProposalConflict as error:
@@ -56,12 +55,12 @@ async def _answered(run: CommandRun, verb: str, name: str) -> str:
 
 
 async def _shown(run: CommandRun, proposals: list[Proposal]) -> str:
-    window = run.turn.parts.window
+    parts = run.turn.parts
     if not proposals:
         return "Nothing waits for review."
     told: list[str] = []
     for proposal in proposals:
-        lines = (await window.review.diff(proposal, window.workspace)).splitlines()[2:]
+        lines = (await parts.review.diff(proposal, parts.workspace)).splitlines()[2:]
         if len(lines) > _MOST_LINES and len(proposals) > 1:
             rest = len(lines) - _MOST_LINES
             lines = [*lines[:_MOST_LINES], f"… {rest} more lines: /review {proposal.id}"]

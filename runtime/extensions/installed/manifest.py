@@ -6,8 +6,9 @@ where they have the same meaning:
     {"id": "honey", "description": "Weighs hives.", "kind": "memory", "configSchema": {"type": "object", …}}
 
 `id` is also the entry point's name. `kind` is missing; `memory` for a memory engine; `channel` if the entry
-point names a channel, which `channels.<id>` enables; or `storage` for a store of an agent's data, which
-`storage.driver` selects. `built-in` is for extensions that come with Nacre and have their own settings.
+point names a channel, which `channels.<id>` enables; `storage` for a store of an agent's data, which
+`storage.driver` selects; or `provider` for models and embedders, which `<id>/MODEL` and
+`memorySearch.provider` select. `built-in` is for extensions that come with Nacre and have their own settings.
 `configSchema` is a JSON schema of `plugins.entries.<id>.config`; without one there are no settings.
 
 `commands` adds terminal commands. The name of a subcommand contains a space:
@@ -30,7 +31,7 @@ from nacre.record import Record
 
 MANIFEST_FILE = "nacre.extension.json"
 
-ExtensionKind: TypeAlias = Literal["memory", "channel", "storage", "built-in"]
+ExtensionKind: TypeAlias = Literal["memory", "channel", "storage", "provider", "built-in"]
 KINDS = frozenset(get_args(ExtensionKind))
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -85,7 +86,8 @@ def parse_manifest(text: str) -> Manifest:
         )
     if kind is not None and kind not in KINDS:
         raise ManifestInvalid(
-            f"{MANIFEST_FILE} has the kind {kind!r}. Leave it out, or write memory, channel or storage."
+            f"{MANIFEST_FILE} has the kind {kind!r}. Leave it out, or write memory, channel, storage or "
+            "provider."
         )
     description, schema = given.get("description", ""), given.get("configSchema", _NO_SETTINGS)
     if not isinstance(description, str) or not isinstance(schema, dict | Mapping):

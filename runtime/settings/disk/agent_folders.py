@@ -1,9 +1,8 @@
-"""Where each agent keeps what is its own, and that no other agent can reach it. Edge: looks at the disk.
+"""The places of each agent's data, and the check that no agent can reach another's.
 
-An agent reads its workspace and the paths that its settings name beside it, and nothing else. So one agent is
-kept from another's notes, conversations and index when no place of these two kinds is, holds or lies in a
-place of another agent. Places are compared as the system sees them, links followed, when an agent is opened:
-no tool can make a link.
+An agent reads its workspace and the paths that its settings name, and nothing else. So no such place may
+be, contain or lie in a place of another agent. Places are compared as the system sees them, with links
+followed, when an agent is opened; no tool can create a link.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE
 FIRST_AGENT = "main"
 """The agent of a state folder whose settings list none."""
 FILES = "files"
-"""The `storage.driver` of whoever names none."""
+"""The default `storage.driver`."""
 
 
 class StorageChoice(Record):
-    """What keeps an agent's data: `driver` is `files` or the id of an extension.
+    """The storage of an agent's data: `driver` is `files` or the id of an extension.
 
     `url` and `settings`, which is `plugins.entries.<driver>.config`, are for that extension.
     """
@@ -39,9 +38,9 @@ class StorageChoice(Record):
 
 
 class AgentFolders(Record):
-    """The places of one agent, absolute. The folder of `sessions_file` holds its transcripts.
+    """The places of one agent, absolute. The folder of `sessions_file` has its transcripts.
 
-    Unless it `is_in_files`, its Markdown lies elsewhere, and of the `workspace` only `hooks/` is read.
+    Unless it `is_in_files`, its Markdown is elsewhere, and only `hooks/` of the `workspace` is read.
     """
 
     agent_id: str
@@ -53,36 +52,37 @@ class AgentFolders(Record):
 
     @property
     def is_in_files(self) -> bool:
-        """Whether files of these places keep everything."""
+        """Whether files in these places keep all data."""
         return self.storage.driver == FILES
 
     @property
     def facts_index_file(self) -> Path:
-        """The index over the notes of identities, beside that of the agent's notes."""
+        """The index of the facts' notes, beside that of the agent's notes."""
         return self.index_file.with_stem(f"{self.index_file.stem}.facts")
 
     @property
     def approvals(self) -> Path:
-        """The folder of what the owner is asked, and of what was answered."""
+        """The folder of tool calls that wait for the owner."""
         return self.agent_dir / "approvals"
 
     @property
     def proposals(self) -> Path:
-        """The folder of what waits for the owner before it is written into a note."""
+        """The folder of changes that wait for the owner before they are written into a note."""
         return self.agent_dir / "proposals"
 
     @property
     def trusted_hooks(self) -> Path:
-        """The file that says which hooks of the workspace the owner trusts."""
+        """The file that lists the hooks of the workspace that the owner trusts."""
         return self.agent_dir / "trusted-hooks.json"
 
     def private_dir(self, state_dir: Path) -> Path:
-        """Where its lanes are locked and what was typed to it is kept: the first agent came before there were
-        others, and keeps them in the state folder itself."""
+        """The folder of its session locks and chat history: the state folder for the first agent, for
+        compatibility, otherwise `agent_dir`.
+        """
         return state_dir if self.agent_id == FIRST_AGENT else self.agent_dir
 
     def places(self) -> Iterator[tuple[str, Path]]:
-        """Everything that is this agent's own, each with a word for it."""
+        """All places of this agent's own, each with a name."""
         yield "workspace", self.workspace
         yield "state folder", self.agent_dir
         yield "folder of sessions", self.sessions_file.parent
@@ -90,13 +90,12 @@ class AgentFolders(Record):
 
 
 class _Disk:
-    """What the system says of paths. Folders are asked for once: agents' places have most in common."""
+    """What the system says about paths. Folders are cached: agents' places have most in common."""
 
     def __init__(self) -> None:
         self._folders: dict[str, _Spot] = {}
 
     def spot(self, path: Path) -> _Spot:
-        """An absolute path as the system sees it."""
         facts = _facts(path)
         is_link = facts is not None and stat.S_ISLNK(facts.st_mode)
         if path.name == ".." or is_link:
@@ -119,7 +118,7 @@ class _Disk:
 
 
 class _Spot(NamedTuple):
-    """A path as the system sees it: without links, and what tells it and the folders above it from others."""
+    """A path as the system sees it, without links, and the identities of it and the folders above it."""
 
     path: Path
     real: str
@@ -127,7 +126,7 @@ class _Spot(NamedTuple):
     chain: frozenset[tuple[int, int]]
 
     def lies_in(self, folder: _Spot) -> bool:
-        """Whether it is this folder or lies in it, also where case is folded or a folder mounted twice."""
+        """Whether it is this folder or lies in it, also if case is folded or a folder is mounted twice."""
         return (
             self.real == folder.real
             or self.real.startswith(folder.real.rstrip(os.sep) + os.sep)
@@ -144,11 +143,12 @@ def kept_apart(
     skill_dirs: Sequence[str],
     allowed: Sequence[Path],
 ) -> tuple[str, ...]:
-    """Refuses an agent that could reach what is another's; notices of others that can reach what is its own.
+    """Refuses an agent that could reach another's data; returns notices about others that can reach its
+    own.
 
     `extra_paths` are its `memorySearch.extraPaths`, `qmd_paths` the `memory.qmd.paths` that it reads, each
     with its pattern, `skill_dirs` its `skills.load.extraDirs`. `allowed` is what its settings let it reach
-    all the same.
+    anyway.
 
     Raises:
         ConfigError: with the two places, and what to do.
@@ -186,14 +186,16 @@ def kept_apart(
 
 
 def _of_qmd(workspace: Path, path: str, pattern: str) -> ExtraPath:
-    """What qmd reads of a path; all below it where its pattern says more than those of extra paths can."""
+    """What qmd reads of a path; everything below it if the pattern is more complex than those of extra
+    paths.
+    """
     parts = tuple(pattern.split("/"))
     is_plain = "{" not in pattern and all(part == "**" or "**" not in part for part in parts)
     return ExtraPath(folder=Path(os.path.normpath(workspace / path)), pattern=parts if is_plain else ())
 
 
 def _below(spot: _Spot, folder: _Spot) -> Path:
-    """A place in a folder under the name that the folder was given, so that patterns can be tried on it."""
+    """A place in a folder under the name that the folder was given, so that patterns can be matched."""
     real = Path(spot.real)
     return folder.path / real.relative_to(folder.real) if real.is_relative_to(folder.real) else folder.path
 
@@ -220,11 +222,11 @@ _OWNERS_BITS = 0o700
 
 
 def keep_private(state_dir: Path, folders: AgentFolders) -> None:
-    """Makes the state folder, and a workspace inside of it, and takes from others what they may do there.
+    """Makes the state folder, and a workspace inside of it, and removes the permissions of others.
 
-    A workspace that is there, or lies elsewhere, stays as it is: the owner may share it. Of a folder of
+    An existing workspace, or one elsewhere, stays unchanged: the owner may share it. In a folder of
     sessions outside of the state folder, only the sessions' files are Nacre's. What the file system refuses
-    stays too; some know no modes. A folder that only its owner can enter is not looked into.
+    stays unchanged; some have no modes. A folder that only its owner can enter is not searched.
 
     Raises:
         OSError: the state folder cannot be made.
@@ -240,7 +242,7 @@ def keep_private(state_dir: Path, folders: AgentFolders) -> None:
 
 
 def open_to_others(state_dir: Path, folders: AgentFolders) -> Iterator[Path]:
-    """What Nacre keeps for its owner alone and others can read or enter, a folder after what lies in it."""
+    """What Nacre keeps for its owner alone and others can read or enter, folders after their content."""
     sessions = folders.sessions_file.parent
     for tree in (*(state_dir / name for name in _TREES), folders.agent_dir, sessions):
         if tree != state_dir and tree.is_relative_to(state_dir):
@@ -252,7 +254,7 @@ def open_to_others(state_dir: Path, folders: AgentFolders) -> Iterator[Path]:
 
 
 def _in_open_folder(folder: Path, *, spared: Path) -> Iterator[Path]:
-    """What lies in a folder that others can enter, and at last the folder itself."""
+    """The content of a folder that others can enter, and then the folder itself."""
     with suppress(OSError):
         mode = folder.lstat().st_mode
         if not stat.S_ISDIR(mode) or not mode & 0o077 or spared.is_relative_to(folder):

@@ -1,4 +1,4 @@
-"""Keys that OpenClaw's sign-in left in `auth-profiles.json`, so that a moved install has them. Edge.
+"""Keys that OpenClaw's sign-in left in `auth-profiles.json`, so that a migrated installation has them.
 
 The file is never written. Its format is OpenClaw's: `profiles` by name, each with `type`, `provider` and
 `key`, `token` or `access`; `order`, the names that count for a provider; `lastGood`, the one that worked
@@ -17,16 +17,16 @@ from typing import Any
 from nacre.record import Record
 
 FILE_NAMES = ("agent/auth-profiles.json", "auth-profiles.json")
-"""Below an agent's folder: where OpenClaw writes it, and where a copy by hand is likely to lie."""
+"""Below an agent's folder: OpenClaw's path, and the likely path of a manual copy."""
 
 _KEY_FIELDS = {"api_key": "key", "token": "token", "oauth": "access"}
-"""What a key stands under, by type; the first types never end by themselves, and go before the others."""
+"""The field with the key, by type. The first types never expire, and precede the others."""
 _OTHER_NAMES = {"google": "gemini"}
 _MOST_BYTES = 4 * 1024 * 1024
 
 
 class AuthProfile(Record):
-    """One key. `expires_ms` is milliseconds since the epoch, 0 is never; `place` says where it stands."""
+    """One key. `expires_ms` is in epoch milliseconds, 0 for never; `place` says where it is stored."""
 
     provider: str
     kind: str
@@ -36,16 +36,16 @@ class AuthProfile(Record):
 
 
 class AuthProfiles(Record):
-    """The keys of one agent, in the order in which they count; `problems` says why there are none."""
+    """The keys of one agent in order of preference; `problems` says why there are none."""
 
     profiles: tuple[AuthProfile, ...] = ()
     problems: tuple[str, ...] = ()
 
     def find(self, provider: str, *, now_ms: float, with_oauth: bool = True) -> AuthProfile | None:
-        """The first key of a provider that has not ended.
+        """The first unexpired key of a provider.
 
-        Only OpenClaw can renew an OAuth token, so it serves until it ends; and it is for chats alone, so
-        whoever embeds asks without it.
+        Only OpenClaw can renew an OAuth token, so it serves until it expires; and it is for chats only, so
+        embedders ask without it.
         """
         wanted = plain_provider(provider)
         return next(
@@ -61,18 +61,17 @@ class AuthProfiles(Record):
 
     @property
     def providers(self) -> tuple[str, ...]:
-        """Whom there are keys for, each once."""
         return tuple(dict.fromkeys(profile.provider for profile in self.profiles))
 
 
 def plain_provider(provider: object) -> str:
-    """A provider's name in small letters, one for those that have two."""
+    """A provider's name in lower case, without aliases."""
     name = str(provider).strip().lower()
     return _OTHER_NAMES.get(name, name)
 
 
 def read_auth_profiles(agent_dir: Path) -> AuthProfiles:
-    """The keys below an agent's folder; none where there is no file. What cannot be read is told."""
+    """The keys below an agent's folder; none if there is no file. Problems are reported in the result."""
     for name in FILE_NAMES:
         file = agent_dir / name
         try:
@@ -102,7 +101,7 @@ def _unread(file: Path, why: str) -> AuthProfiles:
 
 
 def _profiles(stored: Mapping[str, Any], file: Path) -> tuple[AuthProfile, ...]:
-    """The usable profiles, provider by provider: in the owner's order, else the last good one first."""
+    """The usable profiles by provider: in the owner's order, otherwise the last good one first."""
     found = {
         name: profile
         for name, entry in stored["profiles"].items()
@@ -125,7 +124,7 @@ def _in_order(own: Mapping[str, AuthProfile], order: object, last_good: object) 
 
 
 def _profile(name: str, entry: object, file: Path) -> AuthProfile | None:
-    """A profile that has a provider and a key; another program's additions are passed over."""
+    """A profile with a provider and a key; `None` for any other entry."""
     facts = _object(entry)
     kind, provider = facts.get("type"), facts.get("provider")
     key = facts.get(_KEY_FIELDS.get(str(kind), ""))

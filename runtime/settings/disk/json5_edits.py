@@ -1,4 +1,4 @@
-"""Changes of a JSON5 text that leave every other character of it as its owner wrote it. Pure."""
+"""Edits of a JSON5 text that leave every other character unchanged."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _Span: TypeAlias = tuple[int, int, str]
 
 
 def with_value(text: str, path: Path, value: Any) -> str:
-    """The text with `value` (plain JSON values) at a path. What is missing above it is made, as objects.
+    """The text with `value` (plain JSON values) at a path. Missing parents are created as objects.
 
-    A new member goes behind the last one, a new item of a list to its end. Comments stay, also those in a
-    value that a value of the same kind takes the place of member by member.
+    A new member follows the last one, a new item is appended to its list. Comments stay, also those in a
+    value that is replaced member by member.
 
     Raises:
-        ValueError: the text is not JSON5, or the path leads through what is no object and no list.
+        ValueError: the text is not JSON5, or the path leads through a plain value.
     """
 
     def put(holder: Any, step: str | int) -> None:
@@ -37,10 +37,10 @@ def with_value(text: str, path: Path, value: Any) -> str:
 
 
 def without(text: str, path: Path) -> str:
-    """The text without the member or item at a path, and without the line that it had to itself.
+    """The text without the member or item at a path, and without its line if it had one to itself.
 
     Raises:
-        ValueError: the text is not JSON5, or nothing stands there.
+        ValueError: the text is not JSON5, or nothing is there.
     """
 
     def take(holder: Any, step: str | int) -> None:
@@ -50,7 +50,7 @@ def without(text: str, path: Path) -> str:
 
 
 def readings(written: str) -> list[Any]:
-    """What a value that somebody typed may be: JSON5, and the text that it is; the likelier one first."""
+    """What a typed value may mean: JSON5, and plain text; the likelier first."""
     try:
         value = pyjson5.decode(written)
     except pyjson5.Json5Exception:
@@ -64,7 +64,7 @@ def _changed(
     span_of: Callable[[str, Value], _Span],
     apply: Callable[[Any, str | int], None],
 ) -> str:
-    """Makes the change in the text and in its values, and holds the one against the other."""
+    """Makes the edit in the text and in its values, and compares the two."""
     whole, is_bare = _with_braces(text)
     root = outermost(whole)
     start, end, new = span_of(whole, root)
@@ -82,7 +82,7 @@ def _changed(
 
 
 def _with_braces(text: str) -> tuple[str, bool]:
-    """The text with braces around it, and whether they were missing, as they may."""
+    """The text with braces around it, and whether they were missing, which is allowed."""
     if not text.strip():
         return "{\n}\n", False
     try:
@@ -152,7 +152,7 @@ def _taken(text: str, root: Value, path: Path) -> _Span:
 
 
 def _line_end(text: str, place: int, limit: int) -> int:
-    """The end of a line if nothing but a comment stands between, so that the comment stays with its value."""
+    """The end of a line if only a comment precedes it, so that the comment stays with its value."""
     line_end = text.find("\n", place, limit)
     rest = text[place : line_end if line_end >= 0 else limit].strip()
     if line_end < 0 or not (
@@ -168,7 +168,7 @@ def _indent_at(text: str, place: int) -> str:
 
 
 def _is_quoting(text: str, value: Value) -> bool:
-    """Whether the names in an object stand in quotes, told by the first one."""
+    """Whether the names in an object are quoted, judging by the first one."""
     return bool(value.members) and text[value.members[0].start] in "\"'"
 
 
@@ -177,7 +177,7 @@ def _name(name: str, quotes: bool) -> str:
 
 
 def _written(value: Any, indent: str, quotes: bool) -> str:
-    """A value as JSON5 in several lines, in the owner's way to write names."""
+    """A value as JSON5 in several lines, with names in the owner's style."""
     inner = indent + _INDENT
     if isinstance(value, dict) and value:
         members = (f"{_name(key, quotes)}: {_written(item, inner, quotes)}" for key, item in value.items())

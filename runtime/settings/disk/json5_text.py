@@ -1,8 +1,8 @@
-"""JSON5 as its owner wrote it: where each value stands in the text. Pure.
+"""Finds where each value of a JSON5 text is.
 
-`pyjson5` reads values and throws comments and layout away. Of the libraries that keep them, `json-five` takes
-the module name of another well-known package, and `json5kit` knows no `/* */`; so places are found here, and
-`pyjson5` checks what is made of them.
+`pyjson5` discards comments and layout. Of the libraries that keep them, `json-five` uses the module name of
+another well-known package, and `json5kit` does not support `/* */`. So positions are found here, and
+`pyjson5` checks the edits that are based on them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeAlias
 import pyjson5
 
 Path: TypeAlias = Sequence[str | int]
-"""Where a value stands: names of members and places in lists, from the outermost on."""
+"""The position of a value: names of members and indexes of items, from the outermost on."""
 
 _TOKEN = re.compile(
     r"""(?P<blank>(?:\s|\ufeff|//[^\n\r\u2028\u2029]*|/\*.*?\*/)+)
@@ -28,7 +28,7 @@ _TOKEN = re.compile(
 
 @dataclass(kw_only=True)
 class Value:
-    """One value: `text[start:end]`. An object or a list also has what is in it."""
+    """One value: `text[start:end]`. An object or a list also has its members."""
 
     start: int
     end: int = 0
@@ -36,14 +36,14 @@ class Value:
     members: list[Member] = field(default_factory=list)
 
     def at(self, path: Path) -> Value | None:
-        """The value at a path below this one; `None` where nothing stands there."""
+        """The value at a path below this one, or `None`."""
         found: Value | None = self
         for step in path:
             found = found.child(step) if found else None
         return found
 
     def child(self, step: str | int) -> Value | None:
-        """The member of that name, the last of several as every reader takes it; the item at that place."""
+        """The member with this name, the last of several, or the item at this index."""
         if isinstance(step, int):
             is_there = self.opens_with == "[" and 0 <= step < len(self.members)
             return self.members[step].value if is_there else None
@@ -51,14 +51,14 @@ class Value:
         return member.value if member else None
 
     def member(self, name: str) -> Member | None:
-        """The member of that name in an object, with its name."""
         return next((each for each in reversed(self.members) if each.name == name), None)
 
 
 @dataclass(kw_only=True)
 class Member:
-    """Something in an object or a list: `start` is where its name begins, `comma` the place behind its comma,
-    0 without one."""
+    """A member of an object or an item of a list: `start` is where its name begins, `comma` the position
+    after its comma, or 0.
+    """
 
     start: int
     name: str | None
@@ -78,10 +78,10 @@ class _Token:
 
 
 def outermost(text: str) -> Value:
-    """The value that a valid JSON5 text holds.
+    """The value of a valid JSON5 text.
 
     Raises:
-        ValueError: the text is not JSON5, as far as its marks tell.
+        ValueError: the text is not JSON5.
     """
     tokens = [token for token in _tokens(text) if token.kind != "blank"]
     value, rest = _value(tokens, 0)

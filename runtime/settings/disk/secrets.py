@@ -1,7 +1,7 @@
-"""Keys outside of the settings file: in the file `.env` beside it, or in the keyring of the system. Edge.
+"""Keys outside of the settings file: in the file `.env` beside it, or in the system's keyring.
 
-`.env` is read as OpenClaw reads its own: `NAME=value` lines for variables that the environment has not. The
-keyring is asked for a name that the settings write as `${keyring:NAME}`, and for no other.
+`.env` has `NAME=value` lines for variables that are missing from the environment. The keyring is only asked
+for names that the settings write as `${keyring:NAME}`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from nacre.runtime.contracts.errors import ConfigError
 
 ENVIRONMENT_FILE = ".env"
 KEYRING_SERVICE = "nacre"
-"""The name under which the keyring keeps what is Nacre's."""
+"""The service name of Nacre's secrets in the keyring."""
 
 
 def with_environment_file(environment: Mapping[str, str], settings_file: Path) -> Mapping[str, str]:
-    """The environment, and behind it the variables of the `.env` beside the settings.
+    """The environment, with variables missing from it read from the `.env` beside the settings.
 
     Raises:
-        ConfigError: the file is there and cannot be read.
+        ConfigError: the file exists and cannot be read.
     """
     file = settings_file.with_name(ENVIRONMENT_FILE)
     text = _text(file)
@@ -34,7 +34,7 @@ def with_environment_file(environment: Mapping[str, str], settings_file: Path) -
 
 
 def variables_in(text: str) -> Mapping[str, str]:
-    """The variables of an environment file's text; those without a value are empty."""
+    """The variables in an environment file's text; those without a value are empty."""
     from dotenv import dotenv_values
 
     return {
@@ -44,10 +44,10 @@ def variables_in(text: str) -> Mapping[str, str]:
 
 
 def keep_in_file(file: Path, name: str, secret: str) -> None:
-    """Writes a variable at the end of an environment file, which becomes its owner's alone.
+    """Appends a variable to an environment file, which only its owner may read afterwards.
 
     Raises:
-        ConfigError: the name has a value there already, or the file cannot be read or written.
+        ConfigError: the name has a value already, or the file cannot be read or written.
     """
     from nacre.sessions.contracts.errors import SessionError
     from nacre.sessions.disk.durable import locked, make_folder, replace_file
@@ -67,16 +67,16 @@ def keep_in_file(file: Path, name: str, secret: str) -> None:
 
 
 def has_keyring() -> bool:
-    """Whether the system has a keyring that can be used; `nacre[keyring]` brings what asks it."""
+    """Whether the system has a usable keyring; `nacre[keyring]` installs the library for it."""
     keyring = _keyring()
     return keyring is not None and bool(keyring.get_keyring().priority > 0)
 
 
 def keep_in_keyring(name: str, secret: str) -> None:
-    """Puts a secret into the system's keyring.
+    """Stores a secret in the system's keyring.
 
     Raises:
-        ConfigError: there is none, it is locked, or it has another secret of that name.
+        ConfigError: there is none, it is locked, or it has another secret with this name.
     """
     kept = _asked("get_password", name)
     if kept not in (None, "", secret):
@@ -85,7 +85,7 @@ def keep_in_keyring(name: str, secret: str) -> None:
 
 
 def from_keyring(name: str) -> str:
-    """A secret of the system's keyring, `""` when it has none of that name.
+    """A secret from the system's keyring, or an empty string.
 
     Raises:
         ConfigError: there is no keyring, or it is locked.
@@ -110,7 +110,6 @@ def _asked(question: str, name: str, *more: str) -> str | None:
 
 
 def _keyring() -> Any:
-    """The library that asks the keyring, `None` where it is not installed."""
     try:
         import keyring
     except ImportError:

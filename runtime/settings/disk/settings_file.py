@@ -1,7 +1,8 @@
-"""`nacre.json5` as plain values: read, its variables filled in, one agent's own settings laid over the rest.
+"""`nacre.json5` as plain values: parsed, its variables filled in, one agent's own settings laid over the
+rest.
 
-Its only reader, but for a guess at its bytes (`named_embedder.py`). What the values mean, and whether they
-fit, is decided by the sections.
+The only reader of the file, except for a guess at its bytes (`named_embedder.py`). The sections decide what
+the values mean, and whether they are valid.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from nacre.runtime.settings.disk.secrets import with_environment_file
 from nacre.runtime.settings.disk.variables import VARIABLE, filled_in
 
 _WHO_AND_WHERE = frozenset({"id", "default", "name", "workspace", "agentDir", "allowPaths"})
-"""What an entry of `agents.list` says of its agent, and `agents.defaults` cannot."""
+"""What an entry of `agents.list` says about its agent, and `agents.defaults` cannot."""
 _KINDS: Mapping[type, str] = {type(None): "null", bool: "true or false", str: "a text", list: "a list"}
 _HARMLESS_CHARS = 2
 _YAML = re.compile(r"^\w+:[ \t]*\n[ \t]+\w+:", re.MULTILINE)
 OTHER_FILES = ("nacre.json", "nacre.yaml", "nacre.yml", "openclaw.json", "clawdbot.json", "clawdbot.yaml")
-"""Settings under another name, which are not read."""
+"""Settings under other names, which are not read."""
 _PROBLEM = re.compile(
     r"(?P<kind>Unclosed|Expected|Stray|Extra data)?(?P<what>.*?),? (?:starting )?near (?P<near>\d+).*",
     re.DOTALL,
@@ -43,11 +44,10 @@ _NAMES = {
 
 
 def read_settings_file(file: Path, environment: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What the file says, and a sentence for each variable that is not set; nothing when there is no file.
+    """The file's values, and a sentence for each variable that is not set; empty if there is no file.
 
     Raises:
-        ConfigError: the file is unreadable, no JSON5, no object, or a variable is not set on which everything
-            depends.
+        ConfigError: the file is unreadable, not JSON5 or not an object, or a vital variable is not set.
     """
     return settings_in(read_text(file), file, environment)
 
@@ -55,7 +55,7 @@ def read_settings_file(file: Path, environment: Mapping[str, str]) -> tuple[dict
 def settings_in(
     text: str, file: Path, environment: Mapping[str, str]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """As `read_settings_file`, of a text for the file.
+    """Like `read_settings_file`, for a text that is to be the file's.
 
     Raises:
         ConfigError: as `read_settings_file`.
@@ -68,11 +68,10 @@ def settings_in(
 
 
 def unfilled_settings(file: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What a file that can be read says before its variables are filled in, and the names of those that the
-    environment fills in.
+    """A readable file's values before variables are filled in, and the names of the environment variables.
 
     Raises:
-        ConfigError: it cannot be read any more.
+        ConfigError: it is no longer readable.
     """
     text = read_text(file)
     named = (
@@ -82,7 +81,7 @@ def unfilled_settings(file: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def file_stamp(file: Path) -> tuple[int, int, int] | None:
-    """What tells that a file was written; `None` when there is none."""
+    """A value that changes when a file is written; `None` if there is no file."""
     try:
         facts = file.stat()
     except OSError:
@@ -91,7 +90,7 @@ def file_stamp(file: Path) -> tuple[int, int, int] | None:
 
 
 def told_of_other_files(file: Path) -> list[str]:
-    """A sentence about settings under another name beside the file, if there are any."""
+    """A sentence about settings under other names beside the file, if there are any."""
     others = [name for name in OTHER_FILES if file.with_name(name).exists()]
     if not others:
         return []
@@ -101,7 +100,7 @@ def told_of_other_files(file: Path) -> list[str]:
 
 
 def told_of_sources(raw: Mapping[str, Any]) -> list[str]:
-    """A sentence if a valid file asks for conversations as a source and has not switched them on."""
+    """A sentence if a valid file names conversations as a source without enabling them."""
     agents = raw.get("agents") or {}
     defaults = (agents.get("defaults") or {}).get("memorySearch") or {}
     searches = [defaults, *((entry.get("memorySearch") or {}) for entry in agents.get("list") or ())]
@@ -117,12 +116,13 @@ def told_of_sources(raw: Mapping[str, Any]) -> list[str]:
 
 
 def with_own_settings(raw: Mapping[str, Any], place: int) -> dict[str, Any]:
-    """A valid file in which `agents.defaults` are those of one agent: the entry at `place` of `agents.list`,
-    which is then the only one, so that an agent among many holds no reading of them all.
+    """A valid file in which `agents.defaults` are those of one agent: the entry at `place` of
+    `agents.list`.
 
-    As in OpenClaw, the entry lies over the defaults field by field, and a null in it counts as not written.
-    A model that is a plain text is the primary one, and keeps the fallbacks of all; `extraPaths` and
-    `tools.deny` of both are joined.
+    That entry becomes the only one, so that an agent among many does not hold all of them. As in OpenClaw,
+    the entry overrides the defaults field by field, and a null in it counts as not written. A model as
+    plain text is the primary one, and keeps the fallbacks of all; `extraPaths` and `tools.deny` of both are
+    joined.
     """
     agents = raw["agents"]
     defaults, entry = agents.get("defaults") or {}, agents["list"][place]
@@ -138,17 +138,17 @@ def with_own_settings(raw: Mapping[str, Any], place: int) -> dict[str, Any]:
 
 
 def settings_as_written(file: Path) -> Mapping[str, Any]:
-    """What the file says with each `${NAME}` as it stands; nothing when it holds no object.
+    """The file's values with each `${NAME}` as it is; empty if it is not an object.
 
     Raises:
-        ConfigError: the file is unreadable or no JSON5.
+        ConfigError: the file is unreadable or not JSON5.
     """
     raw = _decoded(read_text(file), file)
     return raw if isinstance(raw, dict) else {}
 
 
 def read_text(file: Path) -> str:
-    """The file's text, empty when there is none.
+    """The file's text; empty if there is none.
 
     Raises:
         ConfigError: it cannot be read.
@@ -184,10 +184,10 @@ def _decoded(text: str, file: Path) -> Any:
 
 
 def _json5_problem(text: str, message: str, character: object) -> str:
-    """A sentence with line and column for pyjson5's `message`; its own words where they are not known.
+    """A sentence with line and column for pyjson5's `message`, or the message itself if it is unknown.
 
-    pyjson5 counts characters, tells the place in its message alone, and words it for programs: "Expected
-    b'comma' or U+007d near 12". The `character` that it found stands there, or behind a word there.
+    pyjson5 counts characters, gives the position only in its message, and words it for programs: "Expected
+    b'comma' or U+007d near 12". The `character` that it found is at that position, or after a word there.
     """
     match = _PROBLEM.fullmatch(message)
     if match is None:
@@ -219,7 +219,7 @@ def _with_whole_model(agent: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def told_of_emptied(file: Path) -> str | None:
-    """A sentence about a settings file that became blank or is gone while a program runs, or `None`.
+    """A sentence if the settings file became blank or was removed while a program runs, or `None`.
 
     A killed editor or a full disk leaves such a file. An owner who wants all defaults writes `{}`.
     """
@@ -238,9 +238,9 @@ def told_of_emptied(file: Path) -> str | None:
 
 
 def may_name_an_embedder(file: Path) -> bool:
-    """Whether the settings in `file` may ask for another embedder than the one that ships, or for none.
+    """Whether the settings in `file` may ask for another embedder than the built-in one, or for none.
 
-    A wrong guess costs time: a process for nothing, or one that is begun late.
+    A wrong guess costs time: an unneeded process, or one that starts late.
     """
     try:
         written = file.read_bytes()

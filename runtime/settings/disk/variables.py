@@ -1,9 +1,9 @@
-"""`${NAME}` in the settings: filled in from the environment, `.env` and the keyring. Edge.
+"""Fills in `${NAME}` in the settings from the environment, `.env` and the keyring.
 
-A variable that is not set takes away the part of the settings that needs it, and nothing else: a provider is
-not asked, a channel is off, a tool server is left out, any other value has its default. Each gets a sentence.
-The settings are refused only where a default would not be safe: who may call what, what it may cost, where
-the data lies.
+A variable that is not set disables only the part of the settings that needs it: a provider is not asked, a
+channel is off, a tool server is left out, any other value has its default. Each is reported in a sentence.
+The settings are refused only if a default would not be safe: who may call what, what it may cost, where the
+data is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nacre.runtime.settings.disk.secrets import KEYRING_SERVICE, from_keyring, w
 
 VARIABLE = re.compile(r"\$(?P<literal>\$)?\{(?P<keyring>keyring:)?(?P<name>[A-Z_][A-Z0-9_]*)\}")
 _MARK = "\u2060"
-"""Stands behind `${NAME}` where NAME is not set, unlike behind the letters `$${NAME}`. It has no width."""
+"""Marks `${NAME}` where NAME is not set, unlike the letters `$${NAME}`. It has no width."""
 _UNSET = re.compile(r"\$\{((?:keyring:)?[A-Z_][A-Z0-9_]*)\}" + _MARK)
 _HARMLESS_CHARS = 2
 _ANY = "*"
@@ -38,14 +38,13 @@ class _Unset(Record):
 def filled_in(
     raw: Mapping[str, Any], environment: Mapping[str, str]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The settings with each `${NAME}` filled in and the parts left out whose variables are not set, with a
-    sentence for each of those.
+    """The settings with each `${NAME}` filled in, and a sentence for each part that was left out.
 
     As in OpenClaw: names in capitals, anywhere in a text, and `$${NAME}` for the letters themselves.
-    `${keyring:NAME}` is what the system's keyring has under that name.
+    `${keyring:NAME}` is looked up in the system's keyring.
 
     Raises:
-        ConfigError: a variable is not set on which everything depends.
+        ConfigError: a vital variable is not set.
     """
     missing: list[_Unset] = []
     found = _filled(raw, environment, (), missing)
@@ -56,7 +55,7 @@ def filled_in(
 
 
 def unset_in(*values: object) -> str:
-    """A sentence about the variables of these values that are not set; empty when there are none."""
+    """A sentence about unset variables in these values, or an empty string."""
     names = ", ".join(dict.fromkeys(name for value in values for name in _unset_names(value)))
     if not names:
         return ""
@@ -68,7 +67,7 @@ def unset_in(*values: object) -> str:
 
 @contextmanager
 def variables_unseen(file: Path, environment: Mapping[str, str]) -> Iterator[None]:
-    """Puts `${NAME}` in the place of a variable's value in the sentence of a `ConfigError`."""
+    """Replaces values of variables by `${NAME}` in the message of a `ConfigError`."""
     try:
         yield
     except ConfigError as error:
@@ -79,10 +78,10 @@ def variables_unseen(file: Path, environment: Mapping[str, str]) -> Iterator[Non
 
 
 def values_unseen(told: str, file: Path, environment: Mapping[str, str]) -> str:
-    """A sentence with `${NAME}` in the place of the value of each variable that the settings name.
+    """The text with the values of variables in the settings replaced by `${NAME}`.
 
-    What stands in the environment is often a key. Values of one or two characters stay: a sentence without
-    its letters would say nothing, and they are no secrets.
+    Values in the environment are often keys. Values of one or two characters stay: they are no secrets, and
+    a text without them would be unreadable.
     """
     text = ""
     with suppress(OSError, UnicodeDecodeError):
@@ -145,14 +144,14 @@ def _gone(holder: Any, key: str | int) -> None:
 
 
 def _unasked(holder: Any, key: str | int) -> None:
-    """A provider of which nothing is known but that it cannot be asked."""
+    """A provider about which nothing is known except that it cannot be asked."""
     marks = "".join(f"${{{name}}}{_MARK}" for name in _unset_names(holder[key]))
     known = {name: part for name, part in holder[key].items() if not any(_unset_names(part))}
     holder[key] = {**known, "apiKey": marks}
 
 
 def _marked(_holder: Any, _key: str | int) -> None:
-    """What uses the value looks for the mark itself."""
+    """Whoever uses the value looks for the mark."""
 
 
 _VITAL: tuple[tuple[str, ...], ...] = (
@@ -165,7 +164,7 @@ _VITAL: tuple[tuple[str, ...], ...] = (
     ("memory", "url"),
     ("memory", "writes"),
 )
-"""Without these it is not known who may do what, at which cost, or where the data lies."""
+"""Without these it is unknown who may do what, at which cost, or where the data is."""
 _PARTS: tuple[tuple[tuple[str, ...], str, Callable[[Any, str | int], None]], ...] = (
     (("models", "providers", _ANY), "this provider is not asked", _unasked),
     (("mcp", "servers", _ANY), "this tool server is left out", _gone),
@@ -183,14 +182,14 @@ _PARTS: tuple[tuple[tuple[str, ...], str, Callable[[Any, str | int], None]], ...
     ),
     (("http",), "there is no HTTP server", _gone),
 )
-"""The first that fits says what is taken away; everywhere else the value alone is, and its default holds."""
+"""The first match says what is left out; otherwise only the value is, and its default applies."""
 
 
 def _left_out(raw: dict[str, Any], missing: _Unset) -> str:
-    """Takes away the part that needs a variable, and says so.
+    """Removes the part that needs a variable, and returns a sentence.
 
     Raises:
-        ConfigError: everything depends on it.
+        ConfigError: the variable is vital.
     """
     path = missing.path
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")

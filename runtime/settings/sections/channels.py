@@ -39,27 +39,22 @@ class ChatPlace(Protocol):
     @property
     def channel(self) -> str:
         """The name of the channel."""
-        ...
 
     @property
     def account(self) -> str:
         """The account of the assistant there."""
-        ...
 
     @property
     def chat_kind(self) -> str:
         """`direct`, `group` or `channel`."""
-        ...
 
     @property
     def chat_id(self) -> str:
         """The chat's id."""
-        ...
 
     @property
     def sender_id(self) -> str:
         """The person's id."""
-        ...
 
 
 class PeerMatch(SettingsSection):

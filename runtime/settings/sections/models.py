@@ -6,9 +6,11 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from nacre.runtime.contracts.budget import SMALLEST_WINDOW_TOKENS
-from nacre.runtime.models.openai_compatible.providers import SERVED_MODEL
 from nacre.runtime.settings.disk.auth_profiles import AuthProfiles, plain_provider
 from nacre.runtime.settings.sections.section import SettingsSection
+
+SERVED_MODEL = "default"
+"""The name of a model that only its server's address names: the first that is served there."""
 
 ProviderApi: TypeAlias = Literal[
     "",

@@ -1,7 +1,7 @@
-"""What every section of `nacre.json5` is, and numbers as other programs write them. Pure.
+"""The base class of all sections of `nacre.json5`, and numbers as other programs write them.
 
-The files with sections do not keep annotations as text (`from __future__ import annotations`): pydantic would
-compile each of the 280 again at every start, a quarter of what the sections take.
+The files with sections do not use `from __future__ import annotations`: pydantic would compile each of the
+280 annotations at every start, a quarter of the sections' time.
 """
 
 import math
@@ -21,10 +21,10 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from nacre.memory.contracts.index_settings import Unwritten
+from nacre.memory.contracts.settings import Unwritten
 
 BYTES = TypeAdapter(ByteSize, config=ConfigDict(defer_build=True))
-"""Reads a number of bytes, also as `"2mb"`."""
+"""Parses a number of bytes, also as `"2mb"`."""
 
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", re.IGNORECASE)
@@ -32,7 +32,7 @@ _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Written:
-    """Says in an annotation how its value is written, where the type is only `str` or `int`."""
+    """Says in an annotation how its value is written, if the type is only `str` or `int`."""
 
     kind: str
 
@@ -42,7 +42,7 @@ SIZE = Written("number of bytes, or a size")
 
 
 class SettingsSection(Unwritten):
-    """Frozen, under camel-case names; keys that it does not know stand in `model_extra`."""
+    """A frozen section with camel-case keys; unknown keys are in `model_extra`."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -53,14 +53,11 @@ class SettingsSection(Unwritten):
         defer_build=True,  # a validator is made when there is something to validate
     )
     others_keys: ClassVar[bool] = False
-    """Whether keys that it does not know are read by somebody else, who tells of those that nobody knows."""
+    """Whether somebody else reads its unknown keys and reports those that nobody reads."""
 
 
 def unread_keys(section: BaseModel, path: str = "") -> Iterator[str]:
-    """Dotted names of keys that stand in a section, or below it, and that nobody reads; in file order.
-
-    One that looks like a slip also has what may be meant.
-    """
+    """Dotted names of unread keys in a section and below, in file order, with suggestions for typos."""
     if not (isinstance(section, SettingsSection) and section.others_keys):
         for name in section.model_extra or {}:
             near = nearest_key(name, type(section))
@@ -76,12 +73,11 @@ def key_names(section: type[BaseModel]) -> list[str]:
 
 
 def written_name(section: type[BaseModel], name: str) -> str:
-    """A field's name as it is written in the file."""
     return section.model_fields[name].alias or to_camel(name)
 
 
 def nearest_key(name: str, section: type[BaseModel]) -> str:
-    """The key of a section that is most like a name, empty when none is."""
+    """The key of a section that is most similar to a name, or an empty string."""
     from difflib import get_close_matches
 
     names = {written.lower(): written for written in key_names(section)}
@@ -90,8 +86,9 @@ def nearest_key(name: str, section: type[BaseModel]) -> str:
 
 
 def count_or(default: int, *, least: int = 0, most: float = math.inf) -> BeforeValidator:
-    """A non-negative finite number, floored and put within the limits; anything else becomes the default
-    (spec sessions §9.1)."""
+    """A non-negative finite number, rounded down and clamped; anything else becomes the default (spec
+    sessions §9.1).
+    """
 
     def read(value: object) -> object:
         if not _is_number(value) or not 0 <= value < math.inf:
@@ -102,7 +99,7 @@ def count_or(default: int, *, least: int = 0, most: float = math.inf) -> BeforeV
 
 
 def clamped(kind: type[int] | type[float], least: float, most: float = math.inf) -> BeforeValidator:
-    """A number, put within the limits; its type refuses what is none, and what is not finite."""
+    """A clamped number; its type rejects other values and infinite ones."""
 
     def read(value: object) -> object:
         within = min(most, max(least, value)) if _is_number(value) else math.nan
@@ -135,7 +132,6 @@ def as_duration(value: object) -> object:
 
 
 def duration_seconds(text: str) -> float:
-    """The seconds of a duration that `as_duration` let through."""
     match = _DURATION.fullmatch(text)
     assert match is not None, "it was validated"
     return float(match[1]) * _UNIT_SECONDS[(match[2] or "m").lower()]

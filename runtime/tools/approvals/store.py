@@ -30,13 +30,11 @@ class ApprovalStore(Protocol):
         Raises:
             SessionTakenOver: another process has taken over the turn's session.
         """
-        ...
 
     async def get(self, approval_id: str) -> Approval | None: ...
 
     async def all(self) -> tuple[Approval, ...]:
         """All readable approvals, oldest first."""
-        ...
 
     async def change(
         self, approval_id: str, changed: Callable[[Approval], Approval | None], *, by_turn: bool
@@ -49,11 +47,9 @@ class ApprovalStore(Protocol):
         Raises:
             SessionTakenOver: another process has taken over that session; nothing was changed.
         """
-        ...
 
     async def remove(self, approval_id: str) -> None:
         """Removes an approval, which may be gone already."""
-        ...
 
 
 async def copy_approvals(source: ApprovalStore, target: ApprovalStore) -> CopiedApprovals:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.program import run_nacre
-from tests.runtime.models.embedding.embedding_server import Answer, Asked, EmbeddingServer
+from tests.extensions.providers.embedding.embedding_server import Answer, Asked, EmbeddingServer
 
 QUESTION = "who keeps bees"
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from nacre.memory.files.proposals.review_queue import ReviewQueue
+from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.memory.files.sources.source import PRIVATE, Source
 from tests.cli.program import run_nacre

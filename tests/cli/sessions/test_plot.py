@@ -21,7 +21,7 @@ from nacre.sessions.contracts.messages import AssistantMessage, Text, Usage
 from nacre.sessions.entries.entries import Entry
 from tests.cli.program import WAIT_SECONDS, environment, run_here, run_nacre
 from tests.runtime.agents import TODAY, opened, said, window_settings, write_settings
-from tests.runtime.turn.window.test_window import LONG, SUMMARY
+from tests.runtime.turn.test_window import LONG, SUMMARY
 
 BUDGET = ContextBudget(
     window_tokens=1_000,

@@ -67,6 +67,6 @@ def test_an_editor_shows_the_same_words() -> None:
     """The JSON Schema has the words of the page, with pages named in place of links."""
     assert without_links("see [the\n  bank](bank.md#pages)") == "see the bank (docs/bank.md)"
     text = json.dumps(schema())
-    assert "the weighted sum of the original" in text
+    assert "the weighted sum of OpenClaw" in text
     assert "serving (docs/serve.md)" in text
     assert "](" not in text

@@ -107,6 +107,13 @@ class Browser:
     async def post(self, path: str, /, **fields: str) -> httpx.Response:
         return await self.http.post(path, data={"form_key": self.form_key, **fields})
 
+    async def say(self, text: str, *, session: str = "main", reply: str | None = "Noted.") -> None:
+        """Says something and waits for the end of its turn; `None` leaves the reply to the responder."""
+        if reply is not None:
+            self.page.provider.reply(reply)
+        shown = await self.post("/chat/say", session=session, text=text)
+        await self.events(re.findall(r'sse-connect="([^"]+)"', shown.text)[0])
+
     async def events(self, path: str) -> list[tuple[str, str]]:
         """The names and data of all events of a turn."""
         found: list[tuple[str, str]] = []

@@ -13,7 +13,7 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.extensions.installed.discovery import Installed, installed_extensions
 from nacre.runtime.extensions.loading import problem_of
-from nacre.runtime.recall.models.open_embedder import new_for_each
+from nacre.runtime.providers.opening import new_for_each
 from nacre.runtime.recall.open_memory import memory_home
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.settings.sections.plugins import PluginsSettings

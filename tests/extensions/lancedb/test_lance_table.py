@@ -119,8 +119,8 @@ async def test_what_was_told_stands_after_kills(tmp_path: Path) -> None:
     for agent, stored in told.items():
         where = home(tmp_path, agent_id=agent, config={"dbPath": "shared"})
         memories, _ = await open_memories(where)
-        there = [memory.text for memory in await memories.all(memories.scope(None))]
-        await memories.close()
+        there = [memory.text for memory in await memories.table.all(memories.scope(None))]
+        await memories.table.close()
         async with started(where) as engine:
             assert len(there) == len(set(there))
             assert set(stored) <= set(there)

@@ -12,8 +12,8 @@ from typing import Any
 from nacre.extensions.qmd.qmd_memory import QmdMemory
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
 from nacre.runtime.models.scripted import Clock
+from nacre.runtime.providers.opening import new_for_each
 from nacre.runtime.recall.memory_core import memory_core
-from nacre.runtime.recall.models.open_embedder import new_for_each
 from nacre.runtime.recall.open_memory import memory_home
 from nacre.runtime.settings.config import Config, load_config
 from nacre.runtime.tools.function import ToolChat

@@ -11,15 +11,15 @@ from pydantic import ValidationError
 
 from nacre.extensions.qmd.home import wanted_collections
 from nacre.extensions.qmd.program import (
+    Output,
     Place,
     QmdFailed,
-    Said,
     as_argument,
     listed_collections,
     places,
     refuses_option,
 )
-from nacre.extensions.qmd.qmd_notes import may_ask
+from nacre.extensions.qmd.qmd_notes import may_search
 from nacre.runtime.settings.sections.memory import QmdPath, QmdScope
 from nacre.runtime.settings.settings import Settings
 
@@ -36,14 +36,14 @@ PLACE = Place(
 )
 
 
-def said(out: str, err: str = "", code: int = 0) -> Said:
-    return Said(code=code, out=out, err=err)
+def output(out: str, err: str = "", code: int = 0) -> Output:
+    return Output(code=code, out=out, err=err)
 
 
 @pytest.mark.parametrize("before", ["", "[warn] [1] a model is loaded\n", "Expanding query...\n"])
 def test_the_array_is_found_among_noise(before: str) -> None:
     """An answer of the real program, alone or with what it prints beside."""
-    assert places(said(f"{before}{json.dumps([REAL])}\ndone"), "search") == [PLACE]
+    assert places(output(f"{before}{json.dumps([REAL])}\ndone"), "search") == [PLACE]
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,14 @@ def test_the_array_is_found_among_noise(before: str) -> None:
 )
 def test_nothing_found_is_no_error(out: str, err: str) -> None:
     """Builds say it in several ways."""
-    assert places(said(out, err), "search") == []
+    assert places(output(out, err), "search") == []
 
 
 @pytest.mark.parametrize("out", ["", "{}", "null", "no results found here, alas", "[" * 50_000, '["warn"] x'])
 def test_what_is_no_answer_is_an_error(out: str) -> None:
     """With the mode and the beginning of what was said."""
     with pytest.raises(QmdFailed, match="qmd vsearch returned invalid JSON"):
-        places(said(out, "no model"), "vsearch")
+        places(output(out, "no model"), "vsearch")
 
 
 @pytest.mark.parametrize(
@@ -74,16 +74,16 @@ def test_what_is_no_answer_is_an_error(out: str) -> None:
 )
 def test_an_item_that_names_no_document_is_left_out(changes: dict[str, Any]) -> None:
     """The others of the same answer stay."""
-    assert places(said(json.dumps([REAL | changes, "odd", REAL])), "search") == [PLACE]
+    assert places(output(json.dumps([REAL | changes, "odd", REAL])), "search") == [PLACE]
 
 
 def test_refusals_and_lists_are_recognised() -> None:
     """As text of the real program, and as JSON of others."""
-    assert refuses_option(said("", "Unknown command: vsearch\nRun 'qmd --help' for usage.", 1))
-    assert not refuses_option(said("", "Collection not found: x", 1))
+    assert refuses_option(output("", "Unknown command: vsearch\nRun 'qmd --help' for usage.", 1))
+    assert not refuses_option(output("", "Collection not found: x", 1))
     listed = "Collections (2):\n\nmemory-root-main (qmd://memory-root-main/)\n  Pattern:  MEMORY.md\n"
-    assert listed_collections(said(listed)) == {"memory-root-main"}
-    assert listed_collections(said('[{"name": "a"}, "b", 7]')) == {"a", "b"}
+    assert listed_collections(output(listed)) == {"memory-root-main"}
+    assert listed_collections(output('[{"name": "a"}, "b", 7]')) == {"a", "b"}
 
 
 def test_a_question_is_never_an_option() -> None:
@@ -128,7 +128,7 @@ def test_the_first_rule_that_fits_decides(
     """`keyPrefix` is without `agent:<id>:` unless it is written in the former way."""
     qmd = {} if rules is None else {"scope": {"default": default, "rules": rules}}
     scope: QmdScope = Settings.model_validate({"memory": {"qmd": qmd}}).memory.qmd.scope
-    assert [may_ask(scope, **chat) for chat in (DIRECT, GROUP, PEER)] == allowed
+    assert [may_search(scope, **chat) for chat in (DIRECT, GROUP, PEER)] == allowed
 
 
 def test_collections_have_names_of_their_own(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import nacre
 from nacre import Agent
 from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.gateway import Gateway
-from nacre.memory.files.proposals.review_queue import ReviewQueue
+from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources

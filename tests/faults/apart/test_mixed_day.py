@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from nacre import Agent
-from nacre.memory.files.proposals.review_queue import ReviewQueue
+from nacre.memory.files.proposals import ReviewQueue
 from nacre.runtime.contracts.inbound import Quoted
 from tests.faults.apart.obeying import TODAY
 from tests.faults.apart.poisoned_home import Home

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nacre import Agent
-from nacre.memory.files.proposals.review_queue import ReviewQueue
+from nacre.memory.files.proposals import ReviewQueue
 from nacre.runtime.contracts.events import Warned
 from nacre.runtime.contracts.inbound import Attachment, Quoted
 from nacre.runtime.models.scripted import Clock

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.memory.contracts.index_settings import RemoteSettings
-from nacre.memory.contracts.settings import resolve_settings
+from nacre.memory.contracts.settings import RemoteSettings, resolve_settings
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini", "voyage", "local", None])

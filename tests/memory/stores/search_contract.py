@@ -62,7 +62,7 @@ class SearchContract:
                 lambda moment: moment.chunks(list(moment.nearest([1.0, 0.5], limit=10, scope=scope)))
             )
             assert {item.text for item in chunks.values()} == words
-            assert all(scope.admits(item) for item in chunks.values())
+            assert all(scope.admits(item.source, item.path, item.date) for item in chunks.values())
             return words
 
         assert await both(BOTH) == {"plum old", "plum new", "plum ever", "plum said"}

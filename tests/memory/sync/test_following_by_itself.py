@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nacre.memory.engine import MemoryEngine
-from nacre.memory.sync.triggers import QUIET_SECONDS
+from nacre.memory.sync.syncing import QUIET_SECONDS
 from tests.faults.drivers import SteppedLoop
 from tests.memory.doubles import open_engine, workspace
 from tests.memory.sync.test_transcripts import Transcripts

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.contracts.errors import IndexUnusable
-from nacre.memory.contracts.index_settings import VectorStoreSettings
+from nacre.memory.contracts.settings import VectorStoreSettings
+from nacre.memory.stores.index_file import SqliteIndexPlace, set_aside
 from nacre.memory.stores.sqlite.connection import PAGE_BYTES
-from nacre.memory.stores.sqlite.opening import SqliteIndexPlace, set_aside
 from nacre.memory.stores.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION
 from tests.memory.doubles import NOON, open_engine, workspace
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nacre.memory.contracts.index_settings import SessionSyncSettings
+from nacre.memory.contracts.settings import SessionSyncSettings
 from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptText
 from nacre.memory.sync.transcripts import is_due
 from tests.memory.doubles import WordEmbedder, open_engine, workspace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.memory.text.languages import language_of, languages_in
+from nacre.memory.text.forms.words import language_of, languages_in
 
 TEXTS = {
     "English": "- We agreed to meet at the lake on Sunday, and Ann will bring the boat.",

@@ -29,7 +29,7 @@ async def test_what_is_told_is_what_is_asked(tmp_path: Path, resident_bytes: int
     await engine.close()
     connection = open_connection(tmp_path / "state" / "main.sqlite", read_only=True)
     reader = VectorReader(add_vector_functions, resident_bytes=resident_bytes)
-    told, asked, question = reader.told(connection, 64), [], [1.0] * 64
+    told, asked, question = reader.described_engine(connection, 64), [], [1.0] * 64
 
     def asked_sqlite_vec() -> bool:
         statements: list[str] = []

@@ -16,7 +16,7 @@ from nacre.memory.contracts.notes import WantedNotes
 from nacre.memory.contracts.records import SearchHit
 from nacre.memory.contracts.settings import resolve_settings
 from nacre.memory.engine import MemoryEngine
-from nacre.memory.sync.triggers import Debounce
+from nacre.memory.sync.syncing import Debounce
 from nacre.memory.workspace.extra_paths import resolved_extra_paths
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.watcher import (

@@ -12,8 +12,8 @@ import pytest
 
 from nacre import FunctionTool, MemoryHome, MemoryPlugin, ToolChat, tool
 from nacre.runtime.extensions.memory_contract import MemoryContract
+from nacre.runtime.providers.opening import new_for_each
 from nacre.runtime.recall.memory_core import MemoryCore, memory_core
-from nacre.runtime.recall.models.open_embedder import new_for_each
 from nacre.runtime.settings.config import load_config
 from tests.runtime.agents import write_settings
 

@@ -67,7 +67,7 @@ def test_a_third_party_package_is_built_installed_and_brings_one_of_each(tmp_pat
     assert "## Harbour\n\nThe owner's harbour is Lisbon." in came["stable"]
     assert "## Tide log\n\nCall `tide_log`" in came["stable"]
     assert "> when is the tide?" in came["tail"]
-    assert "> The harbour master of Lisbon is awake." in came["tail"]
+    assert "> The harbour master of Lisbon is awake for main." in came["tail"]
     assert came["tail"].endswith("> The moon over Lisbon is full.")
     assert came["replies"][-3:-1] == ["The harbour is Lisbon.", "Lisbon: 2"]
     assert "2 lines in the tide log" in came["replies"][-1]

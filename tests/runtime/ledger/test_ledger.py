@@ -153,12 +153,12 @@ async def test_work_that_fails_takes_nothing_else_back(tmp_path: Path) -> None:
     """What is written at the same moment by others stays."""
     async with _opened(tmp_path) as ledger:
 
-        def broken(_db: object) -> None:
+        def broken(_run: object) -> None:
             raise KeyError("a bug")
 
         results = await asyncio.gather(
             ledger.receive(_said(1), "k"),
-            ledger.rows.database.write(broken),
+            ledger.rows.write(broken),
             ledger.receive(_said(2), "k"),
             return_exceptions=True,
         )

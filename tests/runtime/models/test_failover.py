@@ -23,10 +23,10 @@ from nacre.runtime.contracts.errors import (
 )
 from nacre.runtime.contracts.events import Event, FallbackAnswered
 from nacre.runtime.contracts.model import AnswerRestarted, ModelRequest, SystemPrompt
+from nacre.runtime.models.cooldown import CooldownFile
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.models.scripted import Clock, ScriptedModel, ScriptedStep, fails, says
 from nacre.runtime.models.tokenizer import estimate_tokens
-from nacre.runtime.models.waits.cooldown import CooldownFile
 from nacre.sessions.contracts.messages import AssistantMessage, message_text, user_message
 
 REQUEST = ModelRequest(system=SystemPrompt(stable=""), messages=(user_message("Hello", timestamp_ms=1),))

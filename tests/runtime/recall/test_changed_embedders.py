@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from nacre.cli.memory.text import index_problems
+from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
+from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
+from nacre.extensions.providers.embedding.open_embedder import FallbackEmbedder
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.folder import FolderWorkspace
-from nacre.runtime.models.embedding.fallback import FallbackEmbedder
-from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
-from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
 from nacre.runtime.models.scripted import Clock
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import load_config
-from tests.runtime.models.embedding.embedding_server import Answer, Asked, EmbeddingServer
+from tests.extensions.providers.embedding.embedding_server import Answer, Asked, EmbeddingServer
 
 
 class ChangingServer(EmbeddingServer):

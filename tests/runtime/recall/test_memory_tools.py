@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from nacre import Agent
+from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
+from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
 from nacre.memory.engine import MemoryEngine
 from nacre.runtime.agent.opening.assembly import assemble
 from nacre.runtime.agent.opening.given import Given
-from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
-from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.recall.memory_core import memory_tools
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.tools.toolbox import Toolbox
 from nacre.sessions.contracts.messages import ToolCall, ToolResultMessage, message_text
+from tests.extensions.providers.embedding.embedding_server import EmbeddingServer
 from tests.memory.doubles import NO_SOURCES, DeadEmbedder, WordEmbedder, open_engine, workspace
 from tests.runtime.agents import START, engine_of, opened, said, write_settings
-from tests.runtime.models.embedding.embedding_server import EmbeddingServer
 
 LOG = "# 2026-02-10\n\n- Lisa adopted a cat named Pepper.\n- The wifi password is hunter2.\n"
 NOTES = {f"memory/2026-02-{day}.md": f"- A quiet day, number {day}." for day in range(11, 20)} | {

@@ -19,8 +19,8 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.settings.config import load_config
 from nacre.sessions.contracts.messages import message_text
+from tests.extensions.providers.embedding.embedding_server import EmbeddingServer
 from tests.runtime.agents import START, engine_of, opened, said, transcript_file, write_settings
-from tests.runtime.models.embedding.embedding_server import EmbeddingServer
 from tests.servers.provider_server import ProviderServer
 
 HIVE = "The hive of the north meadow swarms when the lime trees bloom."

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.corpus import write_workspace
 from tests.cli.program import environment, run_nacre
-from tests.runtime.models.embedding.embedding_server import EmbeddingServer
+from tests.extensions.providers.embedding.embedding_server import EmbeddingServer
 
 CHUNKS = 10_000
 IN_FLIGHT_TEXTS = 4 * 20

@@ -9,7 +9,7 @@ import pytest
 from nacre.runtime.contracts.errors import SpendingCapReached
 from nacre.runtime.contracts.events import Event, ReplyReady, Warned
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
-from nacre.runtime.models.spending.ledger import Estimate
+from nacre.runtime.models.spending import Estimate
 from nacre.runtime.settings.changes import SettingsInFile, taken_over
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.settings.settings import Settings

@@ -1,4 +1,4 @@
-"""What a turn leaves behind: of one that was stopped, of one that made room, of one in an unknown window."""
+"""Limits and usage of turns."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nacre.runtime.contracts.errors import ContextOverflow
-from nacre.runtime.contracts.events import CompactionEnded, TextStreamed
+from nacre.runtime.contracts.events import CompactionEnded, ReplyReady, Silence, TextStreamed
 from nacre.runtime.contracts.model import ModelRequest
-from nacre.runtime.models.scripted import ScriptedModel, fails, says
+from nacre.runtime.models.scripted import ScriptedModel, calls, fails, says
 from nacre.sessions.contracts.messages import Usage
 from tests.faults.drivers import SteppedLoop
 from tests.runtime.agents import events_of, index_lines, opened, said, window_settings, write_settings
@@ -54,6 +56,7 @@ async def test_the_flush_of_a_session_that_ended_is_not_noted_at_its_successor(t
     assert "memoryFlushAt" not in line
 
 
+@pytest.mark.usefixtures("steady_frame")
 def test_a_compaction_does_not_count_against_a_turns_time(tmp_path: Path) -> None:
     """A history that takes longer to sum up than a turn may take ends no turn."""
     loop = SteppedLoop()
@@ -103,3 +106,50 @@ async def test_a_window_of_unknown_size_is_taken_for_no_larger_than_what_it_refu
     [ended] = [event for event in events if isinstance(event, CompactionEnded)]
     assert not ended.problem
     assert ended.tokens_after < ended.tokens_before // 2
+
+
+FIRST = Usage(input_tokens=900, output_tokens=40, cache_write_tokens=100, cost_usd=0.002)
+SECOND = Usage(input_tokens=150, output_tokens=60, cache_read_tokens=1_000, cost_usd=0.001)
+
+
+async def test_a_turns_usage_is_the_sum_of_its_calls(tmp_path: Path) -> None:
+    """Each step is paid for, so the reply carries all of them, and the next turn begins at nothing."""
+    model = ScriptedModel(
+        calls(("read", {"path": "TOOLS.md"}), usage=FIRST),
+        says("It says: be kind.", usage=SECOND),
+        says("And that is all.", usage=SECOND),
+    )
+    async with opened(tmp_path, model) as agent:
+        *_, ended = await events_of(agent, said("What do the tools say?"))
+        *_, next_ended = await events_of(agent, said("Anything else?"))
+
+    assert isinstance(ended, ReplyReady)
+    assert ended.reply.usage == Usage(
+        input_tokens=1_050,
+        output_tokens=100,
+        cache_read_tokens=1_000,
+        cache_write_tokens=100,
+        cost_usd=FIRST.cost_usd + SECOND.cost_usd,
+    )
+    assert isinstance(next_ended, ReplyReady)
+    assert next_ended.reply.usage == SECOND
+
+
+async def test_silence_has_its_price_too(tmp_path: Path) -> None:
+    """A turn that delivers nothing was paid for all the same."""
+    async with opened(tmp_path, ScriptedModel(says("NO_REPLY", usage=FIRST))) as agent:
+        *_, ended = await events_of(agent, said("Note that."))
+
+    assert isinstance(ended, Silence)
+    assert ended.usage == FIRST
+
+
+async def test_a_provider_that_reports_nothing_is_not_guessed_at(tmp_path: Path) -> None:
+    """Without reported tokens there is no usage, and a command has none either."""
+    async with opened(tmp_path, ScriptedModel(says("Hello."))) as agent:
+        reply, help_text = await agent.respond(said("Hi")), await agent.respond(said("/help"))
+
+    assert reply is not None
+    assert reply.usage is None
+    assert help_text is not None
+    assert help_text.usage is None

@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from nacre.extensions.providers.completions.messages import completion_arguments
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
-from nacre.runtime.models.completions.messages import completion_arguments
 from nacre.sessions.contracts.messages import message_text
 from nacre.sessions.disk.json_text import to_line
 from nacre.sessions.entries.entries import SessionHeader, header_to_json

@@ -1,5 +1,31 @@
-// What HTML alone cannot do: Enter sends, files are dropped in, the newest words stay in view.
+// What HTML alone cannot do: text is copied, Enter sends, files are dropped in, the newest words stay in view.
 (() => {
+  const copied = (button) => {
+    button.textContent = "Copied";
+    button.classList.add("copied");
+    setTimeout(() => { button.textContent = "Copy"; button.classList.remove("copied"); }, 1600);
+  };
+  const copy = async (text, button) => {
+    if (navigator.clipboard) {
+      try { await navigator.clipboard.writeText(text); copied(button); return; } catch { /* the old way may work */ }
+    }
+    const field = document.body.appendChild(document.createElement("textarea"));
+    field.value = text;
+    field.select();
+    if (document.execCommand("copy")) copied(button);
+    field.remove();
+    button.focus();
+  };
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-copy], [data-copy-answer]");
+    if (!button) return;
+    const source = button.hasAttribute("data-copy")
+      ? button.closest(".code").querySelector("code")
+      : button.closest(".said").querySelector(".markdown");
+    copy(button.hasAttribute("data-copy") ? source.textContent : source.innerText, button);
+  });
+  document.querySelector(".conversations [aria-current]")?.scrollIntoView({ block: "nearest" });
+
   const form = document.getElementById("say");
   for (const chosen of document.querySelectorAll("[data-submit]")) {
     chosen.addEventListener("change", () => chosen.form.requestSubmit());
@@ -16,6 +42,14 @@
   window.addEventListener("scroll", () => { follow = isAtEnd(); }, { passive: true });
   new MutationObserver(() => { if (follow) toEnd(); }).observe(log, { childList: true, subtree: true, characterData: true });
 
+  document.addEventListener("click", (event) => {
+    const starter = event.target.closest("[data-fill]");
+    if (!starter) return;
+    starter.closest("[popover]")?.hidePopover();
+    text.value = starter.dataset.fill;
+    text.focus();
+    text.setSelectionRange(text.value.length, text.value.length);
+  });
   const tellFiles = () => { names.textContent = Array.from(files.files, (file) => file.name).join(", "); };
   files.addEventListener("change", tellFiles);
   text.addEventListener("keydown", (event) => {

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nacre.runtime.agent.first_model.choices import LOCAL_SERVERS
-from nacre.runtime.models.openai_compatible.providers import PROVIDERS
+from nacre.extensions.providers.catalog import LOCAL_SERVERS
+from nacre.extensions.providers.openai_compatible.providers import PROVIDERS
 from nacre.runtime.settings.config import load_config
 from tests.cli.program import Terminal, run_nacre
 from tests.servers import provider_wire as wire

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ pytest.importorskip("sse_starlette", reason="the extra serve is not installed: m
 
 from playwright.async_api import expect
 
-from nacre.memory.files.proposals.review_queue import ReviewQueue
+from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.memory.files.sources.source import PRIVATE, Source
 from tests.extensions.http.page.driving import CANARY, CHROMIUM, DESK, PHONE, watch, window
@@ -62,6 +63,7 @@ async def test_chat_streams_shows_tools_and_runs_nobodys_script(
         await answer.locator("summary").click()
         await expect(answer.locator("details pre").last).to_contain_text("onerror")
         await expect(tab.get_by_label("Message")).to_have_value("")
+        await expect(tab.get_by_role("button", name="Stop")).to_be_hidden()
         await seen.healthy()
 
         page.provider.add(wire.stall("These words are here before"))
@@ -73,6 +75,7 @@ async def test_chat_streams_shows_tools_and_runs_nobodys_script(
         await expect(tab.locator(".said.assistant.live")).to_contain_text("These words are here before")
         await tab.get_by_role("button", name="Stop").click()
         await expect(tab.locator(".said.assistant.live .problem")).to_contain_text("stopped")
+        await expect(tab.get_by_role("button", name="Stop")).to_be_hidden()
         await tab.reload()
         await expect(tab.locator("#log")).to_contain_text("What is in it?")
         await seen.healthy()
@@ -89,21 +92,99 @@ async def test_every_other_view(page: Served, size: dict[str, int], scheme: str)
         await expect(tab.locator(".live .markdown")).to_contain_text("Noted.")
         for path, words in {
             "/memory": "memory/2026-01-20.md",
-            "/memory?q=key": "by words",
+            "/search?q=key": "by words",
+            "/search?q=cabin": "Remember the cabin",
             "/memory/note?path=memory/2026-01-20.md": "hangs at Marco",
-            "/memory/changes": "Changes",
+            "/memory/changes": "What was learned",
             "/memory/review": "Waiting",
             "/sessions": "Remember the cabin",
-            "/sessions?q=cabin": "Remember the cabin",
             "/context": "AGENTS.md",
+            "/usage": "By day",
         }.items():
             await tab.goto(page.url + path)
             await expect(tab.locator("main")).to_contain_text(words)
             await seen.healthy()
         await tab.goto(f"{page.url}/sessions")
-        await tab.locator("ul.sessions a").first.click()
+        await tab.get_by_role("link", name="transcript").click()
         await expect(tab.locator("svg.picture")).to_be_visible()
         await seen.healthy()
+
+
+@pytest.mark.parametrize(("size", "scheme"), SIZES)
+async def test_code_is_copied_and_tables_keep_their_words(
+    page: Served, size: dict[str, int], scheme: str
+) -> None:
+    """The code is on the clipboard as it was written; no cell breaks a word, and nothing is too wide."""
+    table = "| Hive | Place | Queen | Weight | Advice |\n|---|---|---|--:|---|\n"
+    table += "| Southeasternmost | greenhouse | unknown | 17.25 kg | Recommendation |\n" * 2
+    page.provider.reply(
+        f"```python\nif a < b:\n    print('{CANARY}')\n```\n\n{table}\n- [x] fed\n- [ ] weighed"
+    )
+    async with window(page, size, scheme=scheme) as seen:
+        tab = seen.page
+        await seen.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        await tab.get_by_label("Message").fill("Show me")
+        await tab.get_by_label("Message").press("Enter")
+        await tab.get_by_role("button", name="Copy").first.click()
+        await expect(tab.get_by_role("button", name="Copied")).to_be_visible()
+        copied = await tab.evaluate("navigator.clipboard.readText()")
+        heights = (
+            "[...document.querySelectorAll('tbody td')].map((cell) => cell.getBoundingClientRect().height)"
+        )
+        assert copied == f"if a < b:\n    print('{CANARY}')\n"
+        assert max(await tab.evaluate(heights)) < 60
+        await expect(tab.get_by_role("img", name="done")).to_be_visible()
+        await expect(tab.locator(".c-k").first).to_have_text("if")
+        await seen.healthy()
+
+
+@pytest.mark.parametrize(("size", "scheme"), SIZES)
+async def test_the_sidebar_leads_from_conversation_to_conversation(
+    page: Served, size: dict[str, int], scheme: str
+) -> None:
+    """A desk always shows it, also at the end of a long talk; on a phone a button opens it."""
+    page.provider.reply("Long.\n\n" * 120)
+    page.provider.reply("Short.")
+    async with window(page, size, scheme=scheme) as seen:
+        tab, sidebar = seen.page, seen.page.locator("#sidebar")
+        for session, text in (("hives", "How are the hives?"), ("boat", "Where is the boat?")):
+            await tab.goto(f"{page.url}/chat?session={session}")
+            await tab.get_by_label("Message").fill(text)
+            await tab.get_by_label("Message").press("Enter")
+            await expect(tab.locator(".live .running")).to_have_count(0)
+        await tab.goto(f"{page.url}/chat?session=hives")
+        if size == PHONE:
+            await expect(sidebar).to_be_hidden()
+            await tab.get_by_role("button", name="Menu", exact=True).click()
+            await seen.healthy()
+            await tab.keyboard.press("Escape")
+            await expect(sidebar).to_be_hidden()
+            await tab.get_by_role("button", name="Menu", exact=True).click()
+        await expect(sidebar.get_by_role("heading", name="Today")).to_be_in_viewport()
+        await sidebar.get_by_role("link", name="Where is the boat?").click()
+        await expect(tab.locator("main")).to_contain_text("Short.")
+        await expect(tab.get_by_role("heading", name="Where is the boat?")).to_be_attached()
+
+
+async def test_a_line_of_a_note_is_taken_back_where_it_stands(page: Served) -> None:
+    """The button beside the line opens its history; Undo takes that line alone."""
+    path = "memory/2026-01-22.md"
+    page.provider.tool_calls(("append", {"path": path, "text": "- The hive is light.\n- Feed it."}))
+    page.provider.reply("Noted.")
+    async with window(page) as seen:
+        tab = seen.page
+        await tab.get_by_label("Message").fill("Note that.")
+        await tab.get_by_label("Message").press("Enter")
+        await expect(tab.locator(".live .markdown")).to_contain_text("Noted.")
+        await tab.goto(f"{page.url}/memory/changes")
+        await tab.goto(f"{page.url}/memory/note?path={path}")
+        await tab.get_by_role("listitem").filter(has_text="light").get_by_role("button").click()
+        await expect(tab.get_by_role("dialog")).to_contain_text("Note that.")
+        await seen.healthy()
+        await tab.get_by_role("button", name="Remove this line").click()
+        await expect(tab.locator(".note")).to_have_text(re.compile("^\\s*Feed it"))
+        await seen.healthy()
+    assert (page.workspace / path).read_text() == "- Feed it.\n"
 
 
 async def test_two_tabs_change_one_note(page: Served) -> None:

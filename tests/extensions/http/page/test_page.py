@@ -12,10 +12,11 @@ import pytest
 pytest.importorskip("sse_starlette", reason="the extra serve is not installed: make page")
 
 from nacre.extensions.http.server.guard import MOST_WRONG_TOKENS
-from nacre.memory.files.proposals.review_queue import ReviewQueue
+from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.memory.files.sources.source import PRIVATE, Source
 from tests.extensions.http.serving import Browser, Served, served
+from tests.servers import provider_wire as wire
 
 CANARY = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 
@@ -40,7 +41,16 @@ async def test_nobody_but_the_owner_sees_anything(page: Served) -> None:
     """Without a token there is the form alone; a stranger's is refused with 403, an unknown one with 401."""
     browser = Browser(page)
     async with browser.http:
-        for path in ("/", "/chat", "/memory", "/memory/note?path=MEMORY.md", "/sessions", "/context"):
+        for path in (
+            "/",
+            "/chat",
+            "/memory",
+            "/memory/note?path=MEMORY.md",
+            "/sessions",
+            "/context",
+            "/search?q=a",
+            "/usage",
+        ):
             answer = await browser.http.get(path)
             assert answer.url.path == "/login"
             assert "MEMORY" not in answer.text
@@ -71,7 +81,15 @@ async def test_wrong_tokens_wait_and_a_good_one_of_the_same_address_enters(page:
 
 async def test_a_form_of_another_page_changes_nothing(page: Served, owner: Browser) -> None:
     """Without the key that stands in our own forms every change is refused."""
-    for path in ("/chat/say", "/chat/stop", "/memory/note", "/memory/changes"):
+    paths = (
+        "/chat/say",
+        "/chat/stop",
+        "/memory/note",
+        "/memory/note/undo",
+        "/memory/changes",
+        "/sessions/x/resume",
+    )
+    for path in paths:
         answer = await owner.http.post(path, data={"text": "x", "path": "memory/a.md", "form_key": "made up"})
         assert answer.status_code == 403
     assert not (page.workspace / "memory/a.md").exists()
@@ -94,20 +112,117 @@ async def test_an_answer_streams_and_stands_in_every_view(page: Served, owner: B
     shown = await owner.post("/chat/say", session="main", text="What is the boat called?")
     [turn] = re.findall(r'sse-connect="([^"]+)"', shown.text)
     events = await owner.events(turn)
-    chat, listed = await owner.get("/chat"), await owner.get("/sessions?q=halcyon")
-    [session] = re.findall(r'href="(/sessions/[^"]+)"', listed)
+    chat, found = await owner.get("/chat"), await owner.get("/search?q=boat+HALCYON")
+    [session] = re.findall(r'href="(/sessions/[^"?]+)\?entry=', found)
     transcript, context = await owner.get(session), await owner.get("/context")
 
     assert events[-1][0] == "close"
     answer = [data for name, data in events if name == "answer"][-1]
     for text in (answer, chat, transcript):
         assert "<strong>Halcyon</strong>" in text
+    assert "<mark>Halcyon</mark>" in found
+    for text in (answer, chat, transcript, found):
         assert "<script>doc" not in text
-        assert "<img" not in text
+        assert "<img src=x" not in text
         assert 'href="javascript' not in text
     assert "<svg" in transcript
     assert "What is the boat called?" in context
     assert "AGENTS.md" in context
+
+
+async def test_every_view_lists_the_conversations_by_title_and_day(page: Served, owner: Browser) -> None:
+    """The title is the first message, escaped; the conversation that is shown is marked."""
+    await owner.say(f"## Winter feed {CANARY}", session="hives")
+    await owner.say("And the boat?", session="main")
+    chat = await owner.get("/chat?session=hives")
+    [current] = re.findall(r'<a href="([^"]+)" title="[^"]*" aria-current="page">', chat)
+
+    assert current == "/chat?session=agent%3Amain%3Adirect%3Ahives"
+    for path in ("/chat", "/memory", "/memory/changes", "/memory/review", "/search", "/usage", "/context"):
+        shown = await owner.get(path)
+        assert "<h2>Today</h2>" in shown
+        assert '<span class="conversation-title">Winter feed &lt;script&gt;' in shown
+        assert '<span class="conversation-title">And the boat?' in shown
+        assert "<script>doc" not in shown
+
+
+async def test_a_new_conversation_is_its_own_and_private(page: Served, owner: Browser) -> None:
+    """Its name is fresh each time, nothing is kept before the first message, and it has memory."""
+    first, second = [str((await owner.http.get("/chat/new")).url) for _ in range(2)]
+    name = first.partition("session=")[2]
+    before = await owner.get("/sessions")
+    await owner.say("What do I like?", session=name)
+    listed = await owner.get("/sessions")
+
+    assert first != second
+    assert "No conversations yet" in before
+    assert f"agent%3Amain%3Adirect%3A{name}" in listed
+    assert "MEMORY.md" in await owner.get(f"/context?session={name}")
+
+
+async def test_an_ended_conversation_goes_on_by_a_button(tmp_path: Path) -> None:
+    """It is current again under its key, with its words."""
+    async with served(tmp_path, responder=lambda _request: wire.reply("Noted.")) as page:
+        owner = Browser(page)
+        async with owner.http:
+            await owner.login()
+            for text in ("The boat is called Halcyon.", "/new", "Something else."):
+                await owner.say(text, reply=None)
+            listed, chat = await owner.get("/sessions"), await owner.get("/chat")
+            links = r'<a href="(/sessions/[^"]+)"><span class="conversation-title">The boat'
+            [ended] = re.findall(links, listed)
+            resumed = await owner.post(f"{ended}/resume")
+
+    assert "The boat is called Halcyon." not in chat.split("<main")[1]
+    assert str(resumed.url).endswith("/chat?session=agent%3Amain%3Amain")
+    assert "The boat is called Halcyon." in resumed.text.split("<main")[1]
+
+
+async def test_stop_is_offered_while_a_turn_runs_and_no_longer(page: Served, owner: Browser) -> None:
+    """The style sheet shows the button where the mark of a running turn is."""
+    page.provider.reply("Done.")
+    shown = await owner.post("/chat/say", session="main", text="Go")
+    events = await owner.events(re.findall(r'sse-connect="([^"]+)"', shown.text)[0])
+    style = await owner.get("/static/page.css")
+
+    assert 'class="running"' in shown.text
+    assert 'class="running"' not in [data for name, data in events if name == "notes"][-1]
+    assert 'class="running"' not in await owner.get("/chat")
+    assert "body:has(.live .running) .stop" in style
+
+
+async def test_the_login_says_where_the_token_is(page: Served) -> None:
+    """Also how to get another one, without a token of any kind."""
+    browser = Browser(page)
+    async with browser.http:
+        shown = (await browser.http.get("/login")).text
+    assert "nacre token add browser --owner" in shown
+    assert "nacre token revoke browser" in shown
+
+
+async def test_an_empty_page_says_what_will_be_there(page: Served, owner: Browser) -> None:
+    """Each view has a sentence of its own, and the chat has something to begin with."""
+    for path, words in {
+        "/chat": "data-fill=",
+        "/memory": "No days are noted yet",
+        "/search": "Everything in one search",
+        "/sessions": "No conversations yet",
+        "/usage": "Nothing was spent yet",
+        "/context": "Nothing to show yet",
+        "/memory/review": "Nothing is waiting.",
+    }.items():
+        assert words in await owner.get(path), path
+
+
+async def test_usage_shows_tokens_and_cost_by_day_and_conversation(page: Served, owner: Browser) -> None:
+    """Where no price is known, tokens are drawn, and the page says that the sums are without that model."""
+    await owner.say("How heavy is the hive?")
+    shown = await owner.get("/usage")
+
+    assert "<h2>By day</h2>" in shown
+    assert "No price is known for openai/test-model" in shown
+    assert re.search(r"<title>\d+ \w+ \d+: [\d.]+k? tokens</title>", shown)
+    assert ">How heavy is the hive?</a>" in shown
 
 
 async def test_two_tabs_change_one_note(page: Served, owner: Browser) -> None:
@@ -132,18 +247,21 @@ async def test_two_tabs_change_one_note(page: Served, owner: Browser) -> None:
 
 
 async def test_notes_are_listed_found_and_nothing_else_is(page: Served, owner: Browser) -> None:
-    """By month, and by words with a score and the reason; what is no note is refused."""
+    """By month with their first lines, by words with score and reason; what is no note is refused."""
     folder = page.workspace / "memory"
     folder.mkdir(exist_ok=True)
     (folder / "2026-01-20.md").write_text(f"The cabin's key hangs at Marco's. {CANARY}\n")
     listed = await owner.get("/memory")
-    found = await owner.get("/memory?q=cabin+key")
+    found = await owner.get("/search?q=cabin+key")
     refused = await owner.http.get("/memory/note", params={"path": "../../nacre.json5"})
 
-    assert "<h2>2026-01</h2>" in listed
+    assert "2026-01</h2>" in listed
+    assert "20 Jan 2026" in listed
+    assert "The cabin&#39;s key hangs at Marco&#39;s." in listed
     assert "memory/2026-01-20.md#L1" in found
     assert "place 1 by words" in found
-    assert "<script>doc" not in found
+    assert "<mark>cabin</mark>" in found
+    assert "<script>doc" not in listed + found
     assert refused.status_code == 409
     assert "sk-loopback" not in refused.text
 
@@ -169,20 +287,52 @@ async def test_what_waits_is_answered_on_the_page(page: Served, owner: Browser) 
     assert (page.workspace / "memory/2026-01-20.md").read_text() == "- Buy honey.\n"
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-async def test_what_a_session_wrote_is_shown_and_taken_back(page: Served, owner: Browser) -> None:
-    """Its diff and its session stand there; undone once, the line is gone and it cannot be undone again."""
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+@needs_git
+async def test_what_a_conversation_taught_is_in_the_timeline_and_taken_back(
+    page: Served, owner: Browser
+) -> None:
+    """Its lines, its diff and its conversation; undone once, the line is gone and cannot be undone again."""
     page.provider.tool_calls(("append", {"path": "memory/2026-01-20.md", "text": f"- Sugar. {CANARY}"}))
-    page.provider.reply("Noted.")
-    shown = await owner.post("/chat/say", session="main", text="Note the sugar.")
-    await owner.events(re.findall(r'sse-connect="([^"]+)"', shown.text)[0])
+    await owner.say("Note the sugar.")
     changes = await owner.get("/memory/changes")
     [commit] = re.findall(r'name="commit" value="([0-9a-f]{40})"', changes)
     undone = await owner.post("/memory/changes", commit=commit)
     again = await owner.post("/memory/changes", commit=commit)
 
     assert "<ins>- Sugar. &lt;script&gt;" in changes
-    assert "agent:main:main</a>" in changes
+    assert '<div class="markdown"><p>Sugar. &lt;script&gt;' in changes
+    assert "Note the sugar.</a>" in changes
     assert (undone.status_code, again.status_code) == (200, 409)
     assert "taken back" in undone.text
     assert not (page.workspace / "memory/2026-01-20.md").exists()
+
+
+@needs_git
+async def test_each_line_of_a_note_has_its_history_and_an_undo(page: Served, owner: Browser) -> None:
+    """One of two lines of one commit goes; the other stays, and a line that has changed since is refused."""
+    path = "memory/2026-01-20.md"
+    lines = f"- The hive is light. {CANARY}\n- Feed it."
+    page.provider.tool_calls(("append", {"path": path, "text": lines}))
+    await owner.say("Note the hive.")
+    await owner.get("/memory/changes")  # commits
+    shown = await owner.get(f"/memory/note?path={path}")
+    cards = dict(
+        re.findall(r'name="line" value="(\d+)"><input type="hidden" name="commit" value="(\w+)"', shown)
+    )
+    number = next(n for n in cards if f'aria-label="History of line {n}, Today"' in shown)
+    undone = await owner.post("/memory/note/undo", path=path, line=number, commit=cards[number])
+    kept = (page.workspace / path).read_text()
+    again = await owner.post("/memory/note/undo", path=path, line="99", commit=cards[number])
+    foreign = await owner.post("/memory/note/undo", path="../../nacre.json5", line="1", commit=cards[number])
+
+    assert len(cards) == 2
+    assert "Note the hive.</a>" in shown
+    assert "said by" in shown
+    assert "<script>doc" not in shown
+    assert undone.status_code == 200
+    assert kept == "- Feed it.\n"
+    assert (again.status_code, foreign.status_code) == (409, 409)
+    assert (page.workspace / path).read_text() == kept

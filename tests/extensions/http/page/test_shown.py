@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import date
 from html.parser import HTMLParser
 
 import pytest
 
 pytest.importorskip("starlette", reason="the extra serve is not installed: make page")
 
-from nacre.extensions.http.page.rendering import diff_lines, diff_of, safe_html
-from nacre.extensions.http.page.sessions import HEIGHT, WIDTH, context_picture
+from nacre.extensions.http.page.charts import HEIGHT, WIDTH, context_picture, cost_picture
+from nacre.extensions.http.page.rendering import diff_lines, diff_of, dollars, highlighted, safe_html
 from nacre.runtime.agent.insight.timeline import timeline
+from nacre.runtime.agent.insight.usage import UsageRow
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.sessions.contracts.messages import AssistantMessage, Text, Usage, user_message
 from nacre.sessions.entries.entries import Compaction, Entry
@@ -20,7 +22,10 @@ from nacre.sessions.entries.entries import Compaction, Entry
 ALLOWED = {
     *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "a", "ul", "ol", "li"),
     *("h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"),
+    *("div", "span", "button", "mark"),
 }
+OURS = {"type", "tabindex", "role", "aria-label", "data-copy"}
+"""Attributes of the boxes around code and tables, and of the boxes of tasks."""
 HOSTILE = [
     "<script>alert(1)</script>",
     '<img src=x onerror="alert(1)">',
@@ -32,6 +37,9 @@ HOSTILE = [
     '[a](https://a.test "t\\" onclick=\\"alert(1)")',
     "| <script> |\n|--:|\n| <svg onload=alert(1)> |",
     "[x]: javascript:alert(1)\n\n[x]",
+    '```html"onload=alert(1)\n<script>alert(1)</script>\n```',
+    "```python\n'<img src=x onerror=alert(1)>'\n```",
+    "- [x] <script>alert(1)</script>",
 ]
 
 
@@ -52,8 +60,62 @@ def test_markdown_of_anybody_can_do_nothing(text: str) -> None:
 
     for tag, attributes in tags.found:
         assert tag in ALLOWED
-        assert set(attributes) <= {"href", "rel", "target", "title", "class", "start"}
+        assert set(attributes) <= {"href", "rel", "target", "title", "class", "start"} | OURS
         assert re.match(r"https?://|mailto:", attributes.get("href") or "https://")
+
+
+def test_code_has_colors_and_a_button_that_copies_it() -> None:
+    """A known language is colored with classes alone; an unknown one is plain text."""
+    shown = safe_html('```python\nname = "Ana"  # a friend\n```')
+    unknown = safe_html("```nosuch\na < b\n```")
+
+    assert '<span class="c-s2">"Ana"</span>' in shown
+    assert '<span class="c-c1"># a friend</span>' in shown
+    assert shown.count("data-copy") == 1
+    assert "style=" not in shown
+    assert "a &lt; b" in unknown
+
+
+def test_a_task_list_has_boxes() -> None:
+    """Also nested ones; brackets elsewhere stay as they are written."""
+    shown = safe_html("- [x] Order *sugar*\n- [ ] Feed\n  - [ ] warm\n\nAn [ ] elsewhere")
+
+    assert shown.count('aria-label="done"') == 1
+    assert shown.count('aria-label="open"') == 2
+    assert "</span>Order <em>sugar</em>" in shown
+    assert "An [ ] elsewhere" in shown
+
+
+def test_searched_words_are_marked_and_nothing_else_is() -> None:
+    """In any case, also when they are written like HTML or like a pattern."""
+    assert highlighted("The Hive & <b>hive</b>", ["hive"]) == (
+        "The <mark>Hive</mark> &amp; &lt;b&gt;<mark>hive</mark>&lt;/b&gt;"
+    )
+    assert highlighted("a.c abc", ["a.c"]) == "<mark>a.c</mark> abc"
+    assert "<mark>蜂</mark>箱" in safe_html("**蜂箱**", words=["蜂"])
+
+
+def test_cost_by_day_has_a_bar_for_each_day_up_to_today() -> None:
+    """The tallest is the dearest, days without a call are flat, and older days are left out."""
+    rows = [
+        UsageRow(name=day, calls=1, usage=Usage(input_tokens=10, output_tokens=1, cost_usd=cost))
+        for day, cost in (("2025-12-01", 9.0), ("2026-01-18", 0.5), ("2026-01-20", 2.0))
+    ]
+    picture = cost_picture(rows, date(2026, 1, 20), count=30)
+
+    assert len(picture.bars) == 30
+    assert picture.summary == "$2.50 in the last 30 days"
+    assert [bar.title for bar in picture.bars if bar.height] == ["18 Jan 2026: $0.50", "20 Jan 2026: $2.00"]
+    assert max(picture.bars, key=lambda bar: bar.height) is picture.bars[-1]
+    assert cost_picture([], date(2026, 1, 20)).ticks == ()
+
+
+def test_small_amounts_of_money_are_not_zero() -> None:
+    """Two digits that count; nothing spent is $0.00, and no price is no number."""
+    assert [dollars(each) for each in (0, 0.00002, 0.0123, 0.5, 1234.5, None)] == [
+        *("$0.00", "<$0.001", "$0.012", "$0.50", "$1,234.50"),
+        "no price known",
+    ]
 
 
 def test_the_picture_has_every_answer_its_parts_and_marks_within_its_frame() -> None:

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from nacre.memory.text.forms.letters import DIGITS, is_latin, normalise, spelled_out, without_spelling
+from nacre.memory.text.forms.letters import DIGITS, normalise, spelled_out, without_spelling
 
 
 @pytest.mark.parametrize(
@@ -46,17 +46,3 @@ def test_two_vowels_are_not_always_an_umlaut(word: str) -> None:
     """What was never an umlaut is left alone."""
     assert not list(without_spelling(word))
     assert not list(spelled_out(word))
-
-
-@pytest.mark.parametrize(
-    ("text", "latin"),
-    [
-        ("Çatıdaki şişeleri küçük bir kutuya koyduk", True),
-        ("用Python写脚本", False),
-        ("", True),
-        ("Каяк стоит в сарае", False),
-    ],
-)
-def test_a_text_is_in_latin_letters_or_not(text: str, latin: bool) -> None:
-    """Accents do not count, and a name in Latin letters makes no Latin text."""
-    assert is_latin(text) is latin

@@ -83,10 +83,10 @@ async def test_a_git_that_hangs_is_killed_in_time(
     assert not lock.exists()
     (notice,) = keeper.notices
     assert "took longer than" in notice
-    assert "took longer than" in Health(home.repository).looked_at()
+    assert "took longer than" in Health(home.repository).check()
     assert await home.commit() == ""
     assert home.subjects()[0] == (f"Notes in {LOG}", "s1")
-    assert Health(home.repository).looked_at() == ""
+    assert Health(home.repository).check() == ""
 
 
 async def test_an_undo_that_cannot_be_committed_changes_nothing(home: Home) -> None:
@@ -150,14 +150,14 @@ async def test_a_damaged_history_is_rebuilt(home: Home, damage: str) -> None:
     await home.note("- The cat is Mia", "s2")
     health = Health(home.repository)
     assert await home.commit() != ""
-    assert health.looked_at() != ""
+    assert health.check() != ""
     assert health.problem() != ""
     text = home.text()
 
     told = health.repair()
 
     assert "damaged" in told
-    assert (health.looked_at(), health.problem()) == ("", "")
+    assert (health.check(), health.problem()) == ("", "")
     assert list(home.repository.git_dir.parent.glob("*.damaged-1"))
     assert await home.commit() == ""
     assert (home.text(), commits(home.repository)[-1].subject) == (text, "The workspace as it was found")

@@ -35,7 +35,7 @@ async def _use_all(state_dir: Path, root: Path) -> Repository:
         with suppress(GitFailed):
             versions_with(repository, lambda data: b"hand" in data, of_owner=True)
     health = Health(repository)
-    assert health.looked_at() == ""
+    assert health.check() == ""
     health.repair()
     assert versions_with(repository, lambda data: b"by hand" in data) == 0
     return repository

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from nacre.runtime.agent.opening.open_models import connected_model, model_names, open_models
+from nacre.runtime.agent.opening.open_models import model_names, open_models
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.scripted import Clock, ScriptedModel
 from nacre.runtime.models.tokenizer import estimate_tokens
+from nacre.runtime.providers.opening import connected_model
 from nacre.runtime.settings.config import load_config
 from tests.runtime.agents import write_settings
 

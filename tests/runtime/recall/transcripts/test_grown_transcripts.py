@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from nacre import Agent
-from nacre.memory.sync.triggers import QUIET_SECONDS
+from nacre.memory.sync.syncing import QUIET_SECONDS
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
 from tests.faults.drivers import SteppedLoop
 from tests.runtime.agents import START, engine_of, said, write_settings

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nacre import Ask, BeforeTool, Deny
-from nacre.memory.files.proposals.review_queue import ReviewQueue
+from nacre.memory.files.proposals import ReviewQueue
 from nacre.runtime.contracts.errors import ApprovalNotFound
 from nacre.runtime.contracts.events import ApprovalAsked, ReplyReady, ToolEnded
 from nacre.runtime.contracts.inbound import Quoted

@@ -1,0 +1,356 @@
+"""Asks a model which lines of the daily logs belong into the curated note, and turns its answer into edits.
+
+Every line that an answer names must be one that the model was given, word for word. Every removed line must
+be folded in, word for word, or have a newer line that supersedes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from nacre.extensions.curation.edits import Edit, EditKind, Place, has_lines_below, tidied
+from nacre.extensions.curation.notes import TidyNotes
+from nacre.memory.files.proposals import ProposalFailed
+from nacre.memory.files.sources.sources import line_key
+from nacre.memory.text.chunker import day_in_path
+from nacre.memory.text.claims import is_not
+from nacre.memory.text.evidence import fold
+from nacre.memory.text.forms.words import stop_words_for
+from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
+from nacre.prompts import quoted, render
+from nacre.record import Record
+from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.errors import ModelError
+from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
+from nacre.runtime.models.failover import held_to_contract
+from nacre.sessions.contracts.messages import AssistantMessage, Message, message_text, user_message
+
+MOST_CALLS = 4
+"""How many parts of the logs are asked about in one go; older ones wait for the next."""
+MOST_INPUT_TOKENS = 30_000
+"""Most of one request: with more, models overlook lines."""
+ANSWER_TOKENS = 8_000
+"""Most of an answer, where the window has room; models that reason count that in."""
+LEAST_LOG_TOKENS = 500
+"""With less room than this for lines of logs, nothing is asked."""
+ANSWER_SECONDS = 180.0
+
+log = logging.getLogger(__name__)
+
+MAX_LINE_CHARS = 600
+MAX_REASON_CHARS = 200
+_SHOWN_CHARS = 80
+_FIELDS = frozenset(("from", "remove", "superseded_by", "write", "under", "why"))
+_WORD = re.compile(r"\w+")
+_NUMBER = re.compile(r"\d{3,}")
+_BETWEEN = re.compile(r"(?<=\d)[\s./-]+(?=\d)")
+"""Separators within one number, such as a telephone number or a date."""
+_FENCED = re.compile(r"\s*```[a-z]*\n(.*?)\n?```\s*", re.DOTALL)
+
+
+class AnswerBroken(Exception):
+    """A model's answer cannot be used. The message says why, for the model and for the owner."""
+
+
+class TidyInput(Record):
+    """What a model is given: the curated note, and the lines of it and of logs that it may name.
+
+    The note may grow to `max_chars`, or to its present length if that is more.
+    """
+
+    path: str
+    text: str
+    places: tuple[Place, ...]
+    max_chars: int
+
+
+def edits_in(answer: str, given: TidyInput) -> tuple[Edit, ...]:
+    """The edits of an answer, all of them or none.
+
+    Raises:
+        AnswerBroken: the answer is not the expected JSON, names an unknown line, loses one, or makes the note
+            too long.
+    """
+    raw = _json(answer)
+    names = {place.name: place for place in given.places}
+    edits = tuple(_edit(each, number, given, names) for number, each in enumerate(raw, start=1))
+    gone = [place.name for edit in edits for place in edit.removed]
+    if twice := next((name for name in gone if gone.count(name) > 1), ""):
+        raise AnswerBroken(f"Two edits remove {twice}.")
+    for number, edit in enumerate(edits, start=1):
+        if lost := next((place.name for place in edit.evidence if place.name in gone and not edit.added), ""):
+            raise AnswerBroken(f"Edit {number} depends on {lost}, which another edit removes.")
+    made = tidied(given.path, given.text, edits)
+    if len(made.after) > max(given.max_chars, len(given.text)):
+        raise AnswerBroken(
+            f"{given.path} would have {len(made.after):,} characters, more than its limit of "
+            f"{given.max_chars:,}. Write less, or remove what is superseded."
+        )
+    return edits
+
+
+def _json(answer: str) -> list[Mapping[str, Any]]:
+    fenced = _FENCED.fullmatch(answer)
+    text = (fenced[1] if fenced else answer).strip()
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError):
+        raise AnswerBroken(f"The answer is not JSON: {text[:_SHOWN_CHARS]!r}.") from None
+    edits = raw.get("edits") if isinstance(raw, dict) else None
+    if not isinstance(edits, list) or not all(isinstance(each, dict) for each in edits):
+        raise AnswerBroken('The answer is not an object with a list of objects "edits".')
+    return edits
+
+
+def _edit(raw: Mapping[str, Any], number: int, given: TidyInput, names: Mapping[str, Place]) -> Edit:
+    if unknown := sorted(raw.keys() - _FIELDS):
+        raise AnswerBroken(f"Edit {number} has {unknown[0]!r}, which is not a field of an edit.")
+    quoted = tuple(_quoted(raw.get("from"), number, names))
+    removed = tuple(_quoted(raw.get("remove"), number, names))
+    newer = tuple(_quoted(raw.get("superseded_by"), number, names))
+    added = tuple(_written(raw.get("write"), number))
+    if place := next((place for place in quoted if place.path == given.path), None):
+        raise AnswerBroken(f'Edit {number} has {place.name} in "from", which takes lines of logs only.')
+    if place := next((place for place in removed if place.path != given.path), None):
+        raise AnswerBroken(f"Edit {number} removes {place.name}: only lines of {given.path} can be removed.")
+    if place := next((place for place in newer if place in removed), None):
+        raise AnswerBroken(f"Edit {number} removes {place.name}, which it names as the newer line.")
+    if not (removed or added):
+        raise AnswerBroken(f"Edit {number} neither removes nor writes a line.")
+    if added and not (quoted or removed):
+        raise AnswerBroken(f'Edit {number} writes a line without naming its source in "from" or "remove".')
+    _check_kept(number, removed, added, newer)
+    _check_numbers(number, added, (*quoted, *removed, *newer))
+    _check_below(number, given, removed)
+    why = raw.get("why")
+    return Edit(
+        kind=_kind(removed, added, newer),
+        evidence=tuple(dict.fromkeys((*quoted, *newer))) or removed,
+        removed=removed,
+        added=added,
+        under=_heading(raw.get("under"), number),
+        reason=" ".join(why.split())[:MAX_REASON_CHARS] if isinstance(why, str) else "",
+    )
+
+
+def _quoted(raw: object, number: int, names: Mapping[str, Place]) -> Iterator[Place]:
+    """The lines that a field names; a single line may stand there without a list."""
+    for each in raw if isinstance(raw, list) else [raw] if raw else []:
+        at, says = (each.get("at"), each.get("says")) if isinstance(each, dict) else (None, None)
+        if not isinstance(at, str) or not isinstance(says, str):
+            raise AnswerBroken(f'Edit {number} names a line without "at" and "says".')
+        place = names.get(at)
+        if place is None:
+            raise AnswerBroken(f"Edit {number} names {at[:_SHOWN_CHARS]}, which it was not given.")
+        if " ".join(says.split()) != " ".join(place.text.split()):
+            raise AnswerBroken(
+                f"Edit {number} quotes {place.name} as {says[:_SHOWN_CHARS]!r}; that line says "
+                f"{place.text[:_SHOWN_CHARS]!r}."
+            )
+        yield place
+
+
+def _written(raw: object, number: int) -> Iterator[str]:
+    for line in raw if isinstance(raw, list) else [raw] if raw else []:
+        if not isinstance(line, str) or not line.strip() or len(line.splitlines()) > 1:
+            raise AnswerBroken(f"Edit {number} writes something that is not one line of text.")
+        if len(line) > MAX_LINE_CHARS or HEADING.match(line) or FENCE.match(line):
+            raise AnswerBroken(
+                f"Edit {number} writes {line[:_SHOWN_CHARS]!r}: one fact in one line of {MAX_LINE_CHARS} "
+                "characters at most, no heading and no code."
+            )
+        yield line.rstrip() if ITEM.match(line) else f"- {line.strip()}"
+
+
+def _heading(raw: object, number: int) -> str:
+    if raw is None:
+        return ""
+    if not isinstance(raw, str) or len(raw.splitlines()) > 1 or len(raw) > MAX_REASON_CHARS:
+        raise AnswerBroken(f'Edit {number} has an "under" that is not a heading.')
+    return raw.strip("# \t")
+
+
+def _kind(removed: Sequence[Place], added: Sequence[str], newer: Sequence[Place]) -> EditKind:
+    if added:
+        return "fold"
+    same = {line_key(place.text) for place in newer}
+    return "duplicate" if all(line_key(place.text) in same for place in removed) else "superseded"
+
+
+def _check_kept(number: int, removed: Sequence[Place], added: Sequence[str], newer: Sequence[Place]) -> None:
+    """Checks that a newer line is named, or that each meaningful word of a removed line is written again."""
+    kept = {word for line in added for word in _WORD.findall(fold(line))}
+    for place in removed:
+        words = _WORD.findall(fold(place.text))
+        filler = stop_words_for(words)
+        lost = [word for word in words if word not in kept and (word not in filler or is_not(word))]
+        if lost and not newer:
+            raise AnswerBroken(
+                f"Edit {number} would lose {place.name}: {lost[0]!r} is not in what it writes, and "
+                '"superseded_by" names no line.'
+            )
+
+
+def _check_numbers(number: int, added: Sequence[str], evidence: Sequence[Place]) -> None:
+    """Checks that each number comes from a line that the edit names, or from the date of its log."""
+    said = [_BETWEEN.sub("", text) for place in evidence for text in (place.path, place.text)]
+    for line in added:
+        if wrong := next(
+            (found for found in _NUMBER.findall(line) if not any(found in text for text in said)), ""
+        ):
+            raise AnswerBroken(
+                f"Edit {number} writes {wrong}, which none of the lines that it names contains."
+            )
+
+
+def _check_below(number: int, given: TidyInput, removed: Sequence[Place]) -> None:
+    lines = given.text.split("\n")
+    for place in removed:
+        if has_lines_below(lines, place.number) and place.number + 1 not in [each.number for each in removed]:
+            raise AnswerBroken(f"Edit {number} removes {place.name} but not the indented lines below it.")
+
+
+class TidyLimits(Record):
+    """`window_tokens` is that of the model, `most_chars` the limit of the curated note."""
+
+    window_tokens: int
+    most_chars: int
+    count_tokens: Callable[[str], int]
+
+    @property
+    def answer_tokens(self) -> int:
+        """Most of an answer."""
+        return min(ANSWER_TOKENS, self.window_tokens // 6)
+
+
+class TidyAnswer(Record):
+    """What the model proposes. `not_read_until` is the day of the newest log line that there was no room for,
+    as an ISO day; `""` if all were read."""
+
+    edits: tuple[Edit, ...]
+    not_read_until: str
+
+
+async def ask_for_edits(model: ChatModel, notes: TidyNotes, limits: TidyLimits, now: Clock) -> TidyAnswer:
+    """Asks about the logs part by part, the oldest first, in `MOST_CALLS` requests at most.
+
+    An answer that cannot be used is asked for once more.
+
+    Raises:
+        ProposalFailed: the model cannot be asked, its answer cannot be used, or nothing fits into its window.
+    """
+    text = notes.curated or ""
+    room_tokens = _room_tokens(notes, text, limits)
+    parts, left = _parts(notes, room_tokens, limits.count_tokens)
+    if not parts and len(notes.curated_places(text)) > 1:
+        parts = [[]]  # the curated note may contradict itself
+    edits: list[Edit] = []
+    for part in parts:
+        places = (*notes.curated_places(text), *part)
+        given = TidyInput(path=notes.path, text=text, places=places, max_chars=limits.most_chars)
+        found = await _asked(model, given, part, limits, now)
+        text = tidied(notes.path, text, found).after
+        edits += found
+    newest = max((day.isoformat() for place in left if (day := day_in_path(place.path))), default="")
+    return TidyAnswer(edits=tuple(edits), not_read_until=newest)
+
+
+def request_text(given: TidyInput, part: Sequence[Place]) -> str:
+    """The request about one part of the logs."""
+    named = {place.number: place.name for place in given.places if place.path == given.path}
+    lines = given.text.split("\n")
+    curated = "\n".join(
+        f"{named[number]}: {line.strip()}" if number in named else line
+        for number, line in enumerate(lines, start=1)
+    )
+    logs = "\n".join(f"{place.name}: {place.text}" for place in part)
+    return render(
+        "tidy/request",
+        path=given.path,
+        curated=quoted(curated),
+        logs=quoted(logs),
+        chars=str(len(given.text)),
+        most_chars=str(given.max_chars),
+    )
+
+
+async def _asked(
+    model: ChatModel, given: TidyInput, part: Sequence[Place], limits: TidyLimits, now: Clock
+) -> tuple[Edit, ...]:
+    messages: tuple[Message, ...] = (user_message(request_text(given, part), timestamp_ms=epoch_ms(now())),)
+    answer = await _answer(model, messages, limits.answer_tokens)
+    try:
+        return edits_in(message_text(answer), given)
+    except AnswerBroken as error:
+        log.info("an answer about %s cannot be used: %s", given.path, error)
+        asked = user_message(render("tidy/correction", problem=str(error)), timestamp_ms=epoch_ms(now()))
+    again = await _answer(model, (*messages, answer, asked), limits.answer_tokens)
+    try:
+        return edits_in(message_text(again), given)
+    except AnswerBroken as error:
+        raise ProposalFailed(
+            f"Nothing was changed: the answer of {model.name} cannot be used. {error} Run it again, or with "
+            "another model (--model)."
+        ) from error
+
+
+async def _answer(model: ChatModel, messages: tuple[Message, ...], most_tokens: int) -> AssistantMessage:
+    request = ModelRequest(
+        system=SystemPrompt(stable=render("tidy/system")),
+        messages=messages,
+        max_output_tokens=most_tokens,
+        purpose="tidy",
+    )
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            async for item in held_to_contract(model.stream(request), model_name=model.name):
+                if isinstance(item, AssistantMessage):
+                    return item
+    except (ModelError, TimeoutError) as error:
+        why = str(error) or f"{model.name} did not answer in {ANSWER_SECONDS:.0f} seconds."
+        raise ProposalFailed(f"Nothing was changed. {why}") from error
+    raise ProposalFailed(f"Nothing was changed: {model.name} gave no answer.")
+
+
+def _room_tokens(notes: TidyNotes, text: str, limits: TidyLimits) -> int:
+    """How many tokens of log lines one request may have."""
+    given = TidyInput(
+        path=notes.path, text=text, places=notes.curated_places(text), max_chars=limits.most_chars
+    )
+    taken = limits.count_tokens(request_text(given, ())) + limits.count_tokens(render("tidy/system"))
+    # twice, because an answer that cannot be used is sent back with what is wrong
+    room = min(MOST_INPUT_TOKENS, limits.window_tokens - 2 * limits.answer_tokens) - taken
+    if room < LEAST_LOG_TOKENS:
+        raise ProposalFailed(
+            f"{notes.path} alone takes {taken:,} tokens, and a window of {limits.window_tokens:,} has no "
+            "room for logs beside it and the answer. Shorten it by hand, or name a model with "
+            "a larger one (--model)."
+        )
+    return room
+
+
+def _parts(
+    notes: TidyNotes, room_tokens: int, count: Callable[[str], int]
+) -> tuple[list[list[Place]], list[Place]]:
+    """The lines of the logs in parts, the oldest first, and the lines that there is no room for."""
+    known = {line_key(place.text) for place in notes.curated_places(notes.curated or "")}
+    wanted = [place for place in notes.log_places if line_key(place.text) not in known | {""}]
+    parts: list[list[Place]] = [[]]
+    left: list[Place] = []
+    taken = 0
+    for place in reversed(wanted):  # the newest are worth most
+        tokens = count(f"> {place.name}: {place.text}\n")
+        if taken + tokens > room_tokens and parts[0]:
+            parts.insert(0, [])
+            taken = 0
+        if tokens > room_tokens or len(parts) > MOST_CALLS:
+            left.append(place)
+            continue
+        parts[0].insert(0, place)
+        taken += tokens
+    return [part for part in parts[-MOST_CALLS:] if part], left

@@ -1,0 +1,275 @@
+"""Reflection: sorts the items that the daily logs ask to retain into the pages of `bank/`.
+
+A proposal adds items, moves links after their lines and updates confidences; other text on a page stays as it
+is. Proposing again after the changes were written gives no changes. `bank/.taken` is written last: after a
+kill in between, the items that are already on pages are recognized by their words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from nacre.extensions.curation.note_changes import daily_logs, note_names, note_texts
+from nacre.extensions.curation.opinions import Opinion, with_evidence
+from nacre.extensions.curation.pages import (
+    ENTITIES,
+    EXPERIENCE,
+    OPINIONS,
+    TAKEN,
+    WORLD,
+    checked_summary,
+    item_text,
+    item_texts,
+    joined,
+    lines_of,
+    new_page,
+    summary_lines,
+    taken_links,
+    taken_text,
+    with_entities,
+    with_items,
+    with_moved_links,
+    with_summary,
+)
+from nacre.extensions.curation.retain import Kind, Retained, Unparsed, retained_items
+from nacre.memory.contracts.notes import BANK_FOLDER
+from nacre.memory.contracts.workspace import Workspace
+from nacre.memory.files.proposals import NoteChange
+from nacre.memory.files.sources.sources import Sources
+from nacre.memory.text.markdown_blocks import ITEM
+from nacre.prompts import quoted, render
+from nacre.record import Record
+from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.errors import ModelError
+from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
+from nacre.runtime.models.failover import held_to_contract
+from nacre.sessions.contracts.messages import AssistantMessage, message_text, user_message
+
+SUMMARY_SECONDS = 60.0
+"""How long the model may take for one page."""
+SUMMARY_TOKENS = 2_000
+"""The limit of one answer, with the reasoning of models that reason."""
+MOST_PAGE_CHARS = 24_000
+"""A longer page gets no summary."""
+
+log = logging.getLogger(__name__)
+
+_PAGES: Mapping[Kind, str] = {"W": WORLD, "B": EXPERIENCE}
+_SECTIONS: Mapping[Kind, str] = {
+    "W": "World",
+    "B": "Experience",
+    "O": "Opinions",
+    "S": "Observations",
+}
+
+
+class BankProposal(Record):
+    """The changes that a reflection proposes: those of pages, and that of `bank/.taken`.
+
+    `unparsed` are lines under `## Retain` that stay in their logs.
+    """
+
+    changes: tuple[NoteChange, ...]
+    taken: NoteChange
+    unparsed: tuple[Unparsed, ...]
+
+    @property
+    def diff(self) -> str:
+        """All changes of pages as one unified diff."""
+        return "".join(change.diff for change in self.changes)
+
+
+async def propose_bank(workspace: Workspace) -> BankProposal:
+    """What the daily logs of the workspace would change in its bank. Writes nothing.
+
+    Raises:
+        ProposalFailed: a log or a page cannot be read.
+    """
+    logs = await daily_logs(workspace)
+    pages = [TAKEN, *await note_names(workspace, BANK_FOLDER), *await note_names(workspace, ENTITIES)]
+    texts = await note_texts(workspace, [*logs, *pages])
+    read = {name: texts[name] for name in logs if name in texts}
+    return bank_proposal(
+        read,
+        {name: texts[name] for name in pages if name in texts},
+        of_others=await _links_of_others(Sources(workspace), read),
+    )
+
+
+def bank_proposal(
+    logs: Mapping[str, str], pages: Mapping[str, str], *, of_others: Collection[str] = ()
+) -> BankProposal:
+    """What these `logs` would change in these `pages` of the bank; both map names to texts.
+
+    `of_others` are the links of items that are not only the owner's words. They stay in their logs.
+    """
+    read = (item for path in sorted(logs) for item in retained_items(path, logs[path]))
+    items = [
+        Unparsed(
+            path=item.path,
+            line=item.line,
+            text=item.text[:120],
+            reason="it is not the owner's word, as `nacre memory why` shows",
+        )
+        if isinstance(item, Retained) and item.link in of_others
+        else item
+        for item in read
+    ]
+    found = _first_of_each([item for item in items if isinstance(item, Retained)])
+    before = taken_links(pages.get(TAKEN, ""))
+    moved = {
+        before[item.digest]: item.link for item in found if before.get(item.digest, item.link) != item.link
+    }
+    after = {path: with_moved_links(text, moved) for path, text in pages.items() if path != TAKEN}
+    _add_items(after, [item for item in found if item.digest not in before], found)
+    links = taken_text(before | {item.digest: item.link for item in found})
+    return BankProposal(
+        changes=tuple(
+            NoteChange(path=path, before=pages.get(path), after=text)
+            for path, text in sorted(after.items())
+            if text != pages.get(path)
+        ),
+        taken=NoteChange(path=TAKEN, before=pages.get(TAKEN), after=links),
+        unparsed=tuple(item for item in items if isinstance(item, Unparsed)),
+    )
+
+
+async def with_summaries(
+    workspace: Workspace, proposal: BankProposal, summarize: Callable[[str, str], Awaitable[str]]
+) -> BankProposal:
+    """The proposal with a summary on each changed page of an entity.
+
+    `summarize` gets the path and the text of a page. A page stays without a new summary if the answer fails
+    `checked_summary`, and if its present summary was written by hand.
+    """
+    sources = Sources(workspace)
+    changes: list[NoteChange] = []
+    for change in proposal.changes:
+        if change.path.startswith(f"{ENTITIES}/") and await _may_summarize(sources, change):
+            summary = checked_summary(await summarize(change.path, change.after), change.after)
+            change = replace(change, after=with_summary(change.after, summary)) if summary else change
+        changes.append(change)
+    return replace(proposal, changes=tuple(changes))
+
+
+async def _may_summarize(sources: Sources, change: NoteChange) -> bool:
+    before = change.before or ""
+    summary = summary_lines(before)
+    lines = [line for line in before.split("\n")[summary.start : summary.stop] if line.strip()]
+    known = await sources.of_lines(change.path, lines)
+    return all(source is not None and source.written_by == "reflection" for source in known)
+
+
+async def _links_of_others(sources: Sources, logs: Mapping[str, str]) -> frozenset[str]:
+    """The links of items with a line from somebody else or from a tool. Lines without a source are the
+    owner's."""
+    links: set[str] = set()
+    for path, text in logs.items():
+        items = [item for item in retained_items(path, text) if isinstance(item, Retained)]
+        found = await sources.of_lines(path, text.split("\n")) if items else ()
+        links.update(
+            item.link
+            for item in items
+            if any(source and not source.is_owners_word for source in found[item.line - 1 : item.last_line])
+        )
+    return frozenset(links)
+
+
+def _first_of_each(items: Sequence[Retained]) -> tuple[Retained, ...]:
+    """The items in the order of days; of items that a log repeats, the first."""
+    first: dict[str, Retained] = {}
+    for item in sorted(items, key=lambda item: (item.day, item.path, item.line)):
+        first.setdefault(item.digest, item)
+    return tuple(first.values())
+
+
+def _add_items(pages: dict[str, str], new: Sequence[Retained], found: Sequence[Retained]) -> None:
+    """Adds the new items to the pages, and repeats opinions with their confidence on the entities' pages."""
+    for item in new:
+        if page := _page_of(item):
+            text = with_entities(item.entities, item.text)
+            _add_item(pages, page, text, item.link)
+        if item.kind != "O":
+            for name in item.entities:
+                text = item.text if len(item.entities) == 1 else with_entities(item.entities, item.text)
+                _add_item(pages, _entity_page(pages, name), text, item.link, section=_SECTIONS[item.kind])
+    page, opinions = with_evidence(pages.get(OPINIONS, ""), [item for item in new if item.kind == "O"])
+    if page:
+        pages[OPINIONS] = page
+    old = {item.link for item in found} - {item.link for item in new}
+    for opinion in opinions:
+        is_new = bool(opinion.new or opinion.links) and not opinion.links & old
+        _update_entities(pages, opinion, is_new=is_new)
+
+
+def _page_of(item: Retained) -> str:
+    if item.kind == "S":
+        return "" if item.entities else WORLD
+    return _PAGES.get(item.kind, "")
+
+
+def _add_item(pages: dict[str, str], path: str, item: str, link: str, *, section: str = "") -> None:
+    text = pages.get(path) or new_page(path)
+    if item_text(f"- {item}") not in item_texts(text):
+        pages[path] = with_items(text, [f"- {item} ({link})"], section=section)
+
+
+def _entity_page(pages: Mapping[str, str], name: str) -> str:
+    """The page of an entity, in the spelling that was used first; case does not matter."""
+    path = f"{ENTITIES}/{name}.md"
+    return next((known for known in pages if known.casefold() == path.casefold()), path)
+
+
+def _update_entities(pages: dict[str, str], opinion: Opinion, *, is_new: bool) -> None:
+    """Repeats an opinion on the pages of its entities; one that was removed from a page stays away."""
+    for name in opinion.entities:
+        path = _entity_page(pages, name)
+        item = f"{opinion.text} (c={opinion.confidence:.2f}, {OPINIONS})"
+        text = pages.get(path, "")
+        if item_text(f"- {opinion.text}") in item_texts(text):
+            pages[path] = joined([*_with_opinion(lines_of(text), opinion.text, item)])
+        elif is_new:
+            pages[path] = with_items(text or new_page(path), [f"- {item}"], section=_SECTIONS["O"])
+
+
+def _with_opinion(lines: Sequence[str], opinion: str, item: str) -> Iterator[str]:
+    for line in lines:
+        mark, bare = ITEM.match(line), line.rstrip()
+        is_it = bare.endswith(f", {OPINIONS})") and item_text(line) == item_text(f"- {opinion}")
+        yield f"{mark[0]}{item}{line[len(bare) :]}" if mark and is_it else line
+
+
+class PageSummaries:
+    """`model` sums up one page after the other; `problems` says of which pages it could not."""
+
+    def __init__(self, model: ChatModel, now: Clock) -> None:
+        self._model = model
+        self._now = now
+        self.problems: list[str] = []
+
+    async def __call__(self, path: str, page: str) -> str:
+        """What the model says of a page; nothing when it fails or takes too long."""
+        if len(page) > MOST_PAGE_CHARS:
+            self.problems.append(f"{path} is too long to be summed up.")
+            return ""
+        asked = render("recall/page_summary", name=PurePosixPath(path).stem, text=quoted(page))
+        request = ModelRequest(
+            system=SystemPrompt(stable=render("recall/page_summary_system")),
+            messages=(user_message(asked, timestamp_ms=epoch_ms(self._now())),),
+            max_output_tokens=SUMMARY_TOKENS,
+            purpose="page",
+        )
+        try:
+            async with asyncio.timeout(SUMMARY_SECONDS):
+                items = held_to_contract(self._model.stream(request), model_name=self._model.name)
+                async for item in items:
+                    if isinstance(item, AssistantMessage):
+                        return message_text(item)
+        except (ModelError, TimeoutError) as error:
+            log.info("%s is not summed up: %s", path, error or "no answer in time")
+            self.problems.append(f"{path} is not summed up: {error or 'the model did not answer in time'}")
+        return ""

@@ -1,0 +1,283 @@
+"""From a `ModelRequest` to OpenAI's chat completions. Pure: knows no network and no litellm.
+
+The format is that of OpenAI's API reference, "Create chat completion"; litellm translates it for every
+provider. Thinking blocks are left out: they belong to the provider that wrote them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+from nacre.extensions.providers.completions.role_order import Family, merged, provider_family, role_groups
+from nacre.prompts import render
+from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    Text,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    message_text,
+)
+
+_CACHE_MARK = {"type": "ephemeral"}
+_CACHE_MARK_PROVIDERS = frozenset({"anthropic", "bedrock", "vertex_ai", "openrouter", "databricks"})
+_UNSAFE_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+_MAX_ID_CHARS = 64
+_MISTRAL_ID = re.compile(r"[a-zA-Z0-9]{9}")
+_EMPTY_RESULT = "(no output)"
+_EMPTY_MESSAGE = "(no text)"
+
+
+def completion_arguments(request: ModelRequest, *, model_name: str) -> dict[str, Any]:
+    """`messages`, `tools` and `max_tokens` for one call; keys without a value are left out."""
+    marked = takes_cache_marks(model_name)
+    family = provider_family(model_name)
+    messages = system_messages(request.system, marked=marked)
+    for item in outgoing(request.messages, family):
+        messages += written(item)
+    if marked:
+        mark_last_user_message(messages)
+    add_tail(messages, request.system.tail, family)
+    arguments: dict[str, Any] = {"messages": messages}
+    if request.tools:
+        arguments["tools"] = [tool_definition(spec) for spec in request.tools]
+    if request.max_output_tokens is not None:
+        arguments["max_tokens"] = request.max_output_tokens
+    return arguments
+
+
+def takes_cache_marks(model_name: str) -> bool:
+    """Whether the prompt cache of `provider/model` wants marks: Claude, and where it is resold.
+
+    Other providers cache equal beginnings on their own. Source: Anthropic's "prompt caching" page.
+    """
+    provider, _, model = model_name.lower().partition("/")
+    if not model:
+        return provider.startswith("claude")
+    return provider in _CACHE_MARK_PROVIDERS and "claude" in model
+
+
+def system_messages(system: SystemPrompt, *, marked: bool) -> list[dict[str, Any]]:
+    """The system prompt as a message, or none; its stable part alone is marked for the cache."""
+    if not marked:
+        text = sendable(system.front())
+        return [{"role": "system", "content": text}] if text else []
+    blocks: list[dict[str, Any]] = []
+    if system.stable:
+        blocks.append({"type": "text", "text": sendable(system.stable), "cache_control": _CACHE_MARK})
+    if system.changing:
+        blocks.append({"type": "text", "text": sendable(system.changing)})
+    return [{"role": "system", "content": blocks}] if blocks else []
+
+
+class _CallIds:
+    """Ids of calls as one request has them: fit for the provider, and each used once.
+
+    Some models count their calls from zero in each turn; others refuse a conversation that does.
+    """
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+        self._sent: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._next_number: dict[str, int] = {}
+
+    def of_call(self, call_id: str) -> str:
+        sent = provider_call_id(call_id, family=self._family)
+        number = self._next_number.get(call_id, 2)
+        while sent in self._taken:
+            sent = provider_call_id(f"{call_id}_{number}", family=self._family)
+            number += 1
+        self._next_number[call_id] = number
+        self._taken.add(sent)
+        self._sent[call_id] = sent
+        return sent
+
+    def of_result(self, call_id: str) -> str:
+        """The id of the result, that of the newest call it can answer."""
+        return self._sent.get(call_id) or provider_call_id(call_id, family=self._family)
+
+
+class Outgoing(NamedTuple):
+    """Messages that go out as one, and all that the request around them adds: equal ones are written alike.
+
+    `call_ids` are those of its calls, or of the call that it answers. `images` came from tools before it,
+    each with the tool's name: the role of results takes text only. `messages` is empty behind the last one.
+    """
+
+    messages: tuple[Message, ...]
+    call_ids: tuple[str, ...]
+    images: tuple[tuple[str, Image], ...]
+
+
+def outgoing(messages: Sequence[Message], family: Family) -> list[Outgoing]:
+    """A conversation in the order and with the ids that the family takes, not yet written."""
+    ids = _CallIds(family)
+    planned: list[Outgoing] = []
+    images: tuple[tuple[str, Image], ...] = ()
+    for group in role_groups(messages, family=family):
+        first = group[0]
+        if type(first) is UserMessage:
+            planned.append(Outgoing(group, (), images))
+            images = ()
+            continue
+        if isinstance(first, ToolResultMessage):
+            planned.append(Outgoing(group, (ids.of_result(first.tool_call_id),), ()))
+            images += tuple((first.tool_name, block) for block in first.content if isinstance(block, Image))
+            continue
+        call_ids: tuple[str, ...] = ()
+        if isinstance(first, AssistantMessage):
+            call_ids = tuple(
+                ids.of_call(block.id)
+                for message in group
+                for block in message.content
+                if isinstance(block, ToolCall)
+            )
+        planned.append(Outgoing(group, call_ids, images))
+        images = ()
+    return [*planned, Outgoing((), (), images)] if images else planned
+
+
+def written(item: Outgoing) -> list[dict[str, Any]]:
+    """The messages of the format that it becomes: mostly one, none for an answer without content."""
+    shown = _result_images(item.images)
+    if not item.messages:
+        return [{"role": "user", "content": shown}]
+    message = item.messages[0] if len(item.messages) == 1 else merged(item.messages)
+    if isinstance(message, ToolResultMessage):
+        return [_tool_result(message, item.call_ids[0])]
+    if isinstance(message, UserMessage):
+        return [{"role": "user", "content": _user_content(message, shown)}]
+    before = [{"role": "user", "content": shown}] if shown else []
+    return before + _assistant(message, item.call_ids)
+
+
+def _user_content(message: UserMessage, shown: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """The message, behind the images that tools returned before it. Blank text is refused by many."""
+    blocks = [block for block in message.content if isinstance(block, Image) or block.text.strip()]
+    if not blocks and not shown:
+        return _EMPTY_MESSAGE
+    if not shown and all(isinstance(block, Text) for block in blocks):
+        return sendable("\n\n".join(block.text for block in blocks if isinstance(block, Text)))
+    return shown + [
+        _image(block) if isinstance(block, Image) else {"type": "text", "text": sendable(block.text)}
+        for block in blocks
+    ]
+
+
+def _assistant(message: AssistantMessage, call_ids: Sequence[str]) -> list[dict[str, Any]]:
+    text = sendable(message_text(message))
+    calls = [
+        {
+            "id": call_id,
+            "type": "function",
+            # invalid arguments stay out: providers refuse them, and the error result quotes them
+            "function": {
+                "name": sendable(call.name),
+                "arguments": sendable(json.dumps(dict(call.arguments), ensure_ascii=False)),
+            },
+        }
+        for call, call_id in zip(message.tool_calls, call_ids, strict=True)
+    ]
+    has_text = bool(text.strip())
+    if not has_text and not calls:
+        return []  # providers refuse an assistant message without content
+    translated: dict[str, Any] = {"role": "assistant", "content": text if has_text else None}
+    if calls:
+        translated["tool_calls"] = calls
+    return [translated]
+
+
+def _tool_result(message: ToolResultMessage, call_id: str) -> dict[str, Any]:
+    text = sendable(message_text(message))
+    if not text.strip():
+        has_image = any(isinstance(block, Image) for block in message.content)
+        text = "(an image; it follows)" if has_image else _EMPTY_RESULT
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def _result_images(images: Sequence[tuple[str, Image]]) -> list[dict[str, Any]]:
+    if not images:
+        return []
+    names = sendable(", ".join(dict.fromkeys(name for name, _ in images)))
+    note = {"type": "text", "text": f"The image(s) that the tool {names} returned:"}
+    return [note, *(_image(image) for _, image in images)]
+
+
+def _image(image: Image) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{image.data}"}}
+
+
+def tool_definition(spec: ToolSpec) -> dict[str, Any]:
+    """A tool as the format has it."""
+    # A copy down to the leaves: litellm rewrites schemas in place for some providers, and they are made once.
+    parameters = deepcopy(dict(spec.parameters))
+    function = {"name": spec.name, "description": spec.description, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+def provider_call_id(call_id: str, *, family: Family) -> str:
+    """A tool call's id as the provider accepts it: `[a-zA-Z0-9_-]`, at most 64 characters.
+
+    Mistral takes exactly nine letters and digits. Transcripts may hold ids of another provider.
+    Different ids stay different: a changed one ends in a hash of the original.
+    """
+    if family == "mistral":
+        return call_id if _MISTRAL_ID.fullmatch(call_id) else _digest(call_id, chars=9)
+    if call_id and len(call_id) <= _MAX_ID_CHARS and not _UNSAFE_IN_ID.search(call_id):
+        return call_id
+    return f"{_UNSAFE_IN_ID.sub('_', call_id)[: _MAX_ID_CHARS - 13]}_{_digest(call_id, chars=12)}"
+
+
+def sendable(text: str) -> str:
+    """`text` without what has no UTF-8: halves of characters are joined if they meet, else replaced.
+
+    File names and broken tools bring such text in; unmended, no request of the session could be sent.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _digest(text: str, *, chars: int) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:chars]
+
+
+def add_tail(messages: list[dict[str, Any]], tail: str, family: Family) -> None:
+    """Puts what holds for one request alone behind the conversation, and behind the mark for the cache.
+
+    It has the user's role, which every provider takes in that place; but for OpenAI it joins a message of the
+    user in front of it.
+    """
+    if not tail:
+        return
+    text = sendable(render("tail/request", text=tail))
+    if family == "openai" or not messages or messages[-1]["role"] != "user":
+        messages.append({"role": "user", "content": text})
+        return
+    content = messages[-1]["content"]
+    block = {"type": "text", "text": text}
+    added = f"{content}\n\n{text}" if isinstance(content, str) else [*content, block]
+    messages[-1] = {**messages[-1], "content": added}
+
+
+def mark_last_user_message(messages: list[dict[str, Any]]) -> None:
+    """Marks the newest user message too, so that the conversation before it is read from the cache."""
+    for message in reversed(messages):
+        if message["role"] != "user":
+            continue
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if blocks and blocks[-1].get("text") != "":
+            message["content"] = [*blocks[:-1], {**blocks[-1], "cache_control": _CACHE_MARK}]
+        return

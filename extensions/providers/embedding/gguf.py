@@ -1,0 +1,342 @@
+"""A GGUF embedding model in this process, through llama.cpp, and the download of its file.
+
+The only file that imports llama_cpp: the extra `gguf`, which is compiled on the machine that installs it. The
+model is loaded on first use, in a thread. An interrupted download continues, in this process or another; the
+file gets its name when it is complete and, if the hub sends its hash, correct.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import math
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from nacre.extensions.providers.completions.addresses import is_loopback, without_credentials
+from nacre.extensions.providers.embedding.instructions import instructions_for
+from nacre.installation import install_command
+from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
+from nacre.runtime.contracts.errors import ConfigError
+
+if TYPE_CHECKING:
+    import httpx
+    from llama_cpp import Llama
+
+MAX_INPUT_TOKENS = 2_048
+"""What a model reads of a text, unless it was trained on less."""
+
+_HEAD_BYTES = 1 << 20
+
+
+class ModelFile(Protocol):
+    """Where a model's file is, or will be."""
+
+    @property
+    def name(self) -> str:
+        """The file's name, for the owner and for choosing instructions."""
+
+    @property
+    def identity(self) -> str:
+        """Text that is another one for another model."""
+
+    def ready(self) -> Path | None:
+        """The file, if it is there."""
+
+    def fetch(self, stopped: Callable[[], bool]) -> Path:
+        """The file, brought here first if need be; gives up soon after `stopped` says so.
+
+        Raises:
+            EmbeddingFailed: it cannot be had now.
+        """
+
+    def progress(self) -> str:
+        """How far a `fetch` is, as a sentence."""
+
+
+class FileOnDisk:
+    """`ModelFile` (its methods are described there) for one that the owner put somewhere."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def name(self) -> str:
+        return self._path.name
+
+    @property
+    def identity(self) -> str:
+        """Size and a hash of the beginning, which describes the model; the path while there is no file."""
+        try:
+            with self._path.open("rb") as file:
+                head = hashlib.sha256(file.read(_HEAD_BYTES)).hexdigest()
+            return f"{head} {self._path.stat().st_size}"
+        except OSError:
+            return str(self._path)
+
+    def ready(self) -> Path | None:
+        return self._path if self._path.is_file() else None
+
+    def fetch(self, stopped: Callable[[], bool]) -> Path:  # noqa: ARG002 - nothing here takes time
+        if (path := self.ready()) is None:
+            raise EmbeddingFailed(
+                f"The embedding model {self._path} is not there. Put the GGUF file there, or change "
+                "memorySearch.local.modelPath."
+            )
+        return path
+
+    def progress(self) -> str:
+        return ""
+
+
+class GgufEmbedder:
+    """`Embedder` (its methods are described there) for one GGUF file. Its vectors have length 1."""
+
+    def __init__(self, file: ModelFile) -> None:
+        self._file = file
+        self._instructions = instructions_for(file.name)
+        self._lock = threading.Lock()
+        self._llama: Llama | None = None
+        self._closed = threading.Event()
+        self.facts = EmbedderFacts(
+            provider="local",
+            model=file.name,
+            fingerprint=f"gguf-{hashlib.sha256(file.identity.encode()).hexdigest()[:16]}",
+            batch_texts=16,
+        )
+
+    @property
+    def lack(self) -> str:
+        """That the library is not installed, as a sentence; else empty."""
+        return "" if find_spec("llama_cpp") else _without_library(self.facts.model, "")
+
+    async def embed_query(self, text: str) -> Sequence[float]:
+        """A question does not wait for a download."""
+        if self._llama is None and await asyncio.to_thread(self._file.ready) is None:
+            raise EmbeddingFailed(
+                self._file.progress() or f"The embedding model {self.facts.model} is not on this machine yet."
+            )
+        return await asyncio.to_thread(self._embed, self._instructions.query + text)
+
+    async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """A question asked meanwhile waits for one text only."""
+        return [await asyncio.to_thread(self._embed, self._instructions.document + text) for text in texts]
+
+    async def close(self) -> None:
+        """Stops a download, and frees the model once the text in hand is done."""
+        self._closed.set()
+        await asyncio.to_thread(self._unload)
+
+    def _unload(self) -> None:
+        with self._lock:
+            if self._llama is not None:
+                self._llama.close()
+                self._llama = None
+
+    def _embed(self, text: str) -> Sequence[float]:
+        with self._lock:
+            llama = self._llama or self._load()
+            try:
+                found: Any = llama.embed(text, normalize=False, truncate=True)
+            except (RuntimeError, ValueError) as error:
+                raise TextRefused(
+                    f"The model {self.facts.model} made no vector of a text ({error})."
+                ) from error
+        return _unit(found, self.facts.model)
+
+    def _load(self) -> Llama:
+        try:
+            from llama_cpp import Llama
+        except ImportError as error:
+            raise EmbeddingFailed(_without_library(self.facts.model, f" ({error})")) from error
+        path = self._file.fetch(self._closed.is_set)
+        try:
+            window = _window_tokens(Llama(str(path), vocab_only=True, verbose=False).metadata)
+            # such models look at the whole text at once, so it has to fit one batch
+            llama = Llama(
+                str(path), embedding=True, n_ctx=window, n_batch=window, n_ubatch=window, verbose=False
+            )
+        except (RuntimeError, ValueError, OSError, AssertionError) as error:
+            raise EmbeddingFailed(
+                f"{path} could not be loaded as a GGUF embedding model ({error}). "
+                "Check that the file is whole, or change memorySearch.local.modelPath."
+            ) from error
+        self._llama = llama
+        return llama
+
+
+def _window_tokens(metadata: Mapping[str, str]) -> int:
+    """What the model was trained on, at most `MAX_INPUT_TOKENS`: llama.cpp crashes on more."""
+    trained = metadata.get(f"{metadata.get('general.architecture')}.context_length", "")
+    return min(MAX_INPUT_TOKENS, int(trained)) if trained.isdigit() else MAX_INPUT_TOKENS
+
+
+def _unit(found: Any, model: str) -> list[float]:
+    """One vector of length 1; of a model that pools nothing, the mean of its tokens'."""
+    rows: list[list[float]] = found if found and isinstance(found[0], list) else [found]
+    vector = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+    # quantised models give single numbers that are none; the others still point somewhere
+    vector = [value if math.isfinite(value) else 0.0 for value in vector]
+    length = math.hypot(*vector)
+    if length == 0:
+        raise TextRefused(f"The model {model} gave a vector that is all zero for a text.")
+    return [value / length for value in vector]
+
+
+def _without_library(model: str, why: str) -> str:
+    return (
+        f"The embedding model {model} needs llama-cpp-python, which is not installed{why}. Install it with: "
+        f"{install_command('gguf')} (it is compiled, which needs a C++ compiler and some minutes). Or leave "
+        "memorySearch.local.modelPath out to use the model that comes with Nacre, or set "
+        "memorySearch.provider to openai."
+    )
+
+
+log = logging.getLogger(__name__)
+
+HUB = "https://huggingface.co"
+BLOCK_BYTES = 1 << 20
+STALL_SECONDS = 60.0
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+_SHA256 = re.compile(r'"?([0-9a-f]{64})"?')
+
+
+class RemoteModelFile:
+    """A model file to be downloaded into `folder`. `source` is an `hf:` URI or an https address.
+
+    Raises:
+        ConfigError: `source` is neither.
+    """
+
+    def __init__(self, source: str, folder: Path, *, hub: str = HUB) -> None:
+        self.identity = source
+        self._url, parts = _address(source, hub)
+        self._path = folder.joinpath(*parts)
+        self._part = self._path.with_name(f"{self._path.name}.part")
+        self._tag = self._path.with_name(f"{self._path.name}.part.tag")
+        self._have_bytes = 0
+        self._total_bytes: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self._path.name
+
+    def ready(self) -> Path | None:
+        return self._path if self._path.is_file() else None
+
+    def progress(self) -> str:
+        """How far the download is; empty while there is none."""
+        if not self._have_bytes:
+            return ""
+        of = f" of {self._total_bytes / 1e6:.0f} MB" if self._total_bytes else ""
+        return f"The embedding model {self.name} is being downloaded: {self._have_bytes / 1e6:.0f} MB{of}."
+
+    def fetch(self, stopped: Callable[[], bool]) -> Path:
+        """The file, downloaded if it is not here.
+
+        Raises:
+            EmbeddingFailed: it cannot be had now; what came so far is kept for the next attempt.
+        """
+        if (path := self.ready()) is not None:
+            return path
+        import httpx
+        from filelock import FileLock, Timeout
+
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{self._path}.lock", timeout=0):
+                if (path := self.ready()) is None:
+                    self._download(stopped)
+                    self._part.replace(self._path)
+                    self._tag.unlink(missing_ok=True)
+                    log.info("the embedding model %s is here", self._path)
+        except Timeout as error:
+            raise EmbeddingFailed(
+                f"Another process is downloading the embedding model {self.name}. Until it is here, "
+                "words are searched."
+            ) from error
+        except httpx.HTTPError as error:
+            raise EmbeddingFailed(
+                f"The embedding model {self.name} could not be downloaded from "
+                f"{without_credentials(self._url)} ({error or type(error).__name__}). "
+                "What came so far is kept and the next attempt goes on from there."
+            ) from error
+        except OSError as error:
+            raise EmbeddingFailed(
+                f"The embedding model {self.name} could not be stored in {self._path.parent}: "
+                f"{error.strerror or error}. Make room there, or set memorySearch.local.modelCacheDir."
+            ) from error
+        return self._path
+
+    def _download(self, stopped: Callable[[], bool]) -> None:
+        import httpx
+
+        self._have_bytes = self._part.stat().st_size if self._part.exists() else 0
+        headers = {"accept-encoding": "identity"}
+        if self._have_bytes and self._tag.exists():
+            headers |= {"range": f"bytes={self._have_bytes}-", "if-range": self._tag.read_text().strip()}
+        log.info("downloading the embedding model %s", self.name)
+        trust = not is_loopback(self._url)
+        with (
+            httpx.Client(timeout=STALL_SECONDS, follow_redirects=True, trust_env=trust) as client,
+            client.stream("GET", self._url, headers=headers) as response,
+        ):
+            # with all of it here, whoever brought it was killed before it got its name
+            if response.headers.get("content-range") != f"bytes */{self._have_bytes}":
+                self._receive(response, stopped)
+            # the hub tells it on its own answer, before it sends on to where the bytes are
+            told = [each.headers.get("x-linked-etag", "") for each in (*response.history, response)]
+        self._check(next((found[1] for tag in told if (found := _SHA256.fullmatch(tag))), None))
+
+    def _receive(self, response: httpx.Response, stopped: Callable[[], bool]) -> None:
+        """Writes down what comes; httpx refuses an answer that is shorter than its length."""
+        response.raise_for_status()
+        goes_on = response.status_code == 206
+        self._have_bytes = self._have_bytes if goes_on else 0
+        length = response.headers.get("content-length", "")
+        self._total_bytes = self._have_bytes + int(length) if length.isdigit() else None
+        if tag := response.headers.get("etag"):
+            self._tag.write_text(tag)
+        with self._part.open("ab" if goes_on else "wb") as file:
+            for block in response.iter_bytes(BLOCK_BYTES):
+                if stopped():
+                    raise EmbeddingFailed(f"The download of {self.name} was stopped. It goes on next time.")
+                file.write(block)
+                self._have_bytes += len(block)
+
+    def _check(self, sha256: str | None) -> None:
+        if sha256 is None:
+            return
+        with self._part.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != sha256:
+            self._part.unlink()
+            raise EmbeddingFailed(
+                f"The download of {self.name} has the SHA-256 {found}, the hub says {sha256}. It was thrown "
+                "away and starts again next time."
+            )
+
+
+def _address(source: str, hub: str) -> tuple[str, tuple[str, ...]]:
+    """The address of a source, and the names of folders and file under which it is kept."""
+    if source.startswith("hf:"):
+        parts = source.removeprefix("hf:").strip("/").split("/")
+        if len(parts) >= 3 and all(_NAME.fullmatch(part) for part in parts) and parts[-1].endswith(".gguf"):
+            return f"{hub}/{parts[0]}/{parts[1]}/resolve/main/{'/'.join(parts[2:])}", tuple(parts)
+    else:
+        url = urlsplit(source)
+        name = unquote(url.path.rpartition("/")[2])
+        safe = url.scheme == "https" or is_loopback(source)
+        if safe and url.hostname and _NAME.fullmatch(name) and name.endswith(".gguf"):
+            return source, (url.hostname, name)
+    raise ConfigError(
+        f"memorySearch.local.modelPath is {source!r}. Write the path of a GGUF file, "
+        "hf:owner/repository/file.gguf, or the https address of one."
+    )

@@ -1,0 +1,158 @@
+"""Requests to one endpoint over HTTP, and their answers as they come. Edge: httpx.
+
+httpx, and what a TLS connection needs, are loaded on the first request, off the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from nacre.extensions.providers.completions.addresses import (
+    SentElsewhere,
+    is_loopback,
+    is_same_server,
+    user_of,
+    without_user,
+)
+from nacre.extensions.providers.completions.errors import ProviderAnswered
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT_SECONDS = 20.0
+KEEP_CONNECTION_SECONDS = 60.0
+"""A person's next words often come later than httpx's five seconds, and a TLS handshake is no small wait."""
+MAX_REDIRECTS = 3
+MAX_ERROR_BYTES = 200_000
+MAX_LIST_BYTES = 8 * 1024 * 1024
+_CLOSE_SECONDS = 5.0
+
+
+class Connection:
+    """Connections to one address."""
+
+    def __init__(self, base_url: str) -> None:
+        self._base_url = base_url
+        self._client: httpx.AsyncClient | None = None
+
+    async def open(self, url: str, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
+        """A successful answer, its body not yet read; whoever gets it closes it with `hang_up`.
+
+        The body goes to the address of the settings alone: it is sent on only where that very server names
+        another path of its own.
+
+        Raises:
+            ProviderAnswered: the answer is no success.
+            BadModelReply: the server sends requests on to another one.
+        """
+        client = await self._connected()
+        target = without_user(url)
+        for _ in range(MAX_REDIRECTS + 1):
+            request = client.build_request("POST", target, content=body, headers=dict(headers))
+            response = await _sent(client, request)
+            if response.is_success:
+                return response
+            try:
+                if not response.has_redirect_location:
+                    said = (await _beginning(response, MAX_ERROR_BYTES)).decode("utf-8", "replace")
+                    raise ProviderAnswered(
+                        response.status_code, response.headers, said or f"HTTP {response.status_code}"
+                    )
+                onward = response.url.join(response.headers["location"])
+            finally:
+                await hang_up(response)
+            if response.status_code not in (307, 308) or not is_same_server(str(onward), target):
+                break
+            target = str(onward)
+        raise SentElsewhere(url, str(onward))
+
+    async def get_json(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        seconds: float,
+        sent: Mapping[str, Any] | None = None,
+    ) -> tuple[int, Any]:
+        """The status and the JSON of an answer; 0 where none came within so many seconds, `None` for no JSON.
+
+        It is a GET, or with `sent` a POST of that. Redirects are not followed.
+        """
+        client = await self._connected()
+        method, body = ("GET", None) if sent is None else ("POST", dict(sent))
+        try:
+            async with asyncio.timeout(seconds):
+                request = client.build_request(method, without_user(url), json=body, headers=dict(headers))
+                response = await client.send(request, stream=True)
+                try:
+                    text = await _beginning(response, MAX_LIST_BYTES)
+                finally:
+                    await hang_up(response)
+        except (load_client().HTTPError, load_client().InvalidURL, TimeoutError, ValueError):
+            return 0, None
+        try:
+            return response.status_code, json.loads(text)
+        except ValueError:
+            return response.status_code, None
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _connected(self) -> httpx.AsyncClient:
+        if self._client is not None:
+            return self._client
+        client = await asyncio.to_thread(self._made)
+        self._client, spare = self._client or client, self._client and client
+        if spare is not None:  # another request has made one meanwhile
+            await spare.aclose()
+        return self._client
+
+    def _made(self) -> Any:
+        httpx = load_client()
+        local = is_loopback(self._base_url)
+        return httpx.AsyncClient(
+            timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
+            limits=httpx.Limits(max_connections=None, keepalive_expiry=KEEP_CONNECTION_SECONDS),
+            auth=user_of(self._base_url),
+            follow_redirects=False,
+            trust_env=not local,  # a proxy has no way to this machine
+            # reading all certificates takes 0.1 s, and plain HTTP has none
+            verify=False if local and self._base_url.startswith("http://") else httpx.create_ssl_context(),
+        )
+
+
+async def _sent(client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
+    """The answer; a request on a connection that the server had closed meanwhile is sent once more."""
+    try:
+        return await client.send(request, stream=True)
+    except load_client().RemoteProtocolError:  # not a byte came back: llama.cpp closes after five seconds
+        return await client.send(request, stream=True)
+
+
+def load_client() -> Any:
+    """httpx, imported on first use."""
+    return import_module("httpx")
+
+
+async def hang_up(response: httpx.Response) -> None:
+    """Closes an answer; one that was not read to its end closes its connection."""
+    # the answer is complete or has failed already; a broken socket adds nothing
+    with suppress(Exception):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await response.aclose()
+
+
+async def _beginning(response: httpx.Response, most_bytes: int) -> bytes:
+    body = b""
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) >= most_bytes:
+            break
+    return body

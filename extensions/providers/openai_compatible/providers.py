@@ -1,0 +1,244 @@
+"""Providers that speak OpenAI's chat completions: where they are, which key they want, what they take. Pure.
+
+Sources: each provider's API reference, and what litellm 1.106 sends them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from nacre.extensions.providers.completions.errors import key_variable
+from nacre.record import Record
+
+
+class Provider(Record):
+    """One provider. `base_url` is its own address; blank where the settings must name one.
+
+    `base_url_variables` and `key_variables` are looked up in the environment, in their order. Servers on
+    one's own machine have no `needs_key`. `adds_v1`: an address without a path means `/v1` below it.
+    `counts_unasked`: the usage comes without being asked for, and asking is refused. No tool's schema may
+    have `refused_schema_keys`. `takes_images` `False`: content is text, except for models that see.
+    """
+
+    base_url: str = ""
+    base_url_variables: tuple[str, ...] = ()
+    key_variables: tuple[str, ...] = ()
+    needs_key: bool = True
+    adds_v1: bool = False
+    counts_unasked: bool = False
+    refused_schema_keys: frozenset[str] = frozenset()
+    takes_images: bool = True
+
+
+def _local(port: int, *variables: str, keys: tuple[str, ...] = (), refused: str = "") -> Provider:
+    return Provider(
+        base_url=f"http://localhost:{port}/v1",
+        base_url_variables=variables,
+        key_variables=keys,
+        needs_key=False,
+        adds_v1=True,
+        refused_schema_keys=frozenset(refused.split()),
+    )
+
+
+_OLLAMA = _local(11434, "OLLAMA_API_BASE", keys=("OLLAMA_API_KEY",))
+_VLLM = _local(
+    8000, "HOSTED_VLLM_API_BASE", keys=("HOSTED_VLLM_API_KEY",), refused="additionalProperties strict"
+)
+_LM_STUDIO = _local(1234, "LM_STUDIO_API_BASE", keys=("LM_STUDIO_API_KEY",))
+
+PROVIDERS: Mapping[str, Provider] = {
+    "openai": Provider(
+        base_url="https://api.openai.com/v1",
+        base_url_variables=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+        key_variables=("OPENAI_API_KEY",),
+    ),
+    "openrouter": Provider(
+        base_url="https://openrouter.ai/api/v1",
+        base_url_variables=("OPENROUTER_API_BASE",),
+        key_variables=("OPENROUTER_API_KEY", "OR_API_KEY"),
+    ),
+    "ollama": _OLLAMA,
+    "ollama_chat": _OLLAMA,
+    "hosted_vllm": _VLLM,
+    "vllm": _VLLM,
+    "lm_studio": _LM_STUDIO,
+    "lmstudio": _LM_STUDIO,
+    "llamafile": _local(8080, "LLAMAFILE_API_BASE", keys=("LLAMAFILE_API_KEY",)),
+    "deepseek": Provider(
+        base_url="https://api.deepseek.com/v1",
+        base_url_variables=("DEEPSEEK_API_BASE",),
+        key_variables=("DEEPSEEK_API_KEY",),
+        takes_images=False,
+    ),
+    "groq": Provider(
+        base_url="https://api.groq.com/openai/v1",
+        base_url_variables=("GROQ_API_BASE",),
+        key_variables=("GROQ_API_KEY",),
+    ),
+    "mistral": Provider(
+        base_url="https://api.mistral.ai/v1",
+        base_url_variables=("MISTRAL_AZURE_API_BASE", "MISTRAL_API_BASE"),
+        key_variables=("MISTRAL_AZURE_API_KEY", "MISTRAL_API_KEY"),
+        adds_v1=True,
+        counts_unasked=True,
+        refused_schema_keys=frozenset({"$id", "$schema", "strict"}),
+    ),
+    "xai": Provider(
+        base_url="https://api.x.ai/v1",
+        base_url_variables=("XAI_API_BASE",),
+        key_variables=("XAI_API_KEY",),
+    ),
+    "together_ai": Provider(
+        base_url="https://api.together.xyz/v1",
+        base_url_variables=("TOGETHER_AI_API_BASE",),
+        key_variables=("TOGETHER_API_KEY", "TOGETHER_AI_API_KEY", "TOGETHERAI_API_KEY"),
+    ),
+    "cerebras": Provider(
+        base_url="https://api.cerebras.ai/v1",
+        base_url_variables=("CEREBRAS_API_BASE",),
+        key_variables=("CEREBRAS_API_KEY",),
+        counts_unasked=True,
+    ),
+}
+"""By the name that stands in front of a model's; whoever is not here is reached if the settings say where."""
+
+_OTHER_PROTOCOLS = frozenset(
+    {
+        "ai21_chat",
+        "anthropic",
+        "anthropic_text",
+        "azure",
+        "azure_ai",
+        "azure_text",
+        "bedrock",
+        "bedrock_converse",
+        "chatgpt",
+        "claude_code",
+        "cloudflare",
+        "codestral",
+        "cohere",
+        "cohere_chat",
+        "databricks",
+        "gemini",
+        "gigachat",
+        "github_copilot",
+        "gradient_ai",
+        "huggingface",
+        "langgraph",
+        "maritalk",
+        "nlp_cloud",
+        "oci",
+        "oobabooga",
+        "petals",
+        "predibase",
+        "replicate",
+        "sagemaker",
+        "sagemaker_chat",
+        "snowflake",
+        "text-completion-codestral",
+        "text-completion-openai",
+        "triton",
+        "vertex_ai",
+        "vertex_ai_beta",
+        "watsonx",
+        "watsonx_text",
+    }
+)
+"""Providers with a protocol of their own, which litellm speaks, also at an address of the owner's."""
+
+_GPT = re.compile(r"gpt-(?P<major>\d+)(?:\.(?P<minor>\d+))?")
+
+
+class Endpoint(Record):
+    """Where one model is asked, and how. `model` is its name there."""
+
+    provider: Provider
+    provider_name: str
+    model: str
+    base_url: str
+    api_key: str
+    key_variables: tuple[str, ...]
+    needs_key: bool
+
+    @property
+    def is_providers_own(self) -> bool:
+        """Whether it is a provider's own address, and no server of the owner's."""
+        return self.provider.needs_key and self.base_url == self.provider.base_url
+
+    @property
+    def url(self) -> str:
+        """Where requests are sent."""
+        parts = urlsplit(self.base_url)
+        return urlunsplit(parts._replace(path=f"{parts.path}/chat/completions"))
+
+
+def resolve_endpoint(
+    model_name: str,
+    *,
+    base_url: str | None,
+    api_key: str | None,
+    from_environment: Callable[..., str | None],
+) -> Endpoint:
+    """Where `provider/model` is asked: the given address and key, else the environment's, else its own.
+
+    A provider that is not known is taken for a plain one. At an address of the owner's no key is needed.
+    """
+    provider_name, _, model = model_name.partition("/")
+    provider = PROVIDERS.get(provider_name, Provider())
+    found = base_url or address_in_environment(model_name, from_environment) or provider.base_url
+    variables = provider.key_variables or (key_variable(model_name),)
+    address = _plain_address(found, adds_v1=provider.adds_v1)
+    return Endpoint(
+        provider=provider,
+        provider_name=provider_name,
+        model=model,
+        base_url=address,
+        api_key=api_key or from_environment(*variables) or "",
+        key_variables=variables,
+        needs_key=provider.needs_key and address == provider.base_url,
+    )
+
+
+def address_in_environment(model_name: str, from_environment: Callable[..., str | None]) -> str | None:
+    """The address that the environment gives the provider of `provider/model`."""
+    return from_environment(*PROVIDERS.get(model_name.partition("/")[0], Provider()).base_url_variables)
+
+
+def goes_without_litellm(model_name: str, base_url: str | None, entry: Mapping[str, Any]) -> bool:
+    """Whether a model is asked over plain HTTP, if the settings do not say.
+
+    That is who speaks OpenAI's chat completions, and whoever the settings name an address of; `base_url` is
+    the settings' or the environment's. `entry` is the model's in the price map: what OpenAI answers through
+    its Responses API alone is left to litellm, which translates for it.
+    """
+    provider, _, model = model_name.partition("/")
+    if not model or provider in _OTHER_PROTOCOLS or model.startswith("responses/"):
+        return False
+    if entry.get("mode", "chat") not in ("chat", None) and provider not in ("ollama", "ollama_chat"):
+        return False
+    if provider == "openai" and not _is_elsewhere(base_url) and _wants_responses(model):
+        return False
+    return provider in PROVIDERS or bool(base_url)
+
+
+def _is_elsewhere(base_url: str | None) -> bool:
+    host = urlsplit(base_url or "").hostname or ""
+    return bool(host) and host != "api.openai.com" and not host.endswith(".api.openai.com")
+
+
+def _wants_responses(model: str) -> bool:
+    """From GPT-5.4 on, OpenAI takes no tools in chat completions from a model that reasons."""
+    version = _GPT.match(model.rpartition("/")[2])
+    return version is not None and (int(version["major"]), int(version["minor"] or 0)) >= (5, 4)
+
+
+def _plain_address(base_url: str, *, adds_v1: bool) -> str:
+    address = base_url.strip().rstrip("/").removesuffix("/chat/completions")
+    parts = urlsplit(address)
+    if adds_v1 and parts.netloc and not parts.path:
+        return urlunsplit((parts.scheme, parts.netloc, "/v1", parts.query, ""))
+    return address

@@ -1,0 +1,324 @@
+"""Changes of notes that the owner approves, and the review queue: writes that wait for the owner's answer.
+
+The queue has one JSON file for each write, in the state folder. A proposal is on disk before its writer is
+told that it waits. Accepting writes the note before it removes the proposal: after a kill in between, the
+proposal still waits, and accepting it again changes nothing. The file `rejected` has the digests of rejected
+lines, which are not proposed again, whichever note or tool they are for. The files are a contract:
+`FORMAT_VERSION`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, overload
+
+from nacre.memory.contracts.notes import MAX_NOTE_BYTES
+from nacre.memory.contracts.workspace import Workspace
+from nacre.memory.files.sources.proposed_write import ProposedWrite, added_lines
+from nacre.memory.files.sources.sources import Sources, line_key, source_from_json, source_json
+from nacre.memory.text.repeats import addition
+from nacre.memory.workspace.folder import change_locked, whole_file
+from nacre.memory.workspace.history.commits import lines_of
+from nacre.memory.workspace.history.undo import Conflict, reverted
+from nacre.record import Record
+
+FORMAT_VERSION = 1
+ID_CHARS = 8
+REJECTED = "rejected"
+"""The file with the digests of rejected lines, one a line."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+log = logging.getLogger(__name__)
+
+
+class ProposalFailed(Exception):
+    """A proposal cannot be made or written. The message is a sentence for the owner."""
+
+
+class ProposalUnknown(ProposalFailed):
+    """No proposal has this id."""
+
+
+class ProposalConflict(ProposalFailed):
+    """A proposal and a later change are about the same lines; nothing was written."""
+
+    def __init__(self, path: str, line: int) -> None:
+        super().__init__(
+            f"Nothing was written: {path} has changed since at line {line}, which this proposal changes too. "
+            "Edit the proposal, or reject it."
+        )
+
+
+class NoteChange(Record):
+    """A note before and after a change. `before` is `None` if the note does not exist.
+
+    Bytes that are not UTF-8 are surrogates in the texts, as with `errors="surrogateescape"`.
+    """
+
+    path: str
+    before: str | None
+    after: str
+
+    @property
+    def diff(self) -> str:
+        """The change as a unified diff that `git apply` accepts; empty if nothing changes."""
+        before, after = (_SURROGATE.sub("\ufffd", text) for text in (self.before or "", self.after))
+        lines = difflib.unified_diff(
+            before.splitlines(keepends=True),
+            after.splitlines(keepends=True),
+            fromfile="/dev/null" if self.before is None else f"a/{self.path}",
+            tofile=f"b/{self.path}",
+        )
+        ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+        return "".join(ended)
+
+    def merged_into(self, now: bytes | None) -> bytes:
+        """The present note `now` with this change; other changes made since `before` are kept.
+
+        Raises:
+            ProposalConflict: the same lines have changed since `before`.
+        """
+        before, after = note_bytes(self.before), note_bytes(self.after)
+        if now in (before, after):
+            return after
+        if before is None or now is None:
+            raise ProposalConflict(self.path, 1)
+        lines = reverted(lines_of(after), lines_of(before), lines_of(now))
+        if isinstance(lines, Conflict):
+            raise ProposalConflict(self.path, lines.line)
+        return note_bytes("".join(lines))
+
+    def replacing(self, now: bytes | None) -> bytes:
+        """The bytes after the change.
+
+        Raises:
+            ProposalFailed: `now` is not the note that the change was proposed for.
+        """
+        if now != note_bytes(self.before):
+            raise ProposalFailed(
+                f"Nothing was written to {self.path}: it has changed since the proposal was made. "
+                "Run the command again."
+            )
+        return note_bytes(self.after)
+
+
+@overload
+def note_bytes(text: str) -> bytes: ...
+@overload
+def note_bytes(text: None) -> None: ...
+def note_bytes(text: str | None) -> bytes | None:
+    """A note's text as it is stored; surrogates become the bytes that they stand for."""
+    return None if text is None else text.encode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proposal:
+    """A write that waits. Its `id` is a digest of the write, so that equal writes are one proposal."""
+
+    id: str
+    write: ProposedWrite
+
+    def applied(self, now: bytes | None) -> bytes | None:
+        """The present note `now` with this write; `None` stands for no note.
+
+        Other changes made since are kept.
+
+        Raises:
+            ProposalConflict: the same lines have changed since.
+        """
+        write = self.write
+        if write.is_append:
+            present = (now or b"").decode("utf-8", "surrogateescape")
+            added, _ = addition(
+                present,
+                write.text or "",
+                skip_repeats=write.skip_repeats,
+                heading=write.heading,
+                below=write.below,
+            )
+            return note_bytes(present + added) if added else now
+        if write.text is not None:
+            return NoteChange(path=write.path, before=write.before, after=write.text).merged_into(now)
+        if now is not None and now != note_bytes(write.before):
+            raise ProposalConflict(write.path, 1)
+        return None
+
+
+class ReviewQueue:
+    """The proposals in a folder, which any number of processes may share.
+
+    The methods raise `OSError` if the disk refuses and `FileBusy` if another process holds a file.
+    """
+
+    def __init__(self, folder: Path, *, lock_dir: Path) -> None:
+        self._folder = folder
+        self._lock_dir = lock_dir
+
+    async def propose(self, write: ProposedWrite) -> str:
+        """Stores a write that waits for the owner; see `Reviewing.propose`."""
+        proposal = _proposal_of(write)
+        if _digests(proposal) <= await asyncio.to_thread(self._rejected):
+            return ""
+        data = _to_bytes(proposal)
+        await asyncio.to_thread(self._change, proposal.id, lambda old: old or data)
+        return proposal.id
+
+    async def waiting(self) -> tuple[Proposal, ...]:
+        """The waiting proposals, oldest first. Files that cannot be read are renamed `*.unreadable`."""
+        return await asyncio.to_thread(self._all)
+
+    async def find(self, name: str) -> Proposal:
+        """The proposal with an id, or with an id that begins with `name`.
+
+        Raises:
+            ProposalUnknown: no proposal has this id, or several begin with it.
+        """
+        found = [each for each in await self.waiting() if name and each.id.startswith(name.strip().lower())]
+        if len(found) == 1:
+            return found[0]
+        why = "several ids begin with it" if found else "it may have been answered already"
+        raise ProposalUnknown(f"No proposal {name!r} waits: {why}.")
+
+    async def diff(self, proposal: Proposal, workspace: Workspace) -> str:
+        """What accepting would change now, as a unified diff; after a conflict, what was proposed.
+
+        Raises the same errors as `Workspace.read`.
+        """
+        write = proposal.write
+        try:
+            now: bytes | None = (await workspace.read(write.path, max_bytes=MAX_NOTE_BYTES)).data
+        except FileNotFoundError:
+            now = None
+        try:
+            after = proposal.applied(now)
+        except ProposalConflict:
+            return NoteChange(path=write.path, before=write.before, after=write.text or "").diff
+        before = None if now is None else now.decode("utf-8", "surrogateescape")
+        return NoteChange(
+            path=write.path, before=before, after=(after or b"").decode("utf-8", "surrogateescape")
+        ).diff
+
+    async def accept(self, proposal: Proposal, workspace: Workspace, *, edited: str | None = None) -> None:
+        """Writes the proposal to its note, with the text `edited` instead of its own if that is given.
+
+        Raises:
+            ProposalConflict: the note has changed in the same place; the proposal still waits.
+            PathOutsideRoot: the note may not be written.
+        """
+        if edited is not None:
+            proposal = replace(proposal, write=replace(proposal.write, text=edited))
+        write = proposal.write
+        await workspace.change(write.path, proposal.applied)
+        await Sources(workspace).approve(write.path, added_lines(write), write.source)
+        await asyncio.to_thread(self._answered, proposal, is_rejected=False)
+
+    async def reject(self, proposal: Proposal) -> None:
+        """Removes a proposal; its note stays as it is, and its lines are not proposed again."""
+        await asyncio.to_thread(self._answered, proposal, is_rejected=True)
+
+    def _answered(self, proposal: Proposal, *, is_rejected: bool) -> None:
+        """Adds the proposal's digests to the rejected ones or removes them, then removes the proposal."""
+        digests = _digests(proposal)
+
+        def change(old: bytes | None) -> bytes | None:
+            known = (old or b"").decode("ascii", "replace").split()
+            left = [digest for digest in known if digest not in digests]
+            return "".join(f"{digest}\n" for digest in (*left, *(sorted(digests) * is_rejected))).encode()
+
+        if is_rejected or (self._folder / REJECTED).exists():
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            change_locked(self._folder / REJECTED, change, self._lock_dir)
+        self._change(proposal.id, lambda _old: None)
+
+    def _rejected(self) -> frozenset[str]:
+        return frozenset((whole_file(self._folder / REJECTED) or b"").decode("ascii", "replace").split())
+
+    def _change(self, proposal_id: str, change: Callable[[bytes | None], bytes | None]) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        change_locked(self._folder / f"{proposal_id}.json", change, self._lock_dir)
+
+    def _all(self) -> tuple[Proposal, ...]:
+        try:
+            paths = sorted(self._folder.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+        except FileNotFoundError:  # one was answered while they were listed
+            paths = sorted(self._folder.glob("*.json"))
+        return tuple(found for path in paths if (found := _read(path)) is not None)
+
+
+def _proposal_of(write: ProposedWrite) -> Proposal:
+    named = json.dumps([write.path, write.text, write.before, write.is_append, write.heading])
+    return Proposal(id=hashlib.sha256(named.encode()).hexdigest()[:ID_CHARS], write=write)
+
+
+def _digests(proposal: Proposal) -> frozenset[str]:
+    """The keys of the lines that a proposal adds, whichever note they go to; its id if it adds none."""
+    keys = frozenset(key for line in added_lines(proposal.write) if (key := line_key(line)))
+    return keys or frozenset((proposal.id,))
+
+
+def _read(path: Path) -> Proposal | None:
+    data = whole_file(path)
+    if data is None:
+        return None
+    proposal = _from_bytes(data)
+    if proposal is None or proposal.id != path.stem:
+        aside = path.with_suffix(".unreadable")
+        path.rename(aside)
+        log.warning("%s is not a proposal and was renamed %s", path.name, aside.name)
+        return None
+    return proposal
+
+
+def _to_bytes(proposal: Proposal) -> bytes:
+    write = proposal.write
+    raw = {
+        "version": FORMAT_VERSION,
+        "id": proposal.id,
+        "path": write.path,
+        "isAppend": write.is_append,
+        "text": write.text,
+        "before": write.before,
+        "skipRepeats": write.skip_repeats,
+        "heading": write.heading,
+        "below": write.below,
+        "source": source_json(write.source),
+    }
+    return json.dumps(raw, indent=1).encode("ascii") + b"\n"
+
+
+def _from_bytes(data: bytes) -> Proposal | None:
+    try:
+        raw = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(raw, dict) or raw.get("version") != FORMAT_VERSION:
+        return None
+    names = ("id", "path", "heading", "below")
+    texts = (raw.get("text"), raw.get("before"))
+    is_whole = all(isinstance(raw.get(name), str) for name in names) and all(
+        text is None or isinstance(text, str) for text in texts
+    )
+    if not is_whole or not isinstance(raw.get("source"), Mapping):
+        return None
+    return Proposal(id=raw["id"], write=_write(raw))
+
+
+def _write(raw: Mapping[str, Any]) -> ProposedWrite:
+    return ProposedWrite(
+        path=raw["path"],
+        text=raw.get("text"),
+        before=raw.get("before"),
+        is_append=raw.get("isAppend") is True,
+        skip_repeats=raw.get("skipRepeats") is not False,
+        heading=raw["heading"],
+        below=raw["below"],
+        source=source_from_json(raw["source"]),
+    )

@@ -1,0 +1,231 @@
+"""Opens the models that the settings name, in the extension that reaches them. The one place that chooses.
+
+The name of a provider decides: the built-in extension `providers` reaches those that it knows and those with
+an address in the settings; every other name is the id of an installed extension. An extension is imported
+when a model needs it. If it cannot be loaded, that model alone fails, with one sentence.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+from nacre.runtime.contracts.errors import ConfigError, ModelError
+from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
+from nacre.runtime.extensions.installed.discovery import Installed, built_in_extensions, installed_extensions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nacre.memory.contracts.embedder import Embedder
+    from nacre.memory.contracts.settings import MemorySearchSettings, RerankSettings
+    from nacre.memory.search.rerankers.reranker import Reranker
+    from nacre.runtime.contracts.clock import Clock
+    from nacre.runtime.contracts.model import ChatModel, ModelRequest, StreamItem
+    from nacre.runtime.providers.provider import (
+        BuiltInProviders,
+        Lend,
+        ModelCatalog,
+        ModelFacts,
+        ModelProvider,
+        Transcriber,
+    )
+    from nacre.runtime.settings.config import Config
+
+log = logging.getLogger(__name__)
+
+BUILT_IN = "providers"
+"""The id of the built-in extension."""
+SHIPPED = ("", "local")
+"""The values of `memorySearch.provider` that mean the model that comes with Nacre."""
+
+
+class ProviderMissing(ConfigError):
+    """The extension that reaches a model cannot be used; the message is a sentence for the owner."""
+
+
+@cache
+def built_in_providers() -> BuiltInProviders:
+    """The built-in extension, imported on the first call.
+
+    Raises:
+        ProviderMissing: it is not installed, or cannot be imported.
+    """
+    item = built_in_extensions().get(BUILT_IN)
+    problem = item.problem if item is not None else "It is not part of this installation."
+    if item is not None and not problem:
+        try:
+            return cast("BuiltInProviders", run_foreign(item.entry_point.load, BUILT_IN))
+        except ForeignCodeFailed as error:
+            log.warning("the extension %s cannot be loaded", BUILT_IN, exc_info=error.__cause__)
+            problem = f"It cannot be loaded: {error}."
+    raise ProviderMissing(
+        f"Models of providers need the extension {BUILT_IN!r}. {problem} Install Nacre again, or choose the "
+        "model 'offline'."
+    )
+
+
+def connected_model(config: Config, name: str, now: Clock) -> ChatModel:
+    """The model `provider/model`, with the address, key and time-out of the settings.
+
+    A model whose extension cannot be loaded fails each request with the reason.
+
+    Raises:
+        ConfigError: no provider has this name, or the name has no model.
+    """
+    try:
+        other = _other(config, name.partition("/")[0], lambda known: known.reaches(config, name))
+        if other is None:
+            return built_in_providers().open_model(config, name, now)
+        return cast("ChatModel", _called(other, "open_model", config, name, now))
+    except ProviderMissing as problem:
+        return UnreachableModel(name, str(problem))
+
+
+class UnreachableModel:
+    """A model whose extension cannot be loaded: each request fails with `problem`."""
+
+    context_window_tokens = None
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        self._problem = problem
+
+    async def stream(self, _request: ModelRequest) -> AsyncIterator[StreamItem]:
+        """Raises `ModelError`."""
+        nothing: tuple[StreamItem, ...] = ()
+        for item in nothing:  # makes this an asynchronous generator
+            yield item
+        raise ModelError(self._problem)
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
+def model_facts(config: Config, now: Clock) -> ModelFacts:
+    """What the settings and the environment say of the model of `config`, without asking it.
+
+    Raises:
+        ConfigError: no provider has this name, the name has no model, or its extension cannot be loaded.
+    """
+    from nacre.runtime.providers.provider import ModelFacts
+
+    name = config.model_name
+    if not name:
+        return ModelFacts()
+    if _other(config, name.partition("/")[0], lambda known: known.reaches(config, name)) is not None:
+        return ModelFacts(name=name)
+    return built_in_providers().model_facts(config, name, now)
+
+
+def price_entry(name: str) -> Mapping[str, Any]:
+    """The entry of `provider/model` in litellm's price map; empty for an unknown model."""
+    with suppress(ProviderMissing):
+        return built_in_providers().price_entry(name)
+    return {}
+
+
+def new_for_each(_key: object, make: Callable[[], Embedder]) -> Embedder:
+    """Makes an embedder that nobody shares; a `Lend`."""
+    return make()
+
+
+def open_embedder(
+    config: Config, settings: MemorySearchSettings, now: Clock, *, local: Callable[[], Embedder], lent: Lend
+) -> Embedder | None:
+    """The embedder of `settings` (`memorySearch`), or `None` for the provider `none`.
+
+    `local` makes the one that comes with Nacre, which needs no extension. `lent` may give one embedder to
+    several agents.
+
+    Raises:
+        ConfigError: there cannot be such an embedder.
+    """
+    name = (settings.provider or "").strip().lower()
+    if name == "none":
+        return None
+    has_fallback = settings.fallback.strip().lower() not in ("", "none")
+    is_plain = bool(name) or settings.remote is None
+    if name in SHIPPED and is_plain and not (has_fallback or settings.local.model_path):
+        return lent("shipped", local)
+    other = _other(config, name, lambda known: known.reaches_embedder(config, settings))
+    if other is None:
+        return built_in_providers().open_embedder(config, settings, now, local=local, lent=lent)
+    key = name, settings.model_dump_json()
+    return lent(key, lambda: cast("Embedder", _called(other, "open_embedder", config, settings, now)))
+
+
+def open_reranker(config: Config, settings: RerankSettings, now: Clock) -> Reranker | None:
+    """The re-ranker of `settings` (`memorySearch.query.rerank`), if they name one.
+
+    Raises:
+        ConfigError: there cannot be such a re-ranker.
+    """
+    if (settings.provider or "").strip().lower() in ("", "none"):
+        return None
+    return built_in_providers().open_reranker(config, settings, now)
+
+
+def open_transcribers(config: Config, now: Clock) -> Sequence[Transcriber]:
+    """The models of `tools.media.audio`, in order; none if their extension cannot be loaded."""
+    audio = config.settings.tools.media.audio
+    if not (audio.enabled and audio.model_names):
+        return ()
+    try:
+        return built_in_providers().open_transcribers(config, now)
+    except ProviderMissing as problem:
+        log.warning("recordings are not transcribed: %s", problem)
+        return ()
+
+
+def model_catalog() -> ModelCatalog:
+    """The providers and models that `nacre init` offers. Raises `ProviderMissing`."""
+    return built_in_providers().catalog()
+
+
+def _other(config: Config, name: str, is_known: Callable[[BuiltInProviders], bool]) -> Installed | None:
+    """The extension of another package that reaches the provider `name`, unless the built-in one does.
+
+    Raises:
+        ProviderMissing: it is switched off, or its installation is broken.
+    """
+    try:
+        if is_known(built_in_providers()):
+            return None
+    except ProviderMissing:
+        pass
+    item = next((item for item in installed_extensions() if item.id == name), None)
+    if item is None or item.manifest is None or item.manifest.kind != "provider":
+        return None
+    plugins = config.settings.plugins
+    if not plugins.enabled or name in plugins.deny:
+        raise ProviderMissing(f"The provider {name!r} is an extension that plugins switches off.")
+    if item.problem:
+        raise ProviderMissing(f"The provider {name!r} cannot be used. {item.problem}")
+    return item
+
+
+def _called(item: Installed, function: str, *arguments: object) -> object:
+    """What a function of an extension returns.
+
+    Raises:
+        ProviderMissing: the extension cannot be loaded, lacks the function, or the function fails.
+    """
+    try:
+        loaded: ModelProvider = run_foreign(item.entry_point.load, item.id)
+        found = run_foreign(lambda: getattr(loaded, function)(*arguments), item.id)
+    except ForeignCodeFailed as error:
+        if isinstance(error.__cause__, ConfigError):
+            raise error.__cause__ from error
+        log.warning("the provider %s failed to open", item.id, exc_info=error.__cause__)
+        raise ProviderMissing(
+            f"The provider {item.id!r} of the package {item.package!r} cannot be used: {error}."
+        ) from error
+    if inspect.iscoroutine(found):
+        found.close()
+        raise ProviderMissing(f"{function} of the provider {item.id!r} must be a plain function.")
+    return found

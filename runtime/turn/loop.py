@@ -1,0 +1,396 @@
+"""The loop of one turn: asks the model and runs its tools until it answers without a call. Never reads a
+disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Protocol
+
+from nacre.runtime.contracts.errors import (
+    BadModelReply,
+    ConfigError,
+    ContextOverflow,
+    ModelError,
+    TurnCancelled,
+    UsageLimitReached,
+)
+from nacre.runtime.contracts.events import (
+    AnswerDiscarded,
+    Emit,
+    TextStreamed,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+    Warned,
+)
+from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.contracts.model import AnswerRestarted, Ask, ModelRequest, TextDelta
+from nacre.runtime.contracts.silence import SilenceFilter
+from nacre.runtime.tools.toolbox import Toolbox, ToolOutcome
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Message,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    message_text,
+)
+
+
+class StepLimitReached(BadModelReply):
+    """The model kept calling tools after it was told that the turn's steps are used up."""
+
+
+class Conversation(Protocol):
+    """What the loop needs from a conversation: a turn or a flush."""
+
+    async def request(self) -> ModelRequest:
+        """Returns the next request; makes room in the window first if that is due."""
+
+    async def make_room(self, overflow: ContextOverflow, /) -> bool:
+        """Handles a request that does not fit; returns `True` if asking again is worthwhile."""
+
+    async def record(self, message: Message) -> None:
+        """Puts a message on disk before it returns."""
+
+    async def set_aside(self, answer: AssistantMessage) -> None:
+        """Keeps the beginning of an answer that is asked for again, where no model sees it."""
+
+    async def take_in(self) -> None:
+        """Puts messages on disk that were sent to the turn while its tools ran."""
+
+    def now_ms(self) -> int: ...
+
+
+async def run_loop(
+    conversation: Conversation,
+    *,
+    ask: Ask,
+    toolbox: Toolbox,
+    emit: Emit,
+    max_steps: int,
+    bounds: TurnBounds | None = None,
+) -> AssistantMessage:
+    """Asks, runs the tools that the model calls, and asks again, until it answers without a call.
+
+    Each message is recorded before the next step begins. After `max_steps` model calls, open tool calls are
+    answered with an error that says so, and the model may answer once more. `bounds` may end the turn
+    sooner; each call has its result then, too.
+
+    Raises:
+        ModelError: the model could not be asked; what it had said so far is recorded.
+        StepLimitReached: it calls tools even after the limit.
+        UsageLimitReached: the turn's bounds are reached.
+        TurnCancelled: the turn was to end when its tools were done.
+    """
+    bounds = bounds or TurnBounds()
+    for step in range(max_steps + 1):
+        bounds.check_request()
+        answer = None
+        while answer is None:
+            request = await conversation.request()
+            try:
+                answer = await _answer(conversation, ask, request, emit)
+            except ContextOverflow as overflow:
+                if not await conversation.make_room(overflow):
+                    raise
+        await conversation.record(answer)
+        bounds.answered(answer)
+        if not answer.tool_calls:
+            return answer
+        if step == max_steps:
+            break
+        if step == max_steps - 1:
+            used_up = f"this turn's {max_steps} steps are used up. Answer now with what you have."
+            await _refuse(conversation, answer, used_up)
+            continue
+        try:
+            bounds.check_tools(answer.tool_calls)
+        except UsageLimitReached as reached:
+            await _refuse(conversation, answer, str(reached))
+            raise
+        with bounds.running_tools():
+            await _run_tools(conversation, answer.tool_calls, toolbox, emit)
+        await conversation.take_in()
+    raise StepLimitReached(
+        f"The model was still calling tools after {max_steps} steps, so the turn was ended. "
+        "Ask for less at once, or raise agents.defaults.maxSteps."
+    )
+
+
+async def _answer(
+    conversation: Conversation, ask: Ask, request: ModelRequest, emit: Emit
+) -> AssistantMessage:
+    silence = SilenceFilter()
+    said: list[str] = []
+    answer: AssistantMessage | None = None
+
+    async def discard(problem: str) -> None:
+        nonlocal silence
+        if said:
+            await conversation.set_aside(_broken_off(conversation, said, "error", problem))
+            emit(AnswerDiscarded(problem=problem))
+        said.clear()
+        silence = SilenceFilter()
+
+    try:
+        async for item in ask(request):
+            if isinstance(item, AssistantMessage):
+                answer = item
+            elif isinstance(item, AnswerRestarted):
+                await discard(item.problem)
+            elif isinstance(item, TextDelta):
+                said.append(item.text)
+                _emit_text(emit, silence.feed(item.text))
+        if answer is None:
+            raise BadModelReply("The model's answer ended without a final message. Ask again.")
+    except asyncio.CancelledError:
+        if said:
+            await conversation.record(_broken_off(conversation, said, "aborted", "cancelled"))
+        raise
+    except ContextOverflow as overflow:
+        await discard(str(overflow))  # some providers say only behind the answer that they read a part
+        raise
+    except ModelError as error:
+        await conversation.record(_broken_off(conversation, said, "error", str(error)))
+        raise
+    _emit_text(emit, silence.finish())
+    if answer.stop_reason == "length":
+        emit(Warned(message=answer.error_message or _cut_off(answer)))
+    return answer
+
+
+def _cut_off(answer: AssistantMessage) -> str:
+    took = f" after {answer.usage.output_tokens} tokens" if answer.usage else ""
+    return f"The answer was cut off{took}, which is the most that one may take. Ask to go on."
+
+
+def _broken_off(
+    conversation: Conversation, said: Sequence[str], stop_reason: StopReason, problem: str
+) -> AssistantMessage:
+    text = "".join(said)
+    return AssistantMessage(
+        content=(Text(text=text),) if text else (),
+        api="",
+        provider="",
+        model="",
+        usage=None,
+        stop_reason=stop_reason,
+        timestamp_ms=conversation.now_ms(),
+        error_message=problem,
+    )
+
+
+def _emit_text(emit: Emit, text: str) -> None:
+    if text:
+        emit(TextStreamed(text=text))
+
+
+async def _run_tools(
+    conversation: Conversation, calls: Sequence[ToolCall], toolbox: Toolbox, emit: Emit
+) -> None:
+    """Runs the calls concurrently; their results are recorded in the order of the calls."""
+    for call in calls:
+        emit(ToolStarted(call_id=call.id, tool_name=call.name, arguments=call.arguments))
+    running = [asyncio.create_task(run_tool(toolbox, call, emit)) for call in calls]
+    try:
+        for task in running:
+            await conversation.record((await task).message)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def run_tool(toolbox: Toolbox, call: ToolCall, emit: Emit) -> ToolOutcome:
+    """Runs one call and emits its progress and its end."""
+
+    def progress(text: str) -> None:
+        emit(ToolProgressed(call_id=call.id, tool_name=call.name, text=text))
+
+    outcome = await toolbox.run(call, progress=progress)
+    emit(
+        ToolEnded(
+            call_id=call.id,
+            tool_name=call.name,
+            is_error=outcome.message.is_error,
+            summary=outcome.summary,
+            result=message_text(outcome.message),
+        )
+    )
+    return outcome
+
+
+async def _refuse(conversation: Conversation, answer: AssistantMessage, reason: str) -> None:
+    for call in answer.tool_calls:
+        await conversation.record(
+            ToolResultMessage(
+                tool_call_id=call.id,
+                tool_name=call.name,
+                content=(Text(text=f"Not run: {reason}"),),
+                is_error=True,
+                timestamp_ms=answer.timestamp_ms,
+            )
+        )
+
+
+@contextmanager
+def paused(deadline: asyncio.Timeout) -> Iterator[None]:
+    """Stops a running deadline, and continues it with the remaining time.
+
+    For work that has limits of its own and takes time in proportion to the history: a compaction that the
+    turn's deadline ended each time would never finish.
+    """
+    loop = asyncio.get_running_loop()
+    ends_at = deadline.when()
+    left_seconds = None if ends_at is None else ends_at - loop.time()
+    deadline.reschedule(None)
+    try:
+        yield
+    finally:
+        deadline.reschedule(None if left_seconds is None else loop.time() + left_seconds)
+
+
+class Joining:
+    """The messages that join one running turn. It accepts messages while it is `open`."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Inbound] = []
+        self._is_open = False
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Accepts messages inside the block; what nobody has taken at its end is dropped."""
+        self._is_open = True
+        try:
+            yield
+        finally:
+            self._is_open = False
+            self._waiting.clear()
+
+    def put(self, inbound: Inbound) -> bool:
+        """Accepts a message; `False` if the turn cannot read it any more."""
+        if self._is_open:
+            self._waiting.append(inbound)
+        return self._is_open
+
+    def take(self) -> list[Inbound]:
+        taken, self._waiting = self._waiting, []
+        return taken
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsageLimits:
+    """The most that one turn may use; `None` is no limit.
+
+    `tokens` is the total of the turn's model calls, prompts and answers, cached or not; `cost_usd` is their
+    cost in US dollars. Both count what the provider reported, so they do not bind a provider that reports
+    nothing; `model_calls` does. Calls for notes and summaries are not counted, as in `Reply.usage`. A limit
+    ends a turn before the next step, so the last step may exceed it.
+
+    Raises:
+        ConfigError: a limit is negative.
+    """
+
+    tokens: int | None = None
+    model_calls: int | None = None
+    tool_calls: int | None = None
+    cost_usd: float | None = None
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not None and not value >= 0:
+                raise ConfigError(
+                    f"UsageLimits({each.name}={value!r}) is no limit. Give zero or more, or None."
+                )
+
+
+class TurnBounds:
+    """What one turn has used, its limits, and whether it is to end when its tools are done.
+
+    `within` are the bounds of a surrounding turn: what is used here is used there, too.
+    """
+
+    def __init__(self, limits: UsageLimits | None = None, *, within: TurnBounds | None = None) -> None:
+        self._limits = limits or UsageLimits()
+        self._within = within
+        self._used = Usage()
+        self._model_calls = 0
+        self._tool_calls = 0
+        self._tools_are_running = False
+        self._ends_after_tools = False
+        self.joining = Joining()
+        """The messages that join the turn while it runs."""
+
+    def spare_tools(self) -> bool:
+        """Ends the turn when its running tools are done; `False` if none are running."""
+        self._ends_after_tools = self._tools_are_running
+        return self._ends_after_tools
+
+    def answered(self, answer: AssistantMessage) -> None:
+        self._model_calls += 1
+        if answer.usage is not None:
+            self._use(answer.usage)
+
+    def check_request(self) -> None:
+        """Checks the limits before a model call.
+
+        Raises:
+            UsageLimitReached: a limit is used up.
+            TurnCancelled: the turn was to end after its tools.
+        """
+        if self._ends_after_tools:
+            raise TurnCancelled("The turn was stopped after its tools were done. Their results are kept.")
+        most = self._limits.model_calls
+        if most is not None and self._model_calls >= most:
+            raise _reached(f"{most} model calls", "model_calls")
+        self._check_used()
+
+    def check_tools(self, calls: Sequence[ToolCall]) -> None:
+        """Checks the limits before the tools of an answer run, and counts the calls.
+
+        Raises:
+            UsageLimitReached: these calls would be too many, or another limit is used up.
+        """
+        self._check_used()
+        most = self._limits.tool_calls
+        if most is not None and self._tool_calls + len(calls) > most:
+            raise _reached(f"{most} tool calls", "tool_calls")
+        self._tool_calls += len(calls)
+
+    @contextmanager
+    def running_tools(self) -> Iterator[None]:
+        """Inside the block, a stop may wait for the tools."""
+        self._tools_are_running = True
+        try:
+            yield
+        finally:
+            self._tools_are_running = False
+
+    def _use(self, usage: Usage) -> None:
+        self._used += usage
+        if self._within is not None:
+            self._within._use(usage)
+
+    def _check_used(self) -> None:
+        if self._within is not None:
+            self._within._check_used()
+        limits = self._limits
+        if limits.tokens is not None and self._used.context_tokens >= limits.tokens and self._model_calls:
+            raise _reached(f"{limits.tokens} tokens", "tokens")
+        if limits.cost_usd is not None and self._used.cost_usd >= limits.cost_usd and self._model_calls:
+            raise _reached(f"{limits.cost_usd:.15g} US dollars", "cost_usd")
+
+
+def _reached(what: str, name: str) -> UsageLimitReached:
+    return UsageLimitReached(
+        f"The turn was ended, because it has used up its {what}. What was said and done until then is kept: "
+        f"ask to go on, ask for less at once, or raise {name} of its UsageLimits."
+    )

@@ -1,0 +1,361 @@
+"""The system prompt of one session: frozen in its transcript, with changes appended at the tail.
+
+    nacre.prompt ─► question ─► answer ─► nacre.changes ─► question ─► … ─► compaction ─► nacre.prompt
+
+A provider reads a request from its cache as far as it begins like the last one. So the prompt stays the
+same, also after a restart, until a compaction begins the conversation anew, and what changed is a message
+of the transcript. The prompt is rebuilt at once when its frame changes (what the chat may see, instructions
+of the program, a section of an extension), when the changes get large, and when a line was removed from a
+file or a log: what the owner deletes is not sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import field, replace
+from difflib import SequenceMatcher
+from typing import Any, TypeAlias
+
+from nacre.prompts import quoted, render
+from nacre.record import Record
+from nacre.runtime.contracts.model import ToolSpec
+from nacre.runtime.open_sessions.open_session import OpenSession
+from nacre.runtime.turn.system_prompt import StablePart
+from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
+from nacre.sessions.view.transcript import CHANGES_TYPE, PROMPT_TYPE, RECALL_TYPE, BranchFollower
+
+MOST_TOLD_SHARE = 10
+"""When changes would fill this share of the window, a tenth, rebuilding the prompt is cheaper."""
+CHARS_PER_TOKEN = 4
+
+
+class ToldPrompt:
+    """What the transcript of one session says about its prompt, updated incrementally."""
+
+    def __init__(self) -> None:
+        self.frozen: FrozenPrompt | None = None
+        self.known = Known()
+        self.tools: dict[str, str] = {}
+        self.told_chars = 0
+        self.recalled: tuple[str, ...] = ()
+        """The logs and notes that the newest reminder quotes."""
+        self._text: str | None = None
+        self._described: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] | None = None
+        self._follower = BranchFollower()
+
+    def follow(self, branch: Sequence[Entry]) -> None:
+        """Reads the new entries of a branch."""
+        fresh = self._follower.fresh(branch)
+        if fresh is None:
+            self._begin(None)
+            ended = range(len(branch) - 1, -1, -1)
+            begun = (place for place in ended if _begins(branch[place]))
+            fresh = branch[next(begun, 0) :]
+        for entry in fresh:
+            self._take(entry)
+
+    def text(self, part: StablePart) -> str:
+        """The stable text of the frozen prompt, in this frame; the same object while it does not change."""
+        if self._text is None:
+            assert self.frozen is not None, "what was told is asked for"
+            known = self.frozen.known
+            same = (dict(part.tools), dict(part.files)) == (dict(known.tools), dict(known.files))
+            self._text = part.text if same else replace(part, tools=known.tools, files=known.files).text
+        return self._text
+
+    def described(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+        """The tools with the descriptions and in the order that the model was told, new ones last."""
+        if self._described is None or self._described[0] is not tools:
+            told = tools
+            if any(self.tools.get(tool.name) != tool.description for tool in tools):
+                places = {name: place for place, name in enumerate(self.tools)}
+                told = tuple(
+                    replace(tool, description=self.tools.get(tool.name, tool.description))
+                    for tool in sorted(tools, key=lambda tool: places.get(tool.name, len(places)))
+                )
+            self._described = (tools, told)
+        return self._described[1]
+
+    def _begin(self, frozen: FrozenPrompt | None) -> None:
+        self.frozen = frozen
+        self.known = frozen.known if frozen is not None else Known()
+        self.tools = dict(self.known.tools)
+        self.told_chars = 0
+        self._text, self._described = None, None
+
+    def _take(self, entry: Entry) -> None:
+        data = entry.custom_data(PROMPT_TYPE)
+        if data is not None:
+            self._begin(frozen_prompt(data))
+        elif isinstance(entry.body, Compaction):
+            self._begin(None)
+        elif isinstance(entry.body, CustomMessage) and entry.body.custom_type == RECALL_TYPE:
+            paths = (entry.body.details or {}).get("paths")
+            self.recalled = tuple(map(str, paths)) if isinstance(paths, list) else ()
+        elif isinstance(entry.body, CustomMessage) and entry.body.custom_type == CHANGES_TYPE:
+            known = applied(self.known, entry.body.details or {})
+            if known is None:  # somebody else's: the prompt is made anew
+                self._begin(None)
+                return
+            self.known = known
+            self.tools, self._described = {**known.tools, **self.tools}, None
+            self.told_chars += len(entry.body.content)
+
+
+class SessionPrompt:
+    """The prompt of one session, for one turn in a window of `window_tokens`."""
+
+    def __init__(self, session: OpenSession, *, window_tokens: int) -> None:
+        self._session = session
+        self._most_told_chars = window_tokens * CHARS_PER_TOKEN // MOST_TOLD_SHARE
+
+    def texts(self, part: StablePart, now: str) -> tuple[str, str]:
+        """The stable and the changing part of the prompt: as frozen, or as they are now."""
+        told = self._told()
+        if told.frozen is None or told.frozen.frame != part.digest:
+            return part.text, now
+        return told.text(part), told.frozen.known.now
+
+    def described(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+        """The tools with the descriptions and in the order that the model has been told; new ones last.
+
+        Which tools there are, and what they take, is always current.
+        """
+        return self._told().described(tools)
+
+    @property
+    def told_paths(self) -> frozenset[str]:
+        """The logs and notes of past days that the model has been told about."""
+        told = self._told()
+        return frozenset((*told.known.logs, *(told.recalled if told.frozen is None else ())))
+
+    async def bring_up_to_date(
+        self,
+        part: StablePart,
+        now: str,
+        logs: Mapping[str, str],
+        *,
+        is_deleted: Callable[[str, Sequence[str]], Awaitable[bool]],
+        recall_again: Callable[[], Awaitable[None]],
+        only_deleted: bool = False,
+    ) -> None:
+        """Records the prompt in the transcript, or what changed in it; nothing if nothing did.
+
+        With `only_deleted`, nothing is recorded unless a line was deleted. `is_deleted` tells whether a
+        file lacks one of these lines, which may only have been cut from its shown text. `recall_again`
+        replaces the recalled notes.
+
+        Raises:
+            SessionError: the transcript cannot be written.
+        """
+        told, journal = self._told(), self._session.journal
+        if only_deleted and told.frozen is None:
+            return
+        present = Known(tools=part.tools, files=part.files, logs=logs, now=now)
+        if told.frozen is not None and told.frozen.frame == part.digest:
+            changes = changes_between(told.known, present)
+            if changes is None:
+                return
+            removed = removed_lines(told.known, present)
+            has_deleted = any([await is_deleted(path, lines) for path, lines in removed.items()])
+            if only_deleted and not has_deleted:
+                return
+            if not has_deleted and told.told_chars + len(changes.text) <= self._most_told_chars:
+                await journal.append(
+                    CustomMessage(custom_type=CHANGES_TYPE, content=changes.text, details=changes.details)
+                )
+                return
+        if told.frozen is not None:
+            await recall_again()
+        prompt = FrozenPrompt(frame=part.digest, known=present)
+        await journal.append_custom(PROMPT_TYPE, prompt.to_record())
+
+    def _told(self) -> ToldPrompt:
+        told = self._session.journal.cached(ToldPrompt)
+        told.follow(self._session.branch)
+        return told
+
+
+def _begins(entry: Entry) -> bool:
+    return isinstance(entry.body, Compaction) or entry.custom_data(PROMPT_TYPE) is not None
+
+
+VERSION = 1
+Edit: TypeAlias = tuple[int, int, tuple[str, ...]]
+"""Lines of a text that are replaced: the first, the one after the last, and the new lines."""
+
+
+class Known(Record):
+    """What a model knows from the system prompt.
+
+    `tools` are descriptions by name, `files` and `logs` texts by path, `now` says day, chat and model.
+    """
+
+    tools: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    logs: Mapping[str, str] = field(default_factory=dict)
+    now: str = ""
+
+
+class FrozenPrompt(Record):
+    """A recorded system prompt; `frame` is the digest of its frame."""
+
+    frame: str
+    known: Known
+
+    def to_record(self) -> dict[str, Any]:
+        """The data of a `nacre.prompt` entry."""
+        known = self.known
+        return {
+            "version": VERSION,
+            "frame": self.frame,
+            "now": known.now,
+            "tools": dict(known.tools),
+            "files": dict(known.files),
+            "logs": dict(known.logs),
+        }
+
+
+class Changes(Record):
+    """What changed in a `Known`: the text of the message about it, and the message's details."""
+
+    text: str
+    details: Mapping[str, Any]
+
+
+def frozen_prompt(data: Mapping[str, Any]) -> FrozenPrompt | None:
+    """Parses the data of an entry; `None` if they are invalid or of a later version."""
+    frame, now = data.get("frame"), data.get("now")
+    maps = [_texts(data.get(name)) for name in ("tools", "files", "logs")]
+    if data.get("version") != VERSION or not isinstance(frame, str) or not isinstance(now, str):
+        return None
+    tools, files, logs = maps
+    if tools is None or files is None or logs is None:
+        return None
+    return FrozenPrompt(frame=frame, known=Known(tools=tools, files=files, logs=logs, now=now))
+
+
+def changes_between(known: Known, present: Known) -> Changes | None:
+    """What changed, or `None`.
+
+    A log that `present` lacks did not change. A new description of a known tool is not reported.
+    """
+    if _is_same(known, present):
+        return None
+    tools: dict[str, str | None] = {
+        name: text for name, text in present.tools.items() if name not in known.tools
+    }
+    tools.update(dict.fromkeys(name for name in known.tools if name not in present.tools))
+    logs = {path: known.logs.get(path, "") for path in present.logs}
+    files = {path: known.files.get(path, "") for path in {**known.files, **present.files}}
+    file_edits = {path: _edits(text, present.files.get(path, "")) for path, text in files.items()}
+    log_edits = {path: _edits(text, present.logs[path]) for path, text in logs.items()}
+    details: dict[str, Any] = {
+        "version": VERSION,
+        **({"now": present.now} if present.now != known.now else {}),
+        "tools": tools,
+        "files": {path: edits for path, edits in file_edits.items() if edits},
+        "logs": {path: edits for path, edits in log_edits.items() if edits},
+    }
+    told = [present.now] if "now" in details else []
+    if tools:
+        told.append(render("tail/changed_tools", tools=_tool_lines(tools)))
+    told += [_shown(path, text, present.files.get(path, "")) for path, text in files.items()]
+    told += [_shown(path, text, present.logs[path]) for path, text in logs.items()]
+    text = "\n\n".join(part for part in told if part)
+    return Changes(text=render("tail/changes", text=text), details=details) if text else None
+
+
+def removed_lines(known: Known, present: Known) -> dict[str, list[str]]:
+    """The known lines that each file and log no longer has."""
+    pairs = {path: (text, present.files.get(path, "")) for path, text in known.files.items()}
+    pairs |= {path: (known.logs[path], text) for path, text in present.logs.items() if path in known.logs}
+    return {
+        path: gone
+        for path, (before, after) in pairs.items()
+        if before != after and (gone := [*filter(str.strip, set(_lines(before)) - set(_lines(after)))])
+    }
+
+
+def _is_same(known: Known, present: Known) -> bool:
+    """A quick check, because most often nothing changed."""
+    return (
+        (known.now, known.files) == (present.now, present.files)
+        and known.tools.keys() == present.tools.keys()
+        and all(known.logs.get(path, "") == text for path, text in present.logs.items())
+    )
+
+
+def applied(known: Known, details: Mapping[str, Any]) -> Known | None:
+    """What is known after recorded changes; `None` if their details are invalid."""
+    tools, now = details.get("tools"), details.get("now", known.now)
+    if details.get("version") != VERSION or not isinstance(tools, Mapping) or not isinstance(now, str):
+        return None
+    files = _edited(known.files, details.get("files"))
+    logs = _edited(known.logs, details.get("logs"))
+    if files is None or logs is None:
+        return None
+    described = {name: text for name, text in {**known.tools, **tools}.items() if isinstance(text, str)}
+    return replace(known, tools=described, files=files, logs=logs, now=now)
+
+
+def _edits(before: str, after: str) -> list[list[Any]]:
+    if before == after:
+        return []
+    old, new = _lines(before), _lines(after)
+    matched = SequenceMatcher(None, old, new).get_opcodes()
+    return [[first, end, new[start:stop]] for tag, first, end, start, stop in matched if tag != "equal"]
+
+
+def _edited(texts: Mapping[str, str], edits: object) -> dict[str, str] | None:
+    """The texts with their edits; `None` if an edit is invalid or does not fit."""
+    if not isinstance(edits, Mapping):
+        return None
+    changed = dict(texts)
+    for path, of_text in edits.items():
+        lines = _lines(changed.get(path, ""))
+        read = [_edit(raw) for raw in of_text] if isinstance(of_text, list) else [None]
+        for edit in reversed(read):
+            if edit is None or not 0 <= edit[0] <= edit[1] <= len(lines):
+                return None
+            lines[edit[0] : edit[1]] = edit[2]
+        changed[str(path)] = "\n".join(lines)
+    return {path: text for path, text in changed.items() if text}
+
+
+def _edit(raw: object) -> Edit | None:
+    match raw:
+        case [int(first), int(end), list(lines)] if all(isinstance(line, str) for line in lines):
+            return first, end, tuple(lines)
+        case _:
+            return None
+
+
+def _shown(path: str, before: str, after: str) -> str:
+    """A text's changed lines, quoted; empty if nothing changed."""
+    old, told, moved = _lines(before), list[str](), 0
+    for first, end, lines in _edits(before, after):
+        if end > first:
+            told.append(render("tail/lines_gone", text=quoted("\n".join(old[first:end]))))
+        if lines:
+            line = str(first + moved + 1)
+            told.append(render("tail/lines_new", line=line, text=quoted("\n".join(lines))))
+        moved += len(lines) - (end - first)
+    return render("tail/changed_file", path=path, text="\n".join(told)) if told else ""
+
+
+def _tool_lines(tools: Mapping[str, str | None]) -> str:
+    return "\n".join(
+        render("tail/tool_gone", name=name) if text is None else render("tail/tool_new", name=name, text=text)
+        for name, text in tools.items()
+    )
+
+
+def _lines(text: str) -> list[str]:
+    return text.split("\n") if text else []
+
+
+def _texts(raw: object) -> dict[str, str] | None:
+    if not isinstance(raw, Mapping) or not all(isinstance(text, str) for text in raw.values()):
+        return None
+    return {str(name): text for name, text in raw.items()}

@@ -1,0 +1,643 @@
+"""The system prompt of an agent as it is now: workspace files, tools, sections of authors, the day.
+
+Each piece is built once and reused while nothing changes. `session_prompt.py` decides what of it a session
+is sent. The stable part comes first; what changes with the day or the chat comes last. The notes recalled
+at the start of a session are here too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import json
+import logging
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from nacre.memory.contracts.notes import MAX_NOTE_BYTES
+from nacre.memory.contracts.workspace import FolderEntry, PathOutsideRoot, Workspace
+from nacre.memory.files.skills import Skill, Skills
+from nacre.memory.files.sources.sources import Sources
+from nacre.memory.workspace.workspace import (
+    CUT_MARK,
+    MIN_USEFUL_CHARS,
+    ContextFile,
+    ContextFiles,
+    daily_log_path,
+    is_cut_mark,
+    read_context_file,
+)
+from nacre.prompts import quoted, render
+from nacre.record import Record
+from nacre.runtime.contracts.budget import ContextBudget
+from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens
+from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
+from nacre.runtime.settings.sections.agents import AgentSettings, StartupContextSettings
+from nacre.runtime.settings.sections.skills import SkillsSettings
+from nacre.runtime.tools.function import ToolChat
+from nacre.runtime.tools.toolbox import on_its_own_thread
+from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
+from nacre.sessions.contracts.messages import AssistantMessage
+from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
+from nacre.sessions.view.transcript import RECALL_TYPE
+
+log = logging.getLogger(__name__)
+
+SECTION = "Skills"
+"""The section's name. It follows the files of the workspace, so that its changes are reported like
+theirs."""
+
+
+class SkillList(Record):
+    """The section's text, empty without skills, and sentences for the owner."""
+
+    text: str = ""
+    notices: tuple[str, ...] = ()
+
+
+def skill_list(skills: Sequence[Skill], *, most_chars: int) -> SkillList:
+    """Lists skills in at most `most_chars` characters: with descriptions while there is room, then by
+    name.
+    """
+    lines: list[str] = []
+    left_chars, shortened, unnamed = most_chars, 0, 0
+    for skill in skills:
+        whole = f"- `{skill.name}` ({skill.path}): {skill.description}"
+        short = f"- `{skill.name}` ({skill.path})"
+        line = whole if len(whole) <= left_chars and not shortened else short
+        if len(line) > left_chars:
+            unnamed += 1
+            continue
+        shortened += line is short
+        lines.append(line)
+        left_chars -= len(line) + 1
+    notices = []
+    if shortened or unnamed:
+        notices.append(
+            f"There is no room to describe all skills: {shortened} are told by name alone, {unnamed} not at "
+            "all. Raise skills.limits.maxSkillsPromptChars, or switch some off in skills.entries."
+        )
+    text = render("system/skills", skills="\n".join(lines)) if lines else ""
+    return SkillList(text=text, notices=tuple(notices))
+
+
+OPTIONAL_FILES = ("MEMORY.md",)
+"""Files that are left out, instead of marked as missing, if they do not exist."""
+MOST_COUNTED = 64
+"""How many system prompts' token counts are cached: one for each day, kind of chat, channel and model."""
+
+FILES_PERCENT, STARTUP_PERCENT = 15, 10
+"""The most of a window that workspace files, and recalled notes, take, at four characters a token."""
+FAIR_SHARES_TOKENS = 16_000
+"""In a smaller window, no file takes more than a fifth of the files' share, so that each is shown."""
+
+MOST_KINDS = 256
+"""How many kinds of chats have cached prompts. Each chat that is not private is a kind of its own."""
+
+_TOOLS_PLACE = "\0tools\0"
+"""Marks the place of the tools in a frame."""
+
+_Kind: TypeAlias = tuple[bool, WorkspaceAccess, tuple[str, ...], str, tuple[str, ...]]
+
+
+_ACCESS: dict[WorkspaceAccess, str] = {
+    "rw": "workspace/rw",
+    "ro": "workspace/ro",
+    "none": "workspace/none",
+}
+
+
+class StablePart(Record):
+    """The stable part of a system prompt in pieces, and a sentence for each file that was cut.
+
+    `frame` is everything except `tools`, descriptions by name, and `files`, the texts of the shown files.
+    `digest` identifies the frame and what the chat may see.
+    """
+
+    frame: str
+    digest: str
+    tools: Mapping[str, str]
+    files: Mapping[str, str]
+    notices: tuple[str, ...]
+
+    @cached_property
+    def text(self) -> str:
+        head = self.frame.replace(_TOOLS_PLACE, _tool_lines(self.tools), 1)
+        shown = "\n\n".join(
+            render("system/context_file", name=name, text=text) for name, text in self.files.items()
+        )
+        return f"{head}\n\n{render('system/context_files', files=shown)}" if shown else head
+
+
+class _Made(Record):
+    files: tuple[ContextFile, ...]
+    texts: Mapping[str, str]
+    tools: tuple[ToolSpec, ...]
+    skills: SkillList
+    parts: dict[tuple[str, ...], StablePart]
+
+
+class SystemPrompts:
+    """The system prompts of one agent, for all of its turns."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        settings: AgentSettings,
+        skill_settings: SkillsSettings,
+        skills: Skills,
+        *,
+        now: Clock,
+        count_tokens: Callable[[str], int],
+    ) -> None:
+        self._workspace = workspace
+        self._sources = Sources(workspace)
+        self._settings = settings
+        self.skills = skills
+        self._skill_settings = skill_settings
+        self._count_tokens = count_tokens
+        self._files = ContextFiles(workspace, now_ns=lambda: epoch_ms(now()) * 1_000_000)
+        self._made: dict[_Kind, _Made] = {}
+        self._log_days: tuple[date, ...] = ()
+        self._log_paths: tuple[str, ...] = ()
+        self._log_files: tuple[ContextFile, ...] = ()
+        self._logs: Mapping[str, str] = {}
+        self._counted: dict[tuple[SystemPrompt, tuple[str, ...]], int] = {}
+
+    async def stable(
+        self,
+        policy: ChatPolicy,
+        *,
+        tools: tuple[ToolSpec, ...],
+        memory: str,
+        budget: ContextBudget,
+        sections: tuple[str, ...] = (),
+    ) -> StablePart:
+        """The stable part for such a chat: the same object as before, unless a file or a tool changed.
+
+        `memory` is what the memory engine says about its tools, `sections` are the session's prompt parts.
+        In a small window of the `budget`, less of each file is shown.
+        """
+        total_chars = self._settings.bootstrap_total_max_chars
+        per_file_chars = self._settings.bootstrap_max_chars
+        if budget.window_tokens * FILES_PERCENT // 25 < total_chars:
+            total_chars = budget.window_tokens * FILES_PERCENT // 25
+        if budget.window_tokens < FAIR_SHARES_TOKENS:
+            per_file_chars = min(per_file_chars, total_chars // 5)
+        files = await self._files.read(
+            policy.context_files(), per_file_chars=per_file_chars, total_chars=total_chars
+        )
+        skills = await self._skill_list(policy)
+        names = tuple(tool.name for tool in tools)
+        kind = (policy.is_private, policy.access, policy.writable_folders, memory, names)
+        made = self._made.get(kind)
+        if made is None or (made.files, made.tools, made.skills) != (files, tools, skills):
+            if made is None and len(self._made) >= MOST_KINDS:
+                self._made.clear()
+            texts = await self._texts(files)
+            made = self._made[kind] = _Made(files=files, texts=texts, tools=tools, skills=skills, parts={})
+        part = made.parts.get(sections)
+        if part is None:
+            frame = joined(_head(self._workspace, policy, memory=memory), *sections)
+            part = StablePart(
+                frame=frame,
+                digest=_digest(policy, frame),
+                tools={tool.name: tool.description for tool in tools},
+                files={
+                    **{file.name: made.texts[file.name] for file in files if _is_shown(file)},
+                    **({SECTION: skills.text} if skills.text else {}),
+                },
+                notices=(*_cuts(files), *skills.notices),
+            )
+            if len(made.parts) >= MOST_COUNTED:
+                made.parts.clear()
+            made.parts[sections] = part
+        return part
+
+    async def logs(self, now: datetime, budget: ContextBudget) -> Mapping[str, str]:
+        """The logs of the days that a private session begins with, by path, as the model sees them."""
+        limits = startup_limits(self._settings.startup_context, budget)
+        if not limits.enabled:
+            return {}
+        days = recalled_days(now, limits.daily_memory_days)
+        if self._log_days != days:
+            self._log_days, self._log_paths = days, tuple(map(daily_log_path, days))
+        files = await self._files.read(
+            self._log_paths,
+            per_file_chars=self._settings.daily_log_max_chars,
+            total_chars=limits.max_total_chars,
+        )
+        if self._log_files is not files:
+            texts = {file.name: "" if file.missing else file.text for file in files}
+            self._logs = {name: await own_lines(self._sources, name, text) for name, text in texts.items()}
+            self._log_files = files
+        return self._logs
+
+    async def other_logs(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Other logs and notes by path, as the model sees them."""
+        if not paths:
+            return {}
+        per_file_chars = self._settings.daily_log_max_chars
+        files = await self._files.read(
+            paths, per_file_chars=per_file_chars, total_chars=per_file_chars * (len(paths) + 1)
+        )
+        texts = {file.name: "" if file.missing else file.text for file in files}
+        return {name: await own_lines(self._sources, name, text) for name, text in texts.items()}
+
+    async def has_lines(self, path: str, lines: Sequence[str]) -> bool:
+        """Whether a file of the workspace still has all of these lines, whole or inside longer lines."""
+        file = await read_context_file(self._workspace, path, max_chars=MAX_NOTE_BYTES)
+        text = "" if file.missing else await own_lines(self._sources, path, file.text)
+        left_out = render("recall/not_own_lines", path=path, count="\0").partition("\0")[0]
+        return all(line in text or is_cut_mark(line) or line.startswith(left_out) for line in lines)
+
+    async def _skill_list(self, policy: ChatPolicy) -> SkillList:
+        """The owner's skills, for the owner alone: no other chat can read their files."""
+        limits, entries = self._skill_settings.limits, self._skill_settings.entries
+        if not (policy.is_private and policy.sees_notes and limits.max_skills_prompt_chars):
+            return SkillList()
+        found = await self.skills.found()
+        on = [skill for skill in found.skills if skill.name not in entries or entries[skill.name].enabled]
+        of_others = await self._of_others([skill.path for skill in on]) if on else frozenset()
+        listed = skill_list(
+            [skill for skill in on if skill.path not in of_others],
+            most_chars=limits.max_skills_prompt_chars,
+        )
+        left_out = tuple(
+            f"The skill {path} is left out: not all of its words are yours. To use it, move its folder to a "
+            "place that skills.load.extraDirs names."
+            for path in sorted(of_others)
+        )
+        return replace(listed, notices=(*found.problems, *left_out, *listed.notices))
+
+    async def _of_others(self, paths: Sequence[str]) -> frozenset[str]:
+        """The skills of the workspace with a line that another person or a tool may have written."""
+        written = [path for path in paths if path in await self._sources.paths_of_others()]
+        read = await self._workspace.read_many(written, max_bytes=MAX_NOTE_BYTES) if written else {}
+        found = set()
+        for path, file in read.items():
+            if isinstance(file, Exception):
+                continue
+            lines = file.data.decode("utf-8", "replace").splitlines()
+            if not all(
+                each is None or each.is_owners_word for each in await self._sources.of_lines(path, lines)
+            ):
+                found.add(path)
+        return frozenset(found)
+
+    async def _texts(self, files: Sequence[ContextFile]) -> Mapping[str, str]:
+        return {file.name: await own_lines(self._sources, file.name, file.text) for file in files}
+
+    async def overhead_tokens(self, system: SystemPrompt, tools: tuple[ToolSpec, ...]) -> int:
+        """Tokens of a system prompt and the tools' schemas, counted on a thread."""
+        asked = (system, tuple(tool.name for tool in tools))
+        if asked not in self._counted:
+            if len(self._counted) >= MOST_COUNTED:
+                self._counted.clear()
+            self._counted[asked] = await asyncio.to_thread(overhead_tokens, system, tools, self._count_tokens)
+        return self._counted[asked]
+
+
+def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: str) -> str:
+    """The part of the system prompt that changes: the owner's date and time zone, the chat, the model."""
+    return render(
+        "system/changing",
+        date=now.strftime("%Y-%m-%d"),
+        weekday=now.strftime("%A"),
+        time_zone=str(now.tzinfo),
+        channel=channel or "unknown",
+        chat_kind=chat_kind,
+        model=model_name,
+    )
+
+
+def sub_agent_part(name: str, instructions: str, *, tools: Sequence[ToolSpec], memory: str) -> str:
+    """The stable part of a sub-agent's system prompt, without files of the workspace."""
+    return render(
+        "session/sub_agent",
+        name=name,
+        tools=_tool_lines({tool.name: tool.description for tool in tools}),
+        memory=f"{memory}\n\n" if memory else "",
+        text=instructions,
+    )
+
+
+def joined(*sections: str) -> str:
+    """Joins the sections that are not empty."""
+    return "\n\n".join(section for section in sections if section)
+
+
+def _head(workspace: Workspace, policy: ChatPolicy, *, memory: str) -> str:
+    memory = f"{memory}\n\n" if memory else ""
+    if policy.is_private:
+        access = render(_ACCESS[policy.access])
+        return render(
+            "system/private", tools=_TOOLS_PLACE, memory=memory, access=access, workspace=workspace.place
+        )
+    folders = " and ".join(f"`{folder}/`" for folder in policy.writable_folders) or "no folder"
+    return render("system/group", tools=_TOOLS_PLACE, memory=memory, folders=folders)
+
+
+def _digest(policy: ChatPolicy, frame: str) -> str:
+    seen = (policy.audience, policy.access, policy.writable_folders, policy.context_files(), frame)
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
+
+
+def _tool_lines(tools: Mapping[str, str]) -> str:
+    return "\n".join(f"- `{name}`: {text}" for name, text in tools.items()) or "(none)"
+
+
+def _cuts(files: Sequence[ContextFile]) -> tuple[str, ...]:
+    cut = [file for file in files if file.truncated]
+    if not cut:
+        return ()
+    names = " and ".join(file.name for file in cut)
+    shown = ", ".join(f"{file.injected_chars} of {file.raw_chars} characters" for file in cut)
+    return (f"{names} {'is' if len(cut) == 1 else 'are'} too long for the context: {shown} went in.",)
+
+
+def _is_shown(file: ContextFile) -> bool:
+    return bool(file.text.strip()) and not (file.missing and file.name in OPTIONAL_FILES)
+
+
+PART_SECONDS = 5.0
+"""How long a part may take. After that the model is asked without it."""
+PART_CHARS = 40_000
+"""The most of one part that enters the prompt."""
+KEPT_SESSIONS = 1_000
+"""For how many sessions the stable sections are cached. A session that returns later is asked again."""
+
+_Kept: TypeAlias = dict[PromptPart, str]
+
+
+class PromptParts:
+    """The prompt parts of an agent, and their sections for the sessions that were open lately."""
+
+    def __init__(self, parts: Sequence[PromptPart]) -> None:
+        self._parts = tuple(parts)
+        self._kept: OrderedDict[tuple[str, int, ChatPolicy], _Kept] = OrderedDict()
+
+    async def stable(
+        self, chat: ToolChat, *, cycle: int, tell: Callable[[Sequence[str]], None]
+    ) -> tuple[str, ...]:
+        """The sections of the cached part.
+
+        `cycle` counts the session's compactions. Each compaction breaks the provider's cache anyway, so
+        parts are asked again.
+        """
+        key = (chat.session_id, cycle, chat.policy)
+        kept = self._kept.setdefault(key, {})
+        self._kept.move_to_end(key)
+        if len(self._kept) > KEPT_SESSIONS:
+            self._kept.popitem(last=False)
+        for part in self._of(chat, changing=False):
+            if part not in kept:
+                text = await _asked(part, chat, tell)
+                if text is not None:
+                    kept[part] = text
+        return tuple(kept[part] for part in self._of(chat, changing=False) if kept.get(part))
+
+    async def changing(self, chat: ToolChat, *, tell: Callable[[Sequence[str]], None]) -> tuple[str, ...]:
+        """The sections that follow the conversation, as they are in this turn."""
+        asked = [await _asked(part, chat, tell) for part in self._of(chat, changing=True)]
+        return tuple(text for text in asked if text)
+
+    def _of(self, chat: ToolChat, *, changing: bool) -> list[PromptPart]:
+        return [part for part in self._parts if part.changing is changing and part.is_for(chat.policy)]
+
+
+def instructions_part(text: str) -> PromptPart:
+    """The instructions of the embedding program, as a stable part of every chat."""
+    section = render("system/instructions", text=text.strip()) if text.strip() else ""
+    return PromptPart(
+        function=lambda _chat: section,
+        name="instructions",
+        changing=False,
+        chats=frozenset({"private", "direct", "group"}),
+    )
+
+
+async def _asked(part: PromptPart, chat: ToolChat, tell: Callable[[Sequence[str]], None]) -> str | None:
+    """A part's section; `None` if the part failed."""
+    try:
+        async with asyncio.timeout(PART_SECONDS):
+            text = await _given(part.function, chat)
+    except Exception as error:
+        log.exception("the prompt part %s failed", part.name)
+        problem = (
+            "it took too long" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+        )
+        tell((f"The prompt part {part.name!r} was left out: {problem}.",))
+        return None
+    if text is None or isinstance(text, str):
+        return _fitting(part, (text or "").strip())
+    log.error("the prompt part %s gave %s", part.name, type(text).__name__)
+    tell((f"The prompt part {part.name!r} was left out: it gave {type(text).__name__}, not text.",))
+    return None
+
+
+async def _given(function: PromptFunction, chat: ToolChat) -> object:
+    """The function's result. A plain function runs on a thread, because it may read a slow file."""
+    call: Callable[[], Any] = partial(function, chat)
+    result = call() if inspect.iscoroutinefunction(function) else await on_its_own_thread(call)
+    return await result if inspect.isawaitable(result) else result
+
+
+def _fitting(part: PromptPart, text: str) -> str:
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    if len(text) <= PART_CHARS:
+        return text
+    log.warning("the prompt part %s gave %d characters and was cut", part.name, len(text))
+    return f"{text[:PART_CHARS]}\n[…]"
+
+
+NOTES_A_DAY = 4
+"""How many of a day's notes are read, most recently changed first."""
+
+
+NOTE_CHARS = 1_200
+"""The most of one note. `memory_get` reads it whole."""
+
+
+LABEL_CHARS = 120
+
+
+_NOTE = re.compile(r"(\d{4}-\d{2}-\d{2})-.+\.md", re.DOTALL)
+
+
+def recall_is_due(branch: Sequence[Entry]) -> bool:
+    """Whether notes are to be recalled: before the first answer, and before the first after a
+    compaction.
+    """
+    for entry in reversed(branch):
+        if isinstance(entry.body, Compaction):
+            return True
+        if isinstance(entry.body, CustomMessage) and entry.body.custom_type == RECALL_TYPE:
+            return False
+        if isinstance(entry.body, AssistantMessage):
+            return False
+    return True
+
+
+class RecalledNotes(Record):
+    """Logs and notes as a model reads them, and their paths."""
+
+    text: str = ""
+    paths: tuple[str, ...] = ()
+
+
+class Reminder(Record):
+    """A log or a note that may be read. `modified_ns` is 0 for a log, which precedes its day's notes."""
+
+    path: str
+    day: date
+    max_chars: int
+    modified_ns: int = 0
+
+
+def startup_limits(settings: StartupContextSettings, budget: ContextBudget) -> StartupContextSettings:
+    """The settings, limited to a tenth of the window."""
+    room_chars = budget.window_tokens * STARTUP_PERCENT // 25
+    if room_chars >= settings.max_total_chars:
+        return settings
+    return settings.model_copy(update={"max_total_chars": room_chars})
+
+
+async def recalled_notes(
+    workspace: Workspace,
+    sources: Sources,
+    *,
+    now: datetime,
+    limits: StartupContextSettings,
+    log_chars: int,
+) -> RecalledNotes:
+    """Logs and notes of the last days as a model reads them; without text when they are empty.
+
+    `log_chars` is the most of one log; `now` is in the owner's time zone. By `sources`, lines that are not
+    the owner's word are replaced by a sentence.
+
+    Raises:
+        OSError: the folder of notes cannot be listed.
+    """
+    days = recalled_days(now, limits.daily_memory_days)
+    left_chars = limits.max_total_chars
+    texts: list[tuple[Reminder, str]] = []
+    left_out: list[str] = []
+    for reminder in reminders(days, await _entries(workspace, days), log_chars=log_chars):
+        file = await read_context_file(
+            workspace, reminder.path, max_chars=min(reminder.max_chars, left_chars)
+        )
+        if file.missing or not (file.text.strip() or file.truncated):
+            continue
+        if left_chars < MIN_USEFUL_CHARS or file.injected_chars > left_chars:
+            left_out.append(label(reminder.path))
+            continue
+        left_chars -= file.injected_chars
+        texts.append((reminder, await own_lines(sources, reminder.path, file.text)))
+    if not texts and not left_out:
+        return RecalledNotes()
+    texts.sort(key=lambda item: (item[0].day, item[0].modified_ns, item[0].path))
+    blocks = [render("recall/file", path=label(reminder.path), text=quoted(text)) for reminder, text in texts]
+    if left_out:
+        blocks.append(render("recall/left_out", paths=", ".join(left_out)))
+    return RecalledNotes(
+        text=render("recall/notes", files="\n\n".join(blocks)),
+        paths=tuple(reminder.path for reminder, _ in texts),
+    )
+
+
+def recalled_days(now: datetime, count: int) -> tuple[date, ...]:
+    """The last `count` days of the owner's calendar, newest first.
+
+    West of Greenwich, the next UTC day comes before them in the evening: programs that date notes by UTC
+    wrote the newest ones.
+    """
+    today = now.date()
+    ahead = now.astimezone(UTC).date()
+    days = tuple(today - timedelta(days=back) for back in range(count))
+    return (ahead, *days) if ahead > today else days
+
+
+def reminders(
+    days: Sequence[date], entries: Iterable[FolderEntry], *, log_chars: int
+) -> tuple[Reminder, ...]:
+    """What may be read of the folder of notes, in the order in which room is given."""
+    files = [entry for entry in entries if not entry.is_folder]
+    names = {entry.name for entry in files}
+    logs = [Reminder(path=daily_log_path(day), day=day, max_chars=log_chars) for day in days]
+    present = [reminder for reminder in logs if Path(reminder.path).name in names]
+    notes = [note for day in days for note in _notes(day, files)]
+    return (*present, *notes)
+
+
+def label(path: str) -> str:
+    """A path as it is shown above quoted notes: one line of printable characters."""
+    plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in path)
+    return plain if len(plain) <= LABEL_CHARS else f"{plain[:LABEL_CHARS]}…"
+
+
+def _notes(day: date, files: Sequence[FolderEntry]) -> list[Reminder]:
+    notes = [file for file in files if (name := _NOTE.fullmatch(file.name)) and name[1] == day.isoformat()]
+    notes.sort(key=lambda file: (file.modified_ns, file.name), reverse=True)
+    return [
+        Reminder(
+            path=f"memory/{file.name}", day=day, max_chars=NOTE_CHARS, modified_ns=max(file.modified_ns, 1)
+        )
+        for file in notes[:NOTES_A_DAY]
+    ]
+
+
+async def _entries(workspace: Workspace, days: Sequence[date]) -> tuple[FolderEntry, ...]:
+    try:
+        return await workspace.list_folder("memory", beginnings=tuple(day.isoformat() for day in days))
+    except FileNotFoundError:
+        return ()
+    except PathOutsideRoot as error:
+        log.warning("the folder of notes is not read into the context: %s", error)
+        return ()
+
+
+async def own_lines(sources: Sources, path: str, text: str) -> str:
+    """The text of the note `path` without lines that others, or a tool, may have written.
+
+    A sentence replaces such lines and says how to read them. They stay in the note, where tools find them
+    with their source. Next to each cut of a shortened note, a line is left out, because the author of the
+    rest of that line is unknown.
+    """
+    lines = text.split("\n")
+    found = await sources.of_lines(path, lines)
+    is_left_out = [source is not None and not source.is_owners_word for source in found]
+    beside = _beside_cuts(lines)
+    if beside and await sources.has_foreign_lines(path):
+        for number in beside:
+            is_left_out[number] = True
+    shown: list[str] = []
+    count = 0
+    for line, is_out in zip((*lines, ""), (*is_left_out, False), strict=True):
+        if is_out:
+            count += 1
+            continue
+        if count:
+            shown.append(render("recall/not_own_lines", path=path, count=str(count)))
+        shown.append(line)
+        count = 0
+    return "\n".join(shown[:-1])
+
+
+def _beside_cuts(lines: Sequence[str]) -> list[int]:
+    """The last line with text before the mark of a cut, and the first after it."""
+    marks = [number for number, line in enumerate(lines) if line.startswith(CUT_MARK)]
+    beside: list[int] = []
+    for mark in marks:
+        before = (number for number in range(mark - 1, -1, -1) if lines[number].strip())
+        after = (number for number in range(mark + 2, len(lines)) if lines[number].strip())
+        beside += [number for found in (before, after) if (number := next(found, -1)) >= 0]
+    return beside

