@@ -288,7 +288,7 @@ class TurnRows:
         await self._run(STOP, agent=agent_id, key=session_key, outcome=outcome)
 
     async def news(self, wanted: Collection[TurnKey]) -> dict[TurnKey, Outcome | list[ApprovalAsked]]:
-        """The outcomes of those turns that are over, and the questions of others that were not told so far."""
+        """The outcomes of turns that are over, and the questions of others that were not told so far."""
         agents, ids = [agent_id for agent_id, _ in wanted], [turn_id for _, turn_id in wanted]
         rows = await self._run(NEWS, agents=agents, ids=ids)
         return {
