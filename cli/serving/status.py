@@ -94,8 +94,8 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
     if turns:
         invocation.say(
             "⚙️ Turns: {waiting} wait, the longest for {waitingSeconds:.0f} s; {running} run; the oldest was "
-            "asked for {oldestSeconds:.0f} s ago; workers: {workers}; sessions held: {leases}, "
-            "by workers that went silent: {leasesRunOut}".format(**turns)
+            "asked for {oldestSeconds:.0f} s ago; workers: {workers} with {places} places; "
+            "sessions held: {leases}, by workers that went silent: {leasesRunOut}".format(**turns)
         )
     return 0 if is_well else 1
 
@@ -118,6 +118,7 @@ async def _turns(config: Config) -> dict[str, Any]:
         "leases": figures["leases"],
         "leasesRunOut": figures["leases_run_out"],
         "workers": figures["workers"],
+        "places": figures["places"],
     }
 
 

@@ -36,7 +36,7 @@ def open_storage(home: StorageHome) -> PostgresStorage:
 
 def register(host: ExtensionHost) -> None:
     """Adds the workers, for a program that leaves turns to them."""
-    from nacre.extensions.postgres.workers.worker import figures, handed_over
+    from nacre.extensions.postgres.workers.gateway import figures, handed_over
     from nacre.runtime.extensions.service import TurnWorkers
 
     host.turn_workers(TurnWorkers(hand_over=handed_over, figures=figures))

@@ -33,7 +33,7 @@ ENVIRONMENT = {
 IDS = {
     "extensions/http/page/access.py": "cookies and keys of forms, which nobody may guess",
     "extensions/http/server/tokens.py": "makes tokens, which nobody may guess",
-    "extensions/postgres/server/connections.py": "numbers a lock of the server, which no other may have",
+    "extensions/postgres/server/database.py": "numbers a process, which no other may have",
     "runtime/contracts/ids.py": "makes the ids",
     "runtime/models/failover.py": "spreads retries, so that clients do not come back at once",
 }
@@ -73,7 +73,6 @@ OPENERS = {
     "runtime/settings/disk/settings_file.py": "nacre.json5",
     "runtime/settings/disk/auth_profiles.py": "the keys that OpenClaw's sign-in left",
     "extensions/providers/completions/price_map.py": "litellm's packaged price map",
-    "extensions/postgres/server/job_queue.py": "the packaged files that make the tables of jobs",
     "extensions/postgres/server/database.py": "the packaged files that make the tables",
     "extensions/mcp/client/session.py": "the pipe for what a server writes on standard error",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",
