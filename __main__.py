@@ -8,14 +8,14 @@ from typing import NoReturn
 
 _SEARCH = ("memory", "search")
 _ELSEWHERE = ("-h", "--help", "--agent", "--model", "--state-dir", "--workspace")
-"""Options that ask for help, or for another place than the one that the environment names."""
+"""Options that ask for help, or for another folder than the environment's."""
 
 
 def begin_model_of_search(arguments: Sequence[str]) -> None:
-    """Starts to load the embedding model that ships if these are the arguments of a search that needs it.
+    """Starts loading the built-in embedding model if these are the arguments of a search that needs it.
 
     The last search decides whether it does. Loading takes longer than the rest of a search, so it starts
-    before click is imported to read the command line. A wrong guess costs that work and changes nothing else.
+    before click is imported. A wrong guess costs that work and changes nothing else.
     """
     if tuple(arguments[:2]) != _SEARCH or any(each.startswith(_ELSEWHERE) for each in arguments[2:]):
         return

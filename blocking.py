@@ -1,4 +1,4 @@
-"""A blocking twin of `Agent`, for scripts and notebooks. The event loop runs on a thread of its own."""
+"""`BlockingAgent`: an `Agent` for scripts and notebooks. Its event loop runs on a thread of its own."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from typing import Any, ParamSpec, Self, TypeVar
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.opening.agent_parts import StopAfter
 from nacre.runtime.agent.sessions import SessionInfo
-from nacre.runtime.commands.conversation.branch_points import SessionLabel, SessionTurn
 from nacre.runtime.commands.conversation.branching import Rewound
-from nacre.runtime.commands.conversation.history import SessionMessage
+from nacre.runtime.commands.conversation.history import SessionLabel, SessionMessage, SessionTurn
 from nacre.runtime.commands.conversation.session import EarlierSession, Session
 from nacre.runtime.commands.conversation.status import SessionStatus
 from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled
@@ -30,7 +29,7 @@ T = TypeVar("T")
 
 
 class _LoopThread:
-    """An event loop on a thread of its own, to which other threads hand coroutines."""
+    """An event loop on a thread of its own, which runs coroutines for other threads."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -38,7 +37,9 @@ class _LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` gives. Ctrl-C cancels it, waits until it has ended, and is raised then."""
+        """Runs `work` and returns its result. Ctrl-C cancels it, waits until it has ended, and is then
+        raised.
+        """
         if not self._thread.is_alive() or threading.current_thread() is self._thread:
             work.close()
             raise TurnBroken(
@@ -96,10 +97,10 @@ def _blocking_open(opening: Callable[P, Coroutine[Any, Any, Agent]]) -> Callable
 
 
 class BlockingAgent:
-    """An `Agent` whose methods wait, for scripts and notebooks. Open it with `with BlockingAgent.open(…)`.
+    """An `Agent` with blocking methods, for scripts and notebooks.
 
-    Ctrl-C stops the turn that is waited for; what was said until then is on disk. Several threads may use it.
-    Code that has an event loop uses `Agent`.
+    Open it with `with BlockingAgent.open(…)`. Ctrl-C stops the turn that is waited for; what was said until
+    then is on disk. Several threads may use it. Code with an event loop uses `Agent`.
     """
 
     open = staticmethod(_blocking_open(Agent.open))
@@ -112,7 +113,7 @@ class BlockingAgent:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences for the owner from opening: new files, settings that are not read."""
+        """Sentences for the owner from opening: new files, settings that are ignored."""
         return self._agent.notices
 
     @property
@@ -133,12 +134,12 @@ class BlockingAgent:
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
     ) -> Reply | None:
-        """The reply to what the owner says in private; see `Agent.ask`."""
+        """The reply to a private message of the owner; see `Agent.ask`."""
         asking = self._agent.ask(text, session=session, attachments=attachments, limits=limits)
         return self._loop.run(asking)
 
     def respond(self, inbound: Inbound, *, limits: UsageLimits | None = None) -> Reply | None:
-        """Runs one turn and gives its reply; see `Agent.respond`."""
+        """Runs one turn and returns its reply; see `Agent.respond`."""
         return self._loop.run(self._agent.respond(inbound, limits=limits))
 
     def stream(self, inbound: Inbound, *, limits: UsageLimits | None = None) -> Iterator[Event]:
@@ -171,7 +172,6 @@ class BlockingAgent:
                 self._loop.close()
 
     def __enter__(self) -> Self:
-        """The agent itself."""
         return self
 
     def __exit__(
@@ -180,28 +180,25 @@ class BlockingAgent:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Closes the agent."""
         self.close()
 
 
 class BlockingSessions:
-    """The sessions of one agent."""
-
     def __init__(self, agent: Agent, loop: _LoopThread) -> None:
         self._agent = agent
         self._loop = loop
 
     def get(self, key: str = "main") -> BlockingSession:
-        """The session that a key names; see `Sessions.get`."""
+        """The session with this key; see `Sessions.get`."""
         return BlockingSession(self._loop.run(self._agent.sessions.get(key)), self._loop)
 
     def list(self) -> tuple[SessionInfo, ...]:
-        """What each key names now, the latest active first."""
+        """The current session of each key, most recently active first."""
         return self._loop.run(self._agent.sessions.list())
 
 
 class BlockingSession:
-    """A `Session` whose methods wait; see there for what each does and raises."""
+    """A `Session` with blocking methods; see there for what each does and raises."""
 
     def __init__(self, session: Session, loop: _LoopThread) -> None:
         self._session = session
@@ -209,30 +206,29 @@ class BlockingSession:
 
     @property
     def key(self) -> str:
-        """The session's key."""
         return self._session.key
 
     @property
     def session_id(self) -> str:
-        """The id of the transcript that the key named when it was last looked at."""
+        """The id of the transcript that the key named when it was last looked up."""
         return self._session.session_id
 
     def ask(
         self, text: str, *, attachments: tuple[Attachment, ...] = (), limits: UsageLimits | None = None
     ) -> Reply | None:
-        """The reply to what the owner says in this session."""
+        """The reply to a message of the owner in this session."""
         return self._loop.run(self._session.ask(text, attachments=attachments, limits=limits))
 
     def history(self, *, limit: int | None = None) -> tuple[SessionMessage, ...]:
-        """What was said, the oldest first."""
+        """The messages, oldest first."""
         return self._loop.run(self._session.history(limit=limit))
 
     def turns(self, *, limit: int | None = None) -> tuple[SessionTurn, ...]:
-        """What people said, the newest first: places to go back to."""
+        """The messages of people, newest first: places to return to."""
         return self._loop.run(self._session.turns(limit=limit))
 
     def labels(self) -> tuple[SessionLabel, ...]:
-        """The places that have names."""
+        """The named places."""
         return self._loop.run(self._session.labels())
 
     def usage(self) -> Usage:
@@ -240,27 +236,27 @@ class BlockingSession:
         return self._loop.run(self._session.usage())
 
     def status(self) -> SessionStatus:
-        """Where the session stands."""
+        """The state of the session."""
         return self._loop.run(self._session.status())
 
     def rewind(self, place: str | SessionTurn, note: str = "") -> Rewound:
-        """Goes back to a place."""
+        """Returns to a place."""
         return self._loop.run(self._session.rewind(place, note))
 
     def fork(self, place: str | SessionTurn | None = None, *, key: str = "") -> BlockingSession:
-        """A copy of the session up to a place, or all of it."""
+        """A copy of the session up to a place, or of all of it."""
         return BlockingSession(self._loop.run(self._session.fork(place, key=key)), self._loop)
 
     def label(self, name: str) -> None:
-        """Gives the present place a name."""
+        """Names the current place."""
         self._loop.run(self._session.label(name))
 
     def compact(self, focus: str = "") -> CompactionEnded:
-        """Replaces old history, in the model's view, by a summary."""
+        """Replaces old history by a summary in the model's view."""
         return self._loop.run(self._session.compact(focus))
 
     def new(self, *, model: str = "") -> None:
-        """Ends the session and begins a fresh one."""
+        """Ends the session and starts a new one."""
         self._loop.run(self._session.new(model=model))
 
     def earlier(self) -> tuple[EarlierSession, ...]:
@@ -268,5 +264,5 @@ class BlockingSession:
         return self._loop.run(self._session.earlier())
 
     def resume(self, session_id: str) -> None:
-        """Goes back to an earlier session."""
+        """Returns to an earlier session."""
         self._loop.run(self._session.resume(session_id))

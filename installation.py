@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 _TOOLS: Mapping[str, str] = {"uv/tools": "uv tool install --force", "pipx/venvs": "pipx install --force"}
-"""Where programs that give each tool an environment of its own keep it: https://docs.astral.sh/uv,
-https://pipx.pypa.io. They install a tool again when it gets an extra."""
+"""The folders of programs that give each tool an environment of its own: https://docs.astral.sh/uv,
+https://pipx.pypa.io. They reinstall a tool to add an extra."""
 
 
 def install_command(extra: str, *, package: str = "nacre") -> str:

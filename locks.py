@@ -23,7 +23,7 @@ POLL_SECONDS = 0.005
 
 
 def lock_within(path: Path | str, seconds: float) -> Callable[[], None] | None:
-    """Takes the lock at `path` as `try_lock` does, and waits `seconds` at most for somebody who has it.
+    """Takes the lock at `path` like `try_lock`, but waits up to `seconds` for another holder.
 
     Raises:
         OSError: the system refused.
@@ -35,9 +35,10 @@ def lock_within(path: Path | str, seconds: float) -> Callable[[], None] | None:
 
 
 def try_lock(path: Path | str) -> Callable[[], None] | None:
-    """Takes the lock at `path`, a file that is made if need be in a folder that is there.
+    """Takes the lock at `path`, a file that is created if needed in an existing folder.
 
-    What comes back releases the lock; `None` says that somebody else has it, in this process or another.
+    Returns a function that releases the lock, or `None` if another holder has it, in this process or
+    another.
 
     Raises:
         OSError: the system refused.
@@ -75,10 +76,10 @@ def try_lock(path: Path | str) -> Callable[[], None] | None:
 
 
 def keeps_out(folder: Path, take: Callable[[Path], Callable[[], None] | None] = try_lock) -> bool:
-    """Whether a lock in a folder keeps a second holder out: on some network drives each gets it.
+    """Whether a lock in a folder keeps a second holder out. On some network drives, both get it.
 
-    `take` takes a lock as `try_lock` does. Where none can be taken at all, it is `True`: whoever needs the
-    lock is told then.
+    `take` takes a lock like `try_lock`. If no lock can be taken at all, the result is `True`: whoever needs
+    the lock gets the error.
     """
     path = folder / f".lock-check-{os.getpid()}"
     try:
@@ -106,7 +107,7 @@ def _by_filelock(path: Path | str) -> Callable[[], None] | None:
 
 
 class SharedLock:
-    """The lock file `file`, kept from other processes and other objects of this class."""
+    """The lock file `file`, exclusive across processes and objects of this class."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -115,10 +116,10 @@ class SharedLock:
         self._taking = threading.Lock()
 
     def take(self, wait_seconds: float) -> bool:
-        """Takes the lock if nobody else keeps it for longer than that.
+        """Takes the lock, waiting up to `wait_seconds` for another holder.
 
         Raises:
-            OSError: the file cannot be made, or the system refused.
+            OSError: the file cannot be created, or the system refused.
         """
         give_up_at = time.monotonic() + wait_seconds
         if not self._taking.acquire(timeout=wait_seconds):
@@ -133,7 +134,7 @@ class SharedLock:
         return True
 
     def release(self) -> None:
-        """Lets go once; harmless when the lock is not held."""
+        """Releases the lock once; does nothing if it is not held."""
         with self._taking:
             if self._let_go is None:
                 return

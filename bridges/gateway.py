@@ -32,7 +32,7 @@ from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.file_ledger import ledger_file
 from nacre.runtime.ledger.ledger import Ledger, LedgerPlace, LedgerTables
-from nacre.runtime.ledger.records import Along
+from nacre.runtime.ledger.records import Along, sendable
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,6 @@ class Gateway:
 
     @property
     def statuses(self) -> tuple[BridgeStatus, ...]:
-        """The status of each bridge."""
         return self._connections.statuses
 
     async def undelivered(self) -> dict[str, int]:
@@ -164,7 +163,6 @@ class Gateway:
         return self._dispatcher.is_busy_in(self._agent(inbound, agent_id).session_key(inbound))
 
     def current_message(self, session_key: str) -> Inbound | None:
-        """The message that is being answered in a session."""
         return self._dispatcher.current_message(session_key)
 
     async def reach(self, asker: Inbound, agent_id: str) -> Reach:
@@ -211,7 +209,11 @@ class Gateway:
         if not await self._connections.flush(FLUSH_SECONDS):
             log.info("not everything was sent; the next start sends the rest")
         await self._connections.stop_bridges()
-        await asyncio.gather(*self._receiving, return_exceptions=True)
+        if self._receiving:  # a ledger that is away would be waited for
+            _, left = await asyncio.wait(self._receiving, timeout=FLUSH_SECONDS)
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
         await self._dispatcher.close()
         await self._connections.close()
         await self._ledger.close()
@@ -252,6 +254,11 @@ class Gateway:
         await asyncio.shield(receiving)
 
     async def _store_and_take(self, inbound: Inbound, cursor: str) -> None:
+        ids = (inbound.chat_id, inbound.sender_id, inbound.message_id, inbound.thread_id)
+        if any("\0" in each or sendable(each) != each for each in ids):
+            log.warning("a message from %s is not taken: %r cannot be stored", inbound.channel, ids)
+            await self._ledger.pass_over(inbound, cursor)
+            return
         verdict = await self._gate.verdict(inbound)
         if verdict.outcome != "answer":
             log.info("a message from %s is not answered: %s", inbound.channel, verdict.why)

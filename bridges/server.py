@@ -136,17 +136,14 @@ class Server:
 
     @property
     def statuses(self) -> tuple[BridgeStatus, ...]:
-        """The status of each bridge."""
         return self._gateway.statuses
 
     @property
     def agent_ids(self) -> tuple[str, ...]:
-        """The ids of the agents, the default one first."""
         return tuple(agent.id for agent in self._agents)
 
     @property
     def agents(self) -> tuple[Agent, ...]:
-        """The open agents, the default one first."""
         return tuple(self._agents)
 
     async def figures(self) -> dict[str, float]:

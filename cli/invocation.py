@@ -11,6 +11,7 @@ import click
 
 from nacre.cli.screen.screen import Tone, screen_on
 from nacre.record import Record
+from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.config import (
     SETTINGS_FILE,
     Config,
@@ -107,6 +108,25 @@ class Invocation(Voice):
     def is_default_agent(self) -> bool:
         """Whether it is about the agent that is meant when none is named."""
         return any(agent.id == self.config.agent_id and agent.is_default for agent in self.config.agents)
+
+
+def in_editor(
+    text: str, environment: Mapping[str, str], *, extension: str = ".md", file: Path | None = None
+) -> str | None:
+    """A text after the owner changed it in their editor; `None` if they did not save it. Blocks.
+
+    With a `file`, that file is edited in place and the result is `None`.
+
+    Raises:
+        ConfigError: no editor can be started.
+    """
+    try:
+        if file is not None:
+            click.edit(filename=str(file), env=dict(environment))
+            return None
+        return click.edit(text, extension=extension, require_save=True, env=dict(environment))
+    except click.ClickException as error:
+        raise ConfigError(f"{error.message}. Set EDITOR to one that is installed.") from error
 
 
 def environment_of(context: click.Context) -> Mapping[str, str]:

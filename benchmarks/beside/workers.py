@@ -22,9 +22,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from nacre.extensions.postgres.server.database import Database
-from nacre.extensions.postgres.server.job_queue import JobQueue
 from nacre.extensions.postgres.workers.turn_rows import TurnRows
-from nacre.extensions.postgres.workers.worker import QUEUE
 from nacre.runtime.contracts.inbound import Inbound
 
 WORKERS = (1, 2, 4)
@@ -38,7 +36,17 @@ SELECT active_time, xact_commit::float FROM pg_stat_database WHERE datname = cur
 def running_worker(state_dir: Path, url: str, *, at_once: int) -> Iterator[int]:
     """The process of a worker that takes so many turns at once, from when it says so."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "nacre", "worker", "--state-dir", str(state_dir), "--at-once", str(at_once)],
+        [
+            sys.executable,
+            "-m",
+            "nacre",
+            "admin",
+            "worker",
+            "--state-dir",
+            str(state_dir),
+            "--at-once",
+            str(at_once),
+        ],
         env={**os.environ, "HOME": str(state_dir), "NACRE_DATABASE_URL": url},
         stdout=subprocess.PIPE,
         text=True,
@@ -59,7 +67,7 @@ async def _answered(rows: TurnRows, label: str, turns: int, chats: int) -> float
     said = [_said(f"{label}-{number % chats}", number) for number in range(turns)]
     asked = [rows.ask("main", f"agent:main:bench:group:{inbound.chat_id}", inbound) for inbound in said]
     ids = await asyncio.gather(*asked)
-    while len(await rows.outcomes({"main": ids})) < turns:  # noqa: ASYNC110 - the database says when
+    while len(await rows.news([("main", each.id) for each in ids])) < turns:  # noqa: ASYNC110 - the database says when
         await asyncio.sleep(0.05)
     return time.perf_counter() - began
 
@@ -78,9 +86,7 @@ def _said(chat: str, number: int) -> Inbound:
 
 async def _measured(url: str, workers: int, turns: int, chats: int) -> None:
     database = Database(url)
-    jobs = JobQueue(database, url, QUEUE)
-    await jobs.prepare()
-    rows = TurnRows(database, jobs)
+    rows = TurnRows(database)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
         for _ in range(workers):
             running.enter_context(running_worker(Path(folder), url, at_once=AT_ONCE))

@@ -35,18 +35,15 @@ class BoundAgents:
 
     @property
     def default(self) -> Agent:
-        """The agent that answers messages without a binding."""
         return self._default
 
     def __iter__(self) -> Iterator[Agent]:
         return iter(self._agents.values())
 
     def get(self, agent_id: str) -> Agent | None:
-        """The agent with an id, if it is one of these."""
         return self._agents.get(agent_id)
 
     def for_message(self, inbound: Inbound) -> Agent:
-        """The agent that answers a message."""
         return self._agents.get(bound_agent_id(inbound, self.settings.bindings)) or self._default
 
     def unknown_bindings(self, settings: Settings) -> tuple[str, ...]:

@@ -13,7 +13,9 @@ from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.settings.sections.channels import AccountRules, channel_settings
 from nacre.runtime.settings.settings import Settings
 
-PAIRING_TEXT = "I do not know you yet. My owner can let you in within an hour: nacre pairing approve {code}"
+PAIRING_TEXT = (
+    "I do not know you yet. My owner can let you in within an hour: nacre admin access approve {code}"
+)
 
 ANYBODY = "*"
 

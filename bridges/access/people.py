@@ -50,7 +50,6 @@ class People:
         self._now = now
 
     async def role(self, inbound: Inbound) -> Role:
-        """The role of a message's sender."""
         return _role(await self._rows.role(_who(inbound)))
 
     async def request_access(self, inbound: Inbound, new_id: Callable[[], str]) -> str:

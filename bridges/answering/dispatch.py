@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeAlias
 
 from nacre.bridges.access.bindings import BoundAgents
@@ -61,7 +62,8 @@ class Dispatcher:
         self._upcoming_lines = upcoming_lines
         self._unhook = [agent.hooks.on("before_tool", self._check_rights) for agent in agents]
         self._tasks: set[asyncio.Task[None]] = set()
-        self._slots = asyncio.Semaphore(agents.default.settings.agent.max_concurrent)
+        at_once = asyncio.Semaphore(agents.default.settings.agent.max_concurrent)
+        self._slots: AbstractAsyncContextManager[None] = nullcontext() if runner.has_places else at_once
         self._stopped: set[str] = set()
         self._is_closing = False
         self._queues = SessionQueues(
@@ -94,15 +96,12 @@ class Dispatcher:
         return bool(self._queues or self._tasks)
 
     def is_busy_in(self, session_key: str) -> bool:
-        """Whether a turn runs or messages wait in a session."""
         return bool(self._queues.running(session_key) or self._queues.depth(session_key))
 
     def numbers(self) -> Iterator[int]:
-        """The numbers of the messages that wait or are being answered."""
         return self._queues.numbers()
 
     def current_message(self, session_key: str) -> Inbound | None:
-        """The message that is being answered in a session."""
         running = self._queues.running(session_key)
         return running[-1].inbound if running else None
 

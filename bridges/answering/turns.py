@@ -257,6 +257,9 @@ def _question(asked: ApprovalAsked) -> str:
 class TurnRunner(Protocol):
     """Runs turns, in this process or in others."""
 
+    has_places: bool
+    """Whether it decides itself how many turns run at once."""
+
     def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
         """The events of a message's turn. The last one says how it ended.
 
@@ -278,6 +281,8 @@ class TurnRunner(Protocol):
 
 class RunHere:
     """Runs each turn in this process."""
+
+    has_places = False
 
     def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
         return agent.stream(inbound)

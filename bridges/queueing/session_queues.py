@@ -51,12 +51,10 @@ class SessionQueue:
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of the messages that wait or are being answered."""
         return [received.number for received in (*self.running, *self._waiting)]
 
     @property
     def depth(self) -> int:
-        """How many messages wait."""
         return len(self._waiting)
 
     def put(self, received: Received) -> None:
@@ -68,16 +66,13 @@ class SessionQueue:
 
     @property
     def waiting(self) -> tuple[Received, ...]:
-        """The messages that wait."""
         return tuple(self._waiting)
 
     def take(self, count: int) -> list[Received]:
-        """Removes and returns the oldest messages."""
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
         return taken
 
     def clear(self) -> list[Received]:
-        """Removes and returns all messages that wait."""
         return self.take(len(self._waiting))
 
     async def close(self) -> None:
@@ -156,22 +151,18 @@ class SessionQueues:
         return bool(self._queues)
 
     def running(self, key: str) -> tuple[Received, ...]:
-        """The batch that is being answered in a session."""
         queue = self._queues.get(key)
         return queue.running if queue is not None else ()
 
     def waiting(self, key: str) -> tuple[Received, ...]:
-        """The messages that wait in a session."""
         queue = self._queues.get(key)
         return queue.waiting if queue is not None else ()
 
     def depth(self, key: str) -> int:
-        """How many messages wait in a session."""
         queue = self._queues.get(key)
         return queue.depth if queue is not None else 0
 
     def numbers(self) -> Iterator[int]:
-        """The numbers of the messages that wait or are being answered."""
         for queue in self._queues.values():
             yield from queue.numbers
 
@@ -194,7 +185,6 @@ class SessionQueues:
         return "interrupts" if interrupts else "waits", dropped
 
     def clear(self, key: str) -> list[Received]:
-        """Removes and returns the messages that wait in a session."""
         queue = self._queues.get(key)
         return queue.clear() if queue is not None else []
 

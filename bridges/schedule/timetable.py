@@ -96,7 +96,6 @@ class Timetable:
         return None if due_ms is None else self._moment(due_ms)
 
     async def remove(self, job_id: str) -> bool:
-        """Removes a job. Returns whether it existed."""
         return await self._rows.remove(job_id)
 
     async def reschedule(self, job: Job, due: datetime | None, *, problem: str = "") -> None:

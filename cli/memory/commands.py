@@ -6,14 +6,13 @@ import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 import click
 
 from nacre.cli.invocation import Invocation, begin, json_option, shared_options
 from nacre.cli.memory.open_index import memory_backend, on_engine, run_with
-from nacre.cli.screen.examples import with_examples
+from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import camel_json, print_json
 from nacre.cli.screen.screen import screen_on
 from nacre.memory.contracts.records import SyncProgress
@@ -23,41 +22,7 @@ if TYPE_CHECKING:
     from nacre.memory.engine import MemoryEngine
 
 
-ELSEWHERE: Mapping[str, tuple[str, str]] = {
-    "diff": ("nacre.cli.memory.history", "diff"),
-    "forget": ("nacre.cli.memory.forget", "forget"),
-    "log": ("nacre.cli.memory.history", "log"),
-    "meter": ("nacre.cli.memory.meter", "meter"),
-    "review": ("nacre.cli.memory.review", "review"),
-    "search": ("nacre.cli.memory.search", "search"),
-    "undo": ("nacre.cli.memory.history", "undo"),
-}
-"""The commands in other files, which are imported when they run."""
-
-
-class MemoryGroup(click.Group):
-    """`nacre memory`: imports only the command that is called, so that a search starts quickly."""
-
-    def list_commands(self, _ctx: click.Context) -> list[str]:
-        from nacre.cli.extension_commands import built_in_commands
-
-        added = (name.removeprefix("memory ") for name in built_in_commands() if name.startswith("memory "))
-        return sorted({*self.commands, *ELSEWHERE, *added})
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in self.commands:
-            return super().get_command(ctx, cmd_name)
-        if cmd_name not in ELSEWHERE:
-            from nacre.cli.extension_commands import extension_command
-
-            return extension_command(ctx, f"memory {cmd_name}")
-        module, name = ELSEWHERE[cmd_name]
-        found = getattr(import_module(module), name)
-        assert isinstance(found, click.Command)
-        return with_examples(found, f"memory {cmd_name}")
-
-
-@click.group("memory", cls=MemoryGroup)
+@click.group("memory", cls=Noun, noun="memory")
 def command() -> None:
     """Search, inspect and maintain the notes and their index."""
 

@@ -71,13 +71,15 @@ def undo(context: click.Context, commit: str, as_json: bool) -> int:
     """
 
     def revert(invocation: Invocation, repository: Repository) -> int:
-        from nacre.memory.workspace.history.undo import last_to_undo, named, undo as undone
+        from nacre.runtime.commands.memory_commands import undo_in
 
-        name = named(repository, commit) if commit else last_to_undo(repository).commit
-        made, paths = undone(repository, name)
+        done = undo_in(repository, commit)
         if as_json:
-            return print_json({"commit": made, "undoes": name, "paths": paths})
-        invocation.say(f"Undid {name[:SHORT]} in {', '.join(paths)}; commit {made[:SHORT]} holds the change.")
+            return print_json({"commit": done.made, "undoes": done.undone, "paths": list(done.paths)})
+        paths = ", ".join(done.paths)
+        invocation.say(
+            f"Undid {done.undone[:SHORT]} in {paths}; commit {done.made[:SHORT]} holds the change."
+        )
         return 0
 
     return _with_history(begin(context), revert, commits=True)
@@ -87,30 +89,18 @@ def _with_history(
     invocation: Invocation, work: Callable[[Invocation, Repository], int], *, commits: bool = False
 ) -> int:
     """Runs `work` on the history of the agent's notes; `commits` commits changes first."""
-    from nacre.memory.contracts.workspace import FileBusy
-    from nacre.memory.files.sources.sources import Sources
-    from nacre.memory.workspace.git import GitFailed
-    from nacre.memory.workspace.history.commits import commit_changes, known_sources
-    from nacre.memory.workspace.history.repository import NO_HISTORY, Repository
-    from nacre.memory.workspace.history.undo import CommitUnknown, UndoConflict
+    from nacre.runtime.commands.memory_commands import HistoryUnusable, with_history
     from nacre.runtime.storage.storage import storage_of
 
-    invocation.warn(*invocation.config.notices)
-    workspace = storage_of(invocation.config).workspace()
-    if workspace.folder is None:
-        invocation.warn(f"{workspace.place} has the notes; a git history needs files.", tone="error")
-        return 1
-    repository = Repository(workspace.folder, state_dir=invocation.config.state_dir)
-    if not repository.is_there:
-        invocation.warn(f"{workspace.place} has no history yet. {NO_HISTORY}", tone="error")
-        return 1
+    config = invocation.config
+    invocation.warn(*config.notices)
     try:
-        repository.read()
-        if not commits:
-            return work(invocation, repository)
-        with repository.opened():
-            commit_changes(repository, known_sources(Sources(workspace)))
-            return work(invocation, repository)
-    except (GitFailed, FileBusy, OSError, CommitUnknown, UndoConflict) as error:
+        return with_history(
+            storage_of(config).workspace(),
+            config.state_dir,
+            lambda repository: work(invocation, repository),
+            commits=commits,
+        )
+    except HistoryUnusable as error:
         invocation.warn(str(error), tone="error")
         return 1

@@ -34,7 +34,7 @@ def _words(context: click.Context, _argument: click.Parameter, value: str) -> st
 @day_option("--after", "Only notes of this day or later.")
 @day_option("--before", "Only notes of this day or earlier.")
 @day_option("--as-of", "Ask as on this day, without later notes.")
-@click.option("--explain", is_flag=True, help="Say how each result got its place.")
+@click.option("--explain", is_flag=True, help="Show scores, whole passages and full sources.")
 @json_option()
 @shared_options
 def search(context: click.Context, query: str, as_json: bool, **limits: Any) -> int:
@@ -65,6 +65,7 @@ async def _search_and_print(
     report = await _searched(engine, voice, question)
     from nacre.cli.memory.text import search_json, search_lines, search_problems
     from nacre.cli.screen.json_text import print_json
+    from nacre.runtime.commands.wording import found_lines
 
     sources: LinesOfHits = {}
     if report.hits:
@@ -76,7 +77,10 @@ async def _search_and_print(
     if as_json:
         return print_json(search_json(report, sources))
     voice.warn(*search_problems(report))
-    voice.say(*search_lines(report, sources))
+    if question.explain and report.hits:
+        voice.say(*search_lines(report, sources))
+    else:
+        voice.say(*found_lines(report, sources, query=question.text))
     return 0
 
 

@@ -18,7 +18,7 @@ from nacre.memory.contracts.records import (
     SearchReport,
     SyncReport,
 )
-from nacre.runtime.commands.contract.wording import counted
+from nacre.runtime.commands.wording import counted
 
 if TYPE_CHECKING:
     from nacre.memory.files.sources.source import SourcedLines
@@ -31,9 +31,7 @@ LinesOfHits: TypeAlias = "Mapping[str, Sequence[SourcedLines]]"
 
 
 def search_lines(report: SearchReport, sources: LinesOfHits) -> list[str]:
-    """A heading, the snippet and a blank line for each hit, or a line that says there is none."""
-    if not report.hits:
-        return ["No matches."]
+    """A heading, how the hit got its place, the snippet and a blank line for each hit."""
     lines: list[str] = []
     for hit in report.hits:
         lines.append(f"{hit.score:.3f} {hit.path}:{hit.start_line}-{hit.end_line}")

@@ -1,4 +1,4 @@
-"""The command `nacre log`: the last lines of the log, and what comes behind them."""
+"""The command `nacre admin log`: the last lines of the log, and what comes behind them."""
 
 from __future__ import annotations
 

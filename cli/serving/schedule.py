@@ -1,4 +1,4 @@
-"""The command `nacre schedule`: reminders, and jobs that come again."""
+"""The command `nacre admin schedule`: reminders, and jobs that come again."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def remove(context: click.Context, job_id: str, as_json: bool) -> int:
     """Remove the job ID."""
     invocation = begin(context)
     if not _with_timetable(invocation, lambda timetable: timetable.remove(job_id.strip().lower())):
-        invocation.warn(f"There is no job {job_id!r}. `nacre schedule` lists them.", tone="error")
+        invocation.warn(f"There is no job {job_id!r}. `nacre admin schedule` lists them.", tone="error")
         return 1
     if as_json:
         return print_json({"removed": job_id.strip().lower()})

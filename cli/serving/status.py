@@ -23,7 +23,7 @@ NEVER_SERVED = "`nacre serve` has never run with this state folder."
 @json_option("Print a JSON object.")
 @shared_options
 def command(context: click.Context, as_json: bool) -> int:
-    """Show the model, notes, sessions and cost, and the channels of `nacre serve`.
+    """Show the model, notes, sessions, cost and channels.
 
     Exit code 1 when there is something to serve and `nacre serve` does not run, or a channel is not
     connected; else 0. `nacre doctor` looks deeper.
@@ -94,8 +94,8 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
     if turns:
         invocation.say(
             "⚙️ Turns: {waiting} wait, the longest for {waitingSeconds:.0f} s; {running} run; the oldest was "
-            "asked for {oldestSeconds:.0f} s ago; workers: {workers}; sessions held: {leases}, "
-            "by workers that went silent: {leasesRunOut}".format(**turns)
+            "asked for {oldestSeconds:.0f} s ago; workers: {workers} with {places} places; "
+            "sessions held: {leases}, by workers that went silent: {leasesRunOut}".format(**turns)
         )
     return 0 if is_well else 1
 
@@ -118,6 +118,7 @@ async def _turns(config: Config) -> dict[str, Any]:
         "leases": figures["leases"],
         "leasesRunOut": figures["leases_run_out"],
         "workers": figures["workers"],
+        "places": figures["places"],
     }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import Invocation, begin, json_option, shared_options
+from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ reading_shelf = partial(on_shelf, reads_only=True)
 """The same for a command that changes nothing but a new file of the owner's: a signal ends it at once."""
 
 
-@click.group("sessions")
+@click.group("sessions", cls=Noun, noun="sessions")
 def command() -> None:
     """List, show, export and delete conversations, or resume one.
 

@@ -1,4 +1,4 @@
-"""The command `nacre context`: exactly what the model would get now."""
+"""The command `nacre sessions context`: exactly what the model would get now."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nacre.cli.screen.json_text import camel_json, print_json
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
-    from nacre.runtime.commands.insight.context_parts import ContextView
+    from nacre.runtime.commands.conversation.context_parts import ContextView
 
 NO_SESSION = (
     "There is no session {key!r} yet: one begins with its first words, such as `nacre send Hello`. "
@@ -45,7 +45,7 @@ def command(context: click.Context, key: str, full: bool, as_json: bool) -> int:
 
 async def _context(invocation: Invocation, key: str, *, full: bool, as_json: bool) -> int:
     from nacre.runtime.agent.agent import Agent
-    from nacre.runtime.commands.session.context import context_lines
+    from nacre.runtime.commands.session_commands import context_lines
 
     agent = await Agent.open(environment=invocation.environment, watch=False)
     try:

@@ -28,7 +28,7 @@ async def plotted(
     from nacre.cli.sessions.timeline import chart_lines, legend, timeline_json
     from nacre.runtime.agent.insight.model_facts import budget_of
     from nacre.runtime.agent.insight.timeline import timeline
-    from nacre.runtime.agent.insight.usage import has_price
+    from nacre.runtime.providers.opening import has_price
 
     session = await shelf.find(name)
     transcript = await shelf.read(session)

@@ -14,7 +14,7 @@ from typing import Any
 from nacre.cli.screen.json_text import camel_json
 from nacre.cli.screen.plain import cell_width, cut_to_cells, one_line
 from nacre.cli.screen.session_words import age, session_name
-from nacre.runtime.commands.contract.wording import short_count
+from nacre.runtime.commands.wording import short_count
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY
 from nacre.sessions.contracts.keys import key_kind

@@ -48,11 +48,11 @@ async def _usage(invocation: Invocation, by: str, *, as_json: bool) -> int:
     from nacre.runtime.agent.insight.usage import (
         calls_of,
         grouped,
-        spent_today_usd,
         total_of,
         unpriced_models,
     )
     from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.settings.spending import spent_today_usd
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)

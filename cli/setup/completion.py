@@ -1,4 +1,4 @@
-"""The command `nacre completion`: what a shell needs to complete commands and options with Tab."""
+"""The command `nacre admin completion`: what a shell needs to complete commands and options with Tab."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def command(context: click.Context, shell: str) -> int:
     """Print a script for Tab completion in your shell.
 
     \b
-    bash: nacre completion bash > ~/.local/share/bash-completion/completions/nacre
-    zsh:  nacre completion zsh > ~/.zfunc/_nacre   (a folder of $fpath)
-    fish: nacre completion fish > ~/.config/fish/completions/nacre.fish
+    bash: nacre admin completion bash > ~/.local/share/bash-completion/completions/nacre
+    zsh:  nacre admin completion zsh > ~/.zfunc/_nacre   (a folder of $fpath)
+    fish: nacre admin completion fish > ~/.config/fish/completions/nacre.fish
     """
     sys.stdout.write(_completer(context, shell).source() + "\n")
     return 0

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 
-from nacre.cli.invocation import Invocation
+from nacre.cli.invocation import Invocation, in_editor
 from nacre.cli.screen.plain import cut_to_cells, one_line
 from nacre.cli.screen.screen import Screen, screen_on
 from nacre.cli.signals import on_interrupt
@@ -20,18 +20,27 @@ from nacre.cli.talk.keyboard.prompt import Prompt, keyboard_held_back
 from nacre.cli.talk.live_turn import run_live_turn
 from nacre.cli.talk.quiet_turn import owner_says
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.agent.insight.usage import has_price, spent_today_usd
 from nacre.runtime.commands.conversation.status import SessionStatus
+from nacre.runtime.commands.registry import help_text
 from nacre.runtime.contracts.clock import owner_clock
-from nacre.runtime.contracts.errors import AgentError
+from nacre.runtime.contracts.errors import AgentError, ConfigError
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.providers.opening import has_price
+from nacre.runtime.settings.spending import spent_today_usd
 from nacre.sessions.contracts.errors import SessionError
+from nacre.sessions.contracts.messages import Usage
 
 log = logging.getLogger(__name__)
 
 HISTORY_FILE = "chat_history"
-_HERE = {"/details": "opens the tool calls and notes of the last turn", "/quit": "leaves the chat"}
+_HERE = {
+    "/edit": "write the message, or change a note, in your editor",
+    "/details": "open the tool calls and notes of the last turn",
+    "/quit": "leave the chat",
+}
 """Commands that this chat answers itself, and what they do."""
+_EDIT = "/edit"
+_HELP = "/help"
 _LEAVE_COMMANDS = ("/quit", "/exit")
 _DETAILS = "/details"
 _SHOWN_NOTICES = 2
@@ -61,11 +70,13 @@ class _Chat:
     def __init__(self, agent: Agent, invocation: Invocation, screen: Screen, session_key: str) -> None:
         self._agent = agent
         self._config = invocation.config
+        self._environment = invocation.environment
         self._now = owner_clock(self._config.settings.agent.user_timezone)
         self._screen = screen
         self._empty = owner_says("", session_key)
-        offered = agent.commands(self._empty)
-        meanings = {word: command.help for command in offered for word in command.called_by}
+        # the others are about chats that `nacre serve` answers
+        self._offered = [each for each in agent.commands(self._empty) if each.group != "Channels"]
+        meanings = {word: command.help for command in self._offered for word in command.called_by}
         self._known = Known(commands={**meanings, **_HERE})
         self._prompt = Prompt(
             invocation.config.folders.private_dir(invocation.config.state_dir) / HISTORY_FILE,
@@ -76,15 +87,19 @@ class _Chat:
         )
         self._status: SessionStatus | None = None
         self._looked_at = ""
-        self._turn_usd: float | None = 0.0
+        self._turn: Usage | None = None
+        self._is_priced = True
         self._day_usd = 0.0
         self._calls = Calls()
         self._running: Inbound | None = None
+        self._has_interrupted = False
 
     def stop(self) -> None:
-        """What Ctrl-C does: the turn stops that runs, if one does."""
+        """What Ctrl-C does outside of the prompt: stops the running turn, or leaves if it is the second."""
         if self._running is not None:
             self._agent.stop(self._running)
+        elif self._has_interrupted:
+            self._prompt.leave()
 
     async def run(self, first: str) -> None:
         """Turn after turn, until the owner leaves."""
@@ -95,7 +110,7 @@ class _Chat:
                 ran = await run_live_turn(self._agent, said, self._screen, self._prompt)
             finally:
                 self._running = None
-            self._calls, self._turn_usd = ran.calls, ran.cost_usd
+            self._calls, self._turn = ran.calls, ran.usage
             said = await self._next_message()
 
     async def _next_message(self) -> Inbound | None:
@@ -120,22 +135,49 @@ class _Chat:
 
     async def _typed(self) -> str | None:
         """The next words that are for the assistant, or `None` when the owner leaves."""
+        self._has_interrupted = False
         while True:
             try:
                 text = await self._prompt.read()
             except EOFError:
                 return None
             except KeyboardInterrupt:
-                if self._prompt.was_empty:
-                    self._screen.line("Ctrl-D or /quit leaves.", "dim")
+                if not self._prompt.was_empty:
+                    continue
+                if self._has_interrupted:
+                    return None
+                self._has_interrupted = True
+                self._screen.line("Ctrl-C again, Ctrl-D or /quit leaves.", "dim")
                 continue
-            word = text.strip().lower()
-            if word in _LEAVE_COMMANDS:
+            self._has_interrupted = False
+            word, _, rest = text.strip().partition(" ")
+            word, rest = word.lower(), rest.strip()
+            if word == _EDIT:
+                if edited := await self._edited(rest):
+                    return edited
+            elif word in _LEAVE_COMMANDS and not rest:
                 return None
-            if word == _DETAILS:
+            elif word == _DETAILS and not rest:
                 self._show_details()
+            elif word == _HELP and not rest:
+                self._screen.line(f"{help_text(self._offered, _HERE)}\n")
             elif word:
                 return text
+
+    async def _edited(self, rest: str) -> str | None:
+        """The message that the owner wrote in their editor; `None` if they edited a note instead."""
+        folder = self._agent.workspace.resolve()
+        note = (folder / rest).resolve()
+        is_note = note.suffix == ".md" and note.is_relative_to(folder) and note.is_file()
+        try:
+            text = await asyncio.to_thread(in_editor, rest, self._environment, file=note if is_note else None)
+        except ConfigError as error:
+            self._screen.line(str(error), "warning")
+            return None
+        if not (text or "").strip():
+            return None
+        self._screen.line(f"› {(text or '').strip()}")
+        return text
 
     async def _look(self) -> None:
         """Learns where the session stands and which are earlier, while the owner types."""
@@ -143,9 +185,7 @@ class _Chat:
             session = await self._agent.sessions.get(self._agent.session_key(self._empty))
             self._status = await session.status()
             self._day_usd = await spent_today_usd(self._config, self._now)
-            is_counted = self._turn_usd == 0 and self._status.last_usage is not None
-            if is_counted and not await asyncio.to_thread(has_price, self._status.answering_model_name):
-                self._turn_usd = None
+            self._is_priced = await asyncio.to_thread(has_price, self._status.answering_model_name)
             self._prompt.redraw()
             if session.session_id != self._looked_at:
                 self._known.sessions = {
@@ -158,7 +198,12 @@ class _Chat:
         if not self._screen.is_live:
             return ""
         return status_line(
-            self._status, self._agent.model_name, columns, turn_usd=self._turn_usd, day_usd=self._day_usd
+            self._status,
+            self._agent.model_name,
+            columns,
+            turn=self._turn,
+            is_priced=self._is_priced,
+            day_usd=self._day_usd,
         )
 
     def _show_details(self) -> None:

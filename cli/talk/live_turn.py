@@ -15,6 +15,7 @@ from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.events import ReplyReady, Silence, TextStreamed
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.sessions.contracts.messages import Usage
 
 _FRAME_SECONDS = 0.04
 _PAUSE_FOR_A_PAINTING = 3
@@ -22,10 +23,10 @@ _PAUSE_FOR_A_PAINTING = 3
 
 
 class Ran(Record):
-    """A turn that ended: what of it can be opened, and its cost in US dollars as far as that is known."""
+    """A turn that ended: its tool calls, and its tokens and cost, which are `None` if none were reported."""
 
     calls: Calls
-    cost_usd: float
+    usage: Usage | None
 
 
 async def run_live_turn(agent: Agent, inbound: Inbound, screen: Screen, prompt: Prompt) -> Ran:
@@ -34,7 +35,7 @@ async def run_live_turn(agent: Agent, inbound: Inbound, screen: Screen, prompt: 
     question = ApprovalQuestion(agent, inbound, screen, prompt)
     has_words = asyncio.Event()
     painting = asyncio.create_task(_paint(view, has_words))
-    cost_usd = 0.0
+    usage: Usage | None = None
     screen.bracket_pastes(is_on=True)
     try:
         async with aclosing(agent.stream(inbound)) as events:
@@ -46,7 +47,6 @@ async def run_live_turn(agent: Agent, inbound: Inbound, screen: Screen, prompt: 
                     has_words.set()
                 elif isinstance(event, ReplyReady | Silence):
                     usage = event.reply.usage if isinstance(event, ReplyReady) else event.usage
-                    cost_usd = usage.cost_usd if usage else 0.0
     finally:
         painting.cancel()
         await asyncio.gather(painting, return_exceptions=True)
@@ -54,7 +54,7 @@ async def run_live_turn(agent: Agent, inbound: Inbound, screen: Screen, prompt: 
         view.close()
         screen.bracket_pastes(is_on=False)
     screen.line("")
-    return Ran(calls=view.calls, cost_usd=cost_usd)
+    return Ran(calls=view.calls, usage=usage)
 
 
 async def _paint(view: TurnView, has_words: asyncio.Event) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +12,7 @@ import click
 
 from nacre.cli.invocation import Invocation, begin, environment_of, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
+from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE
 
 if TYPE_CHECKING:
     from nacre.extensions.backup.manifest import Manifest
@@ -44,7 +47,7 @@ def backup(
     identity: Path | None,
     as_json: bool,
 ) -> int:
-    """Write everything that Nacre keeps into one archive.
+    """Write everything into one archive; `nacre restore` brings it back.
 
     PATH is a new file, or a folder in which a file named after the current time is created. The assistant may
     keep running. With --check, the existing archive PATH is verified instead. The archive contains the
@@ -86,42 +89,111 @@ def backup(
     "target",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    required=True,
-    help="Restore to DIR, a new or an empty folder.",
+    help="Restore to DIR; the state folder unless given.",
 )
+@click.option("-y", "--yes", is_flag=True, help="Replace an assistant that is there, without asking.")
 @identity_option
-@json_option("Print one JSON object instead of sentences.")
+@json_option("Print one JSON object instead of sentences; ask nothing.")
 @shared_options
 def restore(
-    _context: click.Context, archive: Path, target: Path, identity: Path | None, as_json: bool
+    context: click.Context,
+    archive: Path,
+    target: Path | None,
+    yes: bool,
+    identity: Path | None,
+    as_json: bool,
 ) -> int:
-    """Restore a backup into a new state folder.
+    """Restore a backup, on this machine or on a new one.
 
-    The whole archive is checked before anything is written, and no existing file is overwritten. Afterwards
-    `nacre --state-dir DIR` runs the restored assistant.
+    The whole archive is checked before anything is written. An assistant that is there already is replaced
+    only after you agree, and its folder is renamed, never deleted. Afterwards the command says what the
+    archive does not have, such as keys that were set in the environment.
     """
     from nacre.extensions.backup.encryption import KeyUnusable
     from nacre.extensions.backup.manifest import ArchiveUnusable
     from nacre.extensions.backup.restore import RestoreRefused, restore_backup
+    from nacre.runtime.settings.config import settings_file
 
-    target = target.absolute()
+    environment = environment_of(context)
+    target = target.absolute() if target is not None else settings_file(environment).parent.absolute()
+    aside = _place_aside(target, yes=yes, may_ask=not as_json)
     try:
-        manifest = restore_backup(archive, target, identity=identity)
+        manifest = restore_backup(archive, target, identity=identity, aside=aside)
     except RestoreRefused as error:
         raise click.ClickException(str(error)) from error
     except (ArchiveUnusable, KeyUnusable, OSError) as error:
         raise click.ClickException(
-            f"{archive} cannot be restored, and {target} was not created. {error}"
+            f"{archive} cannot be restored, and {target} is as it was. {error}"
         ) from error
+    missing = _missing_variables(target, environment)
     if as_json:
-        return print_json({"stateDir": str(target), **_manifest_json(manifest)})
+        replaced = str(aside) if aside is not None else None
+        facts = {"stateDir": str(target), "replaced": replaced, "missingVariables": list(missing)}
+        return print_json({**facts, **_manifest_json(manifest)})
     click.echo(f"{target} was restored to its state at {manifest.made_at}: {_counted_files(manifest)}.")
+    if aside is not None:
+        click.echo(f"What was there before is in {aside}.")
     for place in manifest.places:
         click.echo(
             f"The {place.what} of agent {place.agent_id} was {place.was}, outside the state folder. "
             f"It is now in {target / place.path}: move it to the path that the settings name."
         )
+    for text in manifest.left_out:
+        click.echo(f"Not in the archive: {text}")
+    if missing:
+        names = ", ".join(missing)
+        click.echo(
+            f"Not in the archive: the variables {names}, which the settings name. "
+            f"Put them into {target / ENVIRONMENT_FILE}."
+        )
+    click.echo("`nacre doctor --online` tries the model and its key; `nacre chat` goes on.")
     return 0
+
+
+def _place_aside(target: Path, *, yes: bool, may_ask: bool) -> Path | None:
+    """Where the folder at `target` goes, or `None` if nothing is there.
+
+    Raises:
+        click.ClickException: an assistant is there, and the owner does not want it replaced.
+    """
+    from nacre.runtime.contracts.clock import system_clock
+
+    if not target.is_dir() or not any(target.iterdir()):
+        return None
+    aside = target.with_name(f"{target.name}.before-{system_clock(UTC)():%Y%m%dT%H%M%SZ}")
+    if yes or _is_untouched(target):
+        return aside
+    if may_ask and sys.stdin.isatty() and sys.stdout.isatty():
+        click.echo(f"{target} has an assistant already. It would move to {aside}. Stop `nacre serve` first.")
+        if click.confirm("Replace it?", default=False):
+            return aside
+    raise click.ClickException(
+        f"{target} is not empty, and nothing was changed. --yes replaces it and keeps what is there as "
+        f"{aside}; --to names another folder."
+    )
+
+
+def _is_untouched(folder: Path) -> bool:
+    """Whether a state folder has nothing but what any command leaves there."""
+    return {entry.name for entry in folder.iterdir()} <= {"logs", "log", "locks", "nacre.log"}
+
+
+def _missing_variables(state: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables that the restored settings name and that are set nowhere here."""
+    from nacre.runtime.contracts.errors import ConfigError
+    from nacre.runtime.settings.config import SETTINGS_FILE
+    from nacre.runtime.settings.disk.secrets import with_environment_file
+    from nacre.runtime.settings.disk.settings_file import unfilled_settings
+
+    file = state / SETTINGS_FILE
+    if not file.exists():
+        return ()
+    try:
+        _settings, named = unfilled_settings(file)
+        known = with_environment_file(environment, file)
+    except ConfigError:
+        return ()
+    return tuple(name for name in named if not known.get(name))
 
 
 def _archive_path(path: Path, now: datetime, *, is_encrypted: bool) -> Path:

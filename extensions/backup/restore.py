@@ -94,12 +94,14 @@ def check_backup(archive: Path, *, identity: Path | None, most_bytes: int | None
     return manifest
 
 
-def restore_backup(archive: Path, target: Path, *, identity: Path | None) -> Manifest:
+def restore_backup(
+    archive: Path, target: Path, *, identity: Path | None, aside: Path | None = None
+) -> Manifest:
     """Restores an archive to the folder `target`, completely or not at all.
 
     The state folder of the archive becomes `target`; what lay outside it goes to `target/outside`. Links are
     created last, so that nothing is written through a link. Leftovers of killed restores beside `target` are
-    removed.
+    removed. A folder at `target` is renamed `aside` in the end, if that is given.
 
     Raises:
         RestoreRefused: something exists at `target`, or another restore to it is running.
@@ -108,7 +110,7 @@ def restore_backup(archive: Path, target: Path, *, identity: Path | None) -> Man
     if (
         target.is_symlink()
         or (target.exists() and not target.is_dir())
-        or (target.is_dir() and any(target.iterdir()))
+        or (aside is None and target.is_dir() and any(target.iterdir()))
     ):
         raise RestoreRefused(f"{target} is not empty. Name a new or an empty folder.")
     remove_leftovers(target.parent)
@@ -121,9 +123,16 @@ def restore_backup(archive: Path, target: Path, *, identity: Path | None) -> Man
                 "cannot store both. Restore to a disk that distinguishes case."
             )
         _write(archive, identity, manifest, staging)
-        if target.is_dir():
+        if target.is_dir() and aside is not None:
+            target.rename(aside)
+        elif target.is_dir():
             target.rmdir()
-        staging.rename(target)
+        try:
+            staging.rename(target)
+        except OSError:
+            if aside is not None and aside.exists():
+                aside.rename(target)
+            raise
     return manifest
 
 

@@ -76,8 +76,8 @@ def reflect(context: click.Context, applies: bool, summarizes: bool, as_json: bo
 
 
 async def _reflect(invocation: Invocation, *, applies: bool, summarizes: bool, as_json: bool) -> int:
-    from nacre.extensions.curation.note_changes import write_changes
     from nacre.extensions.curation.reflection import propose_bank
+    from nacre.memory.files.proposals import write_changes
 
     now, workspace = _clock(invocation), _workspace(invocation)
     found = await propose_bank(workspace)
@@ -283,8 +283,7 @@ async def _write_tidied(
     invocation: Invocation, workspace: Workspace, note: TidiedNote, now: Clock, *, shows: bool
 ) -> str:
     """Writes the note as one commit; the commit, or `""` if there is none."""
-    from nacre.extensions.curation.note_changes import write_changes
-    from nacre.memory.files.proposals import ProposalFailed
+    from nacre.memory.files.proposals import ProposalFailed, write_changes
     from nacre.memory.workspace.history.commits import TIDIED, HistoryBusy, as_one_commit
 
     added = {line for edit in note.edits for line in edit.added}
@@ -304,7 +303,7 @@ async def _write_tidied(
         commit, why = await as_one_commit(
             workspace,
             write,
-            path=note.path,
+            paths=[note.path],
             commits=config.settings.memory.history.commits != "off",
             state_dir=config.state_dir,
             subject=f"Tidied {note.path}",

@@ -31,13 +31,13 @@ from nacre.runtime.models.failover import held_to_contract
 from nacre.sessions.contracts.messages import AssistantMessage, Message, message_text, user_message
 
 MOST_CALLS = 4
-"""How many parts of the logs are asked about in one go; older ones wait for the next."""
+"""The most requests of one run; older parts of the logs wait for the next run."""
 MOST_INPUT_TOKENS = 30_000
-"""Most of one request: with more, models overlook lines."""
+"""The most tokens of one request; with more, models overlook lines."""
 ANSWER_TOKENS = 8_000
-"""Most of an answer, where the window has room; models that reason count that in."""
+"""The most tokens of an answer, including reasoning, if the window has room."""
 LEAST_LOG_TOKENS = 500
-"""With less room than this for lines of logs, nothing is asked."""
+"""With less room for log lines than this, no request is made."""
 ANSWER_SECONDS = 180.0
 
 log = logging.getLogger(__name__)
@@ -216,7 +216,7 @@ def _check_below(number: int, given: TidyInput, removed: Sequence[Place]) -> Non
 
 
 class TidyLimits(Record):
-    """`window_tokens` is that of the model, `most_chars` the limit of the curated note."""
+    """The model's context window, the limit of the curated note in characters, and a token counter."""
 
     window_tokens: int
     most_chars: int
@@ -224,31 +224,30 @@ class TidyLimits(Record):
 
     @property
     def answer_tokens(self) -> int:
-        """Most of an answer."""
+        """The limit of an answer."""
         return min(ANSWER_TOKENS, self.window_tokens // 6)
 
 
 class TidyAnswer(Record):
-    """What the model proposes. `not_read_until` is the day of the newest log line that there was no room for,
-    as an ISO day; `""` if all were read."""
+    """The proposed edits. `not_read_until` is the ISO day of the newest log line that did not fit, if any."""
 
     edits: tuple[Edit, ...]
     not_read_until: str
 
 
 async def ask_for_edits(model: ChatModel, notes: TidyNotes, limits: TidyLimits, now: Clock) -> TidyAnswer:
-    """Asks about the logs part by part, the oldest first, in `MOST_CALLS` requests at most.
+    """Asks about the logs part by part, oldest first, in at most `MOST_CALLS` requests.
 
-    An answer that cannot be used is asked for once more.
+    An invalid answer is requested once more.
 
     Raises:
-        ProposalFailed: the model cannot be asked, its answer cannot be used, or nothing fits into its window.
+        ProposalFailed: the model fails, its answers are invalid, or nothing fits into its window.
     """
     text = notes.curated or ""
     room_tokens = _room_tokens(notes, text, limits)
     parts, left = _parts(notes, room_tokens, limits.count_tokens)
     if not parts and len(notes.curated_places(text)) > 1:
-        parts = [[]]  # the curated note may contradict itself
+        parts = [[]]  # the curated note alone may contradict itself
     edits: list[Edit] = []
     for part in parts:
         places = (*notes.curated_places(text), *part)
@@ -318,12 +317,12 @@ async def _answer(model: ChatModel, messages: tuple[Message, ...], most_tokens: 
 
 
 def _room_tokens(notes: TidyNotes, text: str, limits: TidyLimits) -> int:
-    """How many tokens of log lines one request may have."""
+    """The tokens of log lines that fit into one request."""
     given = TidyInput(
         path=notes.path, text=text, places=notes.curated_places(text), max_chars=limits.most_chars
     )
     taken = limits.count_tokens(request_text(given, ())) + limits.count_tokens(render("tidy/system"))
-    # twice, because an answer that cannot be used is sent back with what is wrong
+    # twice, because an invalid answer is sent back with the problem
     room = min(MOST_INPUT_TOKENS, limits.window_tokens - 2 * limits.answer_tokens) - taken
     if room < LEAST_LOG_TOKENS:
         raise ProposalFailed(
@@ -337,13 +336,13 @@ def _room_tokens(notes: TidyNotes, text: str, limits: TidyLimits) -> int:
 def _parts(
     notes: TidyNotes, room_tokens: int, count: Callable[[str], int]
 ) -> tuple[list[list[Place]], list[Place]]:
-    """The lines of the logs in parts, the oldest first, and the lines that there is no room for."""
+    """The log lines in parts, oldest first, and the lines that do not fit."""
     known = {line_key(place.text) for place in notes.curated_places(notes.curated or "")}
     wanted = [place for place in notes.log_places if line_key(place.text) not in known | {""}]
     parts: list[list[Place]] = [[]]
     left: list[Place] = []
     taken = 0
-    for place in reversed(wanted):  # the newest are worth most
+    for place in reversed(wanted):  # newer lines take precedence
         tokens = count(f"> {place.name}: {place.text}\n")
         if taken + tokens > room_tokens and parts[0]:
             parts.insert(0, [])

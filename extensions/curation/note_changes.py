@@ -1,51 +1,15 @@
-"""Reads the notes that a proposal is made from, and writes the changes that were approved."""
+"""Reads the notes that a proposal is made from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from datetime import date
 
 from nacre.memory.contracts.notes import is_markdown
-from nacre.memory.contracts.workspace import FileBusy, FileBytes, PathOutsideRoot, ReadFailed, Workspace
-from nacre.memory.files.proposals import NoteChange, ProposalFailed
-from nacre.memory.files.sources.source import PRIVATE, Source
-from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
-from nacre.memory.files.sources.sources import SourceOf, Sources
+from nacre.memory.contracts.workspace import FileBytes, PathOutsideRoot, ReadFailed, Workspace
+from nacre.memory.files.proposals import ProposalFailed
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.workspace.workspace import MEMORY_FOLDER
-
-
-async def write_changes(
-    workspace: Workspace,
-    changes: Iterable[NoteChange],
-    *,
-    at: str,
-    redacts_secrets: bool,
-    is_typed: Callable[[str], bool] = lambda _line: False,
-) -> None:
-    """Writes each change to its note if the note has not changed since the proposal was made.
-
-    `at` is an ISO time. New lines of Markdown notes get a source: the owner's hand for lines that `is_typed`
-    accepts, a reflection for all others.
-
-    Raises:
-        ProposalFailed: a note has changed or cannot be written; the changes before it are written.
-    """
-    reflected = Source(written_by="reflection", audience=PRIVATE, said_by=("owner", "assistant"), at=at)
-    typed = Source(written_by="hand", audience=PRIVATE, said_by=("owner",), at=at)
-
-    async def begin() -> SourceOf:
-        return lambda line: typed if is_typed(line) else reflected
-
-    sources = Sources(workspace, secrets="redact" if redacts_secrets else "off")
-    sourced = SourcedWorkspace(workspace, sources, begin)
-    for change in changes:
-        try:
-            await (sourced if is_markdown(change.path) else workspace).change(change.path, change.replacing)
-        except (OSError, FileBusy, PathOutsideRoot) as error:
-            raise ProposalFailed(
-                f"Nothing was written to {change.path}: {str(error).rstrip('.')}. Run the command again."
-            ) from error
 
 
 async def daily_logs(

@@ -244,7 +244,7 @@ def _with_opinion(lines: Sequence[str], opinion: str, item: str) -> Iterator[str
 
 
 class PageSummaries:
-    """`model` sums up one page after the other; `problems` says of which pages it could not."""
+    """Summaries of pages by `model`. `problems` has a sentence for each page that could not be summarized."""
 
     def __init__(self, model: ChatModel, now: Clock) -> None:
         self._model = model
@@ -252,9 +252,9 @@ class PageSummaries:
         self.problems: list[str] = []
 
     async def __call__(self, path: str, page: str) -> str:
-        """What the model says of a page; nothing when it fails or takes too long."""
+        """The model's summary of a page, unchecked; empty if it fails or takes too long."""
         if len(page) > MOST_PAGE_CHARS:
-            self.problems.append(f"{path} is too long to be summed up.")
+            self.problems.append(f"{path} is too long to be summarized.")
             return ""
         asked = render("recall/page_summary", name=PurePosixPath(path).stem, text=quoted(page))
         request = ModelRequest(
@@ -270,6 +270,6 @@ class PageSummaries:
                     if isinstance(item, AssistantMessage):
                         return message_text(item)
         except (ModelError, TimeoutError) as error:
-            log.info("%s is not summed up: %s", path, error or "no answer in time")
-            self.problems.append(f"{path} is not summed up: {error or 'the model did not answer in time'}")
+            log.info("%s is not summarized: %s", path, error or "no answer in time")
+            self.problems.append(f"{path} is not summarized: {error or 'the model did not answer in time'}")
         return ""

@@ -20,7 +20,7 @@ _AS_OF = click.option("--as-of", metavar="DAY", help="What was known on this day
 
 
 def on_facts(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
-    """A command that runs `work(facts, invocation, identity, …)`; the identity is the owner by default."""
+    """Makes a command of `work(facts, invocation, identity, …)`; the identity is the owner by default."""
 
     @shared_options
     @click.option("--identity", metavar="NAME", default="", help="Whose facts; yours unless given.")

@@ -92,7 +92,7 @@ _CHAT = "chat:"
 
 
 def identities_of(settings: FactsSettings) -> Identities:
-    """The rules that the owner set."""
+    """The identities and rules of the settings."""
     return Identities(
         owner=settings.owner.strip() or "owner",
         sharing={
@@ -102,10 +102,10 @@ def identities_of(settings: FactsSettings) -> Identities:
 
 
 def identity_of(chat: ToolChat, identities: Identities, linked: Iterable[str]) -> str:
-    """The identity of a chat: the owner's in private, a person's where `session.identityLinks` names them.
+    """The identity of a chat: the owner in private chats, or a person named in `session.identityLinks`.
 
-    Every other chat is an identity of its own, which nobody's name can be. That the owner's name is linked to
-    a chat which is not private gives that chat nothing of the owner's.
+    Every other chat is an identity of its own, with a name that no person can have. A link from a chat that
+    is not private to the owner's name has no effect.
     """
     if chat.policy.is_private:
         return identities.owner

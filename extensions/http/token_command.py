@@ -1,4 +1,4 @@
-"""The command `nacre token`: the tokens with which programs and browsers access `nacre serve`."""
+"""The command `nacre admin access token`: the tokens of programs and browsers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def command(context: click.Context, as_json: bool) -> int | None:
 @json_option("Print a JSON object.")
 @shared_options
 def list_(context: click.Context, as_json: bool) -> int:
-    """List the tokens, like `nacre token` without a subcommand."""
+    """List the tokens, like `nacre admin access token` without a subcommand."""
     return _list(context, as_json=as_json)
 
 
@@ -86,7 +86,7 @@ def _list(context: click.Context, *, as_json: bool) -> int:
         print_json({"tokens": rows})
         return 0
     if not tokens:
-        invocation.say("There is no token. Create one with `nacre token add NAME`.")
+        invocation.say("There is no token. Create one with `nacre admin access token add NAME`.")
     for each in tokens:
         holder = "owner" if each.is_owner else "stranger"
         invocation.say(f"{each.name}  agent {each.agent_id}, {holder}, made {each.created_at[:10]}")

@@ -60,7 +60,7 @@ def command(
     other_workspace: Path | None,
     as_json: bool,
 ) -> int:
-    """Import the notes, sessions and settings of OpenClaw, Hermes, ChatGPT or Claude.
+    """Import from OpenClaw, Hermes, ChatGPT or Claude.
 
     PATH is the state folder of OpenClaw (~/.openclaw) or Hermes (~/.hermes), or a data export of ChatGPT or
     Claude, as a zip archive or unpacked. Only files inside PATH are read, whatever its settings name.
@@ -145,7 +145,9 @@ def _next_steps(report: Report, *, is_dry: bool) -> list[str]:
     lines = []
     if counts["sessions"].imported:
         lines.append(
-            "`nacre sessions list --all` lists the sessions; `nacre sessions resume ID` continues one."
+            "`nacre sessions list --all` lists the sessions; `nacre sessions resume ID` continues one. "
+            "To find what was said in them with `nacre search`, set agents.defaults.memorySearch.sources to "
+            '["memory", "sessions"].'
         )
     if counts["notes"].imported:
         lines.append("`nacre memory search` searches the notes.")

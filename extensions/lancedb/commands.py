@@ -1,4 +1,4 @@
-"""The commands `nacre ltm …`, which show the memories of the LanceDB engine."""
+"""The commands `nacre memory ltm …`, which show the memories of the LanceDB engine."""
 
 from __future__ import annotations
 

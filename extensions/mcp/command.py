@@ -1,4 +1,4 @@
-"""The command `nacre mcp`: shares the notes with other programs, and approves the tools of MCP servers."""
+"""The command `nacre admin mcp`: shares the notes, and approves the tools of MCP servers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from nacre.extensions.mcp.client.tool_list import ApprovedTools, ListedTool
 
 NOT_INSTALLED = (
-    "`nacre mcp` needs the library mcp, which cannot be imported ({error}). Install it with `{command}`."
+    "`nacre admin mcp` needs the library mcp, which cannot be imported ({error}). "
+    "Install it with `{command}`."
 )
 
 _NO_TERMINAL = (
     "Tools can only be approved in a terminal, and standard input is not one. "
-    "Run `nacre mcp approve {server}` yourself."
+    "Run `nacre admin mcp approve {server}` yourself."
 )
 
 
@@ -93,7 +94,8 @@ def tools(context: click.Context, as_json: bool) -> int:
 def approve(context: click.Context, server: str, tool: tuple[str, ...], as_json: bool) -> int:
     """Approve the tools of SERVER as they are now, or only the named TOOLs.
 
-    Review them first with `nacre mcp tools`. Requires a terminal, so that no program can approve for you.
+    Review them first with `nacre admin mcp tools`. Requires a terminal, so that no program can approve for
+    you.
     """
     invocation = begin(context)
     if not sys.stdin.isatty():
@@ -107,7 +109,9 @@ def approve(context: click.Context, server: str, tool: tuple[str, ...], as_json:
     missing = sorted(set(tool) - {each.name for each in chosen})
     if missing or not chosen:
         problem = f"no tool {missing[0]!r}" if missing else "no known tools"
-        invocation.warn(f"Nothing was approved: {server} has {problem}. See `nacre mcp tools`.", tone="error")
+        invocation.warn(
+            f"Nothing was approved: {server} has {problem}. See `nacre admin mcp tools`.", tone="error"
+        )
         return 1
     approved.approve(chosen)
     names = [each.name for each in chosen]

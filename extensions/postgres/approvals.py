@@ -46,11 +46,12 @@ class ApprovalTable:
 
     async def get(self, approval_id: str) -> Approval | None:
         """The approval of that id."""
-        return await _told(self._database.read(lambda db: self._one(db, ONE, approval_id)))
+        return await _told(self._database.single(lambda db: self._one(db, ONE, approval_id)))
 
     async def all(self) -> tuple[Approval, ...]:
         """All approvals, the oldest first."""
-        rows = await _told(self._database.read(lambda db: db.execute(ALL, {"agent": self._agent}).fetchall()))
+        values = {"agent": self._agent}
+        rows = await _told(self._database.single(lambda db: db.execute(ALL, values).fetchall()))
         found = [each for name, body in rows if (each := _approval(name, body)) is not None]
         return tuple(sorted(found, key=lambda approval: (approval.asked_at_ms, approval.id)))
 
@@ -74,7 +75,7 @@ class ApprovalTable:
     async def remove(self, approval_id: str) -> None:
         """Strikes an approval off; it may be gone already."""
         row = {"agent": self._agent, "id": approval_id}
-        await _told(self._database.write(lambda connection: connection.execute(REMOVE, row)))
+        await _told(self._database.single(lambda connection: connection.execute(REMOVE, row)))
 
     def _one(self, connection: Connection, statement: str, approval_id: str) -> Approval | None:
         values = {"agent": self._agent, "id": approval_id}

@@ -1,4 +1,4 @@
-"""The commands `nacre storage` and `nacre workspace`: to a database or back, and its Markdown in a folder."""
+"""The commands `nacre admin storage` and `nacre admin workspace`: to a database and back."""
 
 from __future__ import annotations
 

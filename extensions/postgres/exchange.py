@@ -434,7 +434,7 @@ def _planned(files: Mapping[str, Document], workspace: str, tree: FolderTree) ->
     if behind:
         raise PushRefused(
             f"Nothing was pushed: {', '.join(behind)} changed in the workspace as well. "
-            f"`nacre workspace pull {tree.place}` merges, then push again."
+            f"`nacre admin workspace pull {tree.place}` merges, then push again."
         )
     return plan
 

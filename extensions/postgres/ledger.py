@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NOT_HELD = "NA001"
+"""The `sqlstate` of the error that `ledger_is_held` raises."""
+
 
 class PostgresRows:
     """A member of `LedgerRows`, for one agent; a `fence` keeps out who served before a later program."""
@@ -42,7 +45,7 @@ class PostgresRows:
 
     async def read(self, statement: str, /, **values: object) -> list[Any]:
         """The rows of one statement. Raises `LedgerUnusable`."""
-        return await self._tried(self._database.read, lambda run: run(statement, **values))
+        return await self._tried(self._database.single, lambda run: run(statement, **values))
 
     async def read_all(self, work: Callable[[Run], T]) -> T:
         """What `work` reads, all of one moment. Raises `LedgerUnusable`."""
@@ -50,6 +53,11 @@ class PostgresRows:
 
     async def run(self, statement: str, /, **values: object) -> list[Any]:
         """What one statement changes, and the rows that it gives. Raises `LedgerUnusable`."""
+        if statement in statements.FENCED:
+            fenced = statements.FENCED[statement]
+            return await self._tried(
+                self._database.single, lambda run: run(fenced, **values, ledger_fence=self._fence)
+            )
         return await self.write(lambda run: run(statement, **values))
 
     async def write(self, work: Callable[[Run], T]) -> T:
@@ -60,10 +68,8 @@ class PostgresRows:
         """
 
         def fenced(run: Run) -> T:
-            if self._fence is not None and not run(statements.IS_HELD, fence=self._fence):
-                raise LedgerUnusable(
-                    f"Another program runs the bridges of {self._agent} by now. This one writes nothing more."
-                )
+            if self._fence is not None:
+                run(statements.IS_HELD, fence=self._fence)
             return work(run)
 
         return await self._tried(self._database.write, fenced)
@@ -81,9 +87,14 @@ class PostgresRows:
             return work(run)
 
         try:
-            result: T = await ask(whole)
+            # A program that serves waits for the database: what it has to keep is nowhere else.
+            result: T = await ask(whole, is_patient=self._fence is not None)
         except DatabaseError as error:
-            raise LedgerUnusable(str(error)) from error
+            if getattr(error, "sqlstate", "") != NOT_HELD:
+                raise LedgerUnusable(str(error)) from error
+            raise LedgerUnusable(
+                f"Another program runs the bridges of {self._agent} by now. This one writes nothing more."
+            ) from error
         return result
 
 

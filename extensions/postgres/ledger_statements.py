@@ -10,7 +10,7 @@ TRY_TO_HOLD = """
 SELECT pg_try_advisory_lock(hashtextextended(%(agent)s, hashtextextended(current_schema()::text, 7)))
 """
 """Kept until the connection ends; assistants of other schemas have locks of their own."""
-IS_HELD = "SELECT 1 FROM ledger_holders WHERE agent = %(agent)s AND fence = %(fence)s FOR SHARE"
+IS_HELD = "SELECT ledger_is_held(%(agent)s, %(fence)s)"
 HOLD = """
 INSERT INTO ledger_holders (agent, ledger_id, fence, holder) VALUES (%(agent)s, %(ledger_id)s, 1, %(holder)s)
 ON CONFLICT (agent) DO UPDATE SET fence = ledger_holders.fence + 1, holder = EXCLUDED.holder,
@@ -259,3 +259,14 @@ ON CONFLICT (agent, answered_by) DO UPDATE SET at_ms = EXCLUDED.at_ms
 LAST_BEAT = """
 SELECT at_ms FROM ledger_heartbeats WHERE agent = %(agent)s AND answered_by = %(answered_by)s
 """
+
+
+_REPEATABLE = (BEGIN, JOIN, PART, DROP, SET_STATE, SENT, DRAFTED, UNDRAFT)
+FENCED = {
+    statement: statement.replace(
+        "WHERE agent = %(agent)s", "WHERE agent = %(agent)s AND ledger_is_held(%(agent)s, %(ledger_fence)s)"
+    )
+    for statement in _REPEATABLE
+}
+"""Statements that do nothing new when they are run again, each with the fence in itself. The server raises an
+error when a later program serves."""

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from itertools import count
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -234,15 +236,24 @@ class LineRows:
             SessionTakenOver: this process had the key's lane, and another has it by now.
         """
 
-        def work(rows: Moment) -> SessionRecord | None:
-            rows.run(statements.LOCK_KEY, key=key)
-            present = _line(rows, key)
+        while True:
+            found = await self._rows.single(lambda rows: rows.run(statements.LINE, key=key))
+            old = str(found[0][0]) if found else None
+            present = None if old is None else _record(old)
             record = change(present)
-            if record != present:
-                _put(rows, key, record)
-            return record
-
-        return await self._rows.write(work)
+            if record == present:
+                return record
+            if record is None:
+                removing = partial(_removed, key=key, old=old)
+                if await self._rows.write(removing):
+                    return None
+                continue
+            line = to_line(record_to_json(record)).decode().rstrip("\n")
+            replacing = partial(
+                _replaced, tries=count(), key=key, session_id=record.session_id, line=line, old=old
+            )
+            if await self._rows.single(replacing):
+                return record
 
     async def mirror(
         self, key: str, change: Callable[[SessionRecord], SessionRecord]
@@ -262,6 +273,22 @@ def edited(rows: Moment, change: Change) -> Mapping[str, SessionRecord | None]:
     for key, record in changed.items():
         _put(rows, key, record)
     return changed
+
+
+def _replaced(rows: Moment, *, tries: count[int], key: str, line: str, **values: str | None) -> bool:
+    """Replaces a line that is still `old`; whether it did, in this try or in one whose answer was lost."""
+    is_again = next(tries) > 0
+    if rows.fenced(statements.REPLACE_LINE, lane=key, key=key, line=line, **values):
+        return True
+    return is_again and rows.run(statements.LINE, key=key) == [(line,)]
+
+
+def _removed(rows: Moment, *, key: str, old: str | None) -> bool:
+    rows.run(statements.LOCK_KEY, key=key)
+    if rows.run(statements.LINE, key=key) != [(old,)]:
+        return False
+    rows.fenced(statements.REMOVE_LINE, lane=key, key=key)
+    return True
 
 
 def _put(rows: Moment, key: str, record: SessionRecord | None) -> None:
@@ -441,6 +468,10 @@ class TranscriptRows:
 
     async def _caught_up(self) -> bool:
         """Reads what others added since; whether there was anything."""
+        head = await self._rows.single(lambda rows: head_of(rows, self.name))
+        if head is not None and head.id == self._head.id and head.lines <= self._known:
+            self._head = head
+            return False
         self._head, fresh = await self._rows.read(self._others)
         self._take(fresh)
         return bool(fresh)
@@ -461,9 +492,10 @@ class TranscriptRows:
                 owner_key=owner_key,
                 chat_kind=chat_kind,
             )
-            return bool(added)
+            # An earlier attempt, whose answer was lost, may have added it.
+            return bool(added) or _is_there(rows, head.id, number, line)
 
-        return await self._rows.write(work)
+        return await self._rows.single(work)
 
     def _others(self, rows: Moment) -> tuple[Head, list[bytes]]:
         head = head_of(rows, self.name)
@@ -485,6 +517,11 @@ class TranscriptRows:
             self._linker.skip_unreadable()
         elif line.value["type"] != "session":
             self._linker.read(line.value, offset_bytes=line.start)
+
+
+def _is_there(rows: Moment, transcript: Any, number: int, line: bytes) -> bool:
+    found = rows.run(statements.LINE_AT, transcript=transcript, number=number)
+    return bool(found) and bytes(found[0][0]) == line
 
 
 def _header(line: bytes, place: str) -> SessionHeader:

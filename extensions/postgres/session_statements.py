@@ -28,6 +28,18 @@ SELECT %(agent)s, %(key)s, %(session_id)s, %(line)s WHERE {_HOLDS}
 ON CONFLICT (agent, key) DO UPDATE SET session_id = EXCLUDED.session_id, line = EXCLUDED.line
 RETURNING key
 """
+REPLACE_LINE = f"""{_FENCE}, alone AS MATERIALIZED (
+    SELECT pg_advisory_xact_lock_shared(hashtextextended(%(agent)s, 1))
+)
+INSERT INTO session_lines (agent, key, session_id, line)
+SELECT %(agent)s, %(key)s, %(session_id)s, %(line)s FROM alone
+WHERE {_HOLDS} AND (%(old)s::text IS NULL OR EXISTS (
+    SELECT FROM session_lines WHERE agent = %(agent)s AND key = %(key)s AND line = %(old)s::text))
+ON CONFLICT (agent, key) DO UPDATE SET session_id = EXCLUDED.session_id, line = EXCLUDED.line
+WHERE session_lines.line = %(old)s::text
+RETURNING key
+"""
+"""Writes nothing when the line is not `old` any more; null is no line."""
 REMOVE_LINE = f"""{_FENCE}
 DELETE FROM session_lines WHERE agent = %(agent)s AND key = %(key)s AND {_HOLDS} RETURNING key
 """
@@ -68,6 +80,10 @@ SELECT %(agent)s, id, %(number)s, %(line)s FROM grown RETURNING number
 """
 """Adds nothing when the fence is not the lane's any more, or others added a line since."""
 FENCE_HOLDS = "SELECT 1 FROM lanes WHERE agent = %(agent)s AND key = %(lane)s AND fence = %(fence)s"
+LINE_AT = """
+SELECT line FROM transcript_lines
+WHERE agent = %(agent)s AND transcript = %(transcript)s AND number = %(number)s
+"""
 LINES_FROM = """
 SELECT line FROM transcript_lines
 WHERE agent = %(agent)s AND transcript = %(transcript)s AND number >= %(number)s ORDER BY number
@@ -137,24 +153,15 @@ ENDINGS = "SELECT body FROM endings WHERE agent = %(agent)s ORDER BY ended_at_ms
 
 TAKE_LANE = """
 INSERT INTO lanes AS lane (agent, key, fence, holder, held_until, life)
-VALUES (%(agent)s, %(lane)s, 1, %(holder)s, clock_timestamp() + make_interval(secs => %(seconds)s),
-    %(life)s::bigint)
+VALUES (%(agent)s, %(lane)s, 1, %(holder)s, 'infinity', %(process)s)
 ON CONFLICT (agent, key) DO UPDATE
 SET fence = lane.fence + 1, holder = EXCLUDED.holder, held_until = EXCLUDED.held_until, life = EXCLUDED.life
 WHERE lane.held_until < clock_timestamp() OR lane.holder = EXCLUDED.holder
-    OR lane.held_until < clock_timestamp() + make_interval(secs => %(seconds)s - %(gone_seconds)s)
-    AND lane.life IS NOT NULL
-    AND NOT EXISTS (
-        SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
-        AND (classid::bigint << 32 | objid::bigint) = lane.life)
+    OR lane.held_until = 'infinity' AND NOT EXISTS (
+        SELECT FROM processes WHERE number = lane.life AND alive_until > clock_timestamp())
 RETURNING fence
 """
-"""A lease that ran out, or of a process that has ended: it said nothing for `gone_seconds`, and its lock is
-free. A holder whose answer was lost has it, with a later fence."""
-RENEW_LANE = """
-UPDATE lanes SET held_until = clock_timestamp() + make_interval(secs => %(seconds)s)
-WHERE agent = %(agent)s AND key = %(lane)s AND fence = %(fence)s RETURNING fence
-"""
+"""A lane that was left, or whose process is silent. A holder whose answer was lost gets a later fence."""
 LEAVE_LANE = """
 UPDATE lanes SET held_until = '-infinity'
 WHERE agent = %(agent)s AND key = %(lane)s AND fence = %(fence)s

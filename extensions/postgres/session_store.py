@@ -6,7 +6,6 @@ Any number of processes, on any number of machines, may serve the same agent.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from datetime import datetime
@@ -14,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from nacre.extensions.postgres import session_statements as statements
-from nacre.extensions.postgres.server.connections import GONE_SECONDS
+from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.server.database import Database
 from nacre.extensions.postgres.session_rows import (
     AgentRows,
@@ -29,7 +28,12 @@ from nacre.extensions.postgres.session_rows import (
     head_of,
     lines_from,
 )
-from nacre.sessions.contracts.errors import SessionCorrupt, SessionError, SessionNotFound
+from nacre.sessions.contracts.errors import (
+    SessionCorrupt,
+    SessionError,
+    SessionNotFound,
+    SessionStoreRefused,
+)
 from nacre.sessions.contracts.keys import RECOVERED, SYNTHETIC_KINDS, key_kind
 from nacre.sessions.disk.json_text import json_value, split_lines, timestamp_text, to_line
 from nacre.sessions.entries.entries import SessionHeader, StoredTranscript, header_to_json
@@ -50,68 +54,44 @@ from nacre.sessions.upkeep.maintenance import (
 )
 from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts, last_message_text
 
-LEASE_SECONDS = 20.0
-"""How long others wait for a process that is silent; `GONE_SECONDS` where its connections ended with it."""
 
-log = logging.getLogger(__name__)
-
-
-class Lease:
+class Lane:
     """The lane of one key, for an `async with`. Raises `SessionStoreRefused` on entering."""
 
-    def __init__(self, rows: AgentRows, key: str, *, holder: str, lease_seconds: float) -> None:
+    def __init__(self, rows: AgentRows, key: str, *, holder: str) -> None:
         self._rows = rows
         self._key = key
         self._holder = holder
-        self._seconds = lease_seconds
         self._fence: int | None = None
-        self._renewing: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> bool:
         """Whether it is this caller's."""
-        life = self._rows.database.life
-        has_life = await asyncio.to_thread(life.hold)
-        values = {
-            "lane": self._key,
-            "holder": self._holder,
-            "seconds": self._seconds,
-            "gone_seconds": GONE_SECONDS,
-            "life": life.number if has_life else None,
-        }
+        process = self._rows.database.process
+        try:
+            await process.beat()
+        except DatabaseError as error:
+            raise SessionStoreRefused(str(error)) from error
+        values = {"lane": self._key, "holder": self._holder, "process": process.number}
         taken = await self._rows.single(lambda rows: rows.run(statements.TAKE_LANE, **values))
         if not taken:
             return False
         self._fence = self._rows.held[self._key] = taken[0][0]
-        self._renewing = asyncio.create_task(self._renew(), name="session-lease")
+        self._keeping = asyncio.create_task(process.keep(), name="session-lane")
         return True
 
     async def __aexit__(self, *_ended: object) -> None:
-        """Leaves it to others; if the server cannot be told, the lease runs out."""
-        if self._fence is None or self._renewing is None:
+        """Leaves it to others; if the server cannot be told, it is free when this process is silent."""
+        if self._fence is None or self._keeping is None:
             return
-        self._renewing.cancel()
+        self._keeping.cancel()
         with suppress(asyncio.CancelledError):
-            await self._renewing
+            await self._keeping
         if self._rows.held.get(self._key) == self._fence:
             del self._rows.held[self._key]
+        values = {"lane": self._key, "fence": self._fence}
         with suppress(SessionError):
-            await self._say(statements.LEAVE_LANE)
-
-    async def _renew(self) -> None:
-        is_ours = True
-        while is_ours:
-            await asyncio.sleep(self._seconds / 4)
-            await asyncio.to_thread(self._rows.database.life.hold)
-            try:
-                is_ours = bool(await self._say(statements.RENEW_LANE, seconds=self._seconds))
-            except SessionError as error:
-                log.warning("the lease of the session %r was not renewed: %s", self._key, error)
-        log.warning("another process went on with the session %r", self._key)
-
-    async def _say(self, statement: str, **values: float) -> list[tuple[object, ...]]:
-        return await self._rows.single(
-            lambda rows: rows.run(statement, lane=self._key, fence=self._fence, **values)
-        )
+            await self._rows.single(lambda rows: rows.run(statements.LEAVE_LANE, **values))
 
 
 def results_of(rows: Moment, name: str) -> dict[str, bytes]:
@@ -271,7 +251,6 @@ class PostgresSessionStore:
         cwd: str,
         now: Callable[[], datetime],
         new_id: Callable[[], str],
-        lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._rows = AgentRows(database, agent)
         self.index = LineRows(self._rows)
@@ -281,7 +260,6 @@ class PostgresSessionStore:
         self._cwd = cwd
         self._now = now
         self._new_id = new_id
-        self._lease_seconds = lease_seconds
 
     @property
     def place(self) -> str:
@@ -429,7 +407,7 @@ class PostgresSessionStore:
 
     def turn_lock(self, key: str) -> AbstractAsyncContextManager[bool]:
         """Whether this caller alone may have a turn of the key until the block ends; never waits."""
-        return Lease(self._rows, key, holder=self._new_id(), lease_seconds=self._lease_seconds)
+        return Lane(self._rows, key, holder=self._new_id())
 
     async def close(self) -> None:
         """Finishes what was asked for and closes the database."""

@@ -36,7 +36,7 @@ def open_storage(home: StorageHome) -> PostgresStorage:
 
 def register(host: ExtensionHost) -> None:
     """Adds the workers, for a program that leaves turns to them."""
-    from nacre.extensions.postgres.workers.worker import figures, handed_over
+    from nacre.extensions.postgres.workers.gateway import figures, handed_over
     from nacre.runtime.extensions.service import TurnWorkers
 
     host.turn_workers(TurnWorkers(hand_over=handed_over, figures=figures))
@@ -55,8 +55,8 @@ class PostgresStorage:
     def how_to_bring(self) -> str:
         """The commands that copy files into the database."""
         return (
-            "`nacre storage migrate --to postgres` copies them, or "
-            f"`nacre workspace push {self._home.folders.workspace}`"
+            "`nacre admin storage migrate --to postgres` copies them, or "
+            f"`nacre admin workspace push {self._home.folders.workspace}`"
         )
 
     def sessions(self, *, now: Clock, new_id: NewId) -> AgentSessions:
@@ -150,7 +150,7 @@ class PostgresLedgerPlace(Record):
         if await self.file.is_there():
             marks = await self._rows.read(statements.MARKS)
             copied = str(marks[0][1]) if marks else ""
-            how = "Run `nacre storage migrate --to postgres` first"
+            how = "Run `nacre admin storage migrate --to postgres` first"
             await refuse_left_behind(self.file, copied=copied, now=now, how=how)
 
 

@@ -62,7 +62,7 @@ def open_model(config: Config, name: str, now: Clock) -> ProviderModel:
         ConfigError: no provider has this name, or the name has no model.
     """
     # Each takes a part of the start that the other one's users need not pay.
-    from nacre.extensions.providers.completions.remembered_windows import WINDOWS_FILE, RememberedWindows
+    from nacre.extensions.providers.completions.provider_model import WINDOWS_FILE, RememberedWindows
 
     _check_name(config, name)
     timeout_seconds = config.settings.agent.model_timeout_seconds

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptSource, TranscriptText
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.recall.transcripts.transcript_lines import ANYBODY, OWNER
+from nacre.runtime.recall.transcripts import ANYBODY, OWNER
 
 _TITLE = "# Session "
 _DAY_SECONDS = 86_400.0

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from nacre.extensions.qmd.qmd_memory import QmdParts
     from nacre.memory.contracts.records import Excerpt, Question, SearchReport
     from nacre.runtime.contracts.clock import Clock
-    from nacre.runtime.recall.memory_core import MemoryCore, Notes
-    from nacre.runtime.recall.memory_plugin import MemoryPlugin
+    from nacre.runtime.recall.memory_core import MemoryCore
+    from nacre.runtime.recall.memory_plugin import MemoryPlugin, Notes
     from nacre.runtime.settings.config import Config
 
 _EMBEDDING: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()

@@ -14,8 +14,8 @@ from nacre.extensions.qmd.upkeep import Upkeep
 from nacre.memory.contracts.settings import at_home
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.recall.memory_core import MemoryCore, Notes, memory_tools
-from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryTool
+from nacre.runtime.recall.memory_core import MemoryCore, memory_tools
+from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryTool, Notes
 from nacre.runtime.recall.open_memory import open_transcripts, unindexed_notes
 from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.function import ToolChat
@@ -53,12 +53,15 @@ class QmdMemory(MemoryPlugin):
 
     def tools(self, chat: ToolChat) -> Sequence[MemoryTool]:
         return memory_tools(
-            ChatNotes(notes=self._parts.notes, chat=chat),
+            self.searchable(chat),
             self._core.sources,
             cites=self._core.cites(chat.policy),
             below="" if chat.policy.is_private else chat.policy.notes_folder,
             with_conversations=self._settings.sessions.enabled,
         )
+
+    def searchable(self, chat: ToolChat) -> Notes:
+        return ChatNotes(notes=self._parts.notes, chat=chat)
 
     def instructions(self, chat: ToolChat) -> str:
         return self._core.instructions(chat)

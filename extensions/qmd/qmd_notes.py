@@ -48,7 +48,7 @@ from nacre.memory.text.days.day_limits import day_limits
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.recall.memory_core import Notes
+from nacre.runtime.recall.memory_plugin import Notes
 from nacre.runtime.settings.sections.memory import QmdLimits, QmdMatch, QmdScope, QmdSettings
 from nacre.runtime.tools.function import ToolChat
 

@@ -15,15 +15,18 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, overload
 
-from nacre.memory.contracts.notes import MAX_NOTE_BYTES
-from nacre.memory.contracts.workspace import Workspace
+from nacre.memory.contracts.notes import MAX_NOTE_BYTES, is_markdown
+from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
 from nacre.memory.files.sources.proposed_write import ProposedWrite, added_lines
-from nacre.memory.files.sources.sources import Sources, line_key, source_from_json, source_json
+from nacre.memory.files.sources.source import PRIVATE, Source
+from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
+from nacre.memory.files.sources.sources import SourceOf, Sources, line_key, source_from_json, source_json
 from nacre.memory.text.repeats import addition
 from nacre.memory.workspace.folder import change_locked, whole_file
 from nacre.memory.workspace.history.commits import lines_of
@@ -36,6 +39,11 @@ REJECTED = "rejected"
 """The file with the digests of rejected lines, one a line."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_WORD = re.compile(r"\w+")
+FORGOTTEN = "[forgotten]"
+"""What replaces forgotten lines in a transcript."""
+_MIN_WORDS = 3
+"""A shorter text, such as `- ok`, only matches lines that consist of it."""
 log = logging.getLogger(__name__)
 
 
@@ -117,6 +125,107 @@ def note_bytes(text: None) -> None: ...
 def note_bytes(text: str | None) -> bytes | None:
     """A note's text as it is stored; surrogates become the bytes that they stand for."""
     return None if text is None else text.encode("utf-8", "surrogateescape")
+
+
+async def write_changes(
+    workspace: Workspace,
+    changes: Iterable[NoteChange],
+    *,
+    at: str,
+    redacts_secrets: bool,
+    is_typed: Callable[[str], bool] = lambda _line: False,
+) -> None:
+    """Writes each change to its note if the note has not changed since the proposal was made.
+
+    `at` is an ISO time. New lines of Markdown notes get a source: the owner's hand for lines that `is_typed`
+    accepts, a reflection for all others.
+
+    Raises:
+        ProposalFailed: a note has changed or cannot be written; the changes before it are written.
+    """
+    reflected = Source(written_by="reflection", audience=PRIVATE, said_by=("owner", "assistant"), at=at)
+    typed = Source(written_by="hand", audience=PRIVATE, said_by=("owner",), at=at)
+
+    async def begin() -> SourceOf:
+        return lambda line: typed if is_typed(line) else reflected
+
+    sources = Sources(workspace, secrets="redact" if redacts_secrets else "off")
+    sourced = SourcedWorkspace(workspace, sources, begin)
+    for change in changes:
+        try:
+            await (sourced if is_markdown(change.path) else workspace).change(change.path, change.replacing)
+        except (OSError, FileBusy, PathOutsideRoot) as error:
+            raise ProposalFailed(
+                f"Nothing was written to {change.path}: {str(error).rstrip('.')}. Run the command again."
+            ) from error
+
+
+class Target(Record):
+    """What is to be forgotten: lines with all these `words`, or lines that contain one of these `texts`."""
+
+    words: frozenset[str] = frozenset()
+    texts: tuple[str, ...] = ()
+
+    def matches(self, line: str) -> bool:
+        """Whether a line is to be forgotten."""
+        found = _words(line)
+        if self.words:
+            return self.words <= set(found)
+        padded = f" {' '.join(found)} "
+        return any(
+            f" {text} " in padded if text.count(" ") + 1 >= _MIN_WORDS else f" {text} " == padded
+            for text in self.texts
+        )
+
+    def matches_any(self, text: str) -> bool:
+        """Whether a line of a text is to be forgotten."""
+        return any(map(self.matches, text.splitlines()))
+
+    def removed_from(self, text: str) -> str:
+        """A text with `FORGOTTEN` in place of each matching line."""
+        lines = text.splitlines(keepends=True)
+        return "".join(
+            FORGOTTEN + line[len(line.rstrip("\r\n")) :] if self.matches(line) else line for line in lines
+        )
+
+
+def target_of_query(query: str) -> Target:
+    """The lines that have all words of a query; none if it has no words."""
+    return Target(words=frozenset(_words(query)))
+
+
+def target_of_lines(lines: Iterable[str]) -> Target:
+    """The texts of these lines, wherever they occur."""
+    return Target(texts=tuple(dict.fromkeys(filter(None, (" ".join(_words(line)) for line in lines)))))
+
+
+class NoteCut(NoteChange):
+    """The removal of some `lines` from a note."""
+
+    lines: tuple[str, ...]
+
+
+def cut_note(path: str, data: bytes, removes: Callable[[int, str], bool]) -> NoteCut | None:
+    """A note without the lines for which `removes(number, text)` is true; `None` if there are none.
+
+    Numbers count from 1.
+    """
+    kept: list[bytes] = []
+    removed: list[str] = []
+    for number, raw in enumerate(data.splitlines(keepends=True), start=1):
+        line = raw.decode("utf-8", "replace").rstrip("\r\n")
+        if removes(number, line):
+            removed.append(line)
+        else:
+            kept.append(raw)
+    if not removed:
+        return None
+    before, after = (each.decode("utf-8", "surrogateescape") for each in (data, b"".join(kept)))
+    return NoteCut(path=path, before=before, after=after, lines=tuple(removed))
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,9 +1,9 @@
-"""Markdown text → chunks of bounded size with exact line ranges. Pure: no file, no clock.
+"""Splits Markdown into chunks of bounded size with exact line ranges.
 
-Chunks are whole lines, cut at the best seam near the size limit (heading, block, list item), never inside
-a code fence or between a heading and its text unless a piece is larger than a chunk by itself. A line that
-is too long alone is cut at sentence or word ends into pieces which all carry its number. Neighbours share up
-to `overlap_tokens` of whole lines, except across a heading.
+Chunks are whole lines. They end at the best seam near the size limit (heading, block, list item), but not
+inside a code fence or between a heading and its text, unless such a part is larger than a chunk. A line that
+is too long is split at sentence or word ends. Neighbors share up to `overlap_tokens` of whole lines, except
+across a heading.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from nacre.memory.text.markdown_blocks import SEAM_HEADING, Outline, outline
 from nacre.record import Record
 
 CHUNKING_VERSION = "4"
-"""Part of the index's identity: raise it when the same text would be cut in another way."""
+"""Part of the identity of an index. Raise it when the same text gives other chunks."""
 
 UNITS_PER_TOKEN = 4
-"""Sizes are counted in quarter tokens: a byte of UTF-8 is one, a dense character four. So no chunk has more
-bytes than units."""
+"""Sizes are counted in quarter tokens: one per byte of UTF-8 and four per dense character, so that no chunk
+has more bytes than units."""
 
 MAX_CHUNK_BYTES = 8_000
-"""No embedding provider takes less; a larger `chunking.tokens` is cut down to this."""
+"""A limit that every embedding provider accepts, also for larger `chunking.tokens`."""
 
 _BLANKS = re.compile(r"\s*")
 _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 
 
 class ChunkSizes(Record):
-    """How large chunks are, in tokens, and how tokens are counted.
+    """The size of chunks in tokens, and how tokens are counted.
 
-    `count_tokens` is exact but slow; without it a plain letter counts a quarter, a Cyrillic one a half and a
-    dense character (CJK, Thai, emoji) one.
+    `count_tokens` is exact but slow. Without it, an ASCII letter counts a quarter, a Cyrillic letter a half,
+    and a dense character (CJK, Thai, emoji) one.
     """
 
     tokens: int = 400
@@ -55,12 +55,11 @@ class ChunkSizes(Record):
         return min(self.overlap_tokens * UNITS_PER_TOKEN, self.limit // 2)
 
     def identity(self) -> str:
-        """What must be equal for two chunkings of a text to be equal."""
+        """Identifies the sizes; equal ones give equal chunks."""
         how = "counted" if self.count_tokens else "estimated"
         return f"{CHUNKING_VERSION}:{self.tokens}:{self.overlap_tokens}:{how}"
 
     def units(self, text: str) -> int:
-        """The size of `text` in units."""
         if self.count_tokens is not None:
             return self.count_tokens(text) * UNITS_PER_TOKEN
         if text.isascii():
@@ -69,7 +68,7 @@ class ChunkSizes(Record):
         return len(text.encode("utf-8", "surrogatepass")) + len(_dense().findall(text))
 
 
-@cache  # made when something is cut: a search would wait for it
+@cache  # searches do not need it
 def _dense() -> re.Pattern[str]:
     return re.compile(
         "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2600-\u27bf\u2e80-\u9fff\ua000-\ua4cf\uac00-\ud7af"
@@ -78,7 +77,7 @@ def _dense() -> re.Pattern[str]:
 
 
 class Document(Record):
-    """A decoded file: `lines` without their ends; `day` what its name says or its owner handed in."""
+    """A decoded file: `lines` without line ends, and its `day` if it has one."""
 
     source: Source
     path: str
@@ -87,9 +86,9 @@ class Document(Record):
 
 
 def decode_markdown(raw: bytes) -> list[str]:
-    """The lines of a file: no byte order mark, bytes that are not UTF-8 as U+FFFD, CRLF as one end.
+    """The lines of a file without byte order mark. Bytes that are not UTF-8 become U+FFFD.
 
-    Only LF and CRLF end a line, so that numbers agree with every editor.
+    Only LF and CRLF end a line, so that line numbers agree with editors.
     """
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         text = raw.decode("utf-16", errors="replace")
@@ -102,19 +101,19 @@ def decode_markdown(raw: bytes) -> list[str]:
 
 
 def storable(text: str) -> str:
-    """The text without what no database takes: NUL and halves of characters, which JSON may hold."""
+    """Replaces what databases reject: null characters and lone surrogates, which JSON may contain."""
     if not text.isascii():
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text.replace("\x00", "\ufffd")
 
 
 def day_in_path(path: str) -> date | None:
-    """The day that a file's name holds (`2026-02-10.md`, `2026-02-10-standup.md`), if it is a real one."""
+    """The day in a file name such as `2026-02-10-standup.md`, if it exists."""
     return day_in(path.rsplit("/", 1)[-1])
 
 
 def chunk_document(document: Document, sizes: ChunkSizes) -> list[Chunk]:
-    """All chunks of a document, in order. Every line that is not blank lies in at least one of them."""
+    """The chunks of a document in order. Every line that is not blank is in at least one."""
     lines = document.lines
     plan = outline(lines)
     chunks: list[Chunk] = []
@@ -137,14 +136,12 @@ def chunk_document(document: Document, sizes: ChunkSizes) -> list[Chunk]:
 
 
 def content_hash(text: str) -> str:
-    """The SHA-256 of a text, in hex."""
-    from hashlib import sha256  # searches cut nothing
+    from hashlib import sha256  # searches do not need it
 
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _spans(lines: Sequence[str], plan: Outline, sizes: ChunkSizes) -> Iterator[tuple[int, int, str]]:
-    """First line, last line (from 0, inclusive) and text of each chunk."""
     limit = sizes.limit
     ends = list(accumulate((sizes.units(line) + 1 for line in lines), initial=0))
     start, covered, count = 0, 0, len(lines)
@@ -153,7 +150,7 @@ def _spans(lines: Sequence[str], plan: Outline, sizes: ChunkSizes) -> Iterator[t
             yield from ((covered, covered, piece) for piece in cut_long_line(lines[covered], sizes))
             start = covered = covered + 1
             continue
-        # One over, because the last line of a chunk has no line end.
+        # Plus one, because the last line of a chunk has no line end.
         end = bisect_right(ends, ends[start] + limit + 1) - 1
         cut = end if end >= count else _best_cut(ends, plan.seams, (start, covered, end), limit)
         first, last = start, cut - 1
@@ -168,7 +165,7 @@ def _spans(lines: Sequence[str], plan: Outline, sizes: ChunkSizes) -> Iterator[t
 
 
 def _best_cut(ends: Sequence[int], seams: Sequence[int], span: tuple[int, int, int], limit: int) -> int:
-    """The line before which to cut: the best seam in the later part of the span; the last of equals."""
+    """The line before which to split: the last of the best seams in the later part of the span."""
     start, covered, end = span
     quarter = bisect_right(ends, ends[start] + limit // 4)
     half = bisect_right(ends, ends[start] + limit // 2)
@@ -182,7 +179,7 @@ def _best_cut(ends: Sequence[int], seams: Sequence[int], span: tuple[int, int, i
 def _overlap_start(
     ends: Sequence[int], seams: Sequence[int], span: tuple[int, int], sizes: ChunkSizes
 ) -> int:
-    """Where the next chunk begins: so far before the cut that the overlap fits, and the next line too."""
+    # The overlap must leave room for the next line.
     start, cut = span
     if sizes.overlap == 0 or seams[cut] >= SEAM_HEADING:
         return cut
@@ -194,9 +191,9 @@ def _overlap_start(
 
 
 def cut_long_line(line: str, sizes: ChunkSizes) -> list[str]:
-    """Pieces of one line, each within the limit, of about equal size, cut after sentences, else words.
+    """Splits a line into pieces of about equal size within the limit, after sentences or words.
 
-    Takes time in proportion to the line: a page without line ends may have megabytes.
+    Takes linear time, because a page without line ends may have megabytes.
     """
     text = line.strip()
     if sizes.count_tokens is not None:
@@ -218,7 +215,7 @@ def _estimated_pieces(text: str, limit: int) -> Iterator[str]:
 
 
 def _counted_pieces(text: str, sizes: ChunkSizes) -> Iterator[str]:
-    """With an exact counter, which knows no sums: what is left is reckoned, and counted again at the end."""
+    # An exact counter has no partial sums, so the rest is estimated and counted again at the end.
     start, left = 0, sizes.units(text)
     while start < len(text):
         if left <= sizes.limit and (left := sizes.units(text[start:])) <= sizes.limit:
@@ -233,7 +230,6 @@ def _counted_pieces(text: str, sizes: ChunkSizes) -> Iterator[str]:
 
 
 def _equal_share(units: int, limit: int) -> int:
-    """What each of the fewest pieces that are enough gets, rounded up."""
     return int(units / -(-units // limit)) + 1
 
 
@@ -247,7 +243,6 @@ def _breaks() -> tuple[re.Pattern[str], ...]:
 
 
 def _best_break(text: str, start: int, longest: int) -> int:
-    """Where a piece that begins at `start` ends: behind a sentence, else a word, in its later half."""
     for pattern in _breaks():
         cuts = [found.end() for found in pattern.finditer(text, start + (longest - start) // 2, longest)]
         if cuts:
@@ -261,7 +256,6 @@ def _after_blanks(text: str, start: int) -> int:
 
 
 def _chars_within(text: str, start: int, sizes: ChunkSizes, limit: int) -> int:
-    """The most characters from `start` on that fit into `limit` units, by bisection."""
     low, high = 0, min(len(text) - start, limit * UNITS_PER_TOKEN)
     while low < high:
         middle = (low + high + 1) // 2
@@ -277,7 +271,7 @@ def _day_of(headings: Sequence[str]) -> date | None:
 
 
 def day_in(text: str) -> date | None:
-    """The first real day that `text` has as `2026-02-10`."""
+    """The first existing day of the form `2026-02-10` in a text."""
     for year, month, day in _DAY.findall(text):
         try:
             return date(int(year), int(month), int(day))

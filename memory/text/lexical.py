@@ -1,10 +1,9 @@
-"""What the full-text index stores for a chunk, and what it is asked for a query.
+"""What full-text search stores for a chunk, and the query for a question.
 
-Both sides live here because they must agree: words as a store cuts them (`contracts/words.py` says how),
-parts of identifiers, character n-grams for scripts without spaces. Pure text in, text out.
-
-A store folds case and accents and stems English; this file adds what it cannot do. Whole identifiers are
-kept as tokens that start with `WHOLE`, a private-use character, so that `#12` can be told from the number 12.
+Both must agree on words (`contracts/words.py` says how stores split them), parts of identifiers, and
+character n-grams of scripts without spaces. Stores fold case and accents and stem English; this file adds the
+rest. Whole identifiers are tokens that begin with `WHOLE`, a private-use character, so that `#12` differs
+from 12.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LEXICAL_VERSION = "4"
-"""Part of the index's identity: raise it when `lexical_fields` gives other texts for the same chunk."""
+"""Part of the identity of an index. Raise it when `lexical_fields` gives other texts for the same chunk."""
 
 WHOLE = "\ue000"
 MAX_TERMS = 96
 
-# Letters and digits, with the vowel signs and accents that Python's \w leaves out.
+# Letters and digits, with the vowel signs and accents that \w does not match.
 _LETTER = r"(?:[^\W_]|[\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(rf"{_LETTER}+(?:['’]{_LETTER}+)?")
 _CODE = re.compile(r"(?<![\w-])--[A-Za-z][\w-]*\w|(?<!\w)[A-Za-z_]\w+(?:\((?!s\))|=(?!=))")
@@ -51,7 +50,7 @@ _PLAIN = re.compile(r"(?<![\w'’])[A-Za-z0-9]{2,}(?![\w'’])")
 _MOST_JOINED = 24
 _INNER_CASE = re.compile(r"\b[A-Za-z]*[a-z0-9][A-Z][A-Za-z0-9]*\b|\b[A-Za-z]{2,}[0-9]+[A-Za-z0-9]*\b")
 _ASCII_WORDS = (string.ascii_letters + string.digits).encode()
-# Which words are compound shows in a text's shape: one sign for each kind of character.
+# Compound words show in the shape of a text, with one sign per kind of character.
 _CASES = bytes.maketrans(_ASCII_WORDS, b"a" * 26 + b"A" * 26 + b"a" * 10)
 _KINDS = bytes.maketrans(_ASCII_WORDS, b"a" * 52 + b"1" * 10)
 _BLANK = re.compile(r"\s")
@@ -65,7 +64,7 @@ _QUOTED = re.compile(
     r"""|["\uff02]+([^"\uff02]+)["\uff02]+|“+([^“”]+)”+|[„”]+([^„“”]+)[“”]+|«+([^«»]+)»+|»([^«»]+)«"""
     r"""|‹([^‹›]+)›|›([^‹›]+)‹|「([^「」]+)」|『([^『』]+)』|〝([^〝〞〟]+)[〞〟]|`+([^`]+)`+"""
 )
-"""What stands between quotation marks of any language; an apostrophe inside of a word is none."""
+"""Text between quotation marks of any language; an apostrophe inside a word is not one."""
 _AROUND = " \t\n.,;:!?…。！？؟¿¡"
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS = (
@@ -75,7 +74,6 @@ _MONTHS = (
 
 
 def lexical_fields(chunk: Chunk) -> WordFields:
-    """The texts under which words find a chunk."""
     text = seamed(normalise(chunk.text))
     title = seamed(normalise(" ".join(_title_pieces(chunk))))
     return WordFields(text, title, " ".join(_index_parts(f"{title}\n{text}")))
@@ -90,7 +88,7 @@ def _title_pieces(chunk: Chunk) -> Iterator[str]:
 
 
 def _index_parts(text: str) -> Iterator[str]:
-    """Extra tokens: issue numbers, inner words of identifiers, joined hyphens and numbers, n-grams, emoji."""
+    """Issue numbers, inner words of identifiers, joined hyphens and numbers, n-grams, emoji."""
     if "#" in text:
         for number in _ISSUE.findall(text):
             yield WHOLE + number
@@ -111,10 +109,8 @@ def _index_parts(text: str) -> Iterator[str]:
 
 
 def _compound_pieces(text: str) -> Iterator[str]:
-    """The pieces between blanks with a capital, a digit or a hyphen inside of a word.
-
-    Most text has few, and its shape shows where they are for a tenth of what the patterns cost.
-    """
+    # Few pieces have a capital, a digit or a hyphen inside a word, and the shape of the text shows where in a
+    # tenth of the time.
     ascii_bytes = text.encode("ascii", "replace")
     cases, kinds = ascii_bytes.translate(_CASES), ascii_bytes.translate(_KINDS)
     places = [*_places(cases, b"aA"), *_places(kinds, b"aa1"), *_places(kinds, b"a-aa")]
@@ -138,7 +134,6 @@ def _places(shape: bytes, sign: bytes) -> Iterator[int]:
 
 
 def emoji_token(emoji: str) -> str:
-    """The word that stands for an emoji."""
     return f"{WHOLE}{ord(emoji):x}"
 
 
@@ -149,7 +144,7 @@ def _case_parts(word: str) -> Iterator[str]:
 
 
 def quotation(text: str) -> str:
-    """What is asked when the whole question stands in quotation marks, without them; else nothing."""
+    """The text of a question that is quoted as a whole; otherwise an empty string."""
     whole = text.strip(_AROUND)
     found = _QUOTED.match(whole)
     if found is None or found.end() != len(whole):
@@ -159,11 +154,10 @@ def quotation(text: str) -> str:
 
 
 def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
-    """What to ask the index for `text`, any of the terms being enough; `None` when nothing can match.
+    """The query for a question, of which any atom suffices; `None` if nothing can match.
 
-    Of a question that stands in quotation marks as a whole, the words are asked for, and what has them as
-    they stand is preferred. Chunks of the named `days` match too. No atom has control characters, lone
-    surrogates or double quotes, whatever was typed.
+    A question that is quoted as a whole matches its words and prefers the exact text. Chunks of the named
+    `days` match too. Atoms have no control characters, lone surrogates or double quotes.
     """
     text = "".join(char for char in text if char in "\n\t" or unicodedata.category(char)[0] != "C")
     whole = quotation(text)
@@ -202,7 +196,7 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     return MatchQuery(
         atoms=atoms[:MAX_TERMS],
         terms=_unique(
-            [*(typed.get(term, term) for term in _terms(words, numbers)), *emoji, *_telling(grams)]
+            [*(typed.get(term, term) for term in _terms(words, numbers)), *emoji, *_significant_grams(grams)]
         ),
         phrases=phrases,
         quotation=whole,
@@ -219,7 +213,7 @@ def _is_phrase(text: str) -> bool:
 
 
 def _terms(words: Sequence[str], numbers: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """The words that tell what is asked; a number in groups is one, however else it may be written."""
+    # A number in groups is one term, in the form without separators.
     groups = {group for written, _ in numbers for group in _TOKEN.findall(written.lower())}
     yield from (word for word in words if word not in DAY_WORDS and word not in groups)
     yield from dict(reversed(numbers)).values()
@@ -243,7 +237,7 @@ def _other_forms(words: Sequence[str]) -> Iterator[Atom]:
 
 
 def _joined_neighbours(text: str, words: Collection[str]) -> Iterator[Atom]:
-    """Two words of a question as one: who asks for a book shelf may have written bookshelf."""
+    # The note may have "bookshelf" for "book shelf".
     for left, right in pairwise(map(str.lower, _PLAIN.findall(text))):
         both_tell = left in words and right in words and not (left.isdigit() and right.isdigit())
         if both_tell and len(left) + len(right) <= _MOST_JOINED:
@@ -251,7 +245,7 @@ def _joined_neighbours(text: str, words: Collection[str]) -> Iterator[Atom]:
 
 
 def term_atom(term: str, *, inflected: bool) -> Atom:
-    """What finds one of `MatchQuery.terms` in the index."""
+    """The atom that finds one of `MatchQuery.terms`."""
     if not term.isascii() and gram_run().fullmatch(term):
         return Atom(term, "parts")
     if is_emoji(term):
@@ -261,14 +255,14 @@ def term_atom(term: str, *, inflected: bool) -> Atom:
     return Atom(stem, prefix=True) if stem else Atom(term)
 
 
-def _telling(grams: Sequence[str]) -> Iterator[str]:
-    """Pairs, and the characters in no pair, such as 猫 alone: nothing else says what was asked."""
+def _significant_grams(grams: Sequence[str]) -> Iterator[str]:
+    # Pairs, and characters that are in no pair, such as 猫 alone.
     paired = {char for gram in grams if len(gram) > 1 for char in gram}
     yield from (gram for gram in grams if len(gram) > 1 or gram not in paired)
 
 
 def _plain_words(text: str) -> tuple[str, ...]:
-    """Words outside the n-gram scripts, lower-case; stop words only when there is nothing else."""
+    # Stop words only count if there is nothing else.
     pieces = _lower_words(text)
     stop_words = stop_words_for(pieces)
     return _unique(piece for piece in pieces if piece not in stop_words) or _unique(pieces)
@@ -282,14 +276,14 @@ def _lower_words(text: str) -> list[str]:
 
 
 def _is_compound(word: str) -> bool:
-    """Words that the tokenizer would cut: hyphenated, dotted, with inner capitals, hashes, issue numbers."""
+    # Stores would split these words.
     if word.startswith("#"):
         return word[1:].isdigit()
     return bool(HEX.fullmatch(word) or _INNER_CASE.fullmatch(word) or _JOINT.search(word))
 
 
 def _is_identifier(word: str) -> bool:
-    """Names that nobody writes by accident; not "self-care", "and/or" or "e.g"."""
+    # Not "self-care", "and/or" or "e.g".
     if word.startswith("#") or HEX.fullmatch(word) or _INNER_CASE.fullmatch(word):
         return True
     if any(char.isdigit() for char in word) and any(char.isalpha() for char in word):
@@ -298,14 +292,14 @@ def _is_identifier(word: str) -> bool:
 
 
 def _code_forms(text: str) -> tuple[str, ...]:
-    """Options, calls and named arguments as they are written, lower-case: `--raw`, `insert(`, `strict=`."""
+    # Such as `--raw`, `insert(`, `strict=`.
     if "--" not in text and "(" not in text and "=" not in text:
         return ()
     return _unique(found.lower() for found in _CODE.findall(text))
 
 
 def whole_atoms(name: str) -> tuple[Atom, ...]:
-    """The ways in which an identifier, a number or a phrase stands whole in the index; any is enough."""
+    """The atoms for an identifier, a number or a phrase as a whole, of which any suffices."""
     if name.startswith("#") and name[1:].isdigit():
         return (Atom(WHOLE + name[1:], "parts"),)
     if HEX.fullmatch(name):
@@ -314,7 +308,7 @@ def whole_atoms(name: str) -> tuple[Atom, ...]:
 
 
 def words_of(name: str) -> tuple[str, ...]:
-    """The words of an identifier, a number or a phrase, as a store cuts them."""
+    """The words of an identifier, a number or a phrase, as stores split them."""
     return _unique(_WORD.findall(name.replace("_", " ")))
 
 

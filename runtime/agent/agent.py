@@ -22,9 +22,9 @@ from nacre.runtime.agent.answering import (
 from nacre.runtime.agent.approvals import PendingApprovals
 from nacre.runtime.agent.opening.agent_parts import AgentParts, StopAfter
 from nacre.runtime.agent.opening.assembly import assemble
-from nacre.runtime.agent.opening.given import Given, given_prompt_parts, given_tools
+from nacre.runtime.agent.opening.author_parts import AuthorParts, author_prompt_parts, author_tools
 from nacre.runtime.agent.sessions import Sessions
-from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.command import Command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import AgentError, TurnBroken
@@ -77,22 +77,21 @@ class Agent:
         new_id: NewId = random_id,
         watch: bool = True,
     ) -> Self:
-        """Opens an agent and makes the workspace if it is new.
+        """Opens an agent, and creates the workspace if it is new.
 
-        `agent` is one of `agents.list` in the settings; `$NACRE_AGENT` or the default agent unless given.
-        `state_dir` is `$NACRE_STATE_DIR` or `~/.nacre` unless given; `workspace` is a folder in it.
-        `model` is a `ChatModel`, or a name such as `openai/gpt-5-mini` for litellm; without one,
-        `$NACRE_MODEL` or the settings decide, and else the offline responder answers. `tools` are typed
-        functions that the model may call, see `nacre.tool`, and sub-agents, see `nacre.sub_agent`;
-        `instructions` are added to the system prompt of every chat, and `prompt_parts` as sections of their
-        own, see `nacre.prompt_part`. `commands` are chat commands, see `nacre.command`. `limits` say what a
-        turn may use up that brings none of its own.
-        `memory` is a memory engine in the place of the one that the settings name, see `nacre.MemoryPlugin`.
-        `hooks` are handlers by name, see `nacre.Hooks`. `clock` gives aware datetimes in the owner's zone.
+        `agent` is an id of `agents.list` in the settings; the default is `$NACRE_AGENT`, then the default
+        agent. `state_dir` defaults to `$NACRE_STATE_DIR`, then `~/.nacre`; `workspace` to a folder in it.
+        `model` is a `ChatModel`, or a name such as `openai/gpt-5-mini`; without one, `$NACRE_MODEL` or the
+        settings decide, and otherwise the offline responder answers. `tools` are typed functions that the
+        model may call, see `nacre.tool`, and sub-agents, see `nacre.sub_agent`. `instructions` are added to
+        the system prompt of every chat, and `prompt_parts` as sections of their own, see
+        `nacre.prompt_part`. `commands` are chat commands, see `nacre.command`. `limits` bounds turns without
+        limits of their own. `memory` replaces the memory engine of the settings, see `nacre.MemoryPlugin`.
+        `hooks` are handlers by name, see `nacre.Hooks`. `clock` returns aware datetimes in the owner's zone.
         `watch` follows changes that others make to the notes.
 
         Raises:
-            ConfigError: a setting, the settings file, or something that was handed in cannot be used.
+            ConfigError: a setting, the settings file, or an argument cannot be used.
             TurnBroken: the folders cannot be made or read.
         """
         config = load_config(
@@ -102,12 +101,12 @@ class Agent:
             model_name=model if isinstance(model, str) else None,
             agent_id=agent,
         )
-        given = Given(
+        given = AuthorParts(
             model=None if isinstance(model, str) else model,
-            tools=given_tools(tools),
+            tools=author_tools(tools),
             commands=tuple(command.to_command() for command in commands),
             limits=limits,
-            prompt_parts=given_prompt_parts(instructions, prompt_parts),
+            prompt_parts=author_prompt_parts(instructions, prompt_parts),
             memory=memory,
             hooks=hooks or {},
         )

@@ -16,9 +16,9 @@ from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.runtime.agent.approvals import answer_in_chat, settle
 from nacre.runtime.agent.heartbeat import heartbeat_reply, triggered_message
 from nacre.runtime.agent.opening.agent_parts import AgentParts
-from nacre.runtime.commands.contract.command import CommandRun, Outcome, said
+from nacre.runtime.commands.command import CommandRun, Outcome, said
+from nacre.runtime.commands.review_commands import APPROVE, DENY
 from nacre.runtime.commands.status import STATUS
-from nacre.runtime.commands.waiting.approvals import APPROVE, DENY
 from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import (
     Emit,
@@ -68,12 +68,12 @@ async def run_turn(parts: AgentParts, inbound: Inbound, route: Route, emit: Emit
             if called is not None and called.command in (APPROVE, DENY):
                 await answer_in_chat(parts, called, route, emit)
                 return
-        if called is not None and called.command == STATUS and parts.lanes.is_busy(route.key):
+        if called is not None and called.command == STATUS and parts.locks.is_busy(route.key):
             turn = _turn(parts, await parts.turn.sessions.open(route), emit)
             turn, reply = await _outcome(parts, inbound, turn, has_left_over=False)
             emit(turn.ending(reply))
             return
-        async with parts.lanes.enter(route.key, on_wait=lambda text: emit(Warned(message=text))):
+        async with parts.locks.enter(route.key, on_wait=lambda text: emit(Warned(message=text))):
             session = await parts.turn.sessions.open(route)
             shared = (*parts.turn.sessions.index.notices, *parts.upkeep.notices, *parts.history.notices)
             parts.turn.notice_log.once("", shared, emit)
@@ -120,6 +120,7 @@ async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn, *, has_left_
             attachments=inbound.attachments,
             quoted=inbound.quoted,
             turn=turn,
+            config=parts.settings_file.config,
             chosen=parts.chosen,
             lifecycle=parts.lifecycle,
             offered=parts.commands.offered(policy),

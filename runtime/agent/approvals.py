@@ -10,9 +10,9 @@ from nacre.prompts import quoted, render
 from nacre.record import Record
 from nacre.runtime.agent.opening.agent_parts import AgentParts
 from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
-from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.command import Command
 from nacre.runtime.commands.registry import Called
-from nacre.runtime.commands.waiting.approvals import DENY
+from nacre.runtime.commands.review_commands import DENY
 from nacre.runtime.contracts.errors import ApprovalNotFound, SessionInUse
 from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, Warned
 from nacre.runtime.contracts.inbound import Reply
@@ -228,7 +228,7 @@ async def approved(parts: AgentParts, approval: Approval, *, emit: Emit) -> Repl
         return None
     route = _route(approval)
     try:
-        async with parts.lanes.enter(
+        async with parts.locks.enter(
             route.key, on_wait=lambda text: emit(Warned(message=text)), wait_seconds=BUSY_SECONDS
         ):
             if is_sub_agent_key(route.key):

@@ -11,7 +11,7 @@ from typing import Any, Self, TypedDict, Unpack
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.opening.assembly import assemble
-from nacre.runtime.agent.opening.given import Given, given_prompt_parts, given_tools
+from nacre.runtime.agent.opening.author_parts import AuthorParts, author_prompt_parts, author_tools
 from nacre.runtime.agent.opening.shared import Shared
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
@@ -155,7 +155,7 @@ class Runtime:
     async def __aexit__(self, *_ended: object) -> None:
         await self.close()
 
-    async def _opened(self, config: Config, given: Given) -> Agent:
+    async def _opened(self, config: Config, given: AuthorParts) -> Agent:
         opening = self._opening
         return Agent(
             await assemble(
@@ -169,14 +169,14 @@ class Runtime:
         )
 
 
-def _given(keywords: AgentKeywords) -> Given:
+def _given(keywords: AgentKeywords) -> AuthorParts:
     model = keywords.get("model")
-    return Given(
+    return AuthorParts(
         model=None if isinstance(model, str) else model,
-        tools=given_tools(keywords.get("tools", ())),
+        tools=author_tools(keywords.get("tools", ())),
         commands=tuple(command.to_command() for command in keywords.get("commands", ())),
         limits=keywords.get("limits"),
         hooks=keywords.get("hooks") or {},
-        prompt_parts=given_prompt_parts(keywords.get("instructions", ""), keywords.get("prompt_parts", ())),
+        prompt_parts=author_prompt_parts(keywords.get("instructions", ""), keywords.get("prompt_parts", ())),
         memory=keywords.get("memory"),
     )

@@ -109,7 +109,7 @@ class Sessions:
 
     async def _held(self, key: str, work: Callable[[Turn], Awaitable[T]]) -> T:
         parts = self._parts
-        async with parts.lanes.enter(key, on_wait=log.info):
+        async with parts.locks.enter(key, on_wait=log.info):
             session = await parts.turn.sessions.open(self._route(key, await self._record(key)))
             try:
                 return await work(parts.chosen.applied(Turn(session, parts.turn, _log_event)))

@@ -7,17 +7,63 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
 from functools import partial
-from typing import Any, TypeAlias, cast, get_args
+from typing import Any, TypeAlias, TypeVar, cast, get_args
 
 from nacre.record import Record
-from nacre.runtime.commands.contract.command import Command, CommandRun, CommandUser, Outcome, said
+from nacre.runtime.commands.command import Command, CommandRun, CommandUser, Outcome, said
+from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.conversation.session import Session
-from nacre.runtime.commands.held_door import HeldDoor
 from nacre.runtime.contracts.errors import AgentError, TurnBroken
-from nacre.runtime.contracts.inbound import Attachment
+from nacre.runtime.contracts.inbound import Attachment, Reply
 from nacre.runtime.contracts.policy import Audience, ChatPolicy
+from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
 from nacre.runtime.tools.toolbox import on_its_own_thread
+from nacre.runtime.turn.loop import TurnBounds, UsageLimits
+from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionError
+
+T = TypeVar("T")
+
+
+class HeldDoor:
+    """The session of one command's chat only, because waiting for a second lock could deadlock."""
+
+    def __init__(self, run: CommandRun) -> None:
+        self.chosen: ChosenModels = run.chosen
+        self.lifecycle: Lifecycle = run.lifecycle
+        self._turn = run.turn
+
+    async def present(self) -> Turn:
+        """The turn in the key's current session, which the command may have changed."""
+        turn = self._turn
+        record = await turn.parts.sessions.index.get(turn.session.key)
+        if record is not None and record.session_id != turn.session.session_id:
+            reopened = await turn.parts.sessions.open(turn.session.route)
+            self._turn = self.chosen.applied(turn.of_session(reopened))
+        return self._turn
+
+    async def run(self, key: str, work: Callable[[Turn], Awaitable[T]], /) -> T:
+        """Runs a function on the session."""
+        return await work(await self._turn_of(key))
+
+    async def ask(
+        self, key: str, text: str, /, *, attachments: tuple[Attachment, ...], limits: UsageLimits | None
+    ) -> Reply | None:
+        """Replies to a text in the session, with the rights of whoever called the command."""
+        turn = await self._turn_of(key)
+        if limits is not None:
+            turn = Turn(turn.session, turn.parts, turn.emit, TurnBounds(limits))
+        await turn.write_down(text, attachments)
+        return await turn.answer()
+
+    async def _turn_of(self, key: str) -> Turn:
+        if key != self._turn.session.key:
+            raise TurnBroken(
+                f"A command of {self._turn.session.key!r} cannot wait for the session {key!r}. "
+                "Use agent.sessions.get(…) outside of the command."
+            )
+        return await self.present()
+
 
 log = logging.getLogger(__name__)
 

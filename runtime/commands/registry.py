@@ -1,41 +1,94 @@
-"""The chat commands of an agent: which exist, who may use them, and which one a message calls."""
+"""The chat commands of an agent: which exist, who may use them, which one a message calls, and `/help`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import get_args
 
 from nacre.record import Record
-from nacre.runtime.commands.contract.command import Command
-from nacre.runtime.commands.help import HELP, UNKNOWN, elsewhere, nearest_word
-from nacre.runtime.commands.session.chats import ACTIVATION, QUEUE, SEND
-from nacre.runtime.commands.session.compact import COMPACT
-from nacre.runtime.commands.session.context import CONTEXT
-from nacre.runtime.commands.session.fork import FORK
-from nacre.runtime.commands.session.label import LABEL
-from nacre.runtime.commands.session.new import NEW
-from nacre.runtime.commands.session.reset import RESET
-from nacre.runtime.commands.session.resume import RESUME
-from nacre.runtime.commands.session.rewind import REWIND
-from nacre.runtime.commands.status import STATUS
-from nacre.runtime.commands.waiting.approvals import APPROVE, DENY
-from nacre.runtime.commands.waiting.review import REVIEW
+from nacre.runtime.commands.command import Command, CommandRun, HelpGroup, Outcome
+from nacre.runtime.commands.memory_commands import FORGET, REMEMBER, SEARCH, UNDO
+from nacre.runtime.commands.review_commands import APPROVE, DENY, REVIEW
+from nacre.runtime.commands.session_commands import (
+    ACTIVATION,
+    COMPACT,
+    CONTEXT,
+    FORK,
+    LABEL,
+    MODEL,
+    NEW,
+    QUEUE,
+    RESET,
+    RESUME,
+    REWIND,
+    SEND,
+)
+from nacre.runtime.commands.status import STATUS, USAGE
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.inbound import RESET_TRIGGERS, called_word, slash_word
 from nacre.runtime.contracts.policy import ChatPolicy
 
-_SESSION = (NEW, RESET, RESUME, COMPACT, REWIND, FORK, LABEL)
+LEAST_LIKENESS = 0.7
+"""The least similarity of a misspelled word: `difflib`'s ratio, where 1 is identical."""
+
+_PLACES = {"private": "in a private chat", "direct": "in a chat with somebody else", "group": "in a group"}
+
+
+async def _help(run: CommandRun) -> Outcome:
+    return run.said(help_text(run.offered))
+
+
+def help_text(commands: Sequence[Command], more: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The commands by topic, one line each. `more` are words and texts of the screen itself."""
+    groups: dict[str, list[tuple[str, str]]] = {group: [] for group in get_args(HelpGroup)}
+    for command in commands:
+        groups[command.group].append((command.usage, command.help))
+    groups["More"] += more.items()
+    width = max((len(usage) for rows in groups.values() for usage, _ in rows), default=0)
+    filled = {group: rows for group, rows in groups.items() if rows}
+    has_headings, lines = len(filled) > 1, list[str]()
+    for group, rows in filled.items():
+        lines += [f"{group}:"] if has_headings else []
+        lines += [f"{'  ' * has_headings}{usage.ljust(width)}  {text}" for usage, text in rows]
+    return "\n".join([*lines, "Anything else is said to the assistant."])
+
+
+def nearest_word(word: str, commands: Sequence[Command], *, likeness: float = LEAST_LIKENESS) -> str:
+    """The command word that `word` probably misspells, or an empty string."""
+    words = {called.removeprefix("/"): called for command in commands for called in command.called_by}
+    found = get_close_matches(word.lower().removeprefix("/"), words, n=1, cutoff=likeness)
+    return words[found[0]] if found else ""
+
+
+async def _unknown(run: CommandRun) -> Outcome:
+    nearest = nearest_word(run.rest, run.offered)
+    meant = f" Did you mean {nearest}?" if nearest else ""
+    return run.said(f"There is no command {run.rest}.{meant} /help lists the commands.")
+
+
+async def _elsewhere(run: CommandRun) -> Outcome:
+    return run.said(f"{run.rest} /help lists what can be used here.")
+
+
+HELP = Command(name="help", help="this list", who="anyone", run=_help)
+UNKNOWN = Command(name="unknown", help="", who="anyone", run=_unknown)
+"""Runs for an unknown command, whose word is its text."""
+
+
+def elsewhere(command: Command) -> tuple[Command, str]:
+    """Runs for a command that cannot be used here, with the answer as its text."""
+    places = " or ".join(_PLACES[audience] for audience in command.where)
+    return replace(UNKNOWN, run=_elsewhere), f"{command.called_by[0]} can be used {places}."
+
+
 BUILT_IN: tuple[Command, ...] = (
-    *_SESSION,
-    STATUS,
-    CONTEXT,
-    QUEUE,
-    SEND,
-    ACTIVATION,
-    APPROVE,
-    DENY,
-    REVIEW,
+    *(NEW, RESET, RESUME, REWIND, FORK, LABEL, COMPACT, MODEL),
+    *(SEARCH, REMEMBER, FORGET, UNDO, REVIEW),
+    *(STATUS, CONTEXT, USAGE, APPROVE, DENY, QUEUE, SEND, ACTIVATION),
     HELP,
 )
 """Nacre's own commands, in the order of `/help`."""

@@ -1,15 +1,19 @@
-"""`/status`: model, context, compactions, memory and age of a session, one line per topic."""
+"""`/status`: model, context, compactions, memory and age of a session; `/usage`: tokens and cost."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 
 from nacre import __version__
 from nacre.memory.files.sources.secrets import without_secrets
-from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
-from nacre.runtime.commands.contract.wording import short_age, short_count
+from nacre.runtime.commands.command import Command, CommandRun, Outcome
+from nacre.runtime.commands.conversation.history import usage_of
 from nacre.runtime.commands.conversation.status import LastFlush, SessionStatus, status_of
+from nacre.runtime.commands.wording import money, short_age, short_count, usage_text
+from nacre.runtime.providers.opening import has_price
 from nacre.runtime.recall.memory_slot import NO_MEMORY
+from nacre.runtime.settings.spending import spent_today_usd
 from nacre.runtime.turn.turn import Turn
 
 
@@ -98,4 +102,29 @@ def _age(session: SessionStatus, now: datetime) -> str:
     return " · ".join([*ages, f"{coming.cause} reset {coming.at.strftime('%Y-%m-%d %H:%M')}"])
 
 
-STATUS = Command(name="status", help="model, context window, compactions, last flush, memory", run=_status)
+async def _usage(run: CommandRun) -> Outcome:
+    """Only usage that providers reported is counted."""
+    turn, config = run.turn, run.config
+    status = await status_of(turn, run.lifecycle)
+    total = await asyncio.to_thread(usage_of, turn.session.journal.tree)
+    is_priced = await asyncio.to_thread(has_price, status.answering_model_name)
+    rows = [("This session", usage_text(total, is_priced=is_priced))]
+    if status.last_usage is not None:
+        rows.insert(0, ("Last answer", usage_text(status.last_usage, is_priced=is_priced)))
+    today_usd, cap_usd = await spent_today_usd(config, turn.parts.now), config.daily_cap.usd
+    cap = "" if cap_usd is None else f" of ${cap_usd:.2f} (usage.dailyCapUsd)"
+    rows.append(("Today", f"{money(today_usd)}{cap}, all conversations"))
+    lines = [f"{label:<12}  {text}" for label, text in rows]
+    return run.said("\n".join([*lines, "`nacre usage` shows the other days."]))
+
+
+STATUS = Command(
+    name="status", help="model, context, notes and age of this session", run=_status, group="This chat"
+)
+USAGE = Command(
+    name="usage",
+    help="tokens and cost: last answer, session, today",
+    run=_usage,
+    where=("private",),
+    group="This chat",
+)

@@ -48,28 +48,29 @@ class Quoted(Record):
 class Inbound(Record):
     """One message from a chat.
 
-    `chat_kind` has no default: a bridge must say whether this is a private chat. Any value other
-    than `direct` is treated as a group, so an unknown kind can only hide memory, never show it.
-    `is_owner` says that the sender is the assistant's owner; it defaults to `False` for the same
-    reason. `session_key` names a session explicitly and wins over the derived key. `chat_name` is what
-    people call the chat; it is shown in lists of sessions and decides nothing. `sender_name` is the sender's
-    display name: a model in a group reads it beside the id, and it decides nothing either.
+    `chat_kind` has no default: a bridge must say whether this is a private chat. Any value other than
+    `direct` is treated as a group, so an unknown kind can only hide memory, never show it. `is_owner` says
+    that the sender is the assistant's owner; it defaults to `False` for the same reason. `session_key`
+    names a session explicitly and takes precedence over the derived key. `chat_name` is the chat's display
+    name in lists of sessions, and decides nothing. `sender_name` is the sender's display name: a model in a
+    group reads it beside the id, and it decides nothing either.
 
     Ids are compared byte by byte: `alice` and `Alice` are two people with a session each. A bridge whose
-    channel does not tell them apart, as e-mail and IRC do not, sets `ids_fold_case`. A direct message that
-    is not the owner's needs a `sender_id`.
+    channel ignores case, as e-mail and IRC do, sets `ids_fold_case`. A direct message that is not the
+    owner's needs a `sender_id`.
 
-    `text` holds the sender's own words alone. Words of others that came with them are in `quoted`: a model
+    `text` has only the sender's own words. Words of others that came with them are in `quoted`: a model
     reads them marked with their author, a command is never read from them, and no note takes them for the
     sender's.
 
-    `is_mentioned` says that a message in a group speaks to the assistant. `redelivered` says that the message
-    was handed in before, by a program that then ended: what was written down of it is not written again, and
-    an answer that was had is given again without asking a model. `joined_by` are the `inbound_id`s of what
-    was said into its turn then.
+    `is_mentioned` says that a message in a group addresses the assistant. `redelivered` says that the
+    message was delivered before, to a program that then ended: what was written down is not written again,
+    and an existing answer is returned without asking a model. `joined_by` are the `inbound_id`s of messages
+    that joined its turn then.
 
-    `trigger` is what made the message where nobody said it. A heartbeat has no `text`: its words are those of
-    HEARTBEAT.md. A triggered message is never a command, and neither ends a session nor keeps it going.
+    `trigger` says what made a message that nobody sent. A heartbeat has no `text`: its text comes from
+    HEARTBEAT.md. A triggered message is never a command, and neither ends a session nor keeps it from
+    expiring.
     """
 
     text: str

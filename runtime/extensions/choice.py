@@ -69,7 +69,6 @@ def needed_by(settings: Settings) -> tuple[str, ...]:
 
 
 def asks_backend(settings: Settings) -> bool:
-    """Whether an extension searches in front of memory-core."""
     return settings.memory.has_backend and settings.plugins.slots.memory == MEMORY_CORE
 
 

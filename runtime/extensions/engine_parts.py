@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from nacre.record import Record
-from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.command import Command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from nacre.memory.contracts.facts import FactMemory
 from nacre.record import Record
-from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.command import Command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.extensions.service import MakeMount, Service, TurnWorkers

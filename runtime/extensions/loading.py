@@ -163,12 +163,10 @@ def load_backend(settings: Settings) -> tuple[MemoryBackend | None, tuple[str, .
 
 
 def backend_of(hosts: Iterable[ExtensionHost], name: str) -> MemoryBackend | None:
-    """The backend that the extension with this id provides."""
     return next((host.backend for host in hosts if host.extension_id == name), None)
 
 
 def no_backend(name: str) -> str:
-    """The message if no extension provides the backend of the settings."""
     return f"memory.backend is {name!r}, and no extension brings it: memory-core answers in its place."
 
 

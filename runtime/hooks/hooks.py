@@ -362,7 +362,7 @@ class Hooks:
     # fmt: on
 
     def on(self, name: str, handler: Handler[Any, Any] | None = None, /) -> Off | Decorator[Any, Any]:
-        """Decorator a handler and returns a function that unregisters it. Without a handler, a decorator.
+        """Registers a handler and returns a function that unregisters it. Without a handler, a decorator.
 
         Raises:
             ValueError: the name is unknown; the message suggests a similar one.
@@ -456,7 +456,7 @@ def checked_name(name: str) -> str:
 
 
 def register_all(hooks: Hooks, table: HookTable | Mapping[str, object]) -> None:
-    """Decorator the handlers of a table in their order.
+    """Registers the handlers of a table in their order.
 
     Raises:
         ValueError: a name is unknown, or a handler is not callable.

@@ -167,7 +167,7 @@ class TrustedHooks:
             pass
         raise ValueError(
             f"{self._file} cannot be read, so no hook of the workspace is trusted. "
-            "`nacre hooks trust NAME` sets it aside and creates a new one."
+            "`nacre admin extensions hooks trust NAME` sets it aside and creates a new one."
         )
 
 
@@ -200,7 +200,10 @@ def _registered(file: HookFile, state: str, workspace: Path, hooks: Hooks, load_
         return f"{shown!r} of the workspace was not loaded: {file.problem}."
     if state != "trusted":
         why = "was changed since it was trusted" if state == "changed" else "is not trusted"
-        return f"{shown} of the workspace {why} and does not run. To run it: nacre hooks trust {file.name}"
+        return (
+            f"{shown} of the workspace {why} and does not run. "
+            f"To run it: nacre admin extensions hooks trust {file.name}"
+        )
     own = Hooks()
     try:
         run_foreign(lambda: _run(file, str(workspace / shown), own), shown, seconds=load_seconds)

@@ -69,11 +69,7 @@ class SqlOutbox:
     async def sent(self, part: OutboundPart, sent_id: str, *, is_whole: bool = True) -> None:
         state = "sent" if is_whole else "pending"
 
-        def work(run: Run) -> None:
-            run(self._sql.SENT, number=part.number, sent_id=sent_id, state=state)
-            _forget_old(run, self._sql, chat_of(part.part.place))
-
-        await self._rows.write(work)
+        await self._rows.run(self._sql.SENT, number=part.number, sent_id=sent_id, state=state)
 
     async def drafted(self, part: OutboundPart, sent_id: str) -> None:
         await self._rows.run(self._sql.DRAFTED, number=part.number, sent_id=sent_id)

@@ -1,7 +1,7 @@
-"""How long a model that failed is left alone. Pure: failures and moments in, moments out.
+"""How long a model that failed is not asked.
 
-Numbers are OpenClaw's: 1, 5, 25, then 60 minutes for failures in a row, and 5 hours doubling to 24 for
-an account without credit. A day without a failure, or an answer, makes it all forgotten.
+The numbers are OpenClaw's: 1, 5, 25, then 60 minutes for failures in a row, and 5 hours doubling to 24 for an
+account without credit. An answer, or a day without a failure, resets them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STORED_NAMES = {
 
 
 class Cooldown(Record):
-    """What is known of failures in a row: their number, the last one's reason and moment, and the end."""
+    """Failures in a row: their number, the reason and time of the last one, and the end of the pause."""
 
     failures: int
     reason: FailureReason
@@ -38,7 +38,7 @@ class Cooldown(Record):
 
 
 def cooldown_key(model_name: str, reason: FailureReason) -> str:
-    """Whom a failure is held against: the provider's account for a key or credit, else the model."""
+    """What a failure counts against: the provider's account for a key or credit, else the model."""
     provider, slash, _ = model_name.partition("/")
     return f"{provider}/*" if slash and reason in ("auth", "billing") else model_name
 
@@ -51,11 +51,11 @@ def after_failure(
     now_ms: int,
     retry_after_seconds: float | None = None,
 ) -> Cooldown | None:
-    """The cool-down after one more failure; `None` when nothing is cooled down.
+    """The cool-down after one more failure; `None` if nothing cools down.
 
-    A malformed request says nothing about the model: one broken session must not take it from all the
-    others. A request that was under way before the last failure is part of that failure: ten sessions that
-    hit one limit together count once. `retry_after_seconds` is the provider's own wish.
+    A malformed request says nothing about the model: one broken session must not block it for all others. A
+    request that began before the last failure is part of it: ten sessions that hit one limit together count
+    once. `retry_after_seconds` is the provider's request.
     """
     if reason == "format":
         return None
@@ -71,13 +71,13 @@ def after_failure(
 
 
 def is_forgotten(cooldown: Cooldown, *, now_ms: int) -> bool:
-    """Whether so long has passed without a failure that it counts no more, or the clock went back."""
+    """Whether the last failure is too old to count, or the clock went back."""
     age_ms = now_ms - cooldown.failed_at_ms
     return age_ms < 0 or (age_ms >= FORGOTTEN_AFTER_SECONDS * 1000 and now_ms >= cooldown.until_ms)
 
 
 def cooling(cooldowns: Mapping[str, Cooldown], model_name: str, *, now_ms: int) -> Cooldown | None:
-    """What keeps a model cool at this moment, of its own and its provider's the longer one."""
+    """The current cool-down of a model or of its provider, whichever is longer."""
     keys = (model_name, cooldown_key(model_name, "auth"))
     found = [
         cooldown
@@ -90,10 +90,9 @@ def cooling(cooldowns: Mapping[str, Cooldown], model_name: str, *, now_ms: int) 
 
 
 def asking_order(names: Sequence[str], cooldowns: Mapping[str, Cooldown], *, now_ms: int) -> tuple[str, ...]:
-    """The models that are free, in their order, then those cooling down, the soonest free one first.
+    """The free models in their order, then the cooling ones by the end of their pause.
 
-    A cooling model stays in the list: when everything else has failed too, the person's words are worth
-    one more try.
+    A cooling model stays in the list: if all others have failed too, one more try is worth it.
     """
 
     def place(name: str) -> int:
@@ -108,7 +107,7 @@ def to_json(cooldown: Cooldown) -> dict[str, Any]:
 
 
 def from_json(raw: object) -> Cooldown | None:
-    """Reads one stored cool-down; `None` when its shape is not ours."""
+    """Parses a stored cool-down; `None` if it is invalid."""
     if not isinstance(raw, Mapping) or raw.get("reason") not in get_args(FailureReason):
         return None
     found: dict[str, Any] = {name: raw.get(stored) for name, stored in _STORED_NAMES.items()}
@@ -136,7 +135,7 @@ class CooldownFile:
         self._here: dict[str, Cooldown] = {}
 
     async def read(self) -> Mapping[str, Cooldown]:
-        """All cool-downs by whom they are held against; those of this process only win."""
+        """All cool-downs by key; those of this process take precedence."""
         try:
             stored = await asyncio.to_thread(self._stored)
         except SessionError as error:
@@ -145,7 +144,7 @@ class CooldownFile:
         return {**stored, **self._here}
 
     async def failed(self, model_name: str, error: ModelError, *, asked_at_ms: int) -> None:
-        """Counts a failure. `asked_at_ms` is when the request that failed was begun."""
+        """Counts a failure. `asked_at_ms` is the start of the failed request."""
         reason = error.reason
         if reason is None:
             return
@@ -167,7 +166,7 @@ class CooldownFile:
             await self._change(counted)
 
     async def answered(self, model_name: str) -> None:
-        """Forgets the failures of a model that answered, and its account's."""
+        """Removes the failures of a model that answered, and of its account."""
         keys = {model_name, cooldown_key(model_name, "auth")}
         for key in keys:
             self._here.pop(key, None)

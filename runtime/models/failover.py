@@ -1,7 +1,7 @@
-"""Which model is asked: the first that is free, and the next when one fails in a way that others may not.
+"""Chooses the model for a request, and the next one when it fails; retries brief failures.
 
-A stopped turn and a request that is too long never lead to another model: the one is the person's wish,
-the other is helped by compaction.
+A stopped turn and a request that is too long never lead to another model: the first is the person's wish, and
+compaction helps the second.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ log = logging.getLogger(__name__)
 
 
 class Patience(Record):
-    """How long a model may send nothing.
+    """How long a model may be silent.
 
-    After `slow_seconds` it is told, in each silence once. A model that was asked `first_byte_seconds` ago and
-    has not sent one byte is given up. `None` is as long as the model itself waits.
+    After `slow_seconds` the silence is reported, once. A model that has sent no byte within
+    `first_byte_seconds` is given up. `None` waits as long as the model itself.
     """
 
     slow_seconds: float | None = None
@@ -72,13 +72,13 @@ async def watched(
     on_silence: Callable[[StreamItem | None], None],
     on_reading: Callable[[ModelAlive], None] = lambda _alive: None,
 ) -> AsyncGenerator[TextDelta | AssistantMessage, None]:
-    """A model's answer without its signs of life, watched for silence; `items` are closed behind it.
+    """A model's answer without its signs of life, watched for silence; `items` are closed at the end.
 
-    `on_silence` is told when `patience` ends, and of what came last, `None` before anything did.
-    `on_reading` is told how far the prompt is read.
+    `on_silence` is called when `patience` ends, with what came last, and `None` before anything came.
+    `on_reading` receives the progress of reading the prompt.
 
     Raises:
-        ModelTimedOut: not one byte came within `patience`'s `first_byte_seconds`.
+        ModelTimedOut: no byte came within `first_byte_seconds` of `patience`.
         ModelError: the model's own.
     """
     watch = _Watch(patience.slow_seconds, on_silence)
@@ -111,7 +111,7 @@ async def _first(
 
 
 class _Watch:
-    """One timer for a whole answer: what comes only moves a number, which costs a token nothing."""
+    """One timer for a whole answer: each item only sets a number, so that tokens stay cheap."""
 
     def __init__(self, seconds: float | None, on_silence: Callable[[StreamItem | None], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -148,7 +148,7 @@ FIRST_DELAY_SECONDS = 2.0
 MAX_DELAY_SECONDS = 60.0
 MAX_RETRIES = 3
 JITTER = 0.25
-"""The greatest part by which a delay is made longer, so that clients do not all come back at once."""
+"""The largest share by which a delay is extended, so that clients do not all come back at once."""
 
 T = TypeVar("T")
 
@@ -166,16 +166,16 @@ async def stream_with_retries(
     on_reading: Callable[[ModelAlive], None] = lambda _alive: None,
     chance: Callable[[], float] = random.random,
 ) -> AsyncGenerator[Answering, None]:
-    """`model.stream(request)`, held to its contract and repeated while it fails in passing.
+    """`model.stream(request)`, checked against its contract and repeated after brief failures.
 
     The delay is 2 s, doubled each time, plus up to a quarter by `chance` (0…1), or the provider's
-    `Retry-After` where it is longer. A time-out is tried again once at most, and not at all without
-    `retries_time_outs`: it has cost its time already. `on_retry(attempt, delay_seconds, problem)` is told
-    before each wait, `on_silence` and `on_reading` are those of `watched`.
+    `Retry-After` if it is longer. A time-out is retried once at most, and not without `retries_time_outs`,
+    because it has already taken its time. `on_retry(attempt, delay_seconds, problem)` is called before each
+    wait; `on_silence` and `on_reading` are those of `watched`.
 
     Raises:
-        ModelError: the last failure. A provider that asks to wait for more than 60 s fails at once, and
-            so does everything that asking again does not mend.
+        ModelError: the last failure. A provider that asks to wait for more than 60 s fails at once, and so
+            does everything that a retry does not help.
     """
     is_begun = False
     asked = partial(_watched_answer, model, request, patience, on_silence, on_reading)
@@ -207,10 +207,10 @@ async def stream_with_retries(
 async def _attempt_after(
     failure: ModelError, attempt: AttemptManager, attempts: AsyncIterator[AttemptManager]
 ) -> AttemptManager:
-    """The next attempt, once it is time for it.
+    """The number of the next attempt, after its delay.
 
     Raises:
-        ModelError: the failure, when it is not to be tried again.
+        ModelError: the failure, if it is not retried.
     """
     attempt.retry_state.set_exception((type(failure), failure, failure.__traceback__))
     try:
@@ -227,7 +227,7 @@ async def call_with_retries(
     sleep: Callable[[float], Awaitable[None]],
     chance: Callable[[], float] = random.random,
 ) -> T:
-    """What `call` gives, repeated like `stream_with_retries` and with its errors; it answers at once."""
+    """The result of `call`, repeated as in `stream_with_retries` and with its errors."""
     async for attempt in _attempts(MAX_RETRIES, sleep, chance):
         with attempt:
             return await call()
@@ -237,13 +237,13 @@ async def call_with_retries(
 async def held_to_contract(
     items: AsyncIterator[StreamItem], *, model_name: str
 ) -> AsyncGenerator[StreamItem, None]:
-    """A model's answer up to its final message; whatever else a model does becomes a `ModelError`.
+    """A model's answer up to its final message; every other failure becomes a `ModelError`.
 
-    A bot author's model that breaks the contract must cost neither the person's words nor the notes
-    that a flush would write. The stream is closed behind the final message.
+    A bot author's model that breaks the contract must not cost the person's words or the notes of a flush.
+    The stream is closed after the final message.
 
     Raises:
-        ModelError: the model's own, or `BadModelReply` for what the contract does not know.
+        ModelError: the model's own, or `BadModelReply` for what the contract does not allow.
     """
     try:
         async for item in items:
@@ -336,20 +336,20 @@ def _wish(error: BaseException | None) -> float:
 
 
 RETRIES_BEFORE_FALLBACK = 1
-"""A hiccup is waited for; whatever lasts longer is left to the next model."""
+"""Shorter delays are waited for; longer ones are left to the next model."""
 
 
 class Candidate(Record):
-    """A model that may be asked, and the window that it has."""
+    """A model and its context budget."""
 
     model: ChatModel
     budget: ContextBudget
 
 
 class ModelChain:
-    """The models of an agent, the first one foremost.
+    """The models of an agent in their order.
 
-    `budget` is how a model's window is cut when more is known of it than at the start.
+    `budget` computes the budget of a model whose window has become known.
 
     Raises:
         ValueError: there is no candidate, or two have the same name.
@@ -380,7 +380,7 @@ class ModelChain:
         self._last_patience = replace(patience, first_byte_seconds=None)
 
     async def current(self) -> Candidate:
-        """The model that the next request goes to, with its window as far as it is known by now.
+        """The model that the next request goes to, with its window as far as it is known.
 
         Raises:
             ConfigError: the window turned out to be too small to work in.
@@ -400,22 +400,22 @@ class ModelChain:
         return candidate
 
     def window_tokens_of(self, answer: AssistantMessage) -> int:
-        """The window of the model that gave an answer; the first one's for a model that is not here."""
+        """The window of the model that answered; the first model's if it is not in the chain."""
         candidate = self._candidates.get(f"{answer.provider}/{answer.model}", self.first)
         return candidate.budget.window_tokens
 
     def budget_of(self, window_tokens: int) -> ContextBudget:
-        """The budget of the model with such a window; the first one's where there is none."""
+        """The budget of the model with this window; the first model's if there is none."""
         budgets = [candidate.budget for candidate in self._candidates.values()]
         return next((budget for budget in budgets if budget.window_tokens == window_tokens), budgets[0])
 
     def ask(self, emit: Callable[[Event], None]) -> Ask:
-        """Asks the models in their order; retries and a fallback that answered are told through `emit`."""
+        """Asks the models in their order; `emit` receives retries and the fallback that answered."""
         told: set[str] = set()
         return lambda request: self._answers(request, emit, told)
 
     def asking(self, model: ChatModel | None, emit: Callable[[Event], None]) -> Ask:
-        """Asks another model alone, with its retries; without one, or for the first, the chain."""
+        """Asks one model with its retries; without one, or for the first, the whole chain."""
         if model is None or model is self.first.model:
             return self.ask(emit)
         return lambda request: self._one(model, request, emit)
@@ -525,7 +525,7 @@ class ModelChain:
     async def _refuse_small_window(
         self, candidate: Candidate, request: ModelRequest, *, after: str, error: ModelError
     ) -> None:
-        """A request kept for a large window is compacted first, before a smaller model would refuse it."""
+        """Compacts a request made for a large window before a smaller model would refuse it."""
         budget = candidate.budget
         if budget.window_tokens >= self._candidates[after].budget.window_tokens:
             return
@@ -546,7 +546,7 @@ def _request_tokens(request: ModelRequest, count_tokens: Callable[[str], int]) -
 
 
 def _failure(failed: Mapping[str, ModelError]) -> ModelError:
-    """One attempt's own error, or one that names them all."""
+    """The error of the only attempt, or one that names all."""
     if len(failed) == 1:
         return next(iter(failed.values()))
     told = " | ".join(f"{name}: {error} ({error.reason})" for name, error in failed.items())

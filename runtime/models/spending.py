@@ -24,13 +24,13 @@ from nacre.sessions.contracts.messages import Usage, usage_from_json
 from nacre.sessions.disk.durable import append_all, locked, read_plain, reading
 
 BACKGROUND_SHARE = 0.8
-"""From this share of the cap on, only what somebody waits for is asked."""
+"""From this share of the cap on, only calls that somebody waits for are made."""
 WAITED_FOR = ("turn", "compaction", "transcription")
-"""Purposes that a person waits for: the reply, and the summary or words without which there is none."""
+"""Purposes that a person waits for: the reply, and the summary or transcript that it needs."""
 SHORTEST_ANSWER_TOKENS = 1024
-"""No answer is bounded to less by the cap: the call is refused instead."""
+"""The cap limits no answer to less; it refuses the call instead."""
 RESERVED_WAIT_SECONDS = 120.0
-"""How long a call that somebody waits for lets running calls settle before it is refused."""
+"""How long a call that somebody waits for lets running calls finish before it is refused."""
 RESERVED_POLL_SECONDS = 0.05
 
 log = logging.getLogger(__name__)
@@ -46,14 +46,14 @@ class Estimate(Record):
 
     @property
     def is_free(self) -> bool:
-        """Whether the call costs nothing, whatever comes back."""
+        """Whether the call is free, whatever the answer."""
         return not self.prompt_usd and not self.answer_token_usd
 
     def fitted(self, left_usd: float) -> int | None:
-        """Tokens that the answer may have, or `None` when `left_usd` does not pay for the call.
+        """The tokens that the answer may have, or `None` if `left_usd` does not pay for the call.
 
-        An answer gets at most half of what is left, so that a model with a huge output limit does not keep
-        the whole rest of the day from others while it runs.
+        An answer gets at most half of what is left, so that a model with a large output limit does not keep
+        all of it from others while it runs.
         """
         left_usd -= self.prompt_usd
         if left_usd < 0:
@@ -67,18 +67,18 @@ class Estimate(Record):
         return max(shortest_tokens, min(self.answer_tokens, payable_tokens // 2))
 
     def usage(self, answer_bytes: int) -> Usage:
-        """What a call took that ended before the provider counted it: the prompt, and the text so far."""
+        """The usage of a call that ended before the provider counted it: the prompt, and the text so far."""
         output_tokens = answer_bytes // BYTES_PER_TOKEN
         cost_usd = self.prompt_usd + output_tokens * self.answer_token_usd
         return Usage(input_tokens=self.prompt_tokens, output_tokens=output_tokens, cost_usd=cost_usd)
 
 
 BYTES_PER_TOKEN = 3
-"""Providers count about 4 bytes of English or 3 of Chinese as one token; this is the safer count."""
+"""Providers count about 4 bytes of English or 3 of Chinese as a token; this is the safer value."""
 
 
 class Reservation:
-    """Money that is kept for one running call. `answer_tokens` bounds its answer; `None` does not."""
+    """Money reserved for a running call. `answer_tokens` limits its answer; `None` does not."""
 
     def __init__(self, answer_tokens: int | None = None, release: Callable[[], None] | None = None) -> None:
         self.answer_tokens = answer_tokens
@@ -90,19 +90,19 @@ class Reservation:
         return self._release is not None
 
     def release(self) -> None:
-        """Gives the money back once the call's real cost is written down, or nothing was spent."""
+        """Releases the money, after the real cost is recorded or nothing was spent."""
         release, self._release = self._release, None
         if release is not None:
             release()
 
 
 class SpendingLedger:
-    """Writes down what one agent's calls took, and keeps the cost of running calls reserved.
+    """Records the calls of one agent, and reserves the cost of running ones.
 
-    `folder` has a file a day; `now` tells the owner's day; `cap_usd` says, each time, what a day may cost.
-    A reservation is a file that its process keeps locked: the kernel frees the lock of a process that dies,
-    and whoever reserves next removes the file. `prices` are the owner's, by `provider/model`,
-    with the names of litellm's price map.
+    `folder` has one file a day; `now` tells the owner's day; `cap_usd` returns the current cap for a day. A
+    reservation is a file that its process keeps locked: the kernel frees the lock of a process that dies, and
+    the next reservation removes the file. `prices` are the owner's, by `provider/model`, with the names of
+    litellm's price map.
     """
 
     def __init__(
@@ -127,13 +127,13 @@ class SpendingLedger:
         return self._cap_usd() is not None
 
     async def reserve(self, purpose: str, model: str, estimate: Estimate | None) -> Reservation:
-        """Keeps the money for a call of `provider/model`. `estimate` `None`: its price is unknown.
+        """Reserves the money for a call of `provider/model`. Without an `estimate` its price is unknown.
 
-        Near the cap, a call that somebody waits for lets the running ones settle first.
+        Near the cap, a call that somebody waits for lets the running ones finish first.
 
         Raises:
-            SpendingCapReached: the call could pass the day's cap, nobody knows its price, or what was spent
-                today cannot be read.
+            SpendingCapReached: the call could exceed the day's cap, its price is unknown, or today's spending
+                cannot be read.
         """
         cap_usd = self._cap_usd()
         if cap_usd is None or (estimate is not None and estimate.is_free):
@@ -159,7 +159,7 @@ class SpendingLedger:
         raise SpendingCapReached(_sentence(sum(taken), cap_usd, is_waited_for=is_waited_for))
 
     def _reserve(self, estimate: Estimate, limit_usd: float) -> Reservation | tuple[float, float]:
-        """The reservation, or what is spent and what is reserved when the call does not fit."""
+        """The reservation, or the amounts spent and reserved if the call does not fit."""
         with locked(self._today()):
             spent_usd, reserved_usd = self._spent_today_usd(), self._reserved_usd()
             answer_tokens = estimate.fitted(limit_usd - spent_usd - reserved_usd)
@@ -179,7 +179,7 @@ class SpendingLedger:
         return Reservation(answer_tokens, release)
 
     def _reserved_usd(self) -> float:
-        """What running calls keep; reservations of processes that died are removed."""
+        """The sum reserved for running calls; removes the reservations of processes that died."""
         self._reserved.mkdir(mode=0o700, exist_ok=True)
         reserved_usd = 0.0
         for path in self._reserved.glob("*.usd"):
@@ -197,7 +197,7 @@ class SpendingLedger:
         return self._folder / "reserved"
 
     async def spend(self, purpose: str, model: str, usage: Usage, *, at_ms: int) -> None:
-        """Writes down a call that ended. What cannot be written is in the log; the answer is worth more."""
+        """Records a call that ended. A failure to write is logged, because the answer is worth more."""
         spent = Spent(at_ms=at_ms, agent_id=self._agent_id, model=model, purpose=purpose, usage=usage)
         try:
             await asyncio.to_thread(self._write, spent.to_line())
@@ -205,14 +205,14 @@ class SpendingLedger:
             log.warning("the usage of a call was not written down: %s", error)
 
     def _write(self, line: bytes) -> None:
-        """Adds a line, on disk when this returns. One that a kill tore is ended first: it alone is lost."""
+        """Appends a line durably. A line that a kill tore is ended first, and only it is lost."""
         path = self._today()
         with locked(path):
             size_bytes = path.stat().st_size if path.exists() else 0
             append_all(path, (b"\n" if _is_torn(path, size_bytes) else b"") + line, at_bytes=size_bytes)
 
     def _spent_today_usd(self) -> float:
-        """Reads only what was written since the last look. Raises `SessionError` for a file of no usage."""
+        """Reads what was appended since the last call. Raises `SessionError` for an invalid file."""
         path = self._today()
         seen_bytes, spent_usd = self._seen[1:] if self._seen and self._seen[0] == path else (0, 0.0)
         with suppress(FileNotFoundError):
@@ -244,7 +244,7 @@ def _is_torn(path: Path, size_bytes: int) -> bool:
 
 
 def spending(folder: Path, *, day: str = "*") -> Iterator[Spent]:
-    """All calls that were written down, the oldest day first, or those of one day. Raises `SessionError`."""
+    """All recorded calls, the oldest day first, or those of one day. Raises `SessionError`."""
     for path in sorted(folder.glob(f"{day}.jsonl")) if folder.is_dir() else []:
         found = read_plain(path)
         for line in found[0].splitlines() if found is not None else []:
@@ -253,7 +253,7 @@ def spending(folder: Path, *, day: str = "*") -> Iterator[Spent]:
 
 
 def unreadable_usage(folder: Path, now: Clock) -> str | None:
-    """A sentence about today's usage file when it cannot be read; `None` when it can."""
+    """A sentence if today's usage file cannot be read; `None` if it can."""
     ledger = SpendingLedger(folder, agent_id="", now=now, cap_usd=lambda: None)
     try:
         ledger._spent_today_usd()
@@ -291,7 +291,7 @@ VERSION = 1
 
 
 class Spent(Record):
-    """One call: when its answer ended, in milliseconds since the epoch, who asked whom and what for.
+    """One call. `at_ms` is the end of its answer in milliseconds since the epoch.
 
     `model` is `provider/model`. `purpose` is a `Purpose` of a model request, `embedding`, `rerank` or
     `transcription`.
@@ -317,7 +317,7 @@ class Spent(Record):
 
 
 def spent_from_line(data: bytes) -> Spent | None:
-    """Reads a line; `None` for one that is torn, of another version, or no such thing."""
+    """Parses a line; `None` if it is torn, of another version, or invalid."""
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""Counts tokens: with tiktoken's tables where they lie on disk, else by an estimate per script.
+"""Counts tokens with tiktoken's tables if they are on disk, else by an estimate per script.
 
-The only file that imports tiktoken (on the first count: loading a table takes the better part of a
-second, so count a word in a thread before it matters). Never downloads a table, and never raises: a count
-is always there, and what the provider reports later corrects it.
+The only file that imports tiktoken. The first count loads a table, which takes almost a second; count a word
+on a thread beforehand. It never downloads a table and never raises: a count is always available, and the
+usage that the provider reports corrects it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ _OLDER_MODEL = re.compile(r"gpt-3\.5|gpt-35|gpt-4(?![o.\d])|text-embedding|text-
 
 _SLICE_CHARS = 20_000
 """Longer texts are counted in slices: older tiktoken is quadratic in runs without a space, or fails, and
-a search holds all other threads up to its end."""
+a count blocks all other threads until its end.
+"""
 
 _MAX_COUNTED_CHARS = 1_000_000
-"""Of longer texts only evenly spaced slices of this many characters together are counted."""
+"""Of longer texts, only evenly spaced slices with this many characters in total are counted."""
 
 _MOST_REMEMBERED = 200_000
-"""So many counts at most are kept, in about 40 MB; a window of more texts than that is counted anew."""
+"""The maximum number of kept counts, which take about 40 MB."""
 
 # What one match costs in o200k_base tokens, fitted by least squares on English notes, Python, JSON, Chinese
 # notes and short texts in 15 languages: within 9 % over each collection, mostly within 25 % for one text. No
@@ -63,12 +64,12 @@ def count_tokens_for(model_name: str) -> Callable[[str], int]:
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens `text` has, from its words and scripts alone."""
+    """An estimate of the tokens in `text`, from its words and scripts."""
     return _sliced(text, _estimated)
 
 
 def _sliced(text: str, count_slice: Callable[[str], int]) -> int:
-    """The sum over slices: one search through megabytes would hold up every other thread."""
+    """The sum over slices: one search through megabytes would block every other thread."""
     if len(text) <= _SLICE_CHARS:
         return count_slice(text) if text else 0
     step_chars = _SLICE_CHARS * math.ceil(len(text) / _MAX_COUNTED_CHARS)
@@ -96,10 +97,10 @@ def _estimated(text: str) -> int:
 
 
 def counted_once(count_tokens: Callable[[str], int]) -> Callable[[str], int]:
-    """The same counter, which remembers what it counted last; any thread may call it.
+    """The same counter with a memory of its counts; any thread may call it.
 
-    Where a provider reports no usage, the whole window is counted before every call, and all but the
-    newest messages of it were counted before. Texts are remembered by their hash and not kept.
+    If a provider reports no usage, the whole window is counted before each call, and all but its newest
+    messages were counted before. Texts are remembered by hash and not kept.
     """
     remembered: dict[tuple[int, int], int] = {}
 
@@ -162,7 +163,7 @@ def litellm_folder() -> Path | None:
 
 
 def _table_folder() -> Path | None:
-    """Where tiktoken finds its tables: as the owner set it, else the copy that litellm brings along."""
+    """The folder of tiktoken's tables: the owner's setting, or else the copy in litellm."""
     folder = os.environ.get(_CACHE_DIR_VARIABLE)
     if folder is None:
         litellm = litellm_folder()

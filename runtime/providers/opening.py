@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nacre.runtime.contracts.errors import ConfigError, ModelError
 from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
-from nacre.runtime.extensions.installed.discovery import Installed, built_in_extensions, installed_extensions
+from nacre.runtime.extensions.installed.discovery import Installed, built_in_extension, installed_extensions
+from nacre.runtime.models.offline.model import PROVIDER as OFFLINE_PROVIDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +56,7 @@ def built_in_providers() -> BuiltInProviders:
     Raises:
         ProviderMissing: it is not installed, or cannot be imported.
     """
-    item = built_in_extensions().get(BUILT_IN)
+    item = built_in_extension(BUILT_IN)
     problem = item.problem if item is not None else "It is not part of this installation."
     if item is not None and not problem:
         try:
@@ -127,6 +128,11 @@ def price_entry(name: str) -> Mapping[str, Any]:
     with suppress(ProviderMissing):
         return built_in_providers().price_entry(name)
     return {}
+
+
+def has_price(name: str) -> bool:
+    """Whether the price of `provider/model` is known. The offline responder costs nothing."""
+    return name.startswith(f"{OFFLINE_PROVIDER}/") or "input_cost_per_token" in price_entry(name)
 
 
 def new_for_each(_key: object, make: Callable[[], Embedder]) -> Embedder:

@@ -10,8 +10,8 @@ from typing import Any
 from nacre.memory.contracts.records import Excerpt, Question, SearchReport
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.recall.memory_core import MemoryCore, Notes
-from nacre.runtime.recall.memory_plugin import MemoryPlugin
+from nacre.runtime.recall.memory_core import MemoryCore
+from nacre.runtime.recall.memory_plugin import MemoryPlugin, Notes
 from nacre.runtime.settings.config import Config
 
 

@@ -1,49 +1,43 @@
-"""`memory-core`: the engine that comes with Nacre, search over the owner's Markdown, as a memory engine."""
+"""`memory-core`, the default memory engine: search over the owner's Markdown, and its two tools."""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
 
 from nacre.memory.contracts.embedder import WithFallback, lack_of
-from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.files.sources.sources import Sources
+from nacre.memory.contracts.errors import DayUnknown, MemoryIndexError
+from nacre.memory.contracts.notes import CHATS_FOLDER
+from nacre.memory.contracts.records import Question, SearchHit, SearchReport
+from nacre.memory.files.sources.source import PRIVATE, SourcedLines
+from nacre.memory.files.sources.sources import Sources, sources_of_hits
 from nacre.prompts import render
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.providers.provider import Lend
-from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryTool
+from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryTool, Notes
 from nacre.runtime.recall.memory_slot import NO_MEMORY
-from nacre.runtime.recall.open_memory import embedder_of, open_engine, unindexed_notes
+from nacre.runtime.recall.open_memory import UnindexedNotes, embedder_of, open_engine, unindexed_notes
 from nacre.runtime.storage.storage import storage_of
 from nacre.runtime.tools.function import ToolChat
+from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
 
 if TYPE_CHECKING:
     from nacre.memory.engine import MemoryEngine
-    from nacre.runtime.recall.unindexed import UnindexedNotes
     from nacre.runtime.settings.config import Config
-import json
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Protocol
-
-from pydantic import BeforeValidator, Field
-
-from nacre.memory.contracts.errors import DayUnknown
-from nacre.memory.contracts.notes import CHATS_FOLDER
-from nacre.memory.contracts.records import Excerpt, Question, SearchHit, SearchReport
-from nacre.memory.files.sources.source import PRIVATE, SourcedLines
-from nacre.memory.files.sources.sources import sources_of_hits
-from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
 
 log = logging.getLogger(__name__)
 
 
 class MemoryCore(MemoryPlugin):
-    """Notes searched by words and by meaning. Where its index cannot be opened, files are still read."""
+    """Searches notes by words and by meaning. If its index cannot be opened, files can still be read."""
 
     serves_other_chats = True
 
@@ -69,35 +63,35 @@ class MemoryCore(MemoryPlugin):
 
     @property
     def problem(self) -> str:
-        """Why notes are not searched, or by words alone."""
+        """Why notes are not searched, or only by words."""
         if self.unindexed is None:
             return f"Notes are searched by words alone. {self._lack}" if self._lack else ""
         return f"Memory cannot be searched until the next start. {self.unindexed.problem}"
 
-    async def start(self, home: MemoryHome) -> None:  # noqa: ARG002 - its index lies where the settings say
-        """Opens the index and follows the files; people can talk where it cannot be opened."""
+    async def start(self, home: MemoryHome) -> None:  # noqa: ARG002 - the settings name the index
+        """Opens the index and watches the files. Without an index, the agent still starts."""
         try:
             self.engine = await self._open_index()
         except MemoryIndexError as error:
             log.warning("memory search is not available: %s", error)
             self.unindexed = unindexed_notes(self._config, str(error))
             return
-        self._look_at_languages(self.engine)
+        self._refresh_languages(self.engine)
         if self._watch:
             await self.engine.start_watching()
 
     async def close(self) -> None:
-        """Stops following the files, and closes the index."""
+        """Stops watching the files and closes the index."""
         if self.engine is not None:
             await self.engine.close()
 
     def tools(self, chat: ToolChat) -> Sequence[MemoryTool]:
-        """`memory_search` and `memory_get`: both, or none where there is nothing to ask."""
+        """`memory_search` and `memory_get`; none before the start."""
         notes = self.engine or self.unindexed
         if notes is None:
             return ()
         if self.engine is not None:
-            self._look_at_languages(self.engine)
+            self._refresh_languages(self.engine)
         below = "" if chat.policy.is_private else chat.policy.notes_folder
         return memory_tools(
             notes,
@@ -108,54 +102,58 @@ class MemoryCore(MemoryPlugin):
             with_conversations=self._has_conversations,
         )
 
+    def searchable(self, chat: ToolChat) -> Notes | None:  # noqa: ARG002 - the same in every private chat
+        """The index, or the files where it cannot be opened."""
+        return self.engine or self.unindexed
+
     def instructions(self, chat: ToolChat) -> str:
-        """When to look into memory, and how to name what was found there."""
+        """When to search memory, and how to cite what was found."""
         if not chat.policy.is_private:
             return render("system/memory_chat", folder=chat.policy.notes_folder)
         return _section(self.cites(chat.policy))
 
     def session_started(self) -> None:
-        """Looks for changes in the background, if the settings say so."""
+        """Looks for changes in the background if the settings say so."""
         if self.engine is not None:
             self.engine.session_started()
 
     def notes_changed(self) -> None:
-        """The index has something to read."""
+        """Marks the index as out of date."""
         if self.engine is not None:
             self.engine.mark_dirty()
 
     def transcripts_changed(self) -> None:
-        """Where conversations are searched, those that have grown by enough are indexed."""
+        """Indexes conversations that have grown enough, if they are searched."""
         if self.engine is not None and self._has_conversations:
             self.engine.transcripts_changed()
 
     async def sync(self) -> None:
-        """Brings words and vectors in line with the files."""
+        """Updates words and vectors from the files."""
         if self.engine is not None:
             with suppress(MemoryIndexError):
                 await self.engine.sync(reason="turn")
 
     async def status(self) -> str:
-        """Files, chunks, how they are searched, and what went wrong last."""
+        """Files, chunks, the kind of search, and the latest problems."""
         if self.unindexed is not None or self.engine is None:
             return f"{NO_MEMORY} · {self.unindexed.problem if self.unindexed else 'it is not started'}"
         status = await self.engine.status()
         files = "1 file" if status.files == 1 else f"{status.files} files"
         chunks = "1 chunk" if status.chunks == 1 else f"{status.chunks} chunks"
-        told = [
+        parts = [
             f"{files}, {chunks}, {status.mode} search",
             status.fallback.sentence if status.fallback else "",
             status.last_sync_problem or status.embeddings_problem or "",
             status.reranker_problem,
         ]
-        return " · ".join(filter(None, told))
+        return " · ".join(filter(None, parts))
 
     @property
     def _has_conversations(self) -> bool:
         return "sessions" in self._config.settings.agent.memory_search.sources
 
-    def _look_at_languages(self, engine: MemoryEngine) -> None:
-        """Once a day: tools that change in the middle of a conversation cost the provider's cache of it."""
+    def _refresh_languages(self, engine: MemoryEngine) -> None:
+        """Once a day, because tools that change within a conversation invalidate the provider's cache."""
         today = self._now().date()
         if self._languages_of != today:
             self._languages, self._languages_of = engine.languages, today
@@ -173,12 +171,12 @@ def _section(cites: bool) -> str:
 
 
 def memory_core(config: Config, now: Clock, *, watch: bool, lent: Lend) -> MemoryCore | None:
-    """The engine of the settings, not yet started; `None` when memory search is switched off.
+    """The engine, not yet started; `None` if memory search is disabled.
 
-    `lent` has the embedders that the agents of a process share; the engine does not close them.
+    `lent` returns the embedders that the agents of a process share; the engine does not close them.
 
     Raises:
-        ConfigError: the settings ask for an embedder that there cannot be.
+        ConfigError: the settings name an embedder that cannot be used.
     """
     if not config.settings.agent.memory_search.enabled:
         return None
@@ -188,18 +186,18 @@ def memory_core(config: Config, now: Clock, *, watch: bool, lent: Lend) -> Memor
         lambda: open_engine(config, now, embedder, owns_embedder=False),
         now=now,
         watch=watch,
-        # where there is a fallback it steps in, and says so
+        # a fallback reports itself
         lack="" if isinstance(embedder, WithFallback) else lack_of(embedder),
     )
 
 
 SHOWN_CHARS = (700, 700, 700, 600, 500, 400)
-"""What the model is shown of a hit, by its place: the first three are worth the most."""
+"""The length of a snippet by the rank of its hit."""
 MEMORY_TOOL_NAMES = ("memory_search", "memory_get")
 
 
 def _number_or_none(value: object) -> object:
-    """Models write numbers as text, and sometimes as words; what is no number is ignored."""
+    """A number that a model wrote as text; other text is ignored."""
     if isinstance(value, str):
         try:
             return float(value)
@@ -246,20 +244,6 @@ class GetArguments(ToolArguments):
     lines: Whole = Field(default=None, description="How many lines.")
 
 
-class Notes(Protocol):
-    """What the tools ask: memory, what is left without its index, or qmd. All raise `MemoryIndexError`."""
-
-    async def search(self, question: Question, /) -> SearchReport:
-        """As `MemoryEngine.search`."""
-        ...
-
-    async def read(
-        self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
-    ) -> Excerpt:
-        """As `MemoryEngine.read`."""
-        ...
-
-
 def memory_tools(
     notes: Notes,
     sources: Sources,
@@ -271,10 +255,8 @@ def memory_tools(
 ) -> tuple[Tool, ...]:
     """The two tools over the notes; `cites` adds a `Source:` line to each snippet.
 
-    `sources` says where their lines come from.
-    With `below`, a folder of the workspace, they reach what lies there and nothing else. `languages` are
-    those of the notes, by their English names; the model is told them, and whether past conversations are
-    searched too.
+    With `below`, a folder of the workspace, they only reach notes in it. The descriptions of the tools name
+    the `languages` of the notes, in English, and past conversations if they are searched too.
     """
     searched = (
         "MEMORY.md, memory/*.md and past conversations" if with_conversations else "MEMORY.md and memory/*.md"
@@ -302,7 +284,7 @@ def memory_tools(
 
 
 def _written_in(languages: Sequence[str]) -> str:
-    """What the model needs to know to ask in a language that is found; nothing where that is unknown."""
+    """A sentence about the languages of the notes, if they are known."""
     if not languages:
         return ""
     *others, last = languages
@@ -373,13 +355,13 @@ def search_result(
     wordings: Sequence[str],
     cites: bool,
 ) -> dict[str, Any]:
-    """A report in the shape that the model gets; `lines` have the sources of each hit by its citation.
+    """A report as the model sees it. `lines` are the sources of each hit by its citation.
 
-    Hits farther back have shorter snippets, cut around what the `wordings` ask for.
+    Lower hits have shorter snippets, cut around the words of the `wordings`.
     """
     from nacre.memory.text.evidence import Finder
     from nacre.memory.text.lexical import match_query
-    from nacre.memory.text.snippet import cut_again  # a turn without a search needs none of these
+    from nacre.memory.text.snippet import cut_again  # slow imports that a turn without a search does not need
 
     query = match_query(" ".join(wordings))
     finder = Finder(query) if query is not None else None
@@ -408,11 +390,10 @@ def search_result(
 
 
 def _hit(hit: SearchHit, snippet: str, lines: Sequence[SourcedLines], *, cites: bool) -> dict[str, Any]:
-    """The seed's shape: path, lines from 1 and inclusive, score 0…1, snippet, source.
+    """A hit in the format of the seed: path, lines from 1 and inclusive, score 0 to 1, snippet, source.
 
-    `also` cites further places with the same words; `superseded` has lines of the hit that are not so any
-    more, with the later line that says so. What stands among the notes of a chat says whose words it is;
-    `comesFrom` says it of each line whose source is known.
+    `also` cites other places with the same words. `superseded` lists lines of the hit that a later line
+    replaces. `comesFrom` describes the source of each line, where it is known; notes of a chat have `saidBy`.
     """
     superseded = [{"line": old.line, "by": old.by} for old in hit.superseded]
     others = {"saidBy": f"others, in the chat of {hit.path.rpartition('/')[0]}"}
@@ -432,7 +413,7 @@ def _hit(hit: SearchHit, snippet: str, lines: Sequence[SourcedLines], *, cites: 
 
 
 def compact_json(value: Mapping[str, Any]) -> str:
-    """JSON without blanks: each costs the model a part of a token."""
+    """JSON without blanks, which cost tokens."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

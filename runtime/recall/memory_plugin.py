@@ -1,21 +1,21 @@
-"""What a memory engine is to the runtime: the contract of the one that stands in `plugins.slots.memory`.
+"""The contract of a memory engine, which `plugins.slots.memory` selects.
 
-A subclass of `MemoryPlugin` says what it can do by overriding; whatever it leaves out does nothing. The
-runtime holds one and calls it through `MemorySlot` alone, which keeps these promises:
+A subclass of `MemoryPlugin` overrides what it can do; the other methods do nothing. The runtime calls the
+engine only through `MemorySlot`, which keeps these promises:
 
-- `start` comes before everything else, `close` last. `hooks` and `commands` are asked once, behind `start`,
-  and join those of the program and of the extensions. An engine that fails to start, or whose hooks or
-  commands cannot be taken, is closed and left out as a whole: the owner is told why, and the agent runs
-  without it. An engine that the settings do not choose is never started, and nothing of it exists.
-- `tools`, `instructions`, `recall` and `capture` are called for private chats of the owner and for no
-  others, so what an engine knows cannot reach a group. An engine with `serves_other_chats` is asked for tools
-  and instructions in other chats too, and gives them what lies in `chat.policy.notes_folder` alone.
-- Nothing that it raises ends a turn. `recall` is waited for, and stopped after `RECALL_SECONDS`; `capture`
-  runs behind the reply.
-- What `recall` gives is shown to the model as data, for this turn alone, and is never written into the
-  transcript. Notes stay what the flush writes into Markdown, whatever engine there is.
+- `start` is called before everything else, `close` last. `hooks` and `commands` are called once, after
+  `start`, and are added to those of the program and of the extensions. An engine that fails to start, or
+  whose hooks or commands are invalid, is closed and left out: the owner gets a sentence about it, and the
+  agent runs without it. An engine that the settings do not select is never started.
+- `tools`, `instructions`, `recall` and `capture` are called for the owner's private chats only, so that no
+  memory reaches a group. If `serves_other_chats` is true, `tools` and `instructions` are called for other
+  chats too, and must only use what is in `chat.policy.notes_folder`.
+- No exception of an engine ends a turn. A turn waits up to `RECALL_SECONDS` for `recall`; `capture` runs
+  after the reply.
+- The result of `recall` is shown to the model as data, in this turn only, and is never written into the
+  transcript. With every engine, notes are what the flush writes into Markdown.
 
-`nacre.runtime.extensions.memory_contract` is a suite of tests that an engine's author can inherit.
+`nacre.runtime.extensions.memory_contract` is a test suite that an engine's author can inherit.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from nacre.memory.contracts.embedder import Embedder
+from nacre.memory.contracts.records import Excerpt, Question, SearchReport
 from nacre.memory.contracts.settings import at_home
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
@@ -33,8 +34,23 @@ from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.toolbox import Tool
 
+
+class Notes(Protocol):
+    """Notes that can be searched and read: an index, or what stands in for one. Raises `MemoryIndexError`."""
+
+    async def search(self, question: Question, /) -> SearchReport:
+        """As `MemoryEngine.search`."""
+        ...
+
+    async def read(
+        self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
+    ) -> Excerpt:
+        """As `MemoryEngine.read`."""
+        ...
+
+
 MemoryTool: TypeAlias = FunctionTool[..., Any] | Tool
-"""A tool as `nacre.tool` makes it, or one that is already bound to its chat."""
+"""A tool made by `nacre.tool`, or one that is already bound to its chat."""
 
 
 EmbedderSource: TypeAlias = Callable[[Mapping[str, Any]], Embedder | None]
@@ -45,27 +61,27 @@ def _no_embedder(_changes: Mapping[str, Any]) -> Embedder | None:
 
 
 class EngineCommand(Protocol):
-    """A chat command as `nacre.command` makes it. There is no other way to make one."""
+    """A chat command made by `nacre.command`."""
 
     @property
     def name(self) -> str:
-        """Its word, without the slash."""
+        """The name without the slash."""
         ...
 
     @property
     def help(self) -> str:
-        """Its line in `/help`."""
+        """The line in `/help`."""
         ...
 
 
 class MemoryHome(Record):
-    """Whose memory an engine is, and where. `now` gives aware datetimes in the owner's zone.
+    """The agent that an engine belongs to, and its places. `now` returns aware datetimes in the owner's zone.
 
-    `settings` is `plugins.entries.<engine_id>.config`, which fits the manifest's schema when an extension
-    brings the engine. `embedder` gives the agent's embedding model: that of `memorySearch`, with the keys of
-    it that the engine hands in laid over the settings, such as `{"provider": "openai"}`. It is shared, so the
-    runtime closes it; `None` where the settings want none. It raises `ConfigError` where there cannot be such
-    a one. `user_folder` is where `~` is.
+    `settings` is `plugins.entries.<engine_id>.config`, validated against the manifest's schema if an
+    extension provides the engine. `embedder` returns the embedding model of `memorySearch`, with the given
+    keys in place of those in the settings, such as `{"provider": "openai"}`. The model is shared, and the
+    runtime closes it. The result is `None` if the settings disable embeddings; `ConfigError` is raised if
+    they name a model that cannot be used. `user_folder` is the meaning of `~`.
     """
 
     agent_id: str
@@ -78,75 +94,79 @@ class MemoryHome(Record):
     user_folder: Path = Path("~")
 
     def folder(self) -> Path:
-        """The engine's own folder for this agent, made if there is none, open to the owner alone."""
+        """The engine's own folder for this agent, with access for the owner only. Creates it if missing."""
         folder = self.state_dir / "memory" / self.engine_id / self.agent_id
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return folder
 
     def place(self, named: str) -> Path:
-        """A folder or file that the owner names in the settings; a relative one lies in the state folder."""
+        """A path from the settings; relative paths are in the state folder."""
         return self.state_dir / at_home(named, self.user_folder)
 
 
 class MemoryPlugin:
-    """A memory engine, as the runtime knows it; as it stands here, one that remembers nothing."""
+    """A memory engine. This base class remembers nothing."""
 
     serves_other_chats: bool = False
-    """Whether its tools keep to the folder of a chat that is not private, and may be offered there."""
+    """Whether its tools are offered in chats that are not private, limited to the folder of the chat."""
 
     @property
     def problem(self) -> str:
-        """A sentence for the owner when only a part of it works since the start, else nothing."""
+        """A sentence for the owner if only a part of the engine works since the start; otherwise empty."""
         return ""
 
     async def start(self, home: MemoryHome) -> None:
-        """Opens what the engine needs, and begins what it does in the background."""
+        """Opens what the engine needs, and starts background work."""
 
     async def close(self) -> None:
-        """Ends what `start` began, also when `start` failed, and writes what is not written yet."""
+        """Stops what `start` started, even if `start` failed, and writes pending data."""
 
     def hooks(self) -> HookTable:
-        """What it does when something happens in the agent: handlers by name, as in `Agent.open(hooks=)`."""
+        """Handlers for the agent's events by name, as in `Agent.open(hooks=)`."""
         return {}
 
     def commands(self) -> Sequence[EngineCommand]:
-        """What people can ask it in a chat without a model: commands that `nacre.command` made."""
+        """Chat commands made by `nacre.command`."""
         return ()
 
-    def tools(self, chat: ToolChat) -> Sequence[MemoryTool]:  # noqa: ARG002 - for those who override it
-        """What the model may call in this chat. Asked each turn, so tools are made once and kept."""
+    def tools(self, chat: ToolChat) -> Sequence[MemoryTool]:  # noqa: ARG002 - for overrides
+        """The tools that the model may call in this chat. Called each turn; create the tools once."""
         return ()
 
-    def instructions(self, chat: ToolChat) -> str:  # noqa: ARG002 - for those who override it
-        """What the model reads about these tools, as a section of the system prompt."""
+    def searchable(self, chat: ToolChat) -> Notes | None:  # noqa: ARG002 - for overrides
+        """What the owner's `/search` asks; `None` leaves it to the index of Nacre's own engine."""
+        return None
+
+    def instructions(self, chat: ToolChat) -> str:  # noqa: ARG002 - for overrides
+        """A section of the system prompt about these tools."""
         return ""
 
-    async def recall(self, chat: ToolChat, asked: str) -> str:  # noqa: ARG002 - for those who override it
+    async def recall(self, chat: ToolChat, asked: str) -> str:  # noqa: ARG002 - for overrides
         """What the model should know before it answers `asked`, as plain text; empty for nothing."""
         return ""
 
     async def capture(self, chat: ToolChat, asked: str, answered: str) -> None:
-        """Takes what is worth keeping from a turn that ended well; `answered` is empty after a silent one."""
+        """Keeps what is worth keeping of a successful turn; `answered` is empty after a silent one."""
 
     def session_started(self) -> None:
-        """Says that a conversation of the owner begins, or goes on behind a compaction."""
+        """A conversation of the owner starts, or continues after a compaction."""
 
     def notes_changed(self) -> None:
-        """Says that a tool or a flush wrote a note."""
+        """A tool or a flush wrote a note."""
 
     def transcripts_changed(self) -> None:
-        """Says that a turn of any chat ended, and its transcript is longer."""
+        """A turn of any chat ended, and its transcript has grown."""
 
     async def sync(self) -> None:
-        """Makes findable what was written until now, and waits for it."""
+        """Waits until everything written so far can be found."""
 
     async def kept_texts(self) -> Mapping[str, str]:
-        """Every text that it keeps beside the notes, by id. `nacre memory forget` looks through them."""
+        """All texts that the engine keeps in addition to the notes, by id, for `nacre memory forget`."""
         return {}
 
     async def forget_texts(self, ids: Collection[str]) -> None:
-        """Deletes texts of `kept_texts` for good, with every earlier version and copy."""
+        """Permanently deletes texts of `kept_texts`, including earlier versions and copies."""
 
     async def status(self) -> str:
-        """One line for the owner: how much there is, and what does not work."""
+        """One line for the owner: how much is stored, and what does not work."""
         return "no engine"

@@ -1,4 +1,4 @@
-"""The place of the one memory engine, and the runtime's only way to it: what fails in there ends no turn."""
+"""Holds the agent's memory engine. The runtime calls it only through here, so its failures end no turn."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 START_SECONDS = 60.0
-"""How long an engine may take to start, before the agent is opened without it. It goes on starting."""
+"""How long opening an agent waits for the engine. Afterwards it continues to start in the background."""
 RETRY_SECONDS = 2.0
 MOST_RETRY_SECONDS = 300.0
-"""The pause before a start that failed is tried again doubles with each failure, up to this."""
+"""The pause before a retry doubles with each failed start, up to this."""
 RECALL_SECONDS = 5.0
-"""How long an engine may take to recall something, before the model is asked without it."""
+"""How long a turn waits for `recall`."""
 CAPTURE_SECONDS = 60.0
-"""How long an engine may work on one turn, behind the reply."""
+"""The time limit of `capture`, which runs after the reply."""
 RECALL_CHARS = 12_000
-"""Most of what an engine recalls that a request carries."""
+"""The most characters of a recall that a request contains."""
 NO_MEMORY = "0 files, 0 chunks, no search"
 
 
 class MemorySlot:
-    """Holds the engine of an agent. `name` is its id, `why_empty` why there is none."""
+    """The engine of an agent. `name` is its id; `why_empty` says why there is none."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class MemorySlot:
 
     @property
     def plugin(self) -> MemoryPlugin:
-        """The engine itself; one that does nothing where there is none."""
+        """The engine; without one, an engine that does nothing."""
         return self._plugin
 
     @property
     def name(self) -> str:
-        """Its id."""
+        """The id of the engine."""
         return self._name
 
     @property
@@ -70,14 +70,14 @@ class MemorySlot:
 
     @property
     def news(self) -> tuple[str, ...]:
-        """Sentences for the owner about what has happened to the engine since."""
+        """Sentences for the owner about the engine since the agent was opened."""
         return tuple(self._news)
 
-    async def start(self, home: MemoryHome, brought: Callable[[MemoryPlugin], T]) -> T | None:
-        """What `brought` gives for the engine once it has started.
+    async def start(self, home: MemoryHome, validate: Callable[[MemoryPlugin], T]) -> T | None:
+        """Starts the engine and returns `validate(engine)`, or `None` if the engine is left out.
 
-        `None` for one that is left out. One that takes too long or fails to start is told of, and gets its
-        place when it has started, without what `brought` gives. One for which `brought` raises stays closed.
+        An engine that takes too long or fails to start is reported, and takes its place when it has started,
+        without the result of `validate`. An engine for which `validate` raises is closed for good.
         """
         engine, self._plugin = self._plugin, MemoryPlugin()
         self._started = asyncio.create_task(engine.start(home), name="memory-start")
@@ -90,32 +90,32 @@ class MemorySlot:
             log.warning("the memory engine %s did not start yet", self._name, exc_info=error)
             self._why_empty = f"the memory engine {self._name!r} did not start"
             self._notices.append(
-                f"The memory engine {self._name!r} could not be started: {_words_of(error)}. "
+                f"The memory engine {self._name!r} could not be started: {_message_of(error)}. "
                 "Memory tools are missing until it has started; that is tried in the background."
             )
             self._later = asyncio.create_task(self._start_later(engine, home), name="memory-start-later")
             return None
         try:
-            brings = brought(engine)
+            parts = validate(engine)
         except Exception as error:
             log.exception("the memory engine %s cannot be used", self._name)
-            with self._kept_going("closing"):
+            with self._errors_logged("closing"):
                 await engine.close()
             self._engine = MemoryPlugin()
             self._why_empty = f"the memory engine {self._name!r} cannot be used"
             self._notices.append(
-                f"The memory engine {self._name!r} could not be started: {_words_of(error)}. "
+                f"The memory engine {self._name!r} could not be started: {_message_of(error)}. "
                 "The agent runs without memory tools until the next start."
             )
             return None
         self._plugin = engine
-        with self._kept_going("telling its problem"):
+        with self._errors_logged("telling its problem"):
             if self._plugin.problem:
                 self._notices.append(self._plugin.problem)
-        return brings
+        return parts
 
     async def _start_later(self, engine: MemoryPlugin, home: MemoryHome) -> None:
-        """Waits for a start that takes long, and tries one that failed again; its tools are there then."""
+        """Waits for a slow start and repeats a failed one; then the engine's tools are available."""
         pause = self._retry_seconds
         while True:
             try:
@@ -125,7 +125,7 @@ class MemorySlot:
             except Exception as error:  # noqa: BLE001 - an engine of others raises what it likes
                 log.warning("the memory engine %s did not start: %s", self._name, error)
             await asyncio.sleep(pause)
-            with self._kept_going("closing"):
+            with self._errors_logged("closing"):
                 await engine.close()
             pause = min(2 * pause, MOST_RETRY_SECONDS)
             self._started = asyncio.create_task(engine.start(home), name="memory-start")
@@ -134,21 +134,21 @@ class MemorySlot:
         self._news.append(f"The memory engine {self._name!r} has started; its tools are there now.")
 
     async def close(self) -> None:
-        """Waits for what is being captured, and closes the engine."""
+        """Waits for running captures and closes the engine."""
         await asyncio.gather(*self._captures, return_exceptions=True)
         starting = [task for task in (self._later, self._started) if task is not None]
         for task in starting:
             task.cancel()
         await asyncio.gather(*starting, return_exceptions=True)
-        with self._kept_going("closing"):
+        with self._errors_logged("closing"):
             await self._engine.close()
 
     def tools(self, chat: ToolChat) -> tuple[Tool, ...]:
-        """The engine's tools in this chat; none where private memory does not belong."""
+        """The engine's tools in this chat; none in chats that may not see private memory."""
         if not self._serves(chat):
             return ()
         tools: Sequence[Tool] = ()
-        with self._kept_going("naming its tools"):
+        with self._errors_logged("naming its tools"):
             tools = [
                 tool.bound(chat) if isinstance(tool, FunctionTool) else tool
                 for tool in self._plugin.tools(chat)
@@ -156,7 +156,7 @@ class MemorySlot:
         return tuple(tools)
 
     def instructions(self, chat: ToolChat) -> str:
-        """The engine's section of the system prompt, where its tools are offered."""
+        """The engine's section of the system prompt; empty where its tools are not offered."""
         if not self._serves(chat):
             return ""
         try:
@@ -166,7 +166,7 @@ class MemorySlot:
             return ""
 
     async def recall(self, chat: ToolChat, asked: str, tell: Callable[[Sequence[str]], None]) -> str:
-        """What the engine recalls for a message, quoted as data; `tell` hears when it cannot."""
+        """What the engine recalls for a message, quoted as data; failures are passed to `tell`."""
         if not _is_owners(chat) or type(self._plugin).recall is MemoryPlugin.recall or not asked.strip():
             return ""
         try:
@@ -174,7 +174,7 @@ class MemorySlot:
                 text = (await self._plugin.recall(chat, asked)).strip()
         except Exception as error:
             log.exception("the memory engine %s failed at recalling", self._name)
-            tell((f"The memory engine {self._name!r} could not recall anything: {_words_of(error)}.",))
+            tell((f"The memory engine {self._name!r} could not recall anything: {_message_of(error)}.",))
             return ""
         if len(text) > RECALL_CHARS:
             log.warning("the memory engine %s recalled %d characters", self._name, len(text))
@@ -182,7 +182,7 @@ class MemorySlot:
         return render("recall/engine", name=self._name, text=quoted(text)) if text else ""
 
     def capture(self, chat: ToolChat, asked: str, answered: str) -> None:
-        """Hands a turn to the engine, which works on it in the background."""
+        """Passes a turn to the engine in the background."""
         if not _is_owners(chat) or type(self._plugin).capture is MemoryPlugin.capture:
             return
         task = asyncio.create_task(self._capture(chat, asked, answered), name="memory-capture")
@@ -190,23 +190,23 @@ class MemorySlot:
         task.add_done_callback(self._captures.discard)
 
     def session_started(self) -> None:
-        """Says that a conversation of the owner begins."""
-        with self._kept_going("noticing a session"):
+        """A conversation of the owner starts."""
+        with self._errors_logged("noticing a session"):
             self._plugin.session_started()
 
     def notes_changed(self) -> None:
-        """Says that a note was written."""
-        with self._kept_going("noticing a note"):
+        """A note was written."""
+        with self._errors_logged("noticing a note"):
             self._plugin.notes_changed()
 
     def transcripts_changed(self) -> None:
-        """Says that a turn ended."""
-        with self._kept_going("noticing a turn"):
+        """A turn ended."""
+        with self._errors_logged("noticing a turn"):
             self._plugin.transcripts_changed()
 
     async def sync(self) -> None:
-        """Makes findable what was written until now."""
-        with self._kept_going("following the notes"):
+        """Waits until everything written so far can be found."""
+        with self._errors_logged("following the notes"):
             await self._plugin.sync()
 
     async def status(self) -> str:
@@ -217,7 +217,7 @@ class MemorySlot:
             return await self._plugin.status()
         except Exception as error:
             log.exception("the memory engine %s failed at its status", self._name)
-            return f"{NO_MEMORY} · {_words_of(error)}"
+            return f"{NO_MEMORY} · {_message_of(error)}"
 
     def _serves(self, chat: ToolChat) -> bool:
         if chat.policy.is_private:
@@ -225,13 +225,13 @@ class MemorySlot:
         return self._plugin.serves_other_chats and bool(chat.policy.notes_folder) and chat.policy.sees_notes
 
     async def _capture(self, chat: ToolChat, asked: str, answered: str) -> None:
-        with self._kept_going("keeping what was said"):
+        with self._errors_logged("keeping what was said"):
             async with asyncio.timeout(CAPTURE_SECONDS):
                 await self._plugin.capture(chat, asked, answered)
 
     @contextmanager
-    def _kept_going(self, doing: str) -> Iterator[None]:
-        """Logs what the engine raises, and goes on behind the block."""
+    def _errors_logged(self, doing: str) -> Iterator[None]:
+        """Logs what the engine raises and continues after the block."""
         try:
             yield
         except Exception:
@@ -239,12 +239,12 @@ class MemorySlot:
 
 
 def _is_owners(chat: ToolChat) -> bool:
-    """Whether the owner's memory belongs into this chat."""
+    """Whether this chat may see the owner's memory."""
     return chat.policy.is_private and chat.policy.sees_notes
 
 
-def _words_of(error: Exception) -> str:
-    """An error's own sentence without its full stop, or its name where it has none."""
+def _message_of(error: Exception) -> str:
+    """The error's message without its period, or its type."""
     if isinstance(error, TimeoutError) and not str(error):
         return "it took too long"
     return str(error).strip().rstrip(".") or type(error).__name__

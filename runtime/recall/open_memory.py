@@ -1,4 +1,4 @@
-"""From settings to an open memory engine, for an agent and for commands that need no agent."""
+"""Opens the memory engine that the settings describe, for agents and for commands without one."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from nacre.memory.contracts.embedder import has_fallback
+from nacre.memory.contracts.errors import IndexUnusable
 from nacre.memory.contracts.notes import BANK_FOLDER
+from nacre.memory.contracts.records import Excerpt, Question, SearchReport
 from nacre.memory.contracts.settings import MemorySearchSettings, at_home, resolve_settings
 from nacre.memory.contracts.store import FRESHNESS_WAIT_SECONDS
 from nacre.memory.embedders.e5 import E5Embedder
-from nacre.memory.files.note_files import NoteFiles
+from nacre.memory.files.note_files import NoteFiles, read_excerpt
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.providers.opening import new_for_each, open_embedder, open_reranker
-from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import storage_of
 
@@ -35,14 +36,13 @@ async def open_memory(
     local: Callable[[], Embedder] = E5Embedder,
     lent: Lend | None = None,
 ) -> MemoryEngine | None:
-    """The engine over this agent's notes, or `None` when memory search is switched off.
+    """The engine over this agent's notes, or `None` if memory search is disabled.
 
-    `local` makes the embedder that arrives with the install, should the settings ask for it. The engine
-    closes its embedder, but not what was `lent` to it.
+    `local` creates the embedder that ships with Nacre. The engine closes its embedder unless it was `lent`.
 
     Raises:
-        ConfigError: the settings ask for an embedder that there cannot be.
-        MemoryIndexError: the index cannot be opened, and no fresh one can take its place.
+        ConfigError: the settings name an embedder that cannot be used.
+        MemoryIndexError: the index can be neither opened nor replaced by a new one.
     """
     if not config.settings.agent.memory_search.enabled:
         return None
@@ -58,20 +58,20 @@ def embedder_of(
     lent: Lend | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> Embedder | None:
-    """The embedder that the settings ask for, if they ask for one; `lent` has those that others made.
+    """The embedder that the settings name, if any; `lent` returns shared ones.
 
-    `changes` are keys of `memorySearch`, as in the settings file, that count in place of what stands there.
+    `changes` are keys of `memorySearch`, as in the settings file, that replace those of the settings.
 
     Raises:
-        ConfigError: there cannot be such an embedder.
+        ConfigError: the embedder cannot be used.
     """
     settings = _with(config.settings.agent.memory_search, changes or {})
     return open_embedder(config, settings, now, local=local, lent=lent or new_for_each)
 
 
 def memory_home(config: Config, engine_id: str, now: Clock, *, lent: Lend) -> MemoryHome:
-    """Whose memory an engine of this id is, and where; `lent` makes its embedders, and closes them."""
-    # a search in the notes needs no engine's contract, and would wait for it
+    """The home of the engine with this id. `lent` creates its embedders and closes them."""
+    # a slow import that a search of the notes does not need
     from nacre.runtime.recall.memory_plugin import MemoryHome
 
     entry = config.settings.plugins.entries.get(engine_id)
@@ -89,7 +89,7 @@ def memory_home(config: Config, engine_id: str, now: Clock, *, lent: Lend) -> Me
 
 @asynccontextmanager
 async def own_memory_home(config: Config, engine_id: str, now: Clock) -> AsyncIterator[MemoryHome]:
-    """As `memory_home`, without an agent. The embedders are closed at the end of the block."""
+    """Like `memory_home`, without an agent. The embedders are closed at the end of the block."""
     async with AsyncExitStack() as closing:
 
         def lent(_key: object, make: Callable[[], Embedder]) -> Embedder:
@@ -104,7 +104,7 @@ def _with(settings: MemorySearchSettings, changes: Mapping[str, Any]) -> MemoryS
     if not changes:
         return settings
     there = settings.model_dump(by_alias=True, exclude_unset=True)
-    if "provider" in changes:  # another provider's model and address mean nothing to this one
+    if "provider" in changes:  # model and address belong to the old provider
         there = {key: value for key, value in there.items() if key not in ("model", "remote", "local")}
     try:
         return resolve_settings(there, changes)
@@ -115,14 +115,14 @@ def _with(settings: MemorySearchSettings, changes: Mapping[str, Any]) -> MemoryS
 async def open_engine(
     config: Config, now: Clock, embedder: Embedder | None, *, owns_embedder: bool
 ) -> MemoryEngine:
-    """The engine over this agent's notes; one that `owns_embedder` closes it.
+    """The engine over this agent's notes. With `owns_embedder`, it closes the embedder.
 
     Raises:
-        ConfigError: the settings ask for a re-ranker that there cannot be.
-        MemoryIndexError: the index cannot be opened, and no fresh one can take its place.
+        ConfigError: the settings name a re-ranker that cannot be used.
+        MemoryIndexError: the index can be neither opened nor replaced by a new one.
     """
     settings = config.settings.agent.memory_search
-    # while a question is being embedded in a process of its own
+    # imported late, because another process may be embedding a question meanwhile
     from nacre.memory.engine import MemoryEngine
 
     storage = storage_of(config)
@@ -151,17 +151,17 @@ async def open_engine(
 
 
 def search_settings(config: Config) -> MemorySearchSettings:
-    """What the settings say of searching, with the paths of further notes in place."""
+    """The search settings, with all extra paths."""
     return config.settings.agent.memory_search.model_copy(update={"extra_paths": _extra_paths(config)})
 
 
 def unindexed_notes(config: Config, problem: str = "") -> UnindexedNotes:
-    """The same notes without their index, which `problem` keeps away."""
+    """The same notes without their index; `problem` says why."""
     return UnindexedNotes(note_files(config, storage_of(config).workspace()), problem)
 
 
 def note_files(config: Config, workspace: Workspace) -> NoteFiles:
-    """The notes of this agent in its workspace, and where the settings name more of them."""
+    """The notes of this agent: those of its workspace, and the extra paths of the settings."""
     return NoteFiles(workspace, _extra_paths(config))
 
 
@@ -171,11 +171,10 @@ def _extra_paths(config: Config) -> tuple[str, ...]:
 
 
 def open_transcripts(config: Config, now: Clock) -> TranscriptSource:
-    """What was said in the sessions of this agent, to be searched."""
-    # past conversations are opt-in; a search in the notes alone does not wait for these imports
+    """The transcripts of this agent as a source of search."""
+    # slow imports that a search of the notes does not need
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.recall.transcripts.transcript_source import SessionTranscripts
-    from nacre.runtime.storage.storage import storage_of
+    from nacre.runtime.recall.transcripts import SessionTranscripts
 
     return SessionTranscripts(
         storage_of(config).sessions(now=now, new_id=random_id),
@@ -183,3 +182,24 @@ def open_transcripts(config: Config, now: Clock) -> TranscriptSource:
         main_key=config.settings.session.main_key,
         now=now,
     )
+
+
+class UnindexedNotes:
+    """Replaces the memory engine if its index cannot be opened; `problem` is the reason, as a sentence.
+
+    Files can still be read, because a conversation must not depend on the index.
+    """
+
+    def __init__(self, notes: NoteFiles, problem: str) -> None:
+        self.problem = problem
+        self._notes = notes
+
+    async def search(self, _question: Question, /) -> SearchReport:
+        """Raises `IndexUnusable` with the problem."""
+        raise IndexUnusable(self.problem)
+
+    async def read(
+        self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
+    ) -> Excerpt:
+        """Lines of a memory file, like `MemoryEngine.read`."""
+        return await read_excerpt(self._notes, path, from_line=from_line, lines=lines, below=below)

@@ -133,9 +133,9 @@ _LATEST_MS = 8_000_000_000_000
 class Lifecycle:
     """Ends one agent's sessions."""
 
-    def __init__(self, parts: TurnParts, *, lanes: SessionLocks, ended_sessions: EndedSessions) -> None:
+    def __init__(self, parts: TurnParts, *, locks: SessionLocks, ended_sessions: EndedSessions) -> None:
         self._parts = parts
-        self._lanes = lanes
+        self._locks = locks
         self._ended_sessions = ended_sessions
         self._due: dict[str, list[EndedSession]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -234,7 +234,7 @@ class Lifecycle:
     async def _finish_all(self, due: Sequence[EndedSession]) -> None:
         for ended in due:
             try:
-                async with self._lanes.enter(ENDED_SESSIONS_KEY, on_wait=log.info):
+                async with self._locks.enter(ENDED_SESSIONS_KEY, on_wait=log.info):
                     if await self._is_over(ended) and await self._ended_sessions.has(ended):
                         await self._finish(ended)
             except (AgentError, SessionError, OSError) as error:
@@ -252,7 +252,7 @@ class Lifecycle:
         for ended in pending:
             try:
                 # A running turn of the session may be about to end it.
-                async with self._lanes.enter(ended.key, on_wait=log.info, wait_seconds=0.0):
+                async with self._locks.enter(ended.key, on_wait=log.info, wait_seconds=0.0):
                     over = await self._is_over(ended)
             except (AgentError, SessionError, OSError) as error:
                 log.info("the ended session %s is not finished yet: %s", ended.session_id, error)

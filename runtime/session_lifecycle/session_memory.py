@@ -217,7 +217,6 @@ class KnownNotes:
         return "\n".join(lines).strip()
 
     def _line(self, line: str) -> str | None:
-        """A line without what the notes contain; `None` if nothing is left."""
         if not line.strip():
             return line
         if _QUOTE_LINE.match(line):
@@ -341,7 +340,6 @@ def slug_of(answer: str) -> str:
 
 
 def note_start(moment: datetime) -> str:
-    """The beginning of the paths of a day's notes."""
     return f"memory/{moment:%Y-%m-%d}-"
 
 
@@ -355,7 +353,6 @@ def note_name(moment: datetime, slug: str, *, number: int = 1) -> str:
 
 
 def note_mark(event: SessionEnded) -> str:
-    """The lines that identify the note of one ended session."""
     ended = f"{event.ended_at.strftime(_TIME)} ({event.reason})"
     return f"- **Session ID**: {event.session_id}\n- **Ended**: {ended}"
 

@@ -142,7 +142,8 @@ class SettingsInFile:
     """The settings file's last content, and the changes that the owner has not been told about."""
 
     def __init__(self, config: Config) -> None:
-        self._config = config
+        self.config = config
+        """The settings with which the agent was opened."""
         self._file = config.state_dir / SETTINGS_FILE
         self._stamp = file_stamp(self._file)
         self._seen: Settings = config.settings
@@ -163,15 +164,13 @@ class SettingsInFile:
         # whoever changes no settings does not wait for this
 
         try:
-            now = StateSettings(self._config.environment, self._config.state_dir).of_agent(
-                self._config.agent_id
-            )
+            now = StateSettings(self.config.environment, self.config.state_dir).of_agent(self.config.agent_id)
         except ConfigError as error:
             self._untold.append(f"The changed settings cannot be used, and the old ones hold: {error}")
             return None
         changes = taken_over(running, self._seen, now)
         self._seen = now
-        self._config.daily_cap.usd = changes.settings.usage.daily_cap_usd
+        self.config.daily_cap.usd = changes.settings.usage.daily_cap_usd
         self._untold += changes.sentences
         return changes.settings
 
@@ -180,7 +179,7 @@ class SettingsInFile:
         if isinstance(error, ModelError) and error.args:
             from nacre.runtime.settings.disk.variables import values_unseen
 
-            told = values_unseen(str(error.args[0]), self._file, self._config.environment)
+            told = values_unseen(str(error.args[0]), self._file, self.config.environment)
             error.args = (told, *error.args[1:])
         return error
 

@@ -34,7 +34,7 @@ from nacre.runtime.settings.sections.storage import StorageSettings
 
 
 class HttpSettings(SettingsSection):
-    """`http`: doors over HTTP. They need the extra `serve` and a token (`nacre token add NAME`)."""
+    """`http`: the HTTP server. Needs the extra `serve` and a token: `nacre admin access token add NAME`."""
 
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """The port at which `nacre serve` answers programs and browsers; `null` is none."""

@@ -1,21 +1,22 @@
-"""The usage files of a state folder."""
+"""Where the cost of model calls is stored, and what today cost."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.models.spending import SpendingLedger
+from nacre.runtime.models.spending import SpendingLedger, spending
 from nacre.runtime.settings.config import Config
 
 
 def spending_folder(config: Config) -> Path:
-    """Where the usage of all agents stands, a file a day."""
+    """The folder with the usage of all agents, one file per day."""
     return config.state_dir / "usage"
 
 
 def spending_ledger(config: Config, now: Clock) -> SpendingLedger:
-    """What writes down the cost of an agent's calls, and keeps them within the owner's cap."""
+    """The ledger that records the cost of an agent's calls and enforces the owner's cap."""
     return SpendingLedger(
         spending_folder(config),
         agent_id=config.agent_id,
@@ -26,3 +27,10 @@ def spending_ledger(config: Config, now: Clock) -> SpendingLedger:
             for name, each in config.settings.usage.prices.items()
         },
     )
+
+
+async def spent_today_usd(config: Config, now: Clock) -> float:
+    """Dollars that all agents of the state folder spent today: what the cap counts. Raises `SessionError`."""
+    today = now().date().isoformat()
+    spent = await asyncio.to_thread(lambda: list(spending(spending_folder(config), day=today)))
+    return sum(each.usage.cost_usd for each in spent)

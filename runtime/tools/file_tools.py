@@ -119,7 +119,6 @@ class _Files:
         self._now = now
 
     async def text(self, path: str) -> tuple[str, str, str]:
-        """A file's name and text, and a note if the text is incomplete."""
         if self._policy.is_private and (of_skill := await self._read_skill(path)) is not None:
             name, text, note = shown(path, of_skill)
             return name, text, f"{note}\n[A skill from outside of the workspace: {NOT_THE_OWNERS}.]"
@@ -199,7 +198,6 @@ class _Files:
         return ToolOutput(text=f"Appended {count} to {relative}.{skipped}{notice}")
 
     async def _redacted(self, arguments: WriteArguments | EditArguments, name: str, wanted: bytes) -> str:
-        """A sentence if a key or a password was removed."""
         if not asks_about_secrets(arguments):
             return ""
         written = await self._workspace.read(name)

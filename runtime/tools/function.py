@@ -87,11 +87,9 @@ class FunctionTool(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def is_offered(self, policy: ChatPolicy) -> bool:
-        """Whether the model may call it in such a chat."""
         return policy.audience in self.chats
 
     def bound(self, chat: ToolChat) -> Tool:
-        """The tool for one chat."""
 
         async def run(arguments: BaseModel, scope: CallScope) -> ToolOutput:
             values = _values(arguments)
@@ -249,8 +247,6 @@ class ToolSource(Protocol):
     def notices(self) -> tuple[str, ...]:
         """Sentences for the owner about omitted tools and servers that do not answer."""
 
-    def status(self) -> tuple[str, ...]:
-        """Each server with its state."""
+    def status(self) -> tuple[str, ...]: ...
 
-    async def close(self) -> None:
-        """Stops what is running."""
+    async def close(self) -> None: ...

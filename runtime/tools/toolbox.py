@@ -100,7 +100,6 @@ class ToolResults:
         self._tokens_left = limits.step_tokens
 
     def begin_step(self, calls: int) -> None:
-        """Starts a step with this number of calls."""
         self._calls_left = calls
         self._tokens_left = self._limits.step_tokens
 
@@ -306,7 +305,6 @@ class Toolbox:
         self._image_problem = image_problem
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools as the model sees them, in their given order."""
         return tuple(tool.spec() for tool in self._tools.values())
 
     async def run(

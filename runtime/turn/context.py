@@ -116,7 +116,7 @@ class TurnContext:
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model has been told of them."""
-        return self._prompt.described(self._tool_specs)
+        return self._prompt.recorded().described(self._tool_specs)
 
     @cached_property
     def _tool_specs(self) -> tuple[ToolSpec, ...]:

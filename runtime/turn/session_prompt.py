@@ -29,7 +29,7 @@ MOST_TOLD_SHARE = 10
 CHARS_PER_TOKEN = 4
 
 
-class ToldPrompt:
+class RecordedPrompt:
     """What the transcript of one session says about its prompt, updated incrementally."""
 
     def __init__(self) -> None:
@@ -111,23 +111,16 @@ class SessionPrompt:
 
     def texts(self, part: StablePart, now: str) -> tuple[str, str]:
         """The stable and the changing part of the prompt: as frozen, or as they are now."""
-        told = self._told()
-        if told.frozen is None or told.frozen.frame != part.digest:
+        recorded = self.recorded()
+        if recorded.frozen is None or recorded.frozen.frame != part.digest:
             return part.text, now
-        return told.text(part), told.frozen.known.now
-
-    def described(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        """The tools with the descriptions and in the order that the model has been told; new ones last.
-
-        Which tools there are, and what they take, is always current.
-        """
-        return self._told().described(tools)
+        return recorded.text(part), recorded.frozen.known.now
 
     @property
     def told_paths(self) -> frozenset[str]:
         """The logs and notes of past days that the model has been told about."""
-        told = self._told()
-        return frozenset((*told.known.logs, *(told.recalled if told.frozen is None else ())))
+        recorded = self.recorded()
+        return frozenset((*recorded.known.logs, *(recorded.recalled if recorded.frozen is None else ())))
 
     async def bring_up_to_date(
         self,
@@ -148,32 +141,32 @@ class SessionPrompt:
         Raises:
             SessionError: the transcript cannot be written.
         """
-        told, journal = self._told(), self._session.journal
-        if only_deleted and told.frozen is None:
+        recorded, journal = self.recorded(), self._session.journal
+        if only_deleted and recorded.frozen is None:
             return
         present = Known(tools=part.tools, files=part.files, logs=logs, now=now)
-        if told.frozen is not None and told.frozen.frame == part.digest:
-            changes = changes_between(told.known, present)
+        if recorded.frozen is not None and recorded.frozen.frame == part.digest:
+            changes = changes_between(recorded.known, present)
             if changes is None:
                 return
-            removed = removed_lines(told.known, present)
+            removed = removed_lines(recorded.known, present)
             has_deleted = any([await is_deleted(path, lines) for path, lines in removed.items()])
             if only_deleted and not has_deleted:
                 return
-            if not has_deleted and told.told_chars + len(changes.text) <= self._most_told_chars:
+            if not has_deleted and recorded.told_chars + len(changes.text) <= self._most_told_chars:
                 await journal.append(
                     CustomMessage(custom_type=CHANGES_TYPE, content=changes.text, details=changes.details)
                 )
                 return
-        if told.frozen is not None:
+        if recorded.frozen is not None:
             await recall_again()
         prompt = FrozenPrompt(frame=part.digest, known=present)
         await journal.append_custom(PROMPT_TYPE, prompt.to_record())
 
-    def _told(self) -> ToldPrompt:
-        told = self._session.journal.cached(ToldPrompt)
-        told.follow(self._session.branch)
-        return told
+    def recorded(self) -> RecordedPrompt:
+        recorded = self._session.journal.cached(RecordedPrompt)
+        recorded.follow(self._session.branch)
+        return recorded
 
 
 def _begins(entry: Entry) -> bool:

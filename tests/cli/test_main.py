@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from nacre import __version__
 from nacre.cli.main import nacre
+from nacre.cli.nouns import FORMER_NAMES, Noun
 from nacre.runtime.settings import config
 from tests.cli.program import environment, run_here, run_nacre
 
@@ -51,21 +52,47 @@ def test_version_is_the_package_version() -> None:
     assert result.output == f"nacre {__version__}\n"
 
 
+def test_help_fits_on_one_screen() -> None:
+    """24 lines of 80 columns hold the verbs by task; everything else stands behind one of them."""
+    lines = CliRunner().invoke(nacre, ["--help"]).output.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    words = [line.split()[0] for line in lines if line.startswith("  ")]
+    verbs = "chat send search memory sessions status usage config init serve doctor backup admin"
+    assert set(verbs.split()) <= set(words)
+
+
 def test_help_names_every_command_as_it_names_itself() -> None:
     """The texts in the table are those of the commands, so that help is right without loading them."""
-    context = click.Context(nacre)
-    listed = CliRunner().invoke(nacre, ["--help"]).output
-    for name in nacre.list_commands(context):
-        command = nacre.get_command(context, name)
-        assert command is not None
-        assert command.name == name
-        assert f"{name} " in listed
-        assert command.get_short_help_str(limit=200) in " ".join(listed.split())
+    waiting: list[tuple[Noun, click.Context]] = [(nacre, click.Context(nacre, info_name="nacre"))]
+    while waiting:
+        group, context = waiting.pop()
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
+            assert command.name == name
+            assert command.get_short_help_str(limit=200) == group.line(context, name)
+            if isinstance(command, Noun):
+                waiting.append((command, click.Context(command, parent=context, info_name=name)))
+
+
+@pytest.mark.parametrize("former", sorted(FORMER_NAMES))
+def test_a_former_name_works_and_says_the_new_one(former: str) -> None:
+    """Scripts of the last version go on; the lists show only the new names."""
+    now = FORMER_NAMES[former]
+    shown = CliRunner().invoke(nacre, [former, "--help"])
+    assert shown.exit_code == 0
+    assert shown.stderr == f"`nacre {former}` is now `nacre {now}`; the old name works in this version.\n"
+    assert (
+        CliRunner().invoke(nacre, [*now.split(), "--help"]).stdout.splitlines()[2:]
+        == (shown.stdout.splitlines()[2:])
+    )
+    assert former not in nacre.list_commands(click.Context(nacre))
 
 
 def test_help_names_the_variables_that_the_settings_read() -> None:
     """Each shared option says which environment variable does the same."""
-    output = CliRunner().invoke(nacre, ["--help"]).output
+    output = CliRunner().invoke(nacre, ["chat", "--help"]).output
     for variable in (config.STATE_DIR_VARIABLE, config.WORKSPACE_VARIABLE, config.MODEL_VARIABLE):
         assert f"[env: {variable}]" in output
 
@@ -165,7 +192,9 @@ def test_output_that_cannot_be_written_is_a_sentence_and_code_1(tmp_path: Path, 
     assert run.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", [("memory", "status"), ("sessions", "list"), ("agents",), ("init",)])
+@pytest.mark.parametrize(
+    "command", [("memory", "status"), ("sessions", "list"), ("admin", "agents"), ("init",)]
+)
 def test_settings_that_are_not_read_are_told_by_every_command(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:
@@ -259,5 +288,5 @@ def test_what_changes_something_tells_programs_too(tmp_path: Path) -> None:
     assert (code, missing["missing"]) == (1, True)
     told("memory", "facts", "set", "city", "Porto")
     assert told("memory", "facts", "forget", "city") == (0, {"forgotten": "city"})
-    told("token", "add", "desk")
-    assert told("token", "revoke", "desk") == (0, {"revoked": "desk"})
+    told("admin", "access", "token", "add", "desk")
+    assert told("admin", "access", "token", "revoke", "desk") == (0, {"revoked": "desk"})

@@ -31,7 +31,7 @@ VALIDATORS = {"importlib.metadata"}
 SESSIONS = {
     "nacre.sessions.index.index",
     "nacre.sessions.journal.journal",
-    "nacre.runtime.recall.transcripts.transcript_source",
+    "nacre.runtime.recall.transcripts",
 }
 AGENT = {
     "nacre.runtime.agent.agent",

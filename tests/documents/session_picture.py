@@ -72,7 +72,7 @@ def had_session(home: Path) -> str:
                 server.reply(answer)
                 terminal.type(f"{words}\r")
                 terminal.wait_until(partial(_was_answered, number))
-            terminal.wait_until(lambda lines: "today" in "\n".join(lines[-2:]))
+            terminal.wait_until(lambda lines: " out, " in "\n".join(lines[-2:]))
             drawn = terminal.raw
             terminal.type("\x04")
             terminal.exit_code()

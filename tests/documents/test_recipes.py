@@ -80,7 +80,7 @@ HELLO = '''\
 
 from __future__ import annotations
 
-from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
+from nacre.runtime.commands.command import Command, CommandRun, Outcome
 
 
 async def _hello(run: CommandRun) -> Outcome:
@@ -307,19 +307,19 @@ def chat_command(copy: Copy) -> None:
     copy.add("runtime/commands/hello.py", HELLO)
     copy.insert(
         "runtime/commands/registry.py",
-        "from nacre.runtime.commands.help import",
+        "from nacre.runtime.commands.memory_commands import",
         "from nacre.runtime.commands.hello import HELLO\n",
     )
     copy.insert("runtime/commands/registry.py", "    HELP,", "    HELLO,\n")
-    copy.insert("runtime/commands/README.md", "| `help.py`", "| `hello.py` | `/hello` | pure |\n")
+    copy.insert("runtime/commands/README.md", "| `memory_commands.py`", "| `hello.py` | `/hello` | pure |\n")
     copy.add("tests/runtime/commands/test_hello.py", HELLO_TEST)
 
 
 def terminal_command(copy: Copy) -> None:
     """Adds the terminal command `nacre greet`."""
     copy.add("cli/setup/greet.py", GREET)
-    copy.insert("cli/main.py", '    "init":', '    "greet": ("nacre.cli.setup.greet", "Greet somebody."),\n')
-    copy.insert("cli/screen/examples.py", '    "hooks":', '    "greet": ("nacre greet Ann",),\n')
+    copy.insert("cli/nouns.py", '    "init":', '    "greet": ("nacre.cli.setup.greet", "Greet somebody."),\n')
+    copy.insert("cli/screen/examples.py", '    "init":', '    "greet": ("nacre greet Ann",),\n')
     copy.insert("cli/setup/README.md", "| `init.py`", "| `greet.py` | `nacre greet` | contract |\n")
     copy.add("tests/cli/setup/test_greet.py", GREET_TEST)
 

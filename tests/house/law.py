@@ -23,7 +23,7 @@ CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
     (
-        *("cli/setup/first_run", "cli/setup/doctor", "cli/setup/lists"),
+        *("cli/setup/first_run", "cli/setup/doctor"),
         *("cli/talk/display", "cli/talk/keyboard"),
     ),
     ("cli/setup/config",),
@@ -34,7 +34,7 @@ EXTENSIONS: Floors = (
     tuple(
         f"extensions/{name}"
         for name in (
-            *("backup", "curation", "discord", "email", "facts", "http", "importers", "irc"),
+            *("backup", "curation", "discord", "email", "facts", "forget", "http", "importers", "irc"),
             *("lancedb", "matrix", "mcp"),
             *("memory_bench", "postgres", "providers", "slack", "telegram", "xmpp"),
         )
@@ -67,16 +67,12 @@ RUNTIME: Floors = (
     ("runtime/agent/opening",),
     ("runtime/extensions",),
     ("runtime/commands",),
-    ("runtime/commands/session", "runtime/commands/waiting"),
-    ("runtime/commands/contract",),
     ("runtime/commands/conversation",),
-    ("runtime/commands/insight",),
     ("runtime/session_lifecycle",),
     ("runtime/turn",),
     ("runtime/recall",),
     ("runtime/open_sessions",),
-    ("runtime/hooks", "runtime/recall/transcripts"),
-    ("runtime/models/offline",),
+    ("runtime/hooks",),
     ("runtime/storage", "runtime/providers"),
     ("runtime/settings",),
     ("runtime/models", "runtime/settings/sections", "runtime/tools"),
@@ -86,6 +82,7 @@ RUNTIME: Floors = (
         "runtime/extensions/installed",
         "runtime/ledger",
     ),
+    ("runtime/models/offline",),
     ("runtime/contracts",),
 )
 MEMORY: Floors = (

@@ -33,7 +33,7 @@ ENVIRONMENT = {
 IDS = {
     "extensions/http/page/access.py": "cookies and keys of forms, which nobody may guess",
     "extensions/http/server/tokens.py": "makes tokens, which nobody may guess",
-    "extensions/postgres/server/connections.py": "numbers a lock of the server, which no other may have",
+    "extensions/postgres/server/database.py": "numbers a process, which no other may have",
     "runtime/contracts/ids.py": "makes the ids",
     "runtime/models/failover.py": "spreads retries, so that clients do not come back at once",
 }
@@ -59,7 +59,7 @@ OPENERS = {
     "prompts/rendering.py": "the packaged prompts",
     "cli/logs.py": "the log file",
     "cli/setup/config/editing.py": "the example that new settings begin with, and what could not be used",
-    "cli/memory/forget_search.py": "any file, for what was to be forgotten",
+    "extensions/forget/search.py": "any file, for what was to be forgotten",
     "extensions/backup/archive.py": "each file of a backup, and the archive",
     "extensions/backup/restore.py": "archives, and what was in them",
     "extensions/backup/encryption.py": "the key of an archive, and pipes to what encrypts it",
@@ -73,7 +73,6 @@ OPENERS = {
     "runtime/settings/disk/settings_file.py": "nacre.json5",
     "runtime/settings/disk/auth_profiles.py": "the keys that OpenClaw's sign-in left",
     "extensions/providers/completions/price_map.py": "litellm's packaged price map",
-    "extensions/postgres/server/job_queue.py": "the packaged files that make the tables of jobs",
     "extensions/postgres/server/database.py": "the packaged files that make the tables",
     "extensions/mcp/client/session.py": "the pipe for what a server writes on standard error",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",

@@ -34,7 +34,6 @@ EXTRAS = {
     "mcp_types": "mcp",
     "nio": "matrix",
     "opentelemetry": "otel",
-    "procrastinate": "postgres",
     "psycopg": "postgres",
     "psycopg_pool": "postgres",
     "prometheus_client": "serve",

@@ -23,7 +23,7 @@ FORMAT = "nacre.sessions.disk.json_text"
 ALLOWED = {
     "runtime/hooks/trust.py": "a file of its own, written as safely",
     "runtime/storage/storage.py": "opens the files",
-    "extensions/providers/completions/remembered_windows.py": "a file of its own, written as safely",
+    "extensions/providers/completions/provider_model.py": "a file of its own, written as safely",
     "runtime/models/cooldown.py": "a file of its own, written as safely",
     "runtime/models/spending.py": "files of its own, written as safely",
     "extensions/providers/embedding/daily_budget.py": "a file of its own, written as safely",
@@ -44,10 +44,10 @@ FOLDERS = tuple(
 )
 """What knows that the Markdown lies in folders."""
 MAY_KNOW_FOLDERS = {
-    "cli/memory/forget.py": "says when git refused",
-    "cli/memory/forget_search.py": "searches the git history",
+    "extensions/forget/commands.py": "says when git refused",
+    "extensions/forget/search.py": "searches the git history",
     "cli/setup/doctor/disk_checks.py": "says when git refused",
-    "cli/memory/history.py": "git wants files, and says so of notes in a database",
+    "runtime/commands/memory_commands.py": "git wants files, and says so of notes in a database",
     "extensions/http/page/home.py": "the page shows the git history",
     "memory/files/note_files.py": "`extraPaths` that lie outside are folders of this machine",
     "memory/files/proposals.py": "what waits lies in the state folder, beside the notes",

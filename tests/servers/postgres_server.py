@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 _TEMPLATE = "nacre_template"
+_MARK = "@@"
 
 
 class PostgresServer:
@@ -49,6 +50,28 @@ class PostgresServer:
         with psycopg.connect(self.url(), autocommit=True) as connection:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
+
+    @contextmanager
+    def logged(self, url: str) -> Iterator[list[str]]:
+        """The statements that programs make in a database during the block, there at its end."""
+        database = url.split("@/")[1].split("?")[0]
+        found: list[str] = []
+        self.run(f"ALTER SYSTEM SET log_line_prefix = '{_MARK}%d {_MARK}'")
+        self.run("ALTER SYSTEM SET log_statement = 'all'")
+        self.run("SELECT pg_reload_conf()")
+        self.run("SELECT pg_sleep(0.2)")
+        log = Path(self._server.log)
+        start = log.stat().st_size
+        try:
+            yield found
+        finally:
+            self.run("ALTER SYSTEM RESET log_statement")
+            self.run("SELECT pg_reload_conf()")
+        text = log.read_bytes()[start:].decode("utf-8", "replace")
+        for entry in text.split(f"{_MARK}{database} {_MARK}")[1:]:
+            kind, _, statement = entry.split(_MARK)[0].removeprefix("LOG:  ").partition(": ")
+            if kind == "statement" or kind.startswith("execute"):
+                found.append(" ".join(statement.split()))
 
     def restart(self) -> None:
         """Ends every connection in the middle of what it does, as a crash would, and is there again."""

@@ -26,12 +26,11 @@ from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import IO, Any
 
-from nacre.cli.extension_commands import built_in_commands
-from nacre.cli.main import COMMANDS
+from nacre.cli.nouns import COMMANDS, built_in_commands
 from nacre.memory.embedders.e5 import loaded_model
 
 _IMPORTED_AHEAD = (
-    *(module for module, _ in COMMANDS.values()),
+    *(module.partition(":")[0] for module, _ in COMMANDS.values()),
     *(command.entry.partition(":")[0] for command in built_in_commands().values()),
     "nacre.runtime.agent.runtime",
     "nacre.runtime.agent.opening.assembly",

@@ -33,10 +33,10 @@ DAYS = 365
 LISTED_AGENTS = 1_000
 """In one state folder; the places of all are compared whenever one of them is opened."""
 SERVER_CORES, SERVER_CONNECTIONS, SERVER_BYTES = 64, 1_000, 8e12
-WORKER_CONNECTIONS = 8 + 8 + 1
-"""Of the stores, of the queue, and the one that says that it lives."""
+WORKER_CONNECTIONS = 3 + 1
+"""Of everything, and the one that listens."""
 GATEWAY_CONNECTIONS = 8 + 2
-"""Of the stores, the ledger's lock and its sign of life."""
+"""Of the stores, the ledger's lock, and the one that listens."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,6 @@ from benchmarks.beside.scale.kept import size_bytes
 from benchmarks.beside.scale.processes import Busy, computed_seconds, resident_bytes, server_seconds
 from benchmarks.beside.workers import running_worker
 from nacre.extensions.postgres.server.database import Database
-from nacre.extensions.postgres.server.job_queue import JobQueue
-from nacre.extensions.postgres.workers.worker import QUEUE
 from tests.bridges.line_channel import LineServer
 from tests.extensions.postgres.workers.served import settings
 from tests.extensions.postgres.workers.worker_process import gateway_started
@@ -67,7 +65,6 @@ def _model(_request: Mapping[str, Any]) -> wire.Step:
 async def loads(url: str, rates: list[float], seconds: float) -> list[dict[str, float]]:
     """What turns cost at each of these rates, for so long each, and how long people waited."""
     database = Database(url)
-    await JobQueue(database, url, QUEUE).prepare()
     row = await database.read(lambda connection: connection.execute("SELECT pg_backend_pid()").fetchone())
     assert row is not None
     with (

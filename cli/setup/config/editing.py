@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from nacre.cli.invocation import in_editor
 from nacre.cli.setup.config.changing import change_file
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.config import checked_settings
@@ -24,7 +25,7 @@ def edited(file: Path, environment: Mapping[str, str]) -> tuple[str, ...] | None
     before = read_text(file)
     text = before or example()
     while True:
-        new = _in_editor(text, environment)
+        new = in_editor(text, environment, extension=".json5")
         if new is None or new == (before or example()):
             return None
         try:
@@ -47,13 +48,6 @@ def edited(file: Path, environment: Mapping[str, str]) -> tuple[str, ...] | None
 def example() -> str:
     """The commented settings that a new file begins with."""
     return Path(__file__).with_name("example.json5").read_text(encoding="utf-8")
-
-
-def _in_editor(text: str, environment: Mapping[str, str]) -> str | None:
-    try:
-        return click.edit(text, extension=".json5", require_save=True, env=dict(environment))
-    except click.ClickException as error:
-        raise ConfigError(f"{error.message}. Set EDITOR to one that is installed.") from error
 
 
 def _kept(text: str, file: Path, why: str) -> ConfigError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nacre.cli.setup.doctor.disk_checks import shown_paths
 from nacre.cli.setup.doctor.finding import Finding
-from nacre.runtime.commands.contract.wording import counted
+from nacre.runtime.commands.wording import counted
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation

@@ -33,7 +33,7 @@ async def tool_findings(config: Config) -> list[Finding]:
     if servers and not found:
         found.append(Finding(area="tool servers", state="well", text=", ".join(servers)))
     skills = await open_skills(config).found()
-    advice = "`nacre skills` lists them all."
+    advice = "`nacre admin extensions skills` lists them all."
     found += [Finding(area="skills", state="note", text=text, advice=advice) for text in skills.problems]
     if skills.skills and not skills.problems:
         found.append(Finding(area="skills", state="well", text=str(len(skills.skills))))

@@ -12,7 +12,7 @@ from nacre.cli.screen.plain import cut_to_cells, one_line, plain
 from nacre.cli.screen.screen import Tone
 from nacre.cli.talk.display.event_lines import Line
 from nacre.record import Record
-from nacre.runtime.commands.contract.wording import counted, short_count
+from nacre.runtime.commands.wording import counted, short_count
 from nacre.runtime.contracts.events import Event, FlushEnded, ToolEnded, ToolStarted
 
 _ARGUMENT_CELLS = 40

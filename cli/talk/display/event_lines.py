@@ -7,7 +7,7 @@ import json
 from nacre.cli.screen.plain import cut_to_cells, one_line
 from nacre.cli.screen.screen import Tone
 from nacre.memory.files.sources.secrets import REDACTED, without_secrets
-from nacre.runtime.commands.contract.wording import counted, short_count
+from nacre.runtime.commands.wording import counted, short_count
 from nacre.runtime.contracts.errors import AgentError, ModelError, TurnCancelled
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,

@@ -3,46 +3,57 @@
 from __future__ import annotations
 
 from nacre.cli.screen.plain import cell_width, cut_to_cells, one_line
-from nacre.runtime.commands.contract.wording import short_count
 from nacre.runtime.commands.conversation.status import SessionStatus
+from nacre.runtime.commands.wording import money, short_count, usage_text
 from nacre.runtime.contracts.budget import ContextBudget
+from nacre.sessions.contracts.messages import Usage
 
 _BAR_CELLS = 20
 _PART = "  "
-_SMALLEST_USD = 0.0001
 
 
 def status_line(
-    status: SessionStatus | None, model_name: str, columns: int, *, turn_usd: float | None, day_usd: float
+    status: SessionStatus | None,
+    model_name: str,
+    columns: int,
+    *,
+    turn: Usage | None = None,
+    is_priced: bool = True,
+    day_usd: float = 0.0,
 ) -> str:
-    """Where the session stands, in at most so many columns: what does not fit goes, the model and bar last.
+    """Where the session stands, and what the last turn took, in at most so many columns.
 
-    `status` is `None` while nothing was said. `turn_usd` is the cost of the last turn, `None` where the
-    price of its model is not known; `day_usd` is what the agents of the state folder cost today, as far as
-    prices are known.
+    `status` is `None` while nothing was said. `turn` has the tokens and cost of the last turn; `is_priced`
+    says whether the price of its model is known. `day_usd` is what the agents of the state folder cost today,
+    as far as prices are known. On a narrow screen the next flush goes first, then the day, then half of the
+    bar, then the turn.
     """
     if status is None:
         return cut_to_cells(one_line(model_name), columns)
     tokens, budget = status.context_tokens, status.budget
     assumed = " assumed" if budget.window_source == "fallback" else ""
-    parts = [
-        one_line(status.answering_model_name),
-        window_bar(tokens, budget),
-        f"{short_count(tokens)}/{short_count(budget.window_tokens)}{assumed}",
-    ]
-    if budget.flush_enabled:
-        parts.append(_next_flush(tokens, budget))
-    turn = "no price known" if turn_usd is None else _money(turn_usd)
-    if day_usd > 0:
-        parts.append(f"{turn} · today {_money(day_usd)}")
-    elif turn_usd is None:
-        parts.append(turn)
-    while len(parts) > 2 and cell_width(_PART.join(parts)) > columns:
-        parts.pop()
-    return cut_to_cells(_PART.join(parts), columns)
+    head = one_line(status.answering_model_name)
+    size = f"{short_count(tokens)}/{short_count(budget.window_tokens)}{assumed}"
+    flush = [_next_flush(tokens, budget)] if budget.flush_enabled else []
+    spent = [usage_text(turn, is_priced=is_priced)] if turn is not None else []
+    day = [f"today {money(day_usd)}"] if day_usd > 0 else []
+    both = [" · ".join([*spent, *day])] if spent or day else []
+    bar, short_bar = window_bar(tokens, budget), window_bar(tokens, budget, cells=_BAR_CELLS // 2)
+    for parts in (
+        [bar, size, *flush, *both],
+        [bar, size, *both],
+        [bar, size, *spent],
+        [short_bar, size, *spent],
+        [bar, size, *flush],
+        [bar, size],
+    ):
+        line = _PART.join([head, *parts])
+        if cell_width(line) <= columns:
+            return line
+    return cut_to_cells(_PART.join([head, short_bar]), columns)
 
 
-def window_bar(tokens: int, budget: ContextBudget) -> str:
+def window_bar(tokens: int, budget: ContextBudget, *, cells: int = _BAR_CELLS) -> str:
     """The window as a bar: what is full, and the two lines at which notes are saved and history is compacted.
 
     >>> window_bar(50_000, ContextBudget(window_tokens=200_000, window_source="model", reserve_tokens=20_000,
@@ -51,10 +62,10 @@ def window_bar(tokens: int, budget: ContextBudget) -> str:
     """
 
     def cell(tokens_there: int) -> int:
-        return min(_BAR_CELLS - 1, _BAR_CELLS * tokens_there // max(1, budget.window_tokens))
+        return min(cells - 1, cells * tokens_there // max(1, budget.window_tokens))
 
-    full = min(_BAR_CELLS, -(-_BAR_CELLS * tokens // max(1, budget.window_tokens)))
-    bar = list("█" * full + "░" * (_BAR_CELLS - full))
+    full = min(cells, -(-cells * tokens // max(1, budget.window_tokens)))
+    bar = list("█" * full + "░" * (cells - full))
     compacts = max(1, cell(budget.compact_at))
     bar[min(cell(budget.flush_at), compacts - 1)] = "┆"
     bar[compacts] = "│"
@@ -65,12 +76,3 @@ def _next_flush(tokens: int, budget: ContextBudget) -> str:
     """The soft threshold, as what may still be said before it."""
     left = budget.flush_at - tokens
     return f"flush in {short_count(left)}" if left > 0 else "flush due"
-
-
-def _money(usd: float) -> str:
-    """Dollars as people read them: two digits that count."""
-    if usd <= 0:
-        return "$0"
-    if usd < _SMALLEST_USD:
-        return f"<${_SMALLEST_USD}"
-    return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}" if usd < 0.01 else f"${usd:.3f}"

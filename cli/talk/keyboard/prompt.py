@@ -67,16 +67,19 @@ class Prompt:
         # A signal tells when the terminal's size changes; looking at it would wake the processor.
         self._session.app.terminal_size_polling_interval = None
         self._question: PromptSession[str] | None = None
+        self._is_left = False
 
     async def read(self) -> str:
         """The next message.
 
         Raises:
-            EOFError: Ctrl-D on an empty line.
+            EOFError: Ctrl-D on an empty line, or `leave` was called.
             KeyboardInterrupt: Ctrl-C; `was_empty` says whether anything had been typed.
         """
         # The handler of Ctrl-C that the chat has stays where it is; here Ctrl-C is a key.
-        typed = await self._session.prompt_async(set_exception_handler=False, handle_sigint=False)
+        typed = await self._session.prompt_async(
+            set_exception_handler=False, handle_sigint=False, pre_run=self._end_if_left
+        )
         return self._pastes.whole(typed)
 
     async def ask(self, question: str) -> str:
@@ -93,6 +96,15 @@ class Prompt:
         clear_typeahead(self._question.input)
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
         return await self._question.prompt_async(question, set_exception_handler=False, handle_sigint=False)
+
+    def leave(self) -> None:
+        """Ends the present `read`, or else the next one, with `EOFError`."""
+        self._is_left = True
+        self._end_if_left()
+
+    def _end_if_left(self) -> None:
+        if self._is_left and self._session.app.is_running:
+            self._session.app.exit(exception=EOFError())
 
     def redraw(self) -> None:
         """Draws the quiet line anew, if somebody is asked just now."""

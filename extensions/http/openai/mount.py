@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -95,18 +95,15 @@ def openai_mount(
 ) -> HttpMount:
     """The mount for these agents, by ID. `embedders` has an entry for each agent with an embedder."""
     conversations = Conversations(agents, now=now, new_id=new_id)
+    handlers: Sequence[tuple[str, str, Handler]] = (
+        ("POST", "/chat/completions", partial(chat_completions, conversations)),
+        ("POST", "/responses", partial(create_response, conversations)),
+        ("GET", "/models", partial(list_models, conversations)),
+        ("GET", "/models/{model:path}", partial(one_model, conversations)),
+        ("POST", "/embeddings", partial(create_embeddings, embedders)),
+    )
     routes = [
-        Route(
-            "/chat/completions",
-            _with_protocol_errors(partial(chat_completions, conversations)),
-            methods=["POST"],
-        ),
-        Route("/responses", _with_protocol_errors(partial(create_response, conversations)), methods=["POST"]),
-        Route("/models", _with_protocol_errors(partial(list_models, conversations)), methods=["GET"]),
-        Route(
-            "/models/{model:path}", _with_protocol_errors(partial(one_model, conversations)), methods=["GET"]
-        ),
-        Route("/embeddings", _with_protocol_errors(partial(create_embeddings, embedders)), methods=["POST"]),
+        Route(path, _with_protocol_errors(handler), methods=[method]) for method, path, handler in handlers
     ]
     return HttpMount(path="/v1", routes=routes)
 

@@ -111,7 +111,7 @@ class Logins:
     def _owner(self, token: str) -> Holder:
         holder = self._holder_of(token)
         if holder is None:
-            raise Refused("This token is unknown. `nacre token list` shows the known ones.", 401)
+            raise Refused("This token is unknown. `nacre admin access token list` shows the known ones.", 401)
         if not holder.is_owner:
             raise Refused("This token is not an owner's token, and the page shows private memory.", 403)
         return holder

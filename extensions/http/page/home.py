@@ -6,7 +6,9 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
+from io import BytesIO
+from itertools import count
 from typing import TypeVar
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES, FoundNote
@@ -39,13 +41,14 @@ from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
-from nacre.sessions.entries.entries import StoredTranscript
+from nacre.sessions.disk.json_text import read_lines
+from nacre.sessions.entries.entries import StoredTranscript, entry_from_json
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 
 MOST_FOUND = 50
 _AROUND_CHARS = 80
 _MOST_TITLE_CHARS = 80
-_MOST_TITLE_BYTES = 4_000_000
+_MOST_TITLE_BYTES = 8_000_000
 T = TypeVar("T")
 MOST_COMMITS = 30
 
@@ -115,7 +118,7 @@ class PageHome:
     async def titles(self, sessions: Sequence[StoredSession]) -> dict[str, str]:
         """What to call sessions, by session ID: their own name, or the first message of a person.
 
-        Of a very long transcript, which would take time to read, the last message is taken instead.
+        Of a transcript that would take long to read, the last message is taken instead.
         """
         unread = [each for each in sessions if each.transcript and each.session_id not in self._titles]
         long = [each for each in unread if (each.size_bytes or 0) > _MOST_TITLE_BYTES]
@@ -123,8 +126,8 @@ class PageHome:
         for session in unread:
             if session.session_id not in self._titles:
                 with suppress(SessionError):
-                    transcript = await self.store.stored(session)
-                    if title := _title(_first_words(transcript)):
+                    data = await self.store.exported(session.transcript)
+                    if title := _title(await asyncio.to_thread(_first_words, data)):
                         self._titles[session.session_id] = title
         return {each.session_id: self._title_of(each) for each in sessions}
 
@@ -233,9 +236,13 @@ def _passage_with(transcript: StoredTranscript, folded: Sequence[str]) -> tuple[
     return "", ""
 
 
-def _first_words(transcript: StoredTranscript) -> str:
-    spoken = (message_text(each.body) for each in transcript.entries if isinstance(each.body, UserMessage))
-    return next(filter(None, (words.strip() for words in spoken)), "")
+def _first_words(data: bytes) -> str:
+    """The first message of a person in a transcript."""
+    for line in read_lines(BytesIO(data)):
+        body = entry_from_json(line.value).body if line.value is not None else None
+        if isinstance(body, UserMessage) and (words := message_text(body).strip()):
+            return words
+    return ""
 
 
 def _title(words: str) -> str:
@@ -259,12 +266,14 @@ class NoteCommit(Record):
 class LineHistory(Record):
     """Where a line of a note comes from. `source` is a clause, and empty for a line written by hand.
 
-    `commit` is `None` if the line is in no commit yet; `replaced` has the lines that it replaced.
+    `commit` and its time `at` are `None` if the line is in no commit yet; `replaced` has the lines that it
+    replaced.
     """
 
     number: int
     text: str
     commit: Commit | None
+    at: datetime | None
     replaced: str
     source: str
 
@@ -289,10 +298,10 @@ def latest_commits(
     return _with_repository(config, read_commits)
 
 
-def line_history(config: Config, name: str, text: str) -> list[LineHistory]:
-    """The history of each line of a note, as far as it is known. Blocks, and raises `OSError`.
+def line_history(config: Config, name: str, text: str, zone: tzinfo | None) -> list[LineHistory]:
+    """The history of each line of a note; none if the note has changed since `text` was read.
 
-    Lines of a note that has changed since `text` was read are left out.
+    Blocks. Raises `HistoryUnusable`.
     """
     lines = text.splitlines()
     sources = known_sources(Sources(storage_of(config).workspace()))([(name, lines)])[0]
@@ -302,19 +311,21 @@ def line_history(config: Config, name: str, text: str) -> list[LineHistory]:
         origins = line_origins(repository, name)
         if len(origins) != len(lines):
             return []
-        return [
-            LineHistory(
-                number=number,
-                text=line,
-                commit=known.get(origin.commit) if origin else None,
-                replaced="".join(origin.replaced) if origin else "",
-                source=source_text(source) if source else "",
-            )
-            for number, (line, origin, source) in enumerate(
-                zip(lines, origins, sources, strict=True), start=1
-            )
-            if line.strip()
-        ]
+        found = []
+        for number, line, origin, source in zip(count(1), lines, origins, sources, strict=False):
+            commit = known.get(origin.commit) if origin else None
+            if line.strip():
+                found.append(
+                    LineHistory(
+                        number=number,
+                        text=line,
+                        commit=commit,
+                        at=datetime.fromisoformat(commit.at).astimezone(zone) if commit else None,
+                        replaced="".join(origin.replaced) if origin else "",
+                        source=source_text(source) if source else "",
+                    )
+                )
+        return found
 
     return _with_repository(config, read_lines)
 

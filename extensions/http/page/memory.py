@@ -82,7 +82,9 @@ async def _note_page(visit: Visit, found: OpenNote, *, status: int = 200, **give
     lines: list[LineHistory] = []
     if found.is_text and found.text and "conflict" not in given:
         with suppress(HistoryUnusable):  # a note without a history is read all the same
-            lines = await asyncio.to_thread(line_history, home.config, found.name, found.text)
+            lines = await asyncio.to_thread(
+                line_history, home.config, found.name, found.text, home.now().tzinfo
+            )
     lines = lines[:MOST_LINES]
     values: dict[str, Any] = {"text": found.text, "conflict": None, "diff": "", "notice": "", **given}
     title, _excerpt = _heading(found.name, "", today)
@@ -107,12 +109,12 @@ def _marks(lines: Sequence[LineHistory], today: date) -> dict[int, LineMark]:
     last = ""
     for line in lines:
         commit = line.commit
-        day = day_name(datetime.fromisoformat(commit.at).date(), today) if commit else "New"
+        day = day_name(line.at, today) if line.at else "New"
         name = commit.commit if commit else "new"
-        text = "·" if name == last else _short_day(day)
+        text = "•" if name == last else _short_day(day)
         last = name
         marks[line.number - 1] = LineMark(
-            target=f"line-{line.number}", text=text, label=f"History of line {line.number}, {day}"
+            target=f"line-{line.number}", text=text, label=f"{day}, history of line {line.number}"
         )
     return marks
 
@@ -151,14 +153,15 @@ async def undo(visit: Visit) -> Response:
 
 
 class TimelineEntry(Record):
-    """A commit in the timeline: the lines that it added and removed, without headings and blank lines."""
+    """A commit in the timeline. `notes` are the changed notes with their added and removed lines, without
+    headings and blank lines; `count` is the number of these lines."""
 
     commit: Commit
     at: datetime
     diff: str
     is_undone: bool
-    added: tuple[tuple[str, str], ...]
-    removed: tuple[tuple[str, str], ...]
+    notes: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
+    count: int
 
 
 async def _timeline_page(visit: Visit, notice: str, *, status: int = 200) -> Response:
@@ -191,20 +194,21 @@ async def _timeline_page(visit: Visit, notice: str, *, status: int = 200) -> Res
 
 
 def _timeline_entry(found: NoteCommit, zone: tzinfo | None) -> TimelineEntry:
-    lines: dict[str, list[tuple[str, str]]] = {"added": [], "gone": []}
+    notes: dict[str, dict[str, list[str]]] = {}
     name = ""
     for line in diff_lines(found.diff):
         name = line.text if line.kind == "file" else name
-        is_told = line.kind in lines and name.endswith(".md") and not line.text.startswith("#")
+        is_told = line.kind in ("added", "gone") and name.endswith(".md") and not line.text.startswith("#")
         if is_told and any(map(str.isalnum, line.text)):
-            lines[line.kind].append((name, line.text.strip().removeprefix("- ")))
+            lines = notes.setdefault(name, {"added": [], "gone": []})
+            lines[line.kind].append(line.text.strip().removeprefix("- "))
     return TimelineEntry(
         commit=found.commit,
         at=datetime.fromisoformat(found.commit.at).astimezone(zone),
         diff=found.diff,
         is_undone=found.is_undone,
-        added=tuple(lines["added"]),
-        removed=tuple(lines["gone"]),
+        notes=tuple((name, tuple(lines["added"]), tuple(lines["gone"])) for name, lines in notes.items()),
+        count=sum(len(each) for lines in notes.values() for each in lines.values()),
     )
 
 

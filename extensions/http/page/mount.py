@@ -26,14 +26,9 @@ from nacre.extensions.http.page.rendering import STATIC, Pages
 from nacre.extensions.http.page.transcript import LiveTurns
 from nacre.extensions.http.page.visit import HomeOf, Site, Visit, owner_view, refusal
 from nacre.extensions.http.server.tokens import Tokens, TokensUnusable
-from nacre.runtime.agent.insight.usage import (
-    calls_of,
-    grouped,
-    spent_today_usd,
-    total_of,
-    unpriced_models,
-)
+from nacre.runtime.agent.insight.usage import calls_of, grouped, total_of, unpriced_models
 from nacre.runtime.extensions.service import HttpMount
+from nacre.runtime.settings.spending import spent_today_usd
 
 USAGE_DAYS = 30
 MOST_ROWS = 12

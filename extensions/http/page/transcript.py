@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.commands.conversation.branch_points import moment_of
+from nacre.runtime.commands.conversation.history import moment_of
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,
     ApprovalAsked,

@@ -169,7 +169,11 @@ class Guard:
             return 429, "Too many wrong tokens came from this address. Wait a moment.", wait
         if credential:
             self._wrong_token_rate.take(address, now)
-        return 401, "Send a token as `Authorization: Bearer …`; `nacre token add NAME` makes one.", 0
+        return (
+            401,
+            "Send a token as `Authorization: Bearer …`; `nacre admin access token add NAME` makes one.",
+            0,
+        )
 
     def _over_rate(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[int, str, float] | None:
         """The rate limit of a token, of a login, or of an address without either.

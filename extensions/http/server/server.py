@@ -239,7 +239,7 @@ class HttpServer:
         if not is_loopback(host) and not await asyncio.to_thread(tokens.list):
             raise ServerUnusable(
                 f"http.host is {host!r}, which other machines can reach, but there is no token. Create one "
-                "with `nacre token add NAME`, or set http.host to 127.0.0.1."
+                "with `nacre admin access token add NAME`, or set http.host to 127.0.0.1."
             )
         listening = _listen(host, port)
         metrics = Metrics([mount.path for mount in mounts], figures)

@@ -91,7 +91,7 @@ class Tokens:
         def without(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
             if all(each.name != name for each in tokens):
                 raise TokensUnusable(
-                    f"There is no token {name!r}. `nacre token list` shows the existing ones."
+                    f"There is no token {name!r}. `nacre admin access token list` shows the existing ones."
                 )
             return tuple(each for each in tokens if each.name != name)
 

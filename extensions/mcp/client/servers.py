@@ -479,7 +479,8 @@ class ToolServers:
             more = f" and {len(withheld) - MOST_NAMED} more" if len(withheld) > MOST_NAMED else ""
             left_out.append(
                 f"The MCP server {server.name!r} has new or changed tools, which are withheld: "
-                f"{names}{more}. To review and approve them: nacre mcp tools, nacre mcp approve {server.name}"
+                f"{names}{more}. To review and approve them: nacre admin mcp tools, "
+                f"nacre admin mcp approve {server.name}"
             )
         self._left_out[server.name] = tuple(left_out)
         return tuple(tools_by_name.values())

@@ -6,11 +6,10 @@ psycopg and its pool are imported here and in the files beside it alone, when th
 from __future__ import annotations
 
 import logging
-import secrets
-import threading
 import time
-from contextlib import suppress
+from collections.abc import Generator
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nacre.installation import install_command
@@ -53,7 +52,15 @@ STATEMENT_SECONDS = 30.0
 IDLE_TRANSACTION_SECONDS = 15.0
 """A transaction whose program went to sleep is taken back by the server."""
 UNUSED_SECONDS = 120.0
-_KEEPALIVE = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+ANSWER_SECONDS = 5.0
+"""How much longer than the server's own limit a program waits for the end of a statement."""
+_KEEPALIVE = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +85,7 @@ def connected(url: str, limits: ConnectionLimits) -> Connection:
     psycopg = _driver()
     wanted = connection_arguments(url)
     try:
-        connection = psycopg.connect(**wanted)
+        connection: Connection = _bounded_connection().connect(**wanted)
         configure(connection, limits)
     except psycopg.Error as error:
         raise DatabaseUnreachable(f"{shown(url)} cannot be used: {reason(error)}.") from error
@@ -97,6 +104,7 @@ def opened_pool(url: str, limits: ConnectionLimits) -> Pool:
     # A server that restarts is a retry and no word; what lasts is told by whoever waits for a connection.
     logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
     return ConnectionPool(
+        connection_class=_bounded_connection(),
         kwargs=connection_arguments(url),
         min_size=0,
         max_size=limits.most_connections,
@@ -110,12 +118,55 @@ def opened_pool(url: str, limits: ConnectionLimits) -> Pool:
 
 
 def configure(connection: Connection, limits: ConnectionLimits) -> None:
-    """Gives a new connection its limits, which the server keeps."""
-    connection.execute(
+    """Gives a new connection its limits, which the server keeps.
+
+    A pooler such as pgbouncer reports a process id of its own. Behind one, each transaction may run on
+    another connection of the server, so that prepared statements would be missing there.
+    """
+    connection.answer_seconds = limits.statement_seconds + ANSWER_SECONDS
+    row = connection.execute(
         "SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false), "
-        "set_config('idle_in_transaction_session_timeout', %s, false)",
+        "set_config('idle_in_transaction_session_timeout', %s, false), pg_backend_pid()",
         (_ms(limits.statement_seconds), _ms(limits.statement_seconds), _ms(IDLE_TRANSACTION_SECONDS)),
-    )
+    ).fetchone()
+    if row is not None and row[3] != connection.info.backend_pid:
+        connection.prepare_threshold = None
+
+
+def is_pooled(connection: Connection) -> bool:
+    """Whether a pooler lies between, so that nothing can be listened to."""
+    return connection.prepare_threshold is None
+
+
+@cache
+def _bounded_connection() -> Any:
+    """The class of connections that give up a server which does not answer.
+
+    The server's `statement_timeout` and TCP's own limits do not end a wait for a server whose proxy swallows
+    what is said.
+    """
+    import psycopg
+
+    class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
+        answer_seconds = STATEMENT_SECONDS + ANSWER_SECONDS
+
+        def wait(self, gen: Any, *arguments: Any, **named: Any) -> Any:
+            return super().wait(self._ended(gen), *arguments, **named)
+
+        def _ended(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+            ends = time.monotonic() + self.answer_seconds
+            try:
+                wanted = next(gen)
+                while True:
+                    ready = yield wanted
+                    if not ready and time.monotonic() > ends:
+                        self.close()
+                        raise psycopg.OperationalError(f"no answer for {self.answer_seconds:.0f} seconds")
+                    wanted = gen.send(ready)
+            except StopIteration as end:
+                return end.value
+
+    return BoundedConnection
 
 
 def is_lost(error: Exception) -> bool:
@@ -134,6 +185,12 @@ def is_lost(error: Exception) -> bool:
     if state is None:
         return isinstance(error, psycopg.OperationalError)
     return state.startswith("08") or state in ("57P01", "57P02", "57P03", "40001", "40P01", "25P03")
+
+
+def is_refused_for_now(error: Exception) -> bool:
+    """Whether the same statement may be accepted later: its disk is full, a right or a lock is missing."""
+    state = getattr(error, "sqlstate", None) or ""
+    return state[:2] not in ("22", "23", "42", "NA") or state == "42501"
 
 
 def reason(error: Exception) -> str:
@@ -187,68 +244,3 @@ def connection_arguments(url: str) -> dict[str, Any]:
 
 def _ms(seconds: float) -> str:
     return str(int(seconds * 1000))
-
-
-LOOK_SECONDS = 2.0
-"""So long a connection that was there is taken to be there still."""
-GONE_SECONDS = 7.0
-"""A process without its lock that said nothing for so long has ended. One that lives says something each five
-seconds, and takes its lock again before, so that a server that restarts takes nothing from it."""
-_TAKE = b"SELECT pg_try_advisory_lock(%s)"
-
-
-class Life:
-    """That of a process in one database. Its methods wait for the server: call them on a thread."""
-
-    def __init__(self, url: str, limits: ConnectionLimits) -> None:
-        self.number = secrets.randbits(62)
-        """What the process is known by while it lives."""
-        self._url = url
-        self._limits = limits
-        self._changing = threading.Lock()
-        self._connection: Connection | None = None
-        self._keys: set[int] = set()
-        self._looked = 0.0
-
-    def hold(self, *more: int) -> bool:
-        """Takes the lock of `number` and of `more` numbers, again where the connection was lost; whether all
-        are had. Without them others wait for the silence."""
-        with self._changing:
-            wanted = {self.number, *more}
-            is_new = time.monotonic() - self._looked < LOOK_SECONDS
-            if self._connection is not None and wanted <= self._keys and is_new:
-                return True
-            try:
-                self._take(wanted)
-            except DatabaseError:
-                return False
-            except Exception:  # noqa: BLE001 - it went; the next call makes one
-                self._drop()
-                return False
-            return wanted <= self._keys
-
-    def close(self) -> None:
-        """Lets go of all. Who asks afterwards takes them again."""
-        with self._changing:
-            self._drop()
-
-    def _take(self, wanted: set[int]) -> None:
-        if self._connection is not None:
-            try:
-                self._connection.execute("SELECT 1")
-            except Exception:  # noqa: BLE001 - it was lost, and a new one is made
-                self._drop()
-        if self._connection is None:
-            self._connection = connected(self._url, self._limits)
-        for key in sorted(wanted - self._keys):
-            row = self._connection.execute(_TAKE, (key,)).fetchone()
-            if row is not None and row[0]:
-                self._keys.add(key)
-        self._looked = time.monotonic()
-
-    def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        self._keys.clear()
-        if connection is not None:
-            with suppress(Exception):
-                connection.close()

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
+import math
+import secrets
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -23,13 +27,16 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from nacre.extensions.postgres.server.connections import (
+    STATEMENT_SECONDS,
     ConnectionLimits,
+    DatabaseError,
     DatabaseUnreachable,
     DatabaseUnusable,
-    Life,
     StatementRefused,
     connected,
     is_lost,
+    is_pooled,
+    is_refused_for_now,
     opened_pool,
     reason,
     shown,
@@ -38,6 +45,8 @@ from nacre.extensions.postgres.server.connections import (
 if TYPE_CHECKING:
     from nacre.extensions.postgres.server.connections import Connection, Pool
 
+
+log = logging.getLogger(__name__)
 
 _LOCK = 0x6E61637265
 """The number of the lock: `nacre`. Such locks are of one database."""
@@ -159,12 +168,13 @@ class Database:
         *,
         limits: ConnectionLimits | None = None,
         migrations: Sequence[Migration] | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._url = url
         self._limits = limits or ConnectionLimits()
         self._migrations = migrations
-        self.life = Life(url, self._limits)
-        """That this process lives, for others who take over what it left."""
+        self.process = Process(self, pace or Pace())
+        """This process, for others who take over what it left."""
         self._opening = threading.Lock()
         self._handing = threading.Lock()  # who closes may be on another event loop than who asks
         self._pool: Pool | None = None
@@ -175,30 +185,36 @@ class Database:
         """Which database it is, for people; without a password."""
         return shown(self._url)
 
-    async def read(self, work: Callable[[Connection], T]) -> T:
+    def notifications(self, heard: Callable[[str], None]) -> Notifications:
+        """Calls `heard` with what the database announces about turns. Close it."""
+        return Notifications(self._url, self._limits, heard)
+
+    async def read(self, work: Callable[[Connection], T], *, is_patient: bool = False) -> T:
         """What `work` reads, all of it of one moment.
+
+        Where `is_patient`, it waits until the database can be reached and accepts the work.
 
         Raises:
             DatabaseUnreachable: no connection for `retry_seconds`.
             DatabaseUnusable: the tables are of a newer program, or psycopg is missing.
             StatementRefused: the server refused a statement.
         """
-        return await self._on_a_thread(lambda: self._tried(work, _READ))
+        return await self._done(_Attempt(work, _READ), is_patient=is_patient)
 
-    async def write(self, work: Callable[[Connection], T]) -> T:
+    async def write(self, work: Callable[[Connection], T], *, is_patient: bool = False) -> T:
         """The result of `work`, whose changes are committed once, or not at all when it raises.
 
-        Cancelling the call waits until the work is done. Raises as `read`.
+        Cancelling the call waits until an attempt that has begun is done. Raises as `read`.
         """
-        return await self._on_a_thread(lambda: self._tried(work, _WRITE))
+        return await self._done(_Attempt(work, _WRITE), is_patient=is_patient)
 
-    async def single(self, work: Callable[[Connection], T]) -> T:
+    async def single(self, work: Callable[[Connection], T], *, is_patient: bool = False) -> T:
         """The result of `work` that is one statement: a round trip, where `read` and `write` take three.
 
         The statement is a transaction of its own. Where its answer was lost it is run again, so it only
         reads, or does nothing new the second time. Raises as `read`.
         """
-        return await self._on_a_thread(lambda: self._tried(work, _SINGLE))
+        return await self._done(_Attempt(work, _SINGLE), is_patient=is_patient)
 
     async def close(self) -> None:
         """Finishes what was asked for and closes the connections; who asks afterwards opens new ones."""
@@ -206,7 +222,6 @@ class Database:
             threads, self._threads = self._threads, None
 
         def close() -> None:
-            self.life.close()
             if threads is not None:
                 threads.shutdown()
             with self._opening:
@@ -217,14 +232,23 @@ class Database:
         await asyncio.to_thread(close)
 
     def __del__(self) -> None:
-        if (life := getattr(self, "life", None)) is not None:
-            life.close()
         if (threads := getattr(self, "_threads", None)) is not None:
             threads.shutdown(wait=False)
         if (pool := getattr(self, "_pool", None)) is not None:
             pool.close(timeout=0)
 
-    async def _on_a_thread(self, work: Callable[[], T]) -> T:
+    async def _done(self, attempt: _Attempt[T], *, is_patient: bool) -> T:
+        """The result of an attempt, made again while that may help."""
+        began, pause_seconds = time.monotonic(), FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return await self._on_a_thread(attempt)
+            except Exception as error:  # noqa: BLE001 - raised again, unless another try may mend it
+                self._raise_unless_passing(error, time.monotonic() - began, is_patient=is_patient)
+            await asyncio.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+
+    async def _on_a_thread(self, attempt: _Attempt[T]) -> T:
         run = copy_context().run
         with self._handing:
             if self._threads is None:
@@ -232,50 +256,50 @@ class Database:
                 self._threads = ThreadPoolExecutor(
                     self._limits.most_connections, thread_name_prefix="postgres"
                 )
-            asked = asyncio.get_running_loop().run_in_executor(self._threads, run, work)
+            begun = self._threads.submit(run, self._tried, attempt)
+        asked = asyncio.wrap_future(begun)
         try:
             return await asyncio.shield(asked)
         except asyncio.CancelledError:
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({asked})
-            if asked.done() and not asked.cancelled():
-                asked.exception()
+            if not begun.cancel():  # it has begun, and its end is waited for
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({asked})
+                if asked.done() and not asked.cancelled():
+                    asked.exception()
             raise
 
-    def _tried(self, work: Callable[[Connection], T], begin: str) -> T:
-        attempt = _Attempt(work, begin)
-        began = time.monotonic()
-        pause_seconds = FIRST_PAUSE_SECONDS
-        while True:
-            left_seconds = self._limits.retry_seconds - (time.monotonic() - began)
-            try:
-                with self._ready().connection(timeout=max(0.1, left_seconds)) as connection:
-                    return attempt.run(connection)
-            except Exception as error:  # noqa: BLE001 - raised again, unless another try may mend it
-                self._raise_unless_passing(error, left_seconds)
-            if self._pool is not None:
+    def _tried(self, attempt: _Attempt[T]) -> T:
+        seconds = min(FIRST_CONNECTION_SECONDS, max(0.1, self._limits.retry_seconds))
+        try:
+            with self._ready().connection(timeout=seconds) as connection:
+                return attempt.run(connection)
+        except Exception as error:
+            if self._pool is not None and not isinstance(error, DatabaseError) and is_lost(error):
                 self._pool.check()  # others that lie there are gone as well
-            time.sleep(pause_seconds)
-            pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+            raise
 
-    def _raise_unless_passing(self, error: Exception, left_seconds: float) -> None:
-        """Raises what no other try would mend, as a sentence if it is the database's."""
+    def _raise_unless_passing(self, error: Exception, seconds: float, *, is_patient: bool) -> None:
+        """Raises what no other try would mend after `seconds`, as a sentence if it is the database's."""
         if isinstance(error, DatabaseUnusable):  # without psycopg nothing of it can be asked
             raise error
         import psycopg
         from psycopg_pool import PoolTimeout
 
+        is_over = seconds >= self._limits.retry_seconds and not is_patient
         if isinstance(error, DatabaseUnreachable):  # no connection was made so far
-            if left_seconds <= max(0.0, self._limits.retry_seconds - FIRST_CONNECTION_SECONDS):
+            if is_over or (seconds >= FIRST_CONNECTION_SECONDS and not is_patient):
                 raise error
         elif not isinstance(error, psycopg.Error):
             raise error
-        elif isinstance(error, PoolTimeout) or (is_lost(error) and left_seconds <= 0):
-            raise DatabaseUnreachable(
-                f"{self.place} could not be reached for {self._limits.retry_seconds:.0f} seconds: "
-                f"{reason(error)}. What was to be written may be tried again."
-            ) from error
-        elif not is_lost(error):
+        elif isinstance(error, PoolTimeout) or is_lost(error):
+            if is_over:
+                raise DatabaseUnreachable(
+                    f"{self.place} could not be reached for {self._limits.retry_seconds:.0f} seconds: "
+                    f"{reason(error)}. What was to be written may be tried again."
+                ) from error
+        elif is_patient and is_refused_for_now(error):
+            log.warning("%s refused, and is asked again: %s", self.place, reason(error))
+        else:
             raise StatementRefused(
                 f"{self.place} refused: {reason(error)}. Nothing of that was written.",
                 sqlstate=error.sqlstate or "",
@@ -370,12 +394,146 @@ def _was_committed(connection: Connection, transaction: _Transaction) -> bool:
         time.sleep(FIRST_PAUSE_SECONDS)
 
 
+_BEAT = """
+WITH gone AS (DELETE FROM processes WHERE alive_until < clock_timestamp() - interval '1 hour')
+INSERT INTO processes (number, places, alive_until)
+VALUES (%(number)s, %(places)s, clock_timestamp() + make_interval(secs => %(seconds)s))
+ON CONFLICT (number) DO UPDATE SET places = EXCLUDED.places, alive_until = EXCLUDED.alive_until
+"""
+_LEAVE = "UPDATE processes SET alive_until = '-infinity' WHERE number = %(number)s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How often a process says that it is alive, and after how long a silence what it holds is free."""
+
+    beat_seconds: float = 2.5
+    silent_seconds: float = 10.0
+
+
+class Process:
+    """This process in one database, under a number.
+
+    It is alive for `silent_seconds` after each beat by the server's clock. Lanes and turns name the process
+    that has them, and are free when it is silent. Fences refuse what a silent process still writes.
+    """
+
+    def __init__(self, database: Database, pace: Pace) -> None:
+        self.number = secrets.randbits(62)
+        self.places = 0
+        """How many turns it runs at once; 0 where it is no worker."""
+        self.pace = pace
+        self._database = weakref.ref(database)
+        self._beaten = -math.inf
+        self._steady_since = math.inf
+        self._is_beating = False
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether it reached the database without a gap for as long as others may be silent.
+
+        After an outage everybody seems silent; a steady process knows who is.
+        """
+        return time.monotonic() - self._steady_since > self.pace.silent_seconds
+
+    async def beat(self) -> None:
+        """Says that it is alive, unless it did a moment ago. Raises `DatabaseError`."""
+        began, database = time.monotonic(), self._database()
+        silence = began - self._beaten
+        is_said = silence < 0.8 * self.pace.beat_seconds
+        if database is None or is_said or (self._is_beating and silence < 0.5 * self.pace.silent_seconds):
+            return
+        values = {"number": self.number, "places": self.places, "seconds": self.pace.silent_seconds}
+        self._is_beating = True
+        try:
+            await database.single(lambda connection: connection.execute(_BEAT, values))
+        finally:
+            self._is_beating = False
+        if began - self._beaten > self.pace.silent_seconds:
+            self._steady_since = began
+        self._beaten = began
+
+    async def keep(self) -> None:
+        """Beats until it is cancelled."""
+        while True:
+            await asyncio.sleep(self.pace.beat_seconds)
+            try:
+                await self.beat()
+            except DatabaseError as error:
+                log.warning("the database was not told that this process is alive: %s", error)
+
+    async def leave(self) -> None:
+        """Frees what it holds. Raises `DatabaseError`."""
+        database, values = self._database(), {"number": self.number}
+        self._beaten = -math.inf
+        if database is not None:
+            await database.single(lambda connection: connection.execute(_LEAVE, values))
+
+
+CHANNEL = "nacre_turns"
+"""The channel of `NOTIFY`; its payload says what changed."""
+LISTEN_SECONDS = 0.5
+
+
+class Notifications:
+    """Calls `heard` on this event loop with each payload of `CHANNEL`, until it is closed.
+
+    With an empty payload it says that it listens now, so that whoever asks again misses nothing. Behind a
+    pooler nothing is heard.
+    """
+
+    def __init__(self, url: str, limits: ConnectionLimits, heard: Callable[[str], None]) -> None:
+        self.is_listening = False
+        self._url = url
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._heard = heard
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="postgres-listen", daemon=True)
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Ends its connection."""
+        self._is_closed.set()
+        await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        while not self._is_closed.is_set():
+            try:
+                with connected(self._url, self._limits) as connection:
+                    if is_pooled(connection):
+                        return
+                    self._listen(connection)
+            except Exception as error:  # noqa: BLE001 - the connection went, and the next one is made
+                log.info("notifications are not heard for now: %s", reason(error))
+            self.is_listening = False
+            self._is_closed.wait(LONGEST_PAUSE_SECONDS)
+
+    def _listen(self, connection: Connection) -> None:
+        connection.execute(f"LISTEN {CHANNEL}")
+        self.is_listening = True
+        self._call("")
+        looked = time.monotonic()
+        while not self._is_closed.is_set():
+            for each in connection.notifies(timeout=LISTEN_SECONDS):
+                self._call(each.payload)
+            if time.monotonic() - looked > STATEMENT_SECONDS:
+                connection.execute("SELECT 1")
+                looked = time.monotonic()
+
+    def _call(self, payload: str) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._heard, payload)
+
+
 _OPENING = threading.Lock()
 _OPENED: WeakValueDictionary[str, Database] = WeakValueDictionary()
 """Not kept alive by this: what nobody has any more is let go of."""
 
 
-def shared_database(url: str) -> Database:
+def shared_database(
+    url: str, *, limits: ConnectionLimits | None = None, pace: Pace | None = None
+) -> Database:
     """The database of this url that others of this process have, or a new one; touches nothing yet.
 
     Whoever is done may close it: the others connect again when they ask something.
@@ -383,5 +541,5 @@ def shared_database(url: str) -> Database:
     with _OPENING:
         database = _OPENED.get(url)
         if database is None:
-            database = _OPENED[url] = Database(url)
+            database = _OPENED[url] = Database(url, limits=limits, pace=pace)
         return database

@@ -1,17 +1,17 @@
-"""Turns as rows: asked for by whoever has the chat, taken by a worker, and their outcome. Edge.
+"""Turns as rows: requested by whoever has the chat, claimed by a worker, and their outcome.
 
-waiting ─► running ─► done      taken again, with a later fence, when nobody is at it any more
+waiting ─► running ─► done      claimed again, with a later fence, when its process is silent
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple
+from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeAlias
 
 from nacre.extensions.postgres.server.database import Database
-from nacre.extensions.postgres.server.job_queue import JobQueue
 from nacre.extensions.postgres.workers.stored_events import asked_by, question_of
 from nacre.record import Record
 from nacre.runtime.contracts.events import ApprovalAsked
@@ -22,48 +22,88 @@ if TYPE_CHECKING:
     from nacre.extensions.postgres.server.connections import Connection
 
 
-FORGET: LiteralString = """
-DELETE FROM turns WHERE agent = %(agent)s AND session_key = %(key)s AND state = 'done'
-    AND done_at < clock_timestamp() - make_interval(secs => %(seconds)s)
-"""
 ASK: LiteralString = """
+WITH forgotten AS (
+    DELETE FROM turns WHERE agent = %(agent)s AND session_key = %(key)s AND state = 'done'
+        AND id <> %(id)s AND done_at < clock_timestamp() - make_interval(secs => %(seconds)s)
+)
 INSERT INTO turns (agent, id, session_key, inbound, is_redelivered)
 VALUES (%(agent)s, %(id)s, %(key)s, %(inbound)s, %(is_redelivered)s) ON CONFLICT DO NOTHING
+RETURNING pg_notify('nacre_turns', 'asked')::text
 """
-TAKE: LiteralString = """
-UPDATE turns SET state = 'running', fence = fence + 1, tries = tries + 1
-WHERE agent = %(agent)s AND id = %(id)s AND state <> 'done' RETURNING fence, tries, inbound, is_redelivered
+CLAIM: LiteralString = """
+WITH free AS MATERIALIZED (
+    SELECT agent, id FROM turns AS turn
+    WHERE (state = 'waiting' AND due_at <= clock_timestamp() OR state = 'running' AND (
+            due_at <= clock_timestamp()
+            OR process = %(process)s AND agent || ' ' || id <> ALL(%(mine)s::text[])
+            OR %(is_steady)s AND NOT EXISTS (
+                SELECT FROM processes WHERE number = turn.process AND alive_until > clock_timestamp())))
+        AND NOT EXISTS (
+            SELECT FROM turns AS earlier WHERE earlier.agent = turn.agent AND earlier.state <> 'done'
+                AND earlier.session_key = turn.session_key AND earlier.number < turn.number)
+    ORDER BY number LIMIT %(most)s FOR UPDATE SKIP LOCKED
+)
+UPDATE turns SET state = 'running', process = %(process)s, fence = fence + 1, tries = tries + 1,
+    due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
+FROM free WHERE turns.agent = free.agent AND turns.id = free.id AND turns.state <> 'done'
+RETURNING turns.agent, turns.id, fence, tries, inbound, is_redelivered, ARRAY(
+    SELECT json_build_array(turn_words.number, name)::text FROM turn_words
+    WHERE turn_words.agent = turns.agent AND turn = turns.id ORDER BY turn_words.number)
 """
+"""Turns of all agents, each the first of its session: those that wait, those of silent processes, those
+without progress, and those of this process that it knows nothing of, because the answer to a claim was lost.
+With what was said into them before."""
 GIVE_BACK: LiteralString = """
-UPDATE turns SET state = 'waiting', tries = tries - 1
-WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running' RETURNING id
+UPDATE turns SET state = 'waiting', tries = tries - %(uncounted)s, process = NULL,
+    due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
+WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running'
 """
 FINISH: LiteralString = """
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s
-    AND (state = 'running' OR state = 'done' AND outcome = %(outcome)s) RETURNING id
+    AND (state = 'running' OR state = 'done' AND outcome = %(outcome)s)
+RETURNING pg_notify('nacre_turns', 'ended')::text, EXISTS (
+    SELECT FROM turns AS next WHERE next.agent = turns.agent AND next.session_key = turns.session_key
+        AND next.state = 'waiting')
 """
-"""Also when it was kept already and nobody heard of it."""
+"""Also when it was kept already and nobody heard of it. With whether its session has another turn."""
 STOP: LiteralString = """
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
 WHERE agent = %(agent)s AND session_key = %(key)s AND state <> 'done'
+RETURNING pg_notify('nacre_turns', 'ended')::text, pg_notify('nacre_turns', 'said')::text
 """
-HOLDS: LiteralString = """
-SELECT 1 FROM turns WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running'
+LOOK: LiteralString = """
+SELECT turns.agent, turns.id, ARRAY(
+    SELECT json_build_array(number, inbound)::text FROM turn_words
+    WHERE turn_words.agent = turns.agent AND turn = turns.id AND turn_words.number > mine.words
+    ORDER BY number)
+FROM unnest(%(agents)s::text[], %(ids)s::text[], %(fences)s::bigint[], %(words)s::bigint[])
+    AS mine (agent, id, fence, words)
+JOIN turns ON turns.agent = mine.agent AND turns.id = mine.id AND turns.fence = mine.fence
+WHERE state = 'running'
 """
-OUTCOMES: LiteralString = """
-SELECT id, outcome, ARRAY(
-    SELECT name FROM turn_words WHERE agent = %(agent)s AND turn = turns.id AND heard)
-FROM turns WHERE agent = %(agent)s AND id = ANY(%(ids)s) AND state = 'done'
+"""Those of a worker's turns that are still its own, with what was said into each since."""
+PROGRESS: LiteralString = """
+UPDATE turns SET due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
+WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running'
+"""
+NEWS: LiteralString = """
+SELECT turns.agent, id, CASE state WHEN 'done' THEN outcome END, ARRAY(
+    SELECT name FROM turn_words WHERE turn_words.agent = turns.agent AND turn = turns.id AND heard), ARRAY(
+    SELECT json_build_array(approval, body)::text FROM turn_questions
+    WHERE turn_questions.agent = turns.agent AND turn = turns.id AND NOT told ORDER BY number)
+FROM unnest(%(agents)s::text[], %(ids)s::text[]) AS wanted (agent, turn)
+JOIN turns ON turns.agent = wanted.agent AND id = wanted.turn
+WHERE state = 'done' OR EXISTS (
+    SELECT FROM turn_questions WHERE turn_questions.agent = turns.agent AND turn = turns.id AND NOT told)
 """
 SAY_INTO: LiteralString = """
 INSERT INTO turn_words (agent, turn, name, inbound)
 SELECT agent, id, %(name)s, %(inbound)s FROM turns
 WHERE agent = %(agent)s AND id = %(id)s AND state <> 'done'
-"""
-WORDS: LiteralString = """
-SELECT number, name, inbound FROM turn_words
-WHERE agent = %(agent)s AND turn = %(id)s AND number > %(after)s ORDER BY number
+    AND NOT EXISTS (SELECT FROM turn_words WHERE agent = %(agent)s AND turn = %(id)s AND name = %(name)s)
+RETURNING pg_notify('nacre_turns', 'said')::text
 """
 HEARD: LiteralString = """
 UPDATE turn_words SET heard = TRUE WHERE agent = %(agent)s AND turn = %(id)s AND name = %(name)s
@@ -72,10 +112,7 @@ ASKS: LiteralString = """
 INSERT INTO turn_questions (agent, turn, approval, body)
 SELECT agent, id, %(approval)s, %(body)s FROM turns
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running' ON CONFLICT DO NOTHING
-"""
-QUESTIONS: LiteralString = """
-SELECT turn, approval, body FROM turn_questions
-WHERE agent = %(agent)s AND turn = ANY(%(ids)s) AND NOT told ORDER BY number
+RETURNING pg_notify('nacre_turns', 'ended')::text
 """
 TOLD: LiteralString = """
 UPDATE turn_questions SET told = TRUE
@@ -100,14 +137,21 @@ OPEN: LiteralString = """
 SELECT state, count(*), extract(epoch FROM clock_timestamp() - min(asked_at))::float
 FROM turns WHERE agent = %(agent)s AND state <> 'done' GROUP BY state
 """
-LEASES: LiteralString = """
-SELECT count(*) FILTER (WHERE held_until > clock_timestamp()),
-    count(*) FILTER (WHERE held_until <= clock_timestamp() AND held_until <> '-infinity')
-FROM lanes WHERE agent = %(agent)s
+LANES: LiteralString = """
+SELECT count(*) FILTER (WHERE is_held), count(*) FILTER (WHERE NOT is_held) FROM (
+    SELECT CASE held_until WHEN 'infinity' THEN EXISTS (
+        SELECT FROM processes WHERE number = life AND alive_until > clock_timestamp())
+        ELSE held_until > clock_timestamp() END AS is_held
+    FROM lanes WHERE agent = %(agent)s AND held_until > '-infinity') AS held
 """
-"""Of lanes that were left nothing is held."""
+WORKERS: LiteralString = """
+SELECT count(*), coalesce(sum(places), 0)::bigint FROM processes
+WHERE places > 0 AND alive_until > clock_timestamp()
+"""
 
 
+TurnKey: TypeAlias = tuple[str, str]
+"""The agent and the id of a turn."""
 KEPT_SECONDS = 86_400.0
 """For so long an outcome is there for a program that hands its message in again."""
 
@@ -126,6 +170,29 @@ class TakenTurn(Record):
     tries: int
     words: int = 0
 
+    @property
+    def key(self) -> TurnKey:
+        """Its agent and id."""
+        return self.agent_id, self.id
+
+    @property
+    def place(self) -> dict[str, object]:
+        """What statements know it by."""
+        return {"agent": self.agent_id, "id": self.id, "fence": self.fence}
+
+
+class Asked(NamedTuple):
+    """The id of a turn, and whether it was asked for now, so that it has no outcome yet."""
+
+    id: str
+    is_new: bool
+
+
+class Kept(NamedTuple):
+    """That an outcome was kept, and whether another turn of its session waits."""
+
+    has_next: bool
+
 
 class Outcome(NamedTuple):
     """How a turn ended, as `event_of` reads it, and the names of the messages that were said into it and
@@ -135,177 +202,144 @@ class Outcome(NamedTuple):
     heard: tuple[str, ...]
 
 
-class OpenTurns(Record):
-    """How many turns of an agent wait or run, and which leases on its sessions there are.
-
-    `waiting_seconds` is for how long the oldest of those that wait has, and `oldest_seconds` when the oldest
-    of all was asked for. `leases_run_out` counts sessions whose holder went without a word.
-    """
-
-    waiting: int
-    running: int
-    waiting_seconds: float
-    oldest_seconds: float
-    leases: int
-    leases_run_out: int
-
-
 class TurnRows:
-    """The turns of a database, and the jobs that hand them out. All methods raise `DatabaseError`."""
+    """The turns of a database. All methods raise `DatabaseError`."""
 
-    def __init__(self, database: Database, jobs: JobQueue) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._jobs = jobs
 
-    async def ask(self, agent_id: str, session_key: str, inbound: Inbound) -> str:
-        """Has a turn run by some worker; its id. One that was asked for before is not asked for again."""
+    async def ask(self, agent_id: str, session_key: str, inbound: Inbound) -> Asked:
+        """Has a turn run by some worker. One that was asked for before is not asked for again."""
         turn_id = _id_of(inbound)
-        row = {
-            "agent": agent_id,
-            "id": turn_id,
-            "key": session_key,
-            "inbound": inbound_to_json(inbound),
-            "is_redelivered": inbound.redelivered,
-        }
+        rows = await self._run(
+            ASK,
+            agent=agent_id,
+            id=turn_id,
+            key=session_key,
+            inbound=inbound_to_json(inbound),
+            is_redelivered=inbound.redelivered,
+            seconds=KEPT_SECONDS,
+        )
+        return Asked(turn_id, is_new=bool(rows))
 
-        def work(connection: Connection) -> None:
-            connection.execute(FORGET, {"agent": agent_id, "key": session_key, "seconds": KEPT_SECONDS})
-            if connection.execute(ASK, row).rowcount:
-                self._jobs.add(
-                    connection, {"agent": agent_id, "turn": turn_id}, lock=f"{agent_id} {session_key}"
-                )
+    async def claim(
+        self, most: int, progress_seconds: float, *, mine: Collection[TurnKey] = ()
+    ) -> list[TakenTurn]:
+        """Takes up to `most` turns, the oldest first, of which no other one of their session comes before.
 
-        await self._database.write(work)
-        return turn_id
+        `mine` are those that this process runs already.
 
-    async def take(self, agent_id: str, turn_id: str) -> TakenTurn | None:
-        """Takes a turn from whoever had it; `None` when it is done."""
-        row = await self._one(TAKE, agent=agent_id, id=turn_id)
-        if row is None:
-            return None
-        fence, tries, body, is_redelivered = row
-        inbound = inbound_from_json(body)
-        turn = TakenTurn(agent_id=agent_id, id=turn_id, inbound=inbound, fence=fence, tries=tries)
-        if fence == 1:
-            return replace(turn, inbound=replace(inbound, redelivered=is_redelivered))
-        # What an earlier worker's turn heard stands in the transcript; the rest gets turns of its own.
-        said = await self._words(turn)
-        again = replace(inbound, redelivered=True, joined_by=tuple(name for _, name, _ in said))
-        return replace(turn, inbound=again, words=max((number for number, _, _ in said), default=0))
+        A turn that makes no progress for `progress_seconds` may be claimed by others.
+        """
+        process = self._database.process
+        rows = await self._run(
+            CLAIM,
+            process=process.number,
+            is_steady=process.is_steady,
+            most=most,
+            mine=[f"{agent_id} {turn_id}" for agent_id, turn_id in mine],
+            seconds=progress_seconds,
+        )
+        return [_taken(*row) for row in rows]
 
     async def say_into(self, agent_id: str, turn_id: str, inbound: Inbound) -> None:
         """Says a message into a turn, wherever it runs, unless it is over."""
-        words = {"name": inbound.inbound_id, "inbound": inbound_to_json(inbound)}
-        values = {"agent": agent_id, "id": turn_id, **words}
-        await self._database.write(lambda connection: connection.execute(SAY_INTO, values))
+        name, body = inbound.inbound_id, inbound_to_json(inbound)
+        await self._run(SAY_INTO, agent=agent_id, id=turn_id, name=name, inbound=body)
 
-    async def said_into(self, turn: TakenTurn, after: int) -> list[tuple[int, Inbound]]:
-        """What was said into a turn behind the message of a number, with the numbers."""
-        turn = replace(turn, words=after)
-        return [(number, inbound_from_json(body)) for number, _, body in await self._words(turn)]
+    async def look(self, turns: Mapping[TurnKey, TakenTurn]) -> dict[TurnKey, list[tuple[int, Inbound]]]:
+        """Those of a worker's turns that are still its own, each with what was said into it since `words`."""
+        values = [(turn.agent_id, turn.id, turn.fence, turn.words) for turn in turns.values()]
+        agents, ids, fences, words = map(list, zip(*values, strict=True))
+        rows = await self._run(LOOK, agents=agents, ids=ids, fences=fences, words=words)
+        return {
+            (agent_id, turn_id): [(number, inbound_from_json(body)) for number, body in map(json.loads, said)]
+            for agent_id, turn_id, said in rows
+        }
 
     async def heard(self, turn: TakenTurn, name: str) -> None:
         """Notes that a turn heard a message that was said into it."""
-        values = {"agent": turn.agent_id, "id": turn.id, "name": name}
-        await self._database.write(lambda connection: connection.execute(HEARD, values))
+        await self._run(HEARD, agent=turn.agent_id, id=turn.id, name=name)
 
     async def ask_owner(self, turn: TakenTurn, asked: ApprovalAsked) -> None:
         """Keeps a question for whoever has the chat, unless another one took the turn meanwhile."""
-        named = {"agent": turn.agent_id, "id": turn.id, "fence": turn.fence}
-        values = {**named, "approval": asked.approval_id, "body": question_of(asked)}
-        await self._database.write(lambda connection: connection.execute(ASKS, values))
+        await self._run(ASKS, **turn.place, approval=asked.approval_id, body=question_of(asked))
 
-    async def questions(
-        self, wanted: Mapping[str, Sequence[str]]
-    ) -> list[tuple[tuple[str, str], ApprovalAsked]]:
-        """The questions of turns that were not told so far, with the agent and id of each turn."""
-
-        def work(connection: Connection) -> list[tuple[tuple[str, str], ApprovalAsked]]:
-            return [
-                ((agent_id, turn_id), asked_by(approval_id, body))
-                for agent_id, ids in wanted.items()
-                for turn_id, approval_id, body in connection.execute(
-                    QUESTIONS, {"agent": agent_id, "ids": list(ids)}
-                ).fetchall()
-            ]
-
-        return await self._database.read(work)
-
-    async def told(self, agent_id: str, turn_id: str, asked: ApprovalAsked) -> None:
+    async def told(self, key: TurnKey, asked: ApprovalAsked) -> None:
         """Notes that a question is on its way to the owner."""
-        values = {"agent": agent_id, "id": turn_id, "approval": asked.approval_id}
-        await self._database.write(lambda connection: connection.execute(TOLD, values))
+        await self._run(TOLD, agent=key[0], id=key[1], approval=asked.approval_id)
 
-    async def finish(self, turn: TakenTurn, outcome: str) -> bool:
-        """Keeps the outcome, unless another one took the turn meanwhile; whether it was kept."""
-        values = {"agent": turn.agent_id, "id": turn.id, "fence": turn.fence, "outcome": outcome}
-        row: Any = await self._database.single(
-            lambda connection: connection.execute(FINISH, values).fetchone()
-        )
-        return row is not None
+    async def progressed(self, turn: TakenTurn, progress_seconds: float) -> None:
+        """Moves the time on after which others may claim a turn that its process still has."""
+        await self._run(PROGRESS, **turn.place, seconds=progress_seconds)
 
-    async def give_back(self, turn: TakenTurn) -> bool:
-        """Leaves a turn to the next one; whether it was still this worker's."""
-        row = await self._one(GIVE_BACK, agent=turn.agent_id, id=turn.id, fence=turn.fence)
-        return row is not None
+    async def finish(self, turn: TakenTurn, outcome: str) -> Kept | None:
+        """Keeps the outcome; `None` if another one took or ended the turn meanwhile."""
+        rows = await self._run(FINISH, **turn.place, outcome=outcome)
+        return Kept(has_next=bool(rows[0][1])) if rows else None
+
+    async def give_back(self, turn: TakenTurn, *, is_counted: bool, pause_seconds: float) -> None:
+        """Leaves a turn to the next worker after a pause; `is_counted`: as a worker that ended over it."""
+        uncounted = 0 if is_counted else 1
+        await self._run(GIVE_BACK, **turn.place, uncounted=uncounted, seconds=pause_seconds)
 
     async def stop(self, agent_id: str, session_key: str, outcome: str) -> None:
         """Ends all turns of a session with an outcome; what their workers still say is refused."""
-        values = {"agent": agent_id, "key": session_key, "outcome": outcome}
-        await self._database.write(lambda connection: connection.execute(STOP, values))
+        await self._run(STOP, agent=agent_id, key=session_key, outcome=outcome)
 
-    async def holds(self, turn: TakenTurn) -> bool:
-        """Whether nobody took or ended a turn since."""
-        values = {"agent": turn.agent_id, "id": turn.id, "fence": turn.fence}
-        found: Any = await self._database.single(
-            lambda connection: connection.execute(HOLDS, values).fetchone()
-        )
-        return found is not None
+    async def news(self, wanted: Collection[TurnKey]) -> dict[TurnKey, Outcome | list[ApprovalAsked]]:
+        """The outcomes of turns that are over, and the questions of others that were not told so far."""
+        agents, ids = [agent_id for agent_id, _ in wanted], [turn_id for _, turn_id in wanted]
+        rows = await self._run(NEWS, agents=agents, ids=ids)
+        return {
+            (agent_id, turn_id): Outcome(outcome, tuple(heard))
+            if outcome is not None
+            else [asked_by(*json.loads(each)) for each in questions]
+            for agent_id, turn_id, outcome, heard, questions in rows
+        }
 
-    async def outcomes(self, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], Outcome]:
-        """The outcomes of those turns that are over, of ids by agent."""
+    async def figures(self, agent_id: str) -> dict[str, float]:
+        """What is not over of an agent and who is there for it, all of one moment, as `TurnWorkers` says."""
 
-        def work(connection: Connection) -> dict[tuple[str, str], Outcome]:
-            return {
-                (agent_id, turn_id): Outcome(outcome, tuple(heard))
-                for agent_id, ids in wanted.items()
-                for turn_id, outcome, heard in connection.execute(
-                    OUTCOMES, {"agent": agent_id, "ids": list(ids)}
-                ).fetchall()
-            }
-
-        return await self._database.read(work)
-
-    async def open_turns(self, agent_id: str) -> OpenTurns:
-        """What is not over of an agent, all of one moment."""
-
-        def work(connection: Connection) -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
+        def work(connection: Connection) -> tuple[list[tuple[Any, ...]], tuple[Any, ...], tuple[Any, ...]]:
             found = connection.execute(OPEN, {"agent": agent_id}).fetchall()
-            return found, connection.execute(LEASES, {"agent": agent_id}).fetchone() or (0, 0)
+            lanes = connection.execute(LANES, {"agent": agent_id}).fetchone()
+            return found, lanes or (0, 0), connection.execute(WORKERS).fetchone() or (0, 0)
 
-        found, (leases, run_out) = await self._database.read(work)
+        found, (leases, run_out), (workers, places) = await self._database.read(work)
         states = {state: (number, seconds) for state, number, seconds in found}
         waiting, waiting_seconds = states.get("waiting", (0, 0.0))
-        return OpenTurns(
-            waiting=waiting,
-            running=states.get("running", (0, 0.0))[0],
-            waiting_seconds=waiting_seconds,
-            oldest_seconds=max((seconds for _, seconds in states.values()), default=0.0),
-            leases=leases,
-            leases_run_out=run_out,
-        )
+        return {
+            "waiting": waiting,
+            "running": states.get("running", (0, 0.0))[0],
+            "waiting_seconds": waiting_seconds,
+            "oldest_seconds": max((seconds for _, seconds in states.values()), default=0.0),
+            "leases": leases,
+            "leases_run_out": run_out,
+            "workers": workers,
+            "places": places,
+        }
 
-    async def _words(self, turn: TakenTurn) -> list[tuple[int, str, str]]:
-        values = {"agent": turn.agent_id, "id": turn.id, "after": turn.words}
-        found: list[tuple[int, str, str]] = await self._database.read(
-            lambda connection: connection.execute(WORDS, values).fetchall()
-        )
-        return found
+    async def _run(self, statement: LiteralString, **values: object) -> list[Any]:
+        """The rows of one statement, which does nothing new when it is run again."""
 
-    async def _one(self, statement: str, **values: object) -> Any:
-        return await self._database.write(
-            lambda connection: connection.execute(statement.encode(), values).fetchone()
-        )
+        def work(connection: Connection) -> list[Any]:
+            cursor = connection.execute(statement, values)
+            return cursor.fetchall() if cursor.description else []
+
+        return await self._database.single(work)
+
+
+def _taken(
+    agent_id: str, turn_id: str, fence: int, tries: int, body: str, is_redelivered: bool, said: list[str]
+) -> TakenTurn:
+    inbound, words = inbound_from_json(body), [json.loads(each) for each in said]
+    if fence == 1:
+        again = replace(inbound, redelivered=is_redelivered)
+    else:  # what an earlier worker's turn heard stands in the transcript; the rest gets turns of its own
+        again = replace(inbound, redelivered=True, joined_by=tuple(name for _, name in words))
+    last = max((number for number, _ in words), default=0) if fence > 1 else 0
+    return TakenTurn(agent_id=agent_id, id=turn_id, inbound=again, fence=fence, tries=tries, words=last)
 
 
 def _id_of(inbound: Inbound) -> str:

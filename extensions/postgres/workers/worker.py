@@ -1,112 +1,239 @@
-"""`Worker`: runs turns that gateways ask for, of any agent of a state folder."""
+"""`Worker` and `nacre admin worker`: claims turns of any agent of a state folder, and runs them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
-from nacre.bridges.contracts.errors import BridgeError
-from nacre.extensions.postgres.server.connections import DatabaseError
-from nacre.extensions.postgres.server.database import shared_database
-from nacre.extensions.postgres.server.job_queue import JobQueue, Pace
-from nacre.extensions.postgres.workers.handing_over import HandedOver
+import click
+
+from nacre.cli.invocation import begin, shared_options
+from nacre.extensions.postgres.server.connections import ConnectionLimits, DatabaseError
+from nacre.extensions.postgres.server.database import Database, Notifications, Pace, shared_database
 from nacre.extensions.postgres.workers.stored_events import given_up, outcome_of
-from nacre.extensions.postgres.workers.turn_rows import OpenTurns, TakenTurn, TurnRows
+from nacre.extensions.postgres.workers.turn_rows import TakenTurn, TurnKey, TurnRows
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.runtime import Runtime
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined
 from nacre.runtime.settings.config import Config
 
+if TYPE_CHECKING:
+    from nacre.cli.invocation import Invocation
+
 MOST_TRIES = 10
 """A turn that so many workers took and ended over is not tried again."""
-LOOK_SECONDS = 1.0
-"""How often a worker looks whether a turn is still its own, and whether something was said into it."""
+PROGRESS_SECONDS = 900.0
+"""A turn without an event for so long is given up by its worker, and a minute later by everybody."""
+CONNECTIONS = 3
+"""Of a worker; a fourth listens."""
+POLL_SECONDS = 1.0
+"""How often turns are looked for where notifications do not arrive, or while any turn runs."""
+PAUSE_SECONDS = 1.0
+"""How long a turn that did not come to its end waits for the next worker."""
+TURN_SECONDS = 30.0
+"""How long running turns may take to end when the program is to stop."""
+STUCK_SECONDS = 120.0
+"""A program whose worker looked at nothing for so long, not even in vain, exits."""
 
 AgentOf: TypeAlias = Callable[[str], Awaitable[Agent]]
 
 log = logging.getLogger(__name__)
 
 
-class TurnNotOver(BridgeError):
-    """A turn ended without an outcome; it is tried again."""
+class _Running:
+    """A turn that this worker runs."""
+
+    def __init__(self, turn: TakenTurn) -> None:
+        self.turn = turn
+        self.agent: Agent | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.progress_at = self.extended_at = time.monotonic()
+        self.is_asking = False
+        """Whether it waits for its owner, which is progress enough."""
 
 
 class Worker:
     """`agent_of` gives the agent of an id, opened when it is first asked for."""
 
-    def __init__(self, rows: TurnRows, jobs: JobQueue, agent_of: AgentOf, *, most_at_once: int) -> None:
-        self._rows = rows
-        self._jobs = jobs
+    def __init__(
+        self,
+        database: Database,
+        agent_of: AgentOf,
+        *,
+        most_at_once: int,
+        progress_seconds: float = PROGRESS_SECONDS,
+    ) -> None:
+        self._process = database.process
+        self._database = database
+        self._rows = TurnRows(database)
         self._agent_of = agent_of
         self._most_at_once = most_at_once
+        self._progress_seconds = progress_seconds
+        self._running: dict[TurnKey, _Running] = {}
+        self._notifications: Notifications | None = None
+        self._changed = asyncio.Event()
+        self._is_told = False
+        self._is_stopping = False
+        self.looked_at = time.monotonic()
+        """When it last asked the database for something, or was refused."""
 
     async def run(self, *, last_seconds: float) -> None:
-        """Runs turns until it is cancelled; those that run may then take `last_seconds` to end.
+        """Runs turns until it is cancelled; running ones may then take `last_seconds` to end.
+
+        While the database is away it waits.
 
         Raises:
-            DatabaseError: the database cannot be used.
+            DatabaseError: the database cannot be used at the start.
         """
-        await self._jobs.prepare()
-        await self._jobs.run(self._work, most_at_once=self._most_at_once, last_seconds=last_seconds)
-
-    async def _work(self, job: Mapping[str, Any]) -> None:
-        turn = await self._rows.take(job["agent"], job["turn"])
-        if turn is None:
-            return
-        if turn.tries > MOST_TRIES:
-            outcome = given_up(MOST_TRIES)
-        else:
-            outcome = outcome_of(await self._ending(turn))
-        if not outcome and await self._rows.give_back(turn):
-            raise TurnNotOver(f"The turn {turn.id} of {turn.agent_id} did not come to its end.")
-        if outcome and not await self._rows.finish(turn, outcome):
-            log.warning(
-                "the turn %s of %s is another worker's by now, or was stopped", turn.id, turn.agent_id
-            )
-
-    async def _ending(self, turn: TakenTurn) -> Event | None:
-        """The event that the turn ended with."""
-        agent, ending = await self._agent_of(turn.agent_id), None
-        looking = asyncio.create_task(self._look(turn, agent))
+        self._process.places = self._most_at_once
+        await self._process.beat()
+        self._notifications = self._database.notifications(self._on_notification)
+        looking = asyncio.create_task(self._look())
         try:
+            await looking  # it ends only when it is cancelled
+        except asyncio.CancelledError:
+            self._is_stopping = True
+            looking = asyncio.create_task(self._look())  # others are to know until the end that it is alive
+            await self._end_turns(last_seconds)
+            raise
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+            await self._notifications.close()
+            with suppress(DatabaseError):
+                await self._process.leave()
+
+    def _on_notification(self, payload: str) -> None:
+        if payload in ("", "said"):
+            self._is_told = True
+        if payload != "ended":
+            self._changed.set()
+
+    async def _look(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                await self._process.beat()
+                await self._claim()
+                if self._running:
+                    await self._look_at_running()
+            except DatabaseError as error:
+                log.warning("the database refused the worker, which tries again: %s", error)
+            self.looked_at = time.monotonic()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._look_seconds):
+                    await self._changed.wait()
+
+    @property
+    def _look_seconds(self) -> float:
+        is_listening = self._notifications is not None and self._notifications.is_listening
+        return self._process.pace.beat_seconds if is_listening else POLL_SECONDS
+
+    async def _claim(self) -> None:
+        free = self._most_at_once - len(self._running)
+        if free <= 0 or self._is_stopping:
+            return
+        for turn in await self._rows.claim(free, self._progress_seconds + 60, mine=self._running):
+            running = self._running[turn.key] = _Running(turn)
+            running.task = asyncio.create_task(self._work(running))
+
+    async def _look_at_running(self) -> None:
+        """Says into turns what their chats say meanwhile, and ends those that are not this worker's any more;
+        the database would refuse their words anyway."""
+        looked_at = {key: running for key, running in self._running.items() if running.agent is not None}
+        if not looked_at:
+            return
+        found = await self._rows.look({key: running.turn for key, running in looked_at.items()})
+        for key, running in looked_at.items():
+            agent, turn = running.agent, running.turn
+            if agent is None or self._running.get(key) is not running:
+                continue
+            if key not in found:
+                agent.stop(turn.inbound)
+                continue
+            for number, inbound in found[key]:
+                agent.join(inbound)
+                running.turn = turn = replace(turn, words=number)
+            now = time.monotonic()
+            since = now if running.is_asking else running.progress_at
+            if since - running.extended_at > 60:
+                await self._rows.progressed(turn, self._progress_seconds + 60)
+                running.extended_at = now
+
+    async def _work(self, running: _Running) -> None:
+        turn, outcome, is_counted = running.turn, "", False
+        try:
+            if turn.tries > MOST_TRIES:
+                outcome = given_up(MOST_TRIES)
+            else:
+                outcome = outcome_of(await self._ending(running))
+        except TimeoutError:
+            is_counted = True
+            log.warning("the turn %s made no progress for %.0f s", turn.id, self._progress_seconds)
+        except DatabaseError as error:
+            log.warning("the turn %s did not come to its end: %s", turn.id, error)
+        except Exception:
+            is_counted = True
+            log.exception("the turn %s of %s did not come to its end", turn.id, turn.agent_id)
+        finally:
+            await self._end(running, outcome, is_counted=is_counted)
+
+    async def _end(self, running: _Running, outcome: str, *, is_counted: bool) -> None:
+        """Keeps the outcome, or gives the turn back, as soon as the database takes it."""
+        turn = running.turn
+        try:
+            while True:
+                try:
+                    if not outcome:
+                        await self._rows.give_back(turn, is_counted=is_counted, pause_seconds=PAUSE_SECONDS)
+                        return
+                    kept = await self._rows.finish(turn, outcome)
+                    if kept is None:
+                        log.warning("the turn %s is another worker's by now, or was stopped", turn.id)
+                    elif kept.has_next or len(self._running) >= self._most_at_once:
+                        self._changed.set()
+                    return
+                except DatabaseError as error:
+                    log.warning("the end of the turn %s is not kept so far: %s", turn.id, error)
+                if self._is_stopping:
+                    return
+                await asyncio.sleep(PAUSE_SECONDS)
+        finally:
+            self._running.pop(turn.key, None)
+
+    async def _ending(self, running: _Running) -> Event | None:
+        """The event that the turn ended with. Raises `TimeoutError` without progress."""
+        turn, ending = running.turn, None
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self._progress_seconds) as limit:
+            agent = running.agent = await self._agent_of(turn.agent_id)
             async with aclosing(agent.stream(turn.inbound)) as events:
                 async for event in events:
+                    running.is_asking = isinstance(event, ApprovalAsked)
+                    limit.reschedule(None if running.is_asking else loop.time() + self._progress_seconds)
+                    running.progress_at = time.monotonic()
                     if isinstance(event, MessageJoined):
                         await self._rows.heard(turn, event.inbound_id)
                     elif isinstance(event, ApprovalAsked):
                         await self._rows.ask_owner(turn, event)
                     ending = event
-        finally:
-            looking.cancel()
-            with suppress(asyncio.CancelledError):
-                await looking
         return ending
 
-    async def _look(self, turn: TakenTurn, agent: Agent) -> None:
-        """Says into the turn what its chat says meanwhile, and ends one that is not this worker's any more;
-        the database would refuse its words anyway."""
-        last = turn.words
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            try:
-                if await self._rows.holds(turn):
-                    for number, inbound in await self._rows.said_into(turn, last):
-                        agent.join(inbound)
-                        last = number
-                    continue
-            except DatabaseError as error:
-                log.warning("it is not known whose the turn %s is: %s", turn.id, error)
-                continue
-            agent.stop(turn.inbound)
-            return
-
-
-QUEUE = "nacre-turns"
-"""What procrastinate knows the turns by. A contract."""
+    async def _end_turns(self, last_seconds: float) -> None:
+        tasks = [running.task for running in self._running.values() if running.task is not None]
+        if tasks:
+            _, left = await asyncio.wait(tasks, timeout=last_seconds)
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -123,56 +250,58 @@ async def opened_worker(
             "Workers take turns from a PostgreSQL database, and the settings name none. Set storage.url or "
             "NACRE_DATABASE_URL: postgresql://user:password@host:5432/database."
         )
-    opening = Runtime.open(state_dir=config.state_dir, environment=environment)
-    async with _rows(config, pace) as (rows, jobs), await opening as runtime:
-        yield Worker(rows, jobs, runtime.agent, most_at_once=most_at_once)
-
-
-@asynccontextmanager
-async def handed_over(config: Config) -> AsyncIterator[HandedOver]:
-    """What runs a gateway's turns when workers do.
-
-    Raises:
-        DatabaseError: the database cannot be used.
-    """
-    async with _rows(config, None) as (rows, jobs):
-        await jobs.prepare()
-        runner = HandedOver(rows)
-        try:
-            yield runner
-        finally:
-            await runner.close()
-
-
-async def figures(config: Config) -> Mapping[str, float]:
-    """How much workers have to do for the settings' agent, as `TurnWorkers` says.
-
-    Raises:
-        DatabaseError: the database cannot be used.
-    """
-    async with _rows(config, None) as (rows, jobs):
-        await jobs.prepare()
-        return figures_of(await rows.open_turns(config.agent_id), await jobs.workers())
-
-
-@asynccontextmanager
-async def _rows(config: Config, pace: Pace | None) -> AsyncIterator[tuple[TurnRows, JobQueue]]:
-    database = shared_database(config.folders.storage.url)
-    jobs = JobQueue(database, config.folders.storage.url, QUEUE, pace=pace)
+    url = config.folders.storage.url
+    database = shared_database(url, limits=ConnectionLimits(most_connections=CONNECTIONS), pace=pace)
     try:
-        yield TurnRows(database, jobs), jobs
+        async with await Runtime.open(state_dir=config.state_dir, environment=environment) as runtime:
+            yield Worker(database, runtime.agent, most_at_once=most_at_once)
     finally:
         await database.close()
 
 
-def figures_of(turns: OpenTurns, workers: int) -> Mapping[str, float]:
-    """The same of what was found."""
-    return {
-        "waiting": turns.waiting,
-        "running": turns.running,
-        "waiting_seconds": turns.waiting_seconds,
-        "oldest_seconds": turns.oldest_seconds,
-        "leases": turns.leases,
-        "leases_run_out": turns.leases_run_out,
-        "workers": workers,
-    }
+@click.command("worker")
+@click.option("--at-once", metavar="N", type=click.IntRange(min=1), help="Run at most N turns at once.")
+@shared_options
+def command(context: click.Context, at_once: int | None) -> int:
+    """Run turns from the database in the settings, until a signal ends it.
+
+    Any number of workers may run, on any number of machines. SIGTERM and Ctrl-C let running turns end, for
+    up to half a minute; other workers continue the rest. The exit code is 0 after a signal, 2 for unusable
+    settings, and 1 for a database that cannot be used or a worker that is stuck.
+    """
+    from nacre.cli.signals import run_until_asked
+
+    invocation = begin(context)
+    try:
+        run_until_asked(lambda asked: _work(invocation, asked, at_once))
+    except DatabaseError as error:
+        raise click.ClickException(str(error)) from error
+    return 0
+
+
+async def _work(invocation: Invocation, asked: asyncio.Event, at_once: int | None) -> None:
+    most_at_once = at_once or invocation.config.settings.agent.max_concurrent
+    opening = opened_worker(invocation.config, invocation.environment, most_at_once=most_at_once)
+    async with opening as worker:
+        working = asyncio.create_task(worker.run(last_seconds=TURN_SECONDS))
+        threading.Thread(target=_exit_when_stuck, args=(worker, asked), daemon=True).start()
+        invocation.say(f"Working, at most {most_at_once} turns at once.")
+        asking = asyncio.create_task(asked.wait())
+        await asyncio.wait({working, asking}, return_when=asyncio.FIRST_COMPLETED)
+        asking.cancel()
+        working.cancel()
+        ended = await asyncio.gather(working, return_exceptions=True)
+        if isinstance(ended[0], Exception):
+            raise ended[0]
+
+
+def _exit_when_stuck(worker: Worker, asked: asyncio.Event) -> None:
+    """Ends the program when its worker looks at nothing any more, or does not end when it is to stop."""
+    asked_seconds = stuck_seconds = 0  # of a program that runs: one that was paused is not stuck
+    while True:
+        time.sleep(1)
+        asked_seconds += asked.is_set()
+        stuck_seconds = stuck_seconds + 1 if time.monotonic() - worker.looked_at > 2 * POLL_SECONDS else 0
+        if stuck_seconds > STUCK_SECONDS or asked_seconds > TURN_SECONDS + STUCK_SECONDS:
+            log.critical("the worker is stuck and exits; other workers continue its turns")
+            os._exit(1)

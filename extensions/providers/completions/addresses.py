@@ -1,4 +1,4 @@
-"""What an address says: whether it is this machine, or another's server, and the user name in it. Pure."""
+"""Addresses: whether they are on this machine or the same server, and the credentials in them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nacre.runtime.contracts.errors import BadModelReply
 
 
 def without_credentials(url: str) -> str:
-    """An address without user name, password, query and slash at its end."""
+    """An address without user name, password, query and trailing slash."""
     return urlsplit(without_user(url))._replace(query="", fragment="").geturl().rstrip("/")
 
 
@@ -20,13 +20,13 @@ def without_user(url: str) -> str:
 
 
 def user_of(url: str) -> tuple[str, str] | None:
-    """The user name and password of an address, if it has any."""
+    """The user name and password in an address, if any."""
     parts = urlsplit(url)
     return None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is this very machine's."""
+    """Whether an address is on this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -35,12 +35,12 @@ def is_loopback(url: str) -> bool:
 
 
 def is_same_server(url: str, other: str) -> bool:
-    """Whether two addresses lead to the very same server, in the same protocol."""
+    """Whether two addresses have the same scheme, host and port."""
     return _origin(url) == _origin(other)
 
 
 class SentElsewhere(BadModelReply):
-    """A server sends requests on to another one, `onward`."""
+    """A server redirects requests to another one, `onward`."""
 
     def __init__(self, url: str, onward: str) -> None:
         super().__init__(

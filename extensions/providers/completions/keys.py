@@ -1,6 +1,6 @@
-"""The provider's variables in the environment of this process, such as `OPENAI_API_KEY`. Edge.
+"""The providers' variables in the environment of this process, such as `OPENAI_API_KEY`.
 
-They are read when a request is made, so that a key that comes later counts too.
+They are read for each request, so that a key that is set later counts too.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ def from_environment(*variables: str) -> str | None:
 
 
 def key_for_litellm(name: str, *, base_url: str | None, api_key: str | None) -> str | None:
-    """The key to hand to litellm for the model `name`; `None` lets it look into the environment itself.
+    """The key to pass to litellm for the model `name`; `None` lets litellm read the environment.
 
-    A server of one's own needs none, but most ways of litellm refuse to start without one.
+    The owner's server needs none, but most of litellm's clients refuse to start without one.
     """
     if api_key is not None or base_url is None:
         return api_key
-    # who only reads the environment does not wait for the patterns of providers' failures
+    # a caller that only reads the environment does not wait for the patterns of providers' failures
     from nacre.extensions.providers.completions.errors import key_variable
 
     return None if from_environment(key_variable(name)) else "no-key"

@@ -1,7 +1,10 @@
-"""From a `ModelRequest` to OpenAI's chat completions. Pure: knows no network and no litellm.
+"""From a `ModelRequest` to OpenAI's chat completions, in the order of roles that a provider accepts.
 
 The format is that of OpenAI's API reference, "Create chat completion"; litellm translates it for every
-provider. Thinking blocks are left out: they belong to the provider that wrote them.
+provider. Thinking blocks are left out: they belong to the provider that wrote them. OpenAI accepts any order
+of roles. All others want a conversation to begin with the user, and most chat templates want user and
+assistant to alternate; they would refuse a session that does not on every turn. Source: the message rules of
+Anthropic's and Google's API pages.
 """
 
 from __future__ import annotations
@@ -11,9 +14,9 @@ import json
 import re
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from nacre.extensions.providers.completions.role_order import Family, merged, provider_family, role_groups
 from nacre.prompts import render
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec
 from nacre.sessions.contracts.messages import (
@@ -25,6 +28,7 @@ from nacre.sessions.contracts.messages import (
     ToolResultMessage,
     UserMessage,
     message_text,
+    user_message,
 )
 
 _CACHE_MARK = {"type": "ephemeral"}
@@ -55,9 +59,9 @@ def completion_arguments(request: ModelRequest, *, model_name: str) -> dict[str,
 
 
 def takes_cache_marks(model_name: str) -> bool:
-    """Whether the prompt cache of `provider/model` wants marks: Claude, and where it is resold.
+    """Whether the prompt cache of `provider/model` needs marks: Claude, also at other providers.
 
-    Other providers cache equal beginnings on their own. Source: Anthropic's "prompt caching" page.
+    Other models cache equal beginnings by themselves. Source: Anthropic's "prompt caching" page.
     """
     provider, _, model = model_name.lower().partition("/")
     if not model:
@@ -66,7 +70,7 @@ def takes_cache_marks(model_name: str) -> bool:
 
 
 def system_messages(system: SystemPrompt, *, marked: bool) -> list[dict[str, Any]]:
-    """The system prompt as a message, or none; its stable part alone is marked for the cache."""
+    """The system prompt as a message, or none; only its stable part is marked for the cache."""
     if not marked:
         text = sendable(system.front())
         return [{"role": "system", "content": text}] if text else []
@@ -79,9 +83,9 @@ def system_messages(system: SystemPrompt, *, marked: bool) -> list[dict[str, Any
 
 
 class _CallIds:
-    """Ids of calls as one request has them: fit for the provider, and each used once.
+    """The ids of calls in one request: valid for the provider, and each used once.
 
-    Some models count their calls from zero in each turn; others refuse a conversation that does.
+    Some models number their calls from zero in each turn; other providers refuse such a conversation.
     """
 
     def __init__(self, family: Family) -> None:
@@ -107,10 +111,11 @@ class _CallIds:
 
 
 class Outgoing(NamedTuple):
-    """Messages that go out as one, and all that the request around them adds: equal ones are written alike.
+    """Messages that are sent as one, with what the request adds to them; equal values have equal JSON.
 
     `call_ids` are those of its calls, or of the call that it answers. `images` came from tools before it,
-    each with the tool's name: the role of results takes text only. `messages` is empty behind the last one.
+    each with the tool's name, because tool results contain text only. `messages` is empty if images follow
+    the last message.
     """
 
     messages: tuple[Message, ...]
@@ -119,7 +124,7 @@ class Outgoing(NamedTuple):
 
 
 def outgoing(messages: Sequence[Message], family: Family) -> list[Outgoing]:
-    """A conversation in the order and with the ids that the family takes, not yet written."""
+    """A conversation in the order and with the ids that the family accepts."""
     ids = _CallIds(family)
     planned: list[Outgoing] = []
     images: tuple[tuple[str, Image], ...] = ()
@@ -147,7 +152,7 @@ def outgoing(messages: Sequence[Message], family: Family) -> list[Outgoing]:
 
 
 def written(item: Outgoing) -> list[dict[str, Any]]:
-    """The messages of the format that it becomes: mostly one, none for an answer without content."""
+    """Its messages in the format: usually one, none for an answer without content."""
     shown = _result_images(item.images)
     if not item.messages:
         return [{"role": "user", "content": shown}]
@@ -161,7 +166,7 @@ def written(item: Outgoing) -> list[dict[str, Any]]:
 
 
 def _user_content(message: UserMessage, shown: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
-    """The message, behind the images that tools returned before it. Blank text is refused by many."""
+    """The message, after the images that tools returned before it. Many providers refuse blank text."""
     blocks = [block for block in message.content if isinstance(block, Image) or block.text.strip()]
     if not blocks and not shown:
         return _EMPTY_MESSAGE
@@ -217,7 +222,7 @@ def _image(image: Image) -> dict[str, Any]:
 
 
 def tool_definition(spec: ToolSpec) -> dict[str, Any]:
-    """A tool as the format has it."""
+    """A tool in the format."""
     # A copy down to the leaves: litellm rewrites schemas in place for some providers, and they are made once.
     parameters = deepcopy(dict(spec.parameters))
     function = {"name": spec.name, "description": spec.description, "parameters": parameters}
@@ -227,7 +232,7 @@ def tool_definition(spec: ToolSpec) -> dict[str, Any]:
 def provider_call_id(call_id: str, *, family: Family) -> str:
     """A tool call's id as the provider accepts it: `[a-zA-Z0-9_-]`, at most 64 characters.
 
-    Mistral takes exactly nine letters and digits. Transcripts may hold ids of another provider.
+    Mistral accepts exactly nine letters and digits. Transcripts may contain ids of another provider.
     Different ids stay different: a changed one ends in a hash of the original.
     """
     if family == "mistral":
@@ -238,9 +243,9 @@ def provider_call_id(call_id: str, *, family: Family) -> str:
 
 
 def sendable(text: str) -> str:
-    """`text` without what has no UTF-8: halves of characters are joined if they meet, else replaced.
+    """`text` as valid UTF-8: surrogates are joined if they form a pair, and replaced otherwise.
 
-    File names and broken tools bring such text in; unmended, no request of the session could be sent.
+    File names and broken tools produce such text; without this no request of the session could be sent.
     """
     try:
         text.encode()
@@ -254,10 +259,10 @@ def _digest(text: str, *, chars: int) -> str:
 
 
 def add_tail(messages: list[dict[str, Any]], tail: str, family: Family) -> None:
-    """Puts what holds for one request alone behind the conversation, and behind the mark for the cache.
+    """Appends what holds for this request only, after the mark for the cache.
 
-    It has the user's role, which every provider takes in that place; but for OpenAI it joins a message of the
-    user in front of it.
+    It has the user's role, which every provider accepts there. Except for OpenAI, it joins a preceding
+    message of the user.
     """
     if not tail:
         return
@@ -272,7 +277,7 @@ def add_tail(messages: list[dict[str, Any]], tail: str, family: Family) -> None:
 
 
 def mark_last_user_message(messages: list[dict[str, Any]]) -> None:
-    """Marks the newest user message too, so that the conversation before it is read from the cache."""
+    """Also marks the newest user message, so that the conversation before it is read from the cache."""
     for message in reversed(messages):
         if message["role"] != "user":
             continue
@@ -281,3 +286,59 @@ def mark_last_user_message(messages: list[dict[str, Any]]) -> None:
         if blocks and blocks[-1].get("text") != "":
             message["content"] = [*blocks[:-1], {**blocks[-1], "cache_control": _CACHE_MARK}]
         return
+
+
+Family: TypeAlias = Literal["openai", "anthropic", "google", "mistral", "other"]
+
+_PROVIDERS: dict[str, Family] = {
+    "openai": "openai",
+    "azure": "openai",
+    "azure_ai": "openai",
+    "text-completion-openai": "openai",
+    "anthropic": "anthropic",
+    "gemini": "google",
+    "mistral": "mistral",
+    "codestral": "mistral",
+}
+_MODELS: tuple[tuple[str, Family], ...] = (
+    ("claude", "anthropic"),
+    ("gemini", "google"),
+    ("mistral", "mistral"),
+    ("mixtral", "mistral"),
+    ("codestral", "mistral"),
+    ("gpt-", "openai"),
+)
+
+
+def provider_family(model_name: str) -> Family:
+    """The rules that `provider/model` follows: those of the model's maker, also at other providers."""
+    provider, _, model = model_name.lower().rpartition("/")
+    made = next((family for word, family in _MODELS if word in model), None)
+    return made or _PROVIDERS.get(provider.split("/")[0], "other")
+
+
+def role_groups(messages: Sequence[Message], *, family: Family) -> list[tuple[Message, ...]]:
+    """The messages in an order that the family accepts, grouped if they are sent as one.
+
+    A conversation that begins with an answer gets a user message in front. Consecutive user messages are
+    grouped, for Google also consecutive answers.
+    """
+    if family == "openai" or not messages:
+        return [(message,) for message in messages]
+    groups: list[tuple[Message, ...]] = []
+    if not isinstance(messages[0], UserMessage):
+        bootstrap = user_message(render("session/bootstrap"), timestamp_ms=messages[0].timestamp_ms)
+        groups.append((bootstrap,))
+    merging = (UserMessage, AssistantMessage) if family == "google" else (UserMessage,)
+    for message in messages:
+        if groups and isinstance(message, merging) and type(groups[-1][0]) is type(message):
+            groups[-1] = (*groups[-1], message)
+        else:
+            groups.append((message,))
+    return groups
+
+
+def merged(group: Sequence[Message]) -> Message:
+    """Messages of one role as one, with all blocks in order and the latest time."""
+    blocks: Any = tuple(block for message in group for block in message.content)
+    return replace(group[-1], content=blocks)

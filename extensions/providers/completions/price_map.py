@@ -1,7 +1,7 @@
-"""What litellm's price map says of a model: window, prices, abilities. Edge: reads the file in its package.
+"""litellm's price map: windows, prices and abilities of models. Reads the file in its package.
 
-litellm is not imported for it. The file is an object of objects, some 3 MB, of which one entry is wanted:
-that one alone is parsed, where it stands in the text (20 ms with a cold file, 2 with a warm one).
+litellm is not imported. The file is a JSON object of about 3 MB; only the wanted entry is parsed, at its
+place in the text (20 ms with a cold file, 2 with a warm one).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FILE = "model_prices_and_context_window_backup.json"
 
 
 def price_map_entry(model_name: str) -> Mapping[str, Any]:
-    """What litellm's own price map says about `provider/model`; empty if nothing."""
+    """The entry of `provider/model`; empty for an unknown model."""
     folder = litellm_folder()
     if folder is None:
         return {}
@@ -35,7 +35,7 @@ def price_map_entry(model_name: str) -> Mapping[str, Any]:
 
 
 def price_map_models(provider: str) -> Mapping[str, Mapping[str, Any]]:
-    """The entries of a provider's models that hold conversations, by their names; reads the whole map."""
+    """The entries of a provider's chat models by name; parses the whole map."""
     folder = litellm_folder()
     try:
         entries = json.loads((folder / _FILE).read_bytes()) if folder else {}
@@ -49,7 +49,7 @@ def price_map_models(provider: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def is_provider(name: str) -> bool:
-    """Whether litellm knows a provider of that name: its price map has models of it, or it speaks to it."""
+    """Whether litellm knows a provider of that name: the price map or a client has it."""
     folder = litellm_folder()
     if folder and name.isidentifier() and (folder / "llms" / name).is_dir():
         return True
@@ -61,7 +61,7 @@ def is_provider(name: str) -> bool:
 
 
 def _entry(text: bytes, name: str) -> dict[str, Any] | None:
-    """The object that stands in `text` under this name; no entry has a model's name for one of its keys."""
+    """The object under this name in `text`; no entry has a model's name as one of its keys."""
     key = json.dumps(name).encode() + b":"
     at = text.find(key)
     if at < 0:

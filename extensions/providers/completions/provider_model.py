@@ -6,17 +6,18 @@ It keeps the contract of `nacre.runtime.contracts.model`. Subclasses send the re
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from nacre.extensions.providers.completions.addresses import is_loopback
 from nacre.extensions.providers.completions.errors import CallFacts, classify, told_window_tokens
 from nacre.extensions.providers.completions.price_map import price_map_entry
-from nacre.extensions.providers.completions.remembered_windows import RememberedWindows
 from nacre.extensions.providers.completions.replies import (
     RepetitionWatch,
     ReplyAssembly,
@@ -27,28 +28,30 @@ from nacre.runtime.contracts.budget import ANSWER_SHARE, WindowSource
 from nacre.runtime.contracts.errors import ContextOverflow, ModelAuthError, ModelError, ModelTimedOut
 from nacre.runtime.contracts.model import ModelAlive, ModelRequest, StreamItem, TextDelta, overhead_tokens
 from nacre.runtime.models.spending import BYTES_PER_TOKEN, Estimate, Reservation, SpendingLedger
+from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import Usage
+from nacre.sessions.disk.durable import locked, read_plain, replace_file
 from nacre.sessions.view.sent_view import estimate_message_tokens
 
 log = logging.getLogger(__name__)
 
 
 class OpenAnswer(Protocol):
-    """An answer that has begun to come."""
+    """An answer that has begun to arrive."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether the provider said last that it is still there, and nothing else."""
+        """Whether the last bytes were only a sign of life, such as a comment."""
 
     @property
     def counted(self) -> Any:
-        """The usage that the provider counted so far, `None` for none."""
+        """The usage that the provider has reported, if any."""
 
     async def next_chunk(self) -> Any | None:
-        """The next chunk, an object or a mapping; `None` at the end, an empty one for a mere sign of life."""
+        """The next chunk, an object or a mapping; `None` at the end, an empty one for a sign of life."""
 
     def is_ended(self, assembly: ReplyAssembly) -> bool:
-        """Whether the provider, and nobody for it, said why the answer is over."""
+        """Whether the provider itself ended the answer."""
 
     async def close(self) -> None:
         """Ends the request. Never raises."""
@@ -69,7 +72,7 @@ class ProviderModel(ABC):
     """
 
     api: ClassVar[str]
-    """What transcripts say of such answers, in pi's words."""
+    """The field `api` of such answers in transcripts, in pi's format."""
 
     def __init__(
         self,
@@ -109,21 +112,21 @@ class ProviderModel(ABC):
 
     @property
     def context_window_tokens(self) -> int | None:
-        """The configured window, else the server's or the price map's; no more than was refused."""
+        """The configured window, else the server's or the price map's; at most the one of a refusal."""
         return self._known.context_window_tokens
 
     @property
     def window_source(self) -> WindowSource:
-        """Who says how large the window is."""
+        """The source of the window."""
         return self._known.window_source
 
     async def learn_window(self) -> None:
-        """Asks the server how large the window is, where it can be asked. Never raises."""
+        """Asks the server for the window, if possible. Never raises."""
         return
 
     @property
     def takes_images(self) -> bool | None:
-        """What is known of it; `None` at an own server, where a known name may stand for anything."""
+        """`None` if unknown, and at the owner's server, where a known name may be any model."""
         return None if self._base_url else self._known.takes_images
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
@@ -142,7 +145,7 @@ class ProviderModel(ABC):
         try:
             await self._load()
             request = self._bounded(request, reservation)
-            # its own deadline: a client's time-outs bound the silence between bytes, not the whole wait
+            # A client's time-outs bound the silence between bytes, not the whole wait.
             async with asyncio.timeout(self._request_timeout_seconds):
                 answer = await self._asked(request)
             yield ModelAlive(is_reading=self._reads_here())
@@ -182,7 +185,7 @@ class ProviderModel(ABC):
                 reservation.release()
 
     def _estimate(self, request: ModelRequest) -> Estimate | None:
-        """The most that a request can cost; nothing for an unknown model on this machine."""
+        """The most that a request can cost; free for an unknown model on this machine."""
         if self._ledger is None or not self._ledger.has_cap:
             return Estimate()
         estimate = self._known.estimate(request)
@@ -193,10 +196,10 @@ class ProviderModel(ABC):
         return bool(address) and is_loopback(str(address))
 
     def _bounded(self, request: ModelRequest, reservation: Reservation) -> ModelRequest:
-        """The request with the most that its answer may take.
+        """The request with the limit of its answer.
 
-        That is what was reserved, unless the model's own limit is that; and what the settings say. An own
-        server goes on to the end of its window unless it is told how far: a quarter of the window.
+        The limit is what was reserved, unless that is the model's own, and what the settings say. The owner's
+        server would continue to the end of its window, and gets a quarter of it.
         """
         most_tokens = request.max_output_tokens or self._known.most_answer_tokens
         limits = [request.max_output_tokens, self._known.answer_limit_tokens]
@@ -215,11 +218,11 @@ class ProviderModel(ABC):
             await self._remembered.keep(self.name, self._base_url or "", tokens)
 
     def _is_own_server(self) -> bool:
-        """Whether the owner runs the server, so that nobody else bounds an answer."""
+        """Whether the owner runs the server, so that nobody else limits an answer."""
         return self._is_on_this_machine()
 
     def _reads_here(self) -> bool:
-        """Whether a silence before the first word most likely means that the prompt is being read."""
+        """Whether a silence before the first word probably means that the prompt is being read."""
         return self._is_own_server() and not self._known.entry.get("supports_reasoning")
 
     def _alive(self, chunk: Any, assembly: ReplyAssembly) -> ModelAlive:
@@ -251,18 +254,18 @@ class ProviderModel(ABC):
 
     @abstractmethod
     def load_ahead(self) -> None:
-        """Begins to load, on a thread, what the first request needs; the request waits for it.
+        """Begins to load what the first request needs, on a thread; the request waits for it.
 
-        Nothing is sent. What cannot be loaded is the first request's failure.
+        Nothing is sent. If loading fails, so does the first request.
         """
 
     @abstractmethod
     async def _load(self) -> None:
-        """Loads what a request needs; it may take longer than a request may."""
+        """Loads what a request needs; not limited by the request time-out."""
 
     @abstractmethod
     async def _asked(self, request: ModelRequest) -> OpenAnswer:
-        """Sends a request; what comes back has begun to be an answer."""
+        """Sends a request, and returns when its answer begins."""
 
     @abstractmethod
     async def _release(self) -> None:
@@ -270,11 +273,11 @@ class ProviderModel(ABC):
 
     @abstractmethod
     def _facts(self) -> CallFacts:
-        """What a sentence about a failed call needs."""
+        """The facts for the sentence about a failed call."""
 
 
 _UNKNOWN_ANSWER_TOKENS = 16_384
-"""An answer of a model whose limit nobody knows is bounded to this where a cap holds."""
+"""The limit of an answer under a cap if the model's own is unknown."""
 
 
 class KnownModel:
@@ -302,11 +305,11 @@ class KnownModel:
 
     @cached_property
     def entry(self) -> Mapping[str, Any]:
-        """What litellm's price map says of it; empty for a model that it does not know."""
+        """The entry in litellm's price map with the owner's prices; empty for an unknown model."""
         return {**price_map_entry(self.name), **self._prices}
 
     def estimate(self, request: ModelRequest) -> Estimate | None:
-        """The most that a request can cost; `None` for a model whose price nobody knows."""
+        """The most that a request can cost; `None` for a model without a known price."""
         input_usd, output_usd = (self.entry.get(f"{side}_cost_per_token") for side in ("input", "output"))
         if not isinstance(input_usd, int | float):
             return None
@@ -328,18 +331,18 @@ class KnownModel:
 
     @property
     def most_answer_tokens(self) -> int | None:
-        """The longest answer that the model gives, where the settings or the price map know it."""
+        """The longest answer of the model, from the settings or the price map."""
         tokens = self._configured_answer_tokens or self.entry.get("max_output_tokens")
         return tokens if isinstance(tokens, int) and tokens > 0 else None
 
     @property
     def answer_limit_tokens(self) -> int | None:
-        """What the settings bound every answer to."""
+        """The limit of each answer in the settings."""
         return self._configured_answer_tokens
 
     @property
     def own_server_answer_tokens(self) -> int:
-        """The most of one answer where the server itself would go on to the end of its window."""
+        """The limit of an answer if the server itself has none but its window."""
         window_tokens = self.context_window_tokens or _UNKNOWN_ANSWER_TOKENS * ANSWER_SHARE
         return min(window_tokens // ANSWER_SHARE, _UNKNOWN_ANSWER_TOKENS)
 
@@ -350,7 +353,7 @@ class KnownModel:
 
     @property
     def window_source(self) -> WindowSource:
-        """Who says so."""
+        """The source of the window."""
         return self._window()[1]
 
     def _window(self) -> tuple[int | None, WindowSource]:
@@ -368,14 +371,14 @@ class KnownModel:
 
     @property
     def takes_images(self) -> bool | None:
-        """What the price map says; `None` for a model that it does not know."""
+        """From the price map; `None` for an unknown model."""
         return bool(self.entry.get("supports_vision")) if self.entry else None
 
     def usage(self, counted: Any) -> Usage | None:
-        """The provider's count in our terms, with its cost; `None` stays `None`.
+        """The provider's usage with its cost.
 
         Raises:
-            ContextOverflow: it counted more than the window holds, so the model saw only a part.
+            ContextOverflow: it exceeds the window, so the model saw only a part.
         """
         usage = usage_from_provider(counted, prices=self.entry) if counted else None
         # the configured window may be kept small on purpose: only more than the real one is an overflow
@@ -394,17 +397,16 @@ class KnownModel:
     def silence_seconds(
         self, *, has_content: bool, is_alive: bool = False, stall_seconds: float, request_seconds: float
     ) -> float:
-        """How long a stream that has begun may bring nothing of an answer.
+        """How long a stream that has begun may be silent.
 
-        Longer before the first word, where the model thinks before it speaks, or the provider says by
-        comments that it is still there.
+        Longer before the first word if the model reasons, or if the provider sends comments.
         """
         if not has_content and (is_alive or self.entry.get("supports_reasoning")):
             return max(stall_seconds, request_seconds)
         return stall_seconds
 
     def fell_silent(self, seconds: float) -> ModelTimedOut:
-        """The error for a stream that brought nothing for so long."""
+        """The error for a stream that was silent for `seconds`."""
         return ModelTimedOut(
             f"The model {self.name!r} sent nothing for {seconds:.15g} seconds in the middle of its answer. "
             "Ask again."
@@ -413,3 +415,48 @@ class KnownModel:
     def _mapped_window_tokens(self) -> int | None:
         tokens = self.entry.get("max_input_tokens") or self.entry.get("max_tokens")
         return tokens if isinstance(tokens, int) and tokens > 0 else None
+
+
+WINDOWS_FILE = "model-windows.json"
+VERSION = 1
+
+
+class RememberedWindows:
+    """Windows in tokens, by model and address, learned from overflows. A missing or broken file is empty."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def of(self, model_name: str, address: str) -> int | None:
+        """The window of a model at an address, if it was learned."""
+        try:
+            return self._stored().get(_key(model_name, address))
+        except SessionError as error:
+            log.warning("what was learned of windows cannot be read: %s", error)
+            return None
+
+    async def keep(self, model_name: str, address: str, tokens: int) -> None:
+        """Stores a window that an overflow taught."""
+        try:
+            await asyncio.to_thread(self._keep, _key(model_name, address), tokens)
+        except SessionError as error:
+            log.warning("the window of %s is not remembered: %s", model_name, error)
+
+    def _keep(self, key: str, tokens: int) -> None:
+        with locked(self._path):
+            windows = {**self._stored(), key: tokens}
+            text = json.dumps({"version": VERSION, "windows": windows}, indent=2)
+            replace_file(self._path, text.encode("utf-8"))
+
+    def _stored(self) -> dict[str, int]:
+        found = read_plain(self._path)
+        try:
+            raw = json.loads(found[0]) if found else {"windows": {}}
+            return {key: value for key, value in raw["windows"].items() if isinstance(value, int)}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            log.warning("%s holds no windows that can be read", self._path)
+            return {}
+
+
+def _key(model_name: str, address: str) -> str:
+    return f"{model_name} {address}".strip()

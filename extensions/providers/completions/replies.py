@@ -31,7 +31,7 @@ class _CallParts:
 
 
 class ReplyAssembly:
-    """Collects the chunks of one answer. `api` is what the message says of how it came, in pi's words."""
+    """Collects the chunks of one answer. `api` is the value of the message's field in pi's format."""
 
     def __init__(self, *, model_name: str, api: str) -> None:
         self._model_name = model_name
@@ -46,7 +46,7 @@ class ReplyAssembly:
 
     @property
     def has_content(self) -> bool:
-        """Whether anything of the answer has arrived: text, thinking or a tool call."""
+        """Whether text, thinking or a tool call has arrived."""
         return bool(self._texts or self._thinking or self._calls)
 
     @property
@@ -55,7 +55,7 @@ class ReplyAssembly:
         return bool(self._problem)
 
     def cut_off(self, repeated: str) -> None:
-        """Ends an answer that repeats this without end."""
+        """Ends an answer that repeats this text."""
         shown = " ".join(repeated.split())
         shown = f"{shown[:_SHOWN_CHARS]}…" if len(shown) > _SHOWN_CHARS else shown
         self._finish_reason = "length"
@@ -65,11 +65,11 @@ class ReplyAssembly:
 
     @property
     def has_finish_reason(self) -> bool:
-        """Whether the provider has said why the answer is over."""
+        """Whether the provider has sent a finish reason."""
         return bool(self._finish_reason)
 
     def add(self, chunk: Any) -> str:
-        """Takes one chunk in; returns the text that is to be shown for it, often empty."""
+        """Adds a chunk; returns its text, which is often empty."""
         self._response_id = self._response_id or str(_field(chunk, "id") or "")
         shown = ""
         for choice in _field(chunk, "choices") or ():
@@ -90,10 +90,10 @@ class ReplyAssembly:
     def message(
         self, *, ended: bool, usage: Usage | None, timestamp_ms: int, request_size: int
     ) -> AssistantMessage:
-        """The whole answer.
+        """The complete answer.
 
-        `ended` says whether the provider gave a finish reason. `request_size` (messages in the request)
-        goes into the ids that are made for calls without one, so that they differ from turn to turn.
+        `ended` says whether the provider sent a finish reason. The ids of calls without one contain
+        `request_size` (messages in the request), so that they differ from turn to turn.
 
         Raises:
             ModelUnavailable: the stream was cut.
@@ -156,7 +156,7 @@ class ReplyAssembly:
 
 
 def prompt_progress(chunk: Any) -> tuple[int, int] | None:
-    """How many tokens of how many a server has read of the prompt: llama.cpp's `prompt_progress`."""
+    """The tokens of the prompt that a server has read, and all of them: llama.cpp's `prompt_progress`."""
     progress = _field(chunk, "prompt_progress")
     if progress is None:
         return None
@@ -164,7 +164,7 @@ def prompt_progress(chunk: Any) -> tuple[int, int] | None:
 
 
 def _said(content: Any) -> tuple[str, str]:
-    """The text and the thinking of a delta: text alone, or Mistral's list of parts."""
+    """The text and the thinking of a delta, which is a text or Mistral's list of parts."""
     if isinstance(content, str):
         return content, ""
     texts, thoughts = "", ""
@@ -181,10 +181,10 @@ def _text_of(value: Any) -> str:
 
 
 def usage_from_provider(raw: Any, *, prices: Mapping[str, Any]) -> Usage | None:
-    """Usage in our terms from OpenAI's, whose `prompt_tokens` include cached tokens; `None` if all is zero.
+    """`Usage` from OpenAI's format, whose `prompt_tokens` include cached tokens; `None` if all is zero.
 
     Cached tokens are counted under OpenAI's, Anthropic's or DeepSeek's name. `prices` is the model's entry in
-    litellm's price map (US dollars a token); without prices the cost is what the provider says, or 0.
+    litellm's price map (US dollars per token); without prices the cost is the provider's, or 0.
     """
     prompt = _number(raw, "prompt_tokens")
     details = _field(raw, "prompt_tokens_details")
@@ -223,7 +223,7 @@ def _cost_usd(prices: Mapping[str, Any], *, fresh: int, read: int, written: int,
 
 
 def _is_another_call(parts: _CallParts, call_id: str, name: str) -> bool:
-    """Some providers give every call of an answer the index 0: ids tell them apart, or a second name."""
+    """Some providers give each call the index 0; then ids or a second name separate them."""
     if call_id:
         return bool(parts.id) and call_id != parts.id
     return bool(name) and _json_object("".join(parts.arguments)) is not None
@@ -264,7 +264,7 @@ def _stop_reason(reason: str, *, has_calls: bool) -> StopReason:
 
 
 def _field(raw: Any, name: str) -> Any:
-    # the type alone tells most of them, and this is asked some ten times a token
+    # called about ten times per token, and the type check is the fastest
     if type(raw) is dict or isinstance(raw, Mapping):
         return raw.get(name)
     return getattr(raw, name, None)
@@ -286,7 +286,7 @@ _NEEDLE_CHARS = 24
 LEAST_REPEATED_CHARS = 600
 LEAST_TIMES = 6
 _LEAST_OF_FEW_SIGNS = 2_000
-"""Rulers and rows of zeros are long and meant."""
+"""Rulers and rows of zeros are long on purpose."""
 
 
 class RepetitionWatch:
@@ -297,10 +297,10 @@ class RepetitionWatch:
         self._unlooked_chars = 0
 
     def repeated(self, text: str) -> str:
-        """What the answer repeats over and over at its end, with this text; empty while it does not.
+        """The passage that the answer repeats at its end, with this text; empty if it does not.
 
-        It is a passage of up to 400 characters that stands there six times or more in a row, to the letter,
-        in 600 characters at least.
+        A passage has up to 400 characters and occurs at least six times in a row, exactly, in at least 600
+        characters.
         """
         self._tail = (self._tail + text)[-_LOOKED_BACK_CHARS:]
         self._unlooked_chars += len(text)

@@ -1,4 +1,4 @@
-"""Paid calls beside the conversation, reserved before and settled after: re-ranking, recordings."""
+"""Paid calls outside of the conversation (re-ranking, transcription): reserved before, settled after."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from nacre.runtime.models.spending import BYTES_PER_TOKEN, Estimate, SpendingLed
 from nacre.sessions.contracts.messages import Usage
 
 LEAST_BYTES_A_SECOND, LEAST_PLAIN_BYTES_A_SECOND = 750, 8_000
-"""A recording is no longer than its bytes tell: speech at 6 kbit/s, or 8 bits at 8 kHz as it is."""
+"""The longest recording of a size: speech at 6 kbit/s, or uncompressed with 8 bits at 8 kHz."""
 AUDIO_TOKENS_A_SECOND, WORD_TOKENS_A_SECOND = 50, 8
-"""More than providers count for a second of speech, as sound and as the words in it."""
+"""More than providers count for a second of speech, as audio and as text."""
 
 
 class Bill:
-    """What a call costs by `price`: the most that it can, until the provider has told what it took.
+    """The cost of a call by `price`: at first the most that it can be, then what the provider reports.
 
-    `usage.cost_usd` is 0 where the price is not known.
+    `usage.cost_usd` is 0 if the price is unknown.
     """
 
     def __init__(self, price: Mapping[str, float]) -> None:
@@ -31,16 +31,16 @@ class Bill:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a price at all."""
+        """Whether there is a price."""
         return bool(self._price)
 
     def took_query(self, tokens: int) -> None:
-        """One question to a re-ranker, of so many tokens with its texts."""
+        """Sets the cost of a question to a re-ranker; `tokens` includes its texts."""
         usd = self._usd("input_cost_per_query") + tokens * self._usd("input_cost_per_token")
         self.usage = Usage(input_tokens=tokens, cost_usd=usd)
 
     def took_seconds(self, seconds: float) -> None:
-        """A recording of so many seconds."""
+        """Sets the cost of a recording by its length."""
         self.took_tokens(
             math.ceil(seconds * AUDIO_TOKENS_A_SECOND), math.ceil(seconds * WORD_TOKENS_A_SECOND)
         )
@@ -49,7 +49,7 @@ class Bill:
             self.usage = replace(self.usage, cost_usd=seconds * second_usd)
 
     def took_tokens(self, heard: int, written: int) -> None:
-        """A recording of so many tokens, and those of its words."""
+        """Sets the cost of a recording by its tokens and those of its text."""
         heard_usd = self._usd("input_cost_per_audio_token") or self._usd("input_cost_per_token")
         usd = heard * heard_usd + written * self._usd("output_cost_per_token")
         self.usage = Usage(input_tokens=heard, output_tokens=written, cost_usd=usd)
@@ -61,7 +61,7 @@ class Bill:
 class SideCalls:
     """The paid calls of one model, `provider/model` at an address, for one `purpose`.
 
-    `now_ms` gives milliseconds since the epoch.
+    `now_ms` returns milliseconds since the epoch.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class SideCalls:
 
     @asynccontextmanager
     async def reranking(self, question: str, texts: Sequence[str]) -> AsyncIterator[Bill]:
-        """Around one request to a re-ranker. Raises as `SpendingLedger.reserve`."""
+        """Wraps one request to a re-ranker. Raises as `SpendingLedger.reserve`."""
         sent_bytes = sum(len(f"{question}{text}".encode(errors="replace")) for text in texts)
         bill = Bill(await self._price())
         bill.took_query(sent_bytes // BYTES_PER_TOKEN + 1)
@@ -90,7 +90,7 @@ class SideCalls:
 
     @asynccontextmanager
     async def recording(self, file_name: str, size_bytes: int) -> AsyncIterator[Bill]:
-        """Around one recording that is written down. Raises as `SpendingLedger.reserve`."""
+        """Wraps the transcription of a recording. Raises as `SpendingLedger.reserve`."""
         is_plain = file_name.lower().endswith((".wav", ".flac"))
         rate = LEAST_PLAIN_BYTES_A_SECOND if is_plain else LEAST_BYTES_A_SECOND
         bill = Bill(await self._price())
@@ -99,7 +99,7 @@ class SideCalls:
             yield bill
 
     async def _price(self) -> Mapping[str, float]:
-        """Dollars of a token, a query or a second, by the owner's prices or litellm's price map."""
+        """Dollars per token, query or second, from the owner's prices or litellm's price map."""
         own = self._ledger.prices.get(self._model)
         mapped = {} if own is not None else await asyncio.to_thread(price_map_entry, self._model)
         costs = {key: value for key, value in (own or mapped).items() if "_cost_per_" in key}
@@ -114,7 +114,7 @@ class SideCalls:
             try:
                 yield
             except asyncio.CancelledError:
-                # Whoever waited has given up; the provider bills it all the same.
+                # The caller has given up, but the provider bills the call.
                 await self._spend(bill)
                 raise
             await self._spend(bill)

@@ -1,4 +1,4 @@
-"""One provider's endpoint over HTTP: its key, its connections, and its failures as `ModelError`. Edge.
+"""One provider's endpoint over HTTP: its key, its connections, and its failures as `ModelError`.
 
 httpx is loaded on the first request, off the event loop.
 """
@@ -101,7 +101,7 @@ class EmbeddingConnection:
 
     @property
     def lack(self) -> str:
-        """That there is no key where one is needed, as a sentence; else empty."""
+        """A sentence if a required key is missing; empty otherwise."""
         endpoint = self._endpoint
         if endpoint.unusable or self._key() or not endpoint.needs_key:
             return endpoint.unusable

@@ -1,4 +1,4 @@
-"""Where an embedding model is asked and how: known providers, what the settings change of them. Pure."""
+"""The endpoints of embedding models: known providers, and what the settings change."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class EmbeddingEndpoint(Record):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Header values that must never be told."""
+        """Header values that must not appear in any message."""
         return tuple(value for name, value in self.headers.items() if is_secret_header(name))
 
     @property
@@ -155,7 +155,7 @@ def endpoint_for(
 
 
 def is_secret_header(name: str) -> bool:
-    """Whether a header of this name is likely to hold a key."""
+    """Whether a header of this name probably contains a key."""
     return any(part in name.lower() for part in _SECRET_HEADER)
 
 

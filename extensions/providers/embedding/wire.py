@@ -1,4 +1,4 @@
-"""Embeddings on the wire: what goes to a provider, and whether what comes back can be used. Pure.
+"""Requests for embeddings, and the vectors of their responses.
 
 Two protocols: OpenAI's `/embeddings`, which Mistral, Voyage, Ollama and most servers of one's own speak with
 small differences, and Gemini's own.
@@ -32,11 +32,11 @@ def request_for(
 
 
 def vectors_of(answer: Any, count: int, endpoint: EmbeddingEndpoint) -> Sequence[Sequence[float]]:
-    """The vectors of an answer in the order of the texts, each of length 1.
+    """The vectors of a response in the order of the texts, each of length 1.
 
     Raises:
-        TextRefused: the model made no usable vector of some of the texts.
-        EmbeddingFailed: they are not as many as the texts, not numbered like them, or none is usable.
+        TextRefused: some of the texts have no usable vector.
+        EmbeddingFailed: their number or numbering differs from the texts, or none is usable.
     """
     items = _items(answer)
     if len(items) != count:
@@ -48,7 +48,7 @@ def vectors_of(answer: Any, count: int, endpoint: EmbeddingEndpoint) -> Sequence
     bad = [at for at, vector in enumerate(unit) if vector is None]
     if bad:
         problem = _problem(vectors[bad[0]])
-        # One strange text among others is the text's doing; nothing usable at all is the model's.
+        # One unusable vector among others is due to its text; if none is usable, the model is the cause.
         kind = TextRefused if len(bad) < count or count == 1 else EmbeddingFailed
         raise kind(f"The model {endpoint.name!r} gave a vector that is {problem}; it is not used.")
     whole = [vector for vector in unit if vector is not None]
@@ -61,7 +61,7 @@ def vectors_of(answer: Any, count: int, endpoint: EmbeddingEndpoint) -> Sequence
 
 
 def tokens_of(answer: Mapping[str, Any], texts: Sequence[str]) -> int:
-    """How many tokens an answer says that it cost, or about how many the texts have."""
+    """The tokens that a response reports, or an estimate from the texts."""
     usage = answer.get("usage")
     told = [usage.get(name) for name in ("total_tokens", "prompt_tokens")] if isinstance(usage, dict) else []
     counted = (value for value in told if isinstance(value, int) and value > 0)
@@ -129,7 +129,7 @@ def _in_order(items: list[Any], name: str) -> list[Any]:
 
 
 def _numbers(item: Any) -> Any:
-    """What stands for a vector: a list of numbers, or little-endian 32-bit floats in base64."""
+    """A list of numbers, or little-endian 32-bit floats in base64."""
     value = item.get("embedding", item.get("values")) if isinstance(item, Mapping) else None
     if not isinstance(value, str):
         return value
@@ -143,7 +143,7 @@ def _numbers(item: Any) -> Any:
 
 
 def _unit(vector: Any, dimensions: int | None) -> list[float] | None:
-    """The vector cut to `dimensions` and brought to length 1; `None` when it is no direction."""
+    """The vector cut to `dimensions` and scaled to length 1; `None` if it has no direction."""
     if not isinstance(vector, list | array):
         return None
     try:

@@ -6,8 +6,8 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from nacre.extensions.providers.completions.errors import CallFacts, key_variable
-from nacre.extensions.providers.completions.keys import from_environment
+from nacre.extensions.providers.completions.errors import CallFacts
+from nacre.extensions.providers.completions.keys import key_for_litellm
 from nacre.extensions.providers.completions.messages import completion_arguments
 from nacre.extensions.providers.completions.provider_model import ProviderModel
 from nacre.extensions.providers.completions.replies import ReplyAssembly
@@ -57,10 +57,9 @@ class LiteLLMModel(ProviderModel):
             await litellm_loading.release_clients()
 
     def _key(self) -> str | None:
-        if self._api_key is not None or self._base_url is None or not self.name.startswith("openai/"):
+        if not self.name.startswith("openai/"):
             return self._api_key
-        # servers on one's own machine need no key, but OpenAI's client refuses to start without one
-        return None if from_environment(key_variable(self.name)) else "no-key"
+        return key_for_litellm(self.name, base_url=self._base_url, api_key=self._api_key)
 
     def _facts(self) -> CallFacts:
         return CallFacts(

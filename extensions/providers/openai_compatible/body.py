@@ -14,17 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nacre.extensions.providers.completions.messages import (
+    Family,
     Outgoing,
     add_tail,
     mark_last_user_message,
     outgoing,
+    provider_family,
     sendable,
     system_messages,
     takes_cache_marks,
     tool_definition,
     written,
 )
-from nacre.extensions.providers.completions.role_order import Family, provider_family
 from nacre.extensions.providers.openai_compatible.providers import Endpoint
 from nacre.record import Record
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec

@@ -1,6 +1,6 @@
-"""Requests to one endpoint over HTTP, and their answers as they come. Edge: httpx.
+"""Requests to one endpoint over HTTP, and their responses.
 
-httpx, and what a TLS connection needs, are loaded on the first request, off the event loop.
+httpx and the certificates of TLS are loaded on the first request, off the event loop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 20.0
 KEEP_CONNECTION_SECONDS = 60.0
-"""A person's next words often come later than httpx's five seconds, and a TLS handshake is no small wait."""
+"""A person's next message often comes after httpx's five seconds, and a TLS handshake takes time."""
 MAX_REDIRECTS = 3
 MAX_ERROR_BYTES = 200_000
 MAX_LIST_BYTES = 8 * 1024 * 1024
@@ -41,14 +41,13 @@ class Connection:
         self._client: httpx.AsyncClient | None = None
 
     async def open(self, url: str, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
-        """A successful answer, its body not yet read; whoever gets it closes it with `hang_up`.
+        """A successful response whose body is not read yet; the caller closes it with `hang_up`.
 
-        The body goes to the address of the settings alone: it is sent on only where that very server names
-        another path of its own.
+        Only redirects to the same server are followed.
 
         Raises:
-            ProviderAnswered: the answer is no success.
-            BadModelReply: the server sends requests on to another one.
+            ProviderAnswered: the response is not a success.
+            BadModelReply: the server redirects to another one.
         """
         client = await self._connected()
         target = without_user(url)
@@ -79,9 +78,9 @@ class Connection:
         seconds: float,
         sent: Mapping[str, Any] | None = None,
     ) -> tuple[int, Any]:
-        """The status and the JSON of an answer; 0 where none came within so many seconds, `None` for no JSON.
+        """The status and the JSON of a response; status 0 if none came within `seconds`, `None` without JSON.
 
-        It is a GET, or with `sent` a POST of that. Redirects are not followed.
+        A GET request, or a POST of `sent`. Redirects are not followed.
         """
         client = await self._connected()
         method, body = ("GET", None) if sent is None else ("POST", dict(sent))
@@ -129,7 +128,7 @@ class Connection:
 
 
 async def _sent(client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
-    """The answer; a request on a connection that the server had closed meanwhile is sent once more."""
+    """The response; a request on a connection that the server has closed is sent once more."""
     try:
         return await client.send(request, stream=True)
     except load_client().RemoteProtocolError:  # not a byte came back: llama.cpp closes after five seconds
@@ -142,7 +141,7 @@ def load_client() -> Any:
 
 
 async def hang_up(response: httpx.Response) -> None:
-    """Closes an answer; one that was not read to its end closes its connection."""
+    """Closes a response; one that was not read completely closes its connection."""
     # the answer is complete or has failed already; a broken socket adds nothing
     with suppress(Exception):
         async with asyncio.timeout(_CLOSE_SECONDS):

@@ -1,4 +1,4 @@
-"""Which models a server of OpenAI's protocol has, and how large their windows are. Edge: what servers answer.
+"""The models of a server that speaks OpenAI's protocol, and their windows.
 
 Sources: OpenAI's API reference, "List models", which Ollama, LM Studio, vLLM and llama.cpp answer alike; for
 the window, which that reference lacks, llama.cpp's `meta.n_ctx` and `/props`, vLLM's `max_model_len`,
@@ -35,7 +35,7 @@ _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)\s*$", re.MULTILINE)
 async def listing(base_url: str, *, api_key: str = "", seconds: float) -> Listing:
     """The models at an address, in the server's order. Never raises.
 
-    Whatever else listens there is taken for no server of models.
+    Any other server counts as one that does not answer.
     """
     async with aclosing(Connection(base_url)) as connection:
         return await _listing(connection, base_url, bearer(api_key), seconds=seconds)
@@ -44,7 +44,7 @@ async def listing(base_url: str, *, api_key: str = "", seconds: float) -> Listin
 async def served_model(
     connection: Connection, base_url: str, name: str, headers: Mapping[str, str], *, seconds: float
 ) -> ServedModel | None:
-    """What the server says of one model within so many seconds; `None` where it says nothing of it."""
+    """What the server reports about one model within `seconds`; `None` if nothing."""
     try:
         async with asyncio.timeout(seconds):
             found = await _listing(connection, base_url, headers, seconds=seconds)
@@ -69,7 +69,7 @@ async def served_model(
 
 
 def bearer(api_key: str) -> dict[str, str]:
-    """The header that carries a key; none for no key."""
+    """The header with a key; none without a key."""
     return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
 
@@ -105,7 +105,7 @@ def _models(listed: list[Any]) -> Iterator[ServedModel]:
 async def _told_elsewhere(
     connection: Connection, base_url: str, name: str, headers: Mapping[str, str], *, seconds: float
 ) -> int | None:
-    """The window as the servers tell it that do not list it: llama.cpp, LM Studio, Ollama."""
+    """The window from the other endpoints of llama.cpp, LM Studio and Ollama."""
     root = _root(base_url)
     _, props = await connection.get_json(f"{root}/props", headers, seconds=seconds)
     settings = props.get("default_generation_settings") if isinstance(props, Mapping) else None
@@ -120,7 +120,7 @@ async def _told_elsewhere(
 async def _ollamas(
     connection: Connection, root: str, name: str, headers: Mapping[str, str], *, seconds: float
 ) -> int | None:
-    """What a loaded model has; else what its file asks for. The length it was trained for says neither."""
+    """The window of a loaded model, or the one that its file asks for; not the length of its training."""
     _, loaded = await connection.get_json(f"{root}/api/ps", headers, seconds=seconds)
     for each in (loaded.get("models") or ()) if isinstance(loaded, Mapping) else ():
         if isinstance(each, Mapping) and name in (each.get("name"), each.get("model")):
@@ -150,6 +150,6 @@ def _price(prices: Any, key: str) -> float | None:
 
 
 def _root(base_url: str) -> str:
-    """The address without the `/v1` of OpenAI's protocol."""
+    """The address without `/v1`."""
     parts = urlsplit(base_url.rstrip("/"))
     return urlunsplit(parts._replace(path=re.sub(r"/v\d+$", "", parts.path)))

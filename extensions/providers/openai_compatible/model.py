@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     import httpx
 
 LEARN_SECONDS = 3.0
-"""How long a server may take to say how large its window is."""
+"""How long a server may take to report its window."""
 
 
 class OpenAICompatibleModel(ProviderModel):
-    """A model of a provider in `providers.py`, or at any address that speaks the protocol."""
+    """A model of a provider in `providers.py`, or at any address with the protocol."""
 
     api = "openai-completions"
     _bodies: RequestBodies | None = None
@@ -51,7 +51,7 @@ class OpenAICompatibleModel(ProviderModel):
         Thread(target=load_client, name="httpx", daemon=True).start()
 
     async def learn_window(self) -> None:
-        """Asks an own server; a provider's only where the price map does not know the model."""
+        """Asks the owner's server, and a provider's server only if the price map lacks the model."""
         if self._learning is None or (self._learning.done() and self._tries_left > 0):
             if self._closed or self._unusable or not self._can_tell_more():
                 return
@@ -81,7 +81,7 @@ class OpenAICompatibleModel(ProviderModel):
             self._tries_left = 0 if served.window_tokens else self._tries_left - 1
 
     def _is_own_server(self) -> bool:
-        """Any address but the provider's own is one."""
+        """Any address except the provider's own."""
         return not self._endpoint().is_providers_own
 
     async def _load(self) -> None:
@@ -162,7 +162,7 @@ class OpenAICompatibleModel(ProviderModel):
 MAX_WHOLE_BYTES = 16 * 1024 * 1024
 """Most of a body that is no stream of events."""
 _END_SECONDS = 0.1
-"""How long the end of a stream is waited for behind its last event; it mostly came along."""
+"""How long to wait for the end of a stream after its last event; it usually arrives with it."""
 
 
 class HttpAnswer:
@@ -222,7 +222,7 @@ async def _pieces(response: httpx.Response) -> AsyncGenerator[bytes, None]:
 
 
 async def _read_to_the_end(pieces: AsyncIterator[bytes]) -> None:
-    """Reads the rest behind the last event, which is nothing: then the connection serves the next request."""
+    """Reads the empty rest after the last event, so that the connection can serve the next request."""
     with suppress(Exception):
         async with asyncio.timeout(_END_SECONDS):
             async for _ in pieces:
@@ -233,7 +233,7 @@ _DONE = b"[DONE]"
 
 
 def chunk_of(data: bytes) -> Mapping[str, Any] | None:
-    """The chunk that an event holds; `None` for the one behind the last.
+    """The chunk of an event; `None` for the one after the last.
 
     Raises:
         ProviderAnswered: it holds an error, which came after the answer had begun.
@@ -270,14 +270,14 @@ def whole_answer(body: bytes) -> Mapping[str, Any] | None:
 
 
 def counted_usage(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The usage that a chunk reports; Groq has it in a field of its own."""
+    """The usage in a chunk; Groq has a field of its own."""
     own = chunk.get("x_groq")
     usage = chunk.get("usage") or (own.get("usage") if isinstance(own, dict) else None)
     return usage if isinstance(usage, dict) else None
 
 
 def is_page(body: bytes) -> bool:
-    """Whether a body is a page for people: a web server answered, and not a model's API."""
+    """Whether a body is a web page, so that not a model's API answered."""
     return body.lstrip()[:1] == b"<"
 
 
@@ -296,7 +296,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class EventReader:
-    """Takes pieces in, gives the data of the events that are complete."""
+    """Splits a stream of bytes into events."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -312,7 +312,7 @@ class EventReader:
         return [data for line in lines if (data := self._line(line)) is not None]
 
     def end(self) -> list[bytes]:
-        """The data of an event whose empty line is missing when the stream is over."""
+        """The data of an event without its empty line at the end of the stream."""
         found = self.feed(b"\n\n") if self._rest or self._data else []
         self._rest = b""
         return found

@@ -251,13 +251,13 @@ async def as_one_commit(
     workspace: Workspace,
     write: Callable[[], Awaitable[None]],
     *,
-    path: str,
+    paths: Sequence[str],
     commits: bool,
     state_dir: Path,
     subject: str,
     trailers: Sequence[tuple[str, str]],
 ) -> tuple[str, str]:
-    """Calls `write`, which changes the note `path`, and commits the change alone.
+    """Calls `write`, which changes the notes `paths`, and commits these changes alone.
 
     Returns the commit and `""`, or `""` and a clause that says why there is none. Waits for the history, in
     which no other commit of Nacre comes between.
@@ -280,14 +280,14 @@ async def as_one_commit(
         except (FileBusy, GitFailed, OSError) as error:
             raise HistoryBusy(str(error).rstrip(".")) from error
         await write()
-        return await _committed(repository, path, subject, trailers)
+        return await _committed(repository, paths, subject, trailers)
 
 
 async def _committed(
-    repository: Repository, path: str, subject: str, trailers: Sequence[tuple[str, str]]
+    repository: Repository, paths: Sequence[str], subject: str, trailers: Sequence[tuple[str, str]]
 ) -> tuple[str, str]:
     def is_ours(name: str) -> bool:
-        return name == path or name.startswith(f"{SOURCES_FOLDER}/")
+        return name in paths or name.startswith(f"{SOURCES_FOLDER}/")
 
     try:
         return await asyncio.to_thread(commit_together, repository, is_ours, subject, trailers), ""

@@ -11,10 +11,9 @@ from functools import cache, reduce
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, stored_moment
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.models.offline.model import PROVIDER as OFFLINE_PROVIDER
 from nacre.runtime.models.spending import spending, unreadable_usage
 from nacre.runtime.open_sessions.open_session import FLUSH_MESSAGE_ENTRY
-from nacre.runtime.providers.opening import price_entry
+from nacre.runtime.providers.opening import has_price
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.spending import spending_folder
 from nacre.runtime.storage.storage import storage_of
@@ -70,12 +69,6 @@ GROUPS: Mapping[str, Callable[[Call], str]] = {
 }
 
 
-def has_price(model_name: str) -> bool:
-    """Whether the price of `provider/model` is known from litellm's map; the offline responder is free."""
-    is_offline = model_name.startswith(f"{OFFLINE_PROVIDER}/")
-    return is_offline or "input_cost_per_token" in price_entry(model_name)
-
-
 async def calls_of(config: Config, now: Clock) -> list[Call]:
     """All calls of an agent, oldest first. A transcript that cannot be read is left out.
 
@@ -115,15 +108,6 @@ async def calls_of(config: Config, now: Clock) -> list[Call]:
             purpose = _PURPOSES.get(spent.purpose, spent.purpose)
             keep(spent.at_ms, spent.model, purpose, said.session_key if said else "", spent.usage)
     return sorted(found.values(), key=lambda call: call.at)
-
-
-async def spent_today_usd(config: Config, now: Clock) -> float:
-    """Dollars that all agents of the state folder spent today: what the cap counts. Raises
-    `SessionError`.
-    """
-    today = now().date().isoformat()
-    spent = await asyncio.to_thread(lambda: list(spending(spending_folder(config), day=today)))
-    return sum(each.usage.cost_usd for each in spent)
 
 
 def usage_problem(config: Config, now: Clock) -> str | None:

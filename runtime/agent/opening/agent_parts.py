@@ -102,7 +102,7 @@ class AgentParts:
 
     turn: TurnParts
     chosen: ChosenModels
-    lanes: SessionLocks
+    locks: SessionLocks
     lifecycle: Lifecycle
     upkeep: Upkeep
     notices: tuple[str, ...]

@@ -17,7 +17,7 @@ from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.history.history_keeper import HistoryKeeper
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.opening.agent_parts import AgentParts, Running
-from nacre.runtime.agent.opening.given import Given, extended
+from nacre.runtime.agent.opening.author_parts import AuthorParts, extended
 from nacre.runtime.agent.opening.open_models import open_models, open_voice_notes
 from nacre.runtime.agent.opening.shared import Shared, World
 from nacre.runtime.agent.opening.sub_agents import SubAgents
@@ -58,7 +58,7 @@ LOCK_WAIT_SECONDS = 600.0
 
 
 async def open_memory_slot(
-    config: Config, given: Given, world: World, commands: Commands
+    config: Config, given: AuthorParts, world: World, commands: Commands
 ) -> tuple[MemorySlot, EngineParts]:
     """Opens the memory engine that the author passed or the settings name, and returns what it provides.
 
@@ -71,7 +71,7 @@ async def open_memory_slot(
     return slot, brought or EngineParts(commands=commands)
 
 
-def _slot(config: Config, given: Given, world: World) -> MemorySlot:
+def _slot(config: Config, given: AuthorParts, world: World) -> MemorySlot:
     chosen = config.settings.plugins.slots.memory
     if given.memory is not None:
         return MemorySlot(given.memory, name=given.memory_id or type(given.memory).__name__)
@@ -88,7 +88,7 @@ def _slot(config: Config, given: Given, world: World) -> MemorySlot:
 
 async def assemble(
     config: Config,
-    given: Given,
+    given: AuthorParts,
     *,
     clock: Clock | None,
     new_id: NewId,
@@ -125,7 +125,7 @@ async def assemble(
         raise TurnBroken(f"The agent could not be opened in {config.state_dir}: {error}") from error
 
 
-async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
+async def _assembled(config: Config, given: AuthorParts, world: World) -> AgentParts:
     settings, now, new_id = config.settings, world.now, world.new_id
     opening = world.opening(config, on_note=lambda path: on_notes(path))
     given, commands, extension_notices = extended(given, opening)
@@ -135,7 +135,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=count_tokens)
     chosen = open_models(
         config,
-        world.given(given.model) if given.model else None,
+        world.author_model(given.model) if given.model else None,
         offline=offline,
         model_named=partial(world.model, config),
         now=now,
@@ -159,7 +159,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         on_notes=on_notes,
         tools=given.tools,
         tool_sources=tuple(world.tool_source(config, make) for make in given.tool_sources),
-        run_sub_agent=SubAgents(given.tools, chosen=chosen, lanes=locks, running=running, world=world).run,
+        run_sub_agent=SubAgents(given.tools, chosen=chosen, locks=locks, running=running, world=world).run,
         prompt_parts=PromptParts(given.prompt_parts),
         **_by_settings(config, world, workspace, store, count_tokens),
     )
@@ -168,8 +168,8 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     return AgentParts(
         turn=turn,
         chosen=chosen,
-        lanes=locks,
-        lifecycle=Lifecycle(turn, lanes=locks, ended_sessions=store.ended_sessions),
+        locks=locks,
+        lifecycle=Lifecycle(turn, locks=locks, ended_sessions=store.ended_sessions),
         notices=(
             *(*config.notices, *workspace_notices, *waiting, *extension_notices, *hook_notices),
             *(*memory.notices, *_window_notices(chosen.default.first.budget)),
@@ -293,7 +293,9 @@ def open_approvals(
     )
 
 
-def register_hooks(given: Given, of_engine: HookTable, turn: TurnParts, config: Config) -> tuple[str, ...]:
+def register_hooks(
+    given: AuthorParts, of_engine: HookTable, turn: TurnParts, config: Config
+) -> tuple[str, ...]:
     """Registers the handlers: built-in, author's, extensions', memory engine's, trusted ones of the
     workspace.
 

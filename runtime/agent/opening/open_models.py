@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-from nacre.runtime.commands.conversation.chosen_models import ChosenModels
-from nacre.runtime.commands.conversation.model_words import KnownModels
+from nacre.runtime.commands.conversation.chosen_models import ChosenModels, KnownModels
 from nacre.runtime.contracts.budget import ContextBudget, WindowSource, resolve_budget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError

@@ -80,7 +80,7 @@ class World(Record):
             until=self.closing,
         )
 
-    def given(self, model: ChatModel) -> ChatModel:
+    def author_model(self, model: ChatModel) -> ChatModel:
         """A model that a bot author passed, perhaps to several agents."""
         return self.shared.borrowed(
             ("given", id(model)), lambda: model, close=lambda model: model.aclose(), until=self.closing

@@ -66,15 +66,15 @@ class SubAgents:
         tools: Iterable[AuthorTool],
         *,
         chosen: ChosenModels,
-        lanes: SessionLocks,
+        locks: SessionLocks,
         running: Running,
         world: World,
     ) -> None:
         self._chosen = chosen
-        self._lanes = lanes
+        self._locks = locks
         self._running = running
         for model in _handed_in(tools):
-            world.given(model)
+            world.author_model(model)
 
     async def run(self, caller: CallingTurn, sub_agent: SubAgent, text: str, scope: CallScope) -> str:
         """Runs a task and returns its final text.
@@ -86,7 +86,7 @@ class SubAgents:
         key = f"agent:{caller.parts.agent_id}:subagent:{caller.parts.new_id()}"
         log.info("the sub-agent %s works in %s for %s", name, key, caller.session.key)
         try:
-            return await self._running.start(key, self._in_lane(key, task))
+            return await self._running.start(key, self._in_session(key, task))
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if current is not None and current.cancelling():
@@ -96,8 +96,8 @@ class SubAgents:
             log.warning("the sub-agent %s ended without an answer: %s", name, error)
             raise ToolFailed(f"The sub-agent {name!r} ended without an answer. {error}") from error
 
-    async def _in_lane(self, key: str, task: _Task) -> str:
-        async with self._lanes.enter(key, on_wait=log.info):
+    async def _in_session(self, key: str, task: _Task) -> str:
+        async with self._locks.enter(key, on_wait=log.info):
             return await self._answered(key, task)
 
     async def _answered(self, key: str, task: _Task) -> str:

@@ -7,14 +7,15 @@ from dataclasses import replace
 
 from nacre.prompts import render
 from nacre.record import Record
-from nacre.runtime.commands.conversation.branch_points import (
+from nacre.runtime.commands.conversation.history import (
     Leaving,
+    SessionMessage,
     SessionTurn,
     is_name,
     is_spoken,
     leaving,
+    message_of,
 )
-from nacre.runtime.commands.conversation.history import SessionMessage, message_of
 from nacre.runtime.contracts.errors import PlaceUnknown, PrivacyError
 from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY, OpenSession, has_unflushed_messages
 from nacre.runtime.turn.turn import Turn

@@ -7,20 +7,27 @@ from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
 from nacre.record import Record
-from nacre.runtime.commands.conversation.branch_points import (
+from nacre.runtime.commands.conversation.branching import Rewound, fork, label, rewind
+from nacre.runtime.commands.conversation.changing import (
+    begin_fresh,
+    compact,
+    earlier_named,
+    earlier_sessions,
+    resume,
+    with_words,
+)
+from nacre.runtime.commands.conversation.chosen_models import ChosenModels
+from nacre.runtime.commands.conversation.context_parts import ContextView, context_of
+from nacre.runtime.commands.conversation.history import (
     SessionLabel,
+    SessionMessage,
     SessionTurn,
+    history_of,
     labels_of,
     turns_of,
+    usage_of,
 )
-from nacre.runtime.commands.conversation.branching import Rewound, fork, label, rewind
-from nacre.runtime.commands.conversation.chosen_models import ChosenModels
-from nacre.runtime.commands.conversation.compacting import compact
-from nacre.runtime.commands.conversation.history import SessionMessage, history_of, usage_of
-from nacre.runtime.commands.conversation.resuming import earlier_named, earlier_sessions, resume, with_words
-from nacre.runtime.commands.conversation.starting import begin_fresh
 from nacre.runtime.commands.conversation.status import SessionStatus, status_of
-from nacre.runtime.commands.insight.context_parts import ContextView, context_of
 from nacre.runtime.contracts.errors import ConfigError, PrivacyError
 from nacre.runtime.contracts.events import CompactionEnded
 from nacre.runtime.contracts.inbound import Attachment, Reply

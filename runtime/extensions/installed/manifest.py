@@ -11,7 +11,8 @@ point names a channel, which `channels.<id>` enables; `storage` for a store of a
 `memorySearch.provider` select. `built-in` is for extensions that come with Nacre and have their own settings.
 `configSchema` is a JSON schema of `plugins.entries.<id>.config`; without one there are no settings.
 
-`commands` adds terminal commands. The name of a subcommand contains a space:
+`commands` adds terminal commands. A name with a space says below which command it stands, such as
+`memory ltm` or `admin access token`:
 
     "commands": {"hive weigh": {"entry": "nacre_honey.terminal:command", "help": "Weigh a hive.",
                                 "examples": {"": ["nacre hive weigh oak"]}}}
@@ -35,7 +36,7 @@ ExtensionKind: TypeAlias = Literal["memory", "channel", "storage", "provider", "
 KINDS = frozenset(get_args(ExtensionKind))
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_COMMAND = re.compile(r"[a-z0-9][a-z0-9-]{0,31}( [a-z0-9][a-z0-9-]{0,31})?")
+_COMMAND = re.compile(r"[a-z0-9][a-z0-9-]{0,31}( [a-z0-9][a-z0-9-]{0,31}){0,2}")
 _ENTRY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _TAKEN = frozenset({"memory-core", "none"})
 _KEYS = frozenset({"id", "description", "kind", "configSchema", "commands"})
@@ -108,7 +109,7 @@ def _command(name: str, raw: object) -> TerminalCommand:
     entry, text, examples = value.get("entry"), value.get("help"), value.get("examples", {})
     if not _COMMAND.fullmatch(name):
         raise ManifestInvalid(
-            f"{MANIFEST_FILE} names the command {name!r}. Use one or two words of a-z, 0-9 and '-'."
+            f"{MANIFEST_FILE} names the command {name!r}. Use one to three words of a-z, 0-9 and '-'."
         )
     if not isinstance(entry, str) or not _ENTRY.fullmatch(entry) or not isinstance(text, str):
         raise ManifestInvalid(

@@ -245,7 +245,7 @@ class AgentEntry(AgentSettings):
     default: bool = False
     """Whether this agent is meant when none is named; else the first of the list is."""
     name: str = ""
-    """What people call it, for `nacre agents`."""
+    """What people call it, for `nacre admin agents`."""
     agent_dir: str = ""
     """The folder of what it keeps beside notes and conversations: which models rest, what is left to do;
     blank is `<state>/agents/<id>`."""

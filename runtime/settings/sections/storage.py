@@ -34,8 +34,8 @@ class StorageSettings(SettingsSection):
     """`postgresql://user:password@host:5432/database`, with libpq's parameters behind a `?`. Write a password
     as `${NAME}`, so that it stands in the environment."""
     workers: bool = False
-    """Whether `nacre serve` leaves turns to [`nacre worker`](workers.md), of which many may run, on several
-    machines."""
+    """Whether `nacre serve` leaves turns to [`nacre admin worker`](workers.md), of which many may run,
+    on several machines."""
 
     def chosen(self, told: str, plugins: PluginsSettings) -> StorageChoice:
         """What keeps an agent's data. A database that was `told` of needs no setting.

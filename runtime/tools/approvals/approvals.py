@@ -43,7 +43,6 @@ class ApprovalFolder:
         self._worker = OrderedWorker()
 
     async def put(self, approval: Approval) -> bool:
-        """Stores a new approval; `False` if its id is in use."""
         return await self._worker.run(lambda: self._put_new(approval))
 
     async def get(self, approval_id: str) -> Approval | None:
@@ -68,7 +67,6 @@ class ApprovalFolder:
         return await self._worker.run(lambda: self._change(approval_id, changed))
 
     async def remove(self, approval_id: str) -> None:
-        """Removes an approval, which may be gone already."""
         await self._worker.run(lambda: self._remove(approval_id))
 
     def _path(self, approval_id: str) -> Path:

@@ -52,7 +52,8 @@ def test_index_search_and_get(home: Path) -> None:
     assert hit["citation"].startswith("memory/2026-01-20.md#L")
     assert hit["explain"]["lexicalRank"] == 1
     assert hit["explain"]["final"] == pytest.approx(hit["score"], abs=1e-4)
-    assert (nothing.returncode, nothing.stdout) == (0, "No matches.\n")
+    assert nothing.returncode == 0
+    assert nothing.stdout.startswith("No matches. Try one word that the note must have")
     read = run_nacre(
         home, "memory", "get", hit["path"], "--from", str(hit["startLine"]), "--lines", str(hit["endLine"])
     )
@@ -69,11 +70,16 @@ def test_a_search_takes_the_question_in_other_words(home: Path) -> None:
 
 
 def test_a_search_for_people_and_in_time(home: Path) -> None:
-    """Without --json each hit is a score with its place and its words; days narrow the search."""
+    """A hit is its place, day and source, and the sentence that fits; `--explain` shows its score."""
     found = run_nacre(home, "memory", "search", "sourdough", "--max-results", "1")
+    explained = run_nacre(home, "search", "sourdough", "--max-results", "1", "--explain")
     later = run_nacre(home, "memory", "search", "sourdough", "--after", "2026-02-01", "--json")
 
-    heading, *snippet = found.stdout.splitlines()
+    heading, sentence = found.stdout.splitlines()
+    assert heading.startswith("memory/2026-01-20.md#L")
+    assert heading.endswith(" · 2026-01-20 · source not recorded")
+    assert sentence == "  The sourdough starter is fed on Sundays."
+    heading, *snippet = explained.stdout.splitlines()
     score, place = heading.split(" ", 1)
     assert 0 < float(score) <= 1
     assert place.startswith("memory/2026-01-20.md:")

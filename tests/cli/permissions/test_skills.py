@@ -1,4 +1,4 @@
-"""`nacre skills`, and what `nacre doctor` says of skills and tool servers."""
+"""`nacre admin extensions skills`, and what `nacre doctor` says of skills and tool servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.runtime.agents import write_settings
 
 def test_skills_are_listed_and_checked(tmp_path: Path) -> None:
     """One that can be used, one that is switched off, and one that is broken, which ends with 1."""
-    assert "There are no skills" in run_here(tmp_path, "skills").stdout
+    assert "There are no skills" in run_here(tmp_path, "admin", "extensions", "skills").stdout
     for name in ("brew-tea", "bake-bread"):
         folder = tmp_path / ".nacre/workspace/skills" / name
         folder.mkdir(parents=True)
@@ -21,12 +21,12 @@ def test_skills_are_listed_and_checked(tmp_path: Path) -> None:
         tmp_path / ".nacre",
         {"skills": {"entries": {"brew-tea": {"enabled": False}}}, "mcp": {"servers": {"gone": server}}},
     )
-    ended = run_here(tmp_path, "skills")
+    ended = run_here(tmp_path, "admin", "extensions", "skills")
     assert ended.returncode == 0
     assert "bake-bread (on)  skills/bake-bread/SKILL.md\n    Does it.\nbrew-tea (off)" in ended.stdout
 
     (tmp_path / ".nacre/workspace/skills/brew-tea/SKILL.md").write_text("tea")
-    ended = run_here(tmp_path, "skills", "--json")
+    ended = run_here(tmp_path, "admin", "extensions", "skills", "--json")
     assert ended.returncode == 1
     told = json.loads(ended.stdout)
     assert [skill["name"] for skill in told["skills"]] == ["bake-bread"]

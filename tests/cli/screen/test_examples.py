@@ -42,15 +42,15 @@ def test_help_shows_examples() -> None:
     """A new command needs a line or two in `cli/screen/examples.py`."""
     helps = {name: command.get_help(context) for name, (command, context) in COMMANDS.items()}
 
-    assert [name for name, text in helps.items() if "Examples:" not in text] == []
+    assert [name for name, text in helps.items() if name and "Examples:" not in text] == []
 
 
 TELL_NO_JSON = {
     *(
         "chat",
-        "completion",
+        "admin completion",
         "serve",
-        "worker",
+        "admin worker",
     ),  # a conversation, a script for a shell, programs that stay
     *(
         "config edit",
@@ -102,10 +102,10 @@ def parse(line: str) -> None:
     assert left == [], line
 
 
-STAYS = r"nacre|.* chat.*|nacre (serve|worker.*|mcp|log -f)|.*config edit"
+STAYS = r"nacre|.* chat.*|nacre (serve|admin (worker.*|mcp|log -f))|.*config edit"
 """They talk, serve, follow or open an editor until somebody ends them; `parse` has read them."""
 NEEDS = {
-    r"hooks (dis)?trust|mcp approve|pairing (approve|deny|revoke)": "the owner's terminal",
+    r"hooks (dis)?trust|mcp approve|access (approve|deny|revoke)": "the owner's terminal",
     r"storage migrate|workspace (pull|push)": "PostgreSQL",
     r"age1…|\.age |nacre\.key|ollama/": "a key, an encrypted archive, a model server",
     r"-o main\.svg": "matplotlib, which an extra brings",

@@ -1,4 +1,4 @@
-"""`nacre log`: its end, and what comes behind it, also when the file is begun anew."""
+"""`nacre admin log`: its end, and what comes behind it, also when the file is begun anew."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def test_the_log_is_shown_and_followed_into_the_next_file(tmp_path: Path) -> Non
     log.parent.mkdir(parents=True, mode=0o700)
     log.write_text("".join(_line(f"number {number}") for number in range(30)), encoding="utf-8")
 
-    shown = run_nacre(tmp_path, "log", "-n", "2").stdout
-    raw = run_nacre(tmp_path, "log", "-n", "1", "--json").stdout
-    with Terminal(tmp_path, "log", "-f", "-n", "1") as terminal:
+    shown = run_nacre(tmp_path, "admin", "log", "-n", "2").stdout
+    raw = run_nacre(tmp_path, "admin", "log", "-n", "1", "--json").stdout
+    with Terminal(tmp_path, "admin", "log", "-f", "-n", "1") as terminal:
         terminal.wait_for("number 29")
         with log.open("a", encoding="utf-8") as file:
             file.write(_line("before the change") + _line("half")[:20])

@@ -1,4 +1,4 @@
-"""`nacre schedule`: jobs made in the terminal, beside a program that serves."""
+"""`nacre admin schedule`: jobs made in the terminal, beside a program that serves."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def test_a_job_of_the_terminal_is_told_in_the_owners_chat(tmp_path: Path) -> Non
     path = install_line(tmp_path / "site")
     with LineServer() as server:
         line_settings(tmp_path, server.port, **OWNER)
-        early = run_nacre(tmp_path, "schedule", "add", "--at", "1d", "Water the plants")
+        early = run_nacre(tmp_path, "admin", "schedule", "add", "--at", "1d", "Water the plants")
         with serving(tmp_path, PYTHONPATH=path) as process:
             server.say("Hello", chat="n", sender="nora")
             server.wait_for(lambda here: here.shown("n"))
-            made = run_nacre(tmp_path, "schedule", "add", "--cron", "0 9 * * *", "Tell me the news")
-            jobs = json.loads(run_nacre(tmp_path, "schedule", "--json").stdout)
-            listed = run_nacre(tmp_path, "schedule", "list")
-            removed = run_nacre(tmp_path, "schedule", "remove", jobs[0]["id"])
-            again = run_nacre(tmp_path, "schedule", "remove", jobs[0]["id"])
+            made = run_nacre(tmp_path, "admin", "schedule", "add", "--cron", "0 9 * * *", "Tell me the news")
+            jobs = json.loads(run_nacre(tmp_path, "admin", "schedule", "--json").stdout)
+            listed = run_nacre(tmp_path, "admin", "schedule", "list")
+            removed = run_nacre(tmp_path, "admin", "schedule", "remove", jobs[0]["id"])
+            again = run_nacre(tmp_path, "admin", "schedule", "remove", jobs[0]["id"])
             process.send_signal(signal.SIGTERM)
             assert process.wait(WAIT_SECONDS) == 0
 
@@ -44,11 +44,11 @@ def test_a_job_of_the_terminal_is_told_in_the_owners_chat(tmp_path: Path) -> Non
 
 def test_what_cannot_be_read_is_wrong_usage(tmp_path: Path) -> None:
     """With the way to write it, and exit code 2; an empty list says so."""
-    run = run_nacre(tmp_path, "schedule", "add", "--cron", "often", "x")
+    run = run_nacre(tmp_path, "admin", "schedule", "add", "--cron", "often", "x")
 
     assert run.returncode == 2
     assert "needs 5 fields" in run.stderr
-    assert run_nacre(tmp_path, "schedule").stdout == "There are no jobs.\n"
+    assert run_nacre(tmp_path, "admin", "schedule").stdout == "There are no jobs.\n"
 
 
 def test_status_tells_of_an_assistant_that_does_not_serve(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_status_says_how_the_program_is_from_beside_it(tmp_path: Path) -> None:
             assert any(line == "line connected.\n" for line in process.stdout)
             server.say("Hello", chat="n", sender="nora")
             server.wait_for(lambda here: here.shown("n"))
-            run_nacre(tmp_path, "schedule", "add", "--cron", "0 9 * * *", "Tell me the news")
+            run_nacre(tmp_path, "admin", "schedule", "add", "--cron", "0 9 * * *", "Tell me the news")
             seen = run_nacre(tmp_path, "status")
             while "connected" not in seen.stdout:  # it is kept a moment after it is told
                 seen = run_nacre(tmp_path, "status")

@@ -1,4 +1,4 @@
-"""`nacre worker`, and `nacre serve` that leaves turns to it, without a database."""
+"""`nacre admin worker`, and `nacre serve` that leaves turns to it, without a database."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def test_a_deleted_session_is_no_longer_found_in_memory(home: Path) -> None:
     deleted = run_here(home, "sessions", "delete", earlier[:8])
 
     assert deleted.stdout.startswith(f"Deleted session {earlier} of agent:main:main. Its transcript is now ")
-    assert run_here(home, "memory", "search", "Halcyon boat").stdout == "No matches.\n"
+    assert run_here(home, "memory", "search", "Halcyon boat").stdout.startswith("No matches.")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`nacre context` and `/context`: what the model would get now is what the provider then gets."""
+"""`nacre sessions context` and `/context`: what the model would get now is what the provider then gets."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def test_the_parts_are_what_the_next_request_holds(tmp_path: Path) -> None:
         server.reply("Good evening.", usage=wire.usage(300, 20, cached_tokens=2100))
         run_nacre(tmp_path, "send", "My boat is called Halcyon.")
 
-        told = json.loads(run_nacre(tmp_path, "context", "--json", "--full").stdout)
-        shown = run_nacre(tmp_path, "context").stdout
-        full = run_nacre(tmp_path, "context", "main", "--full").stdout
+        told = json.loads(run_nacre(tmp_path, "sessions", "context", "--json", "--full").stdout)
+        shown = run_nacre(tmp_path, "sessions", "context").stdout
+        full = run_nacre(tmp_path, "sessions", "context", "main", "--full").stdout
         in_chat = run_nacre(tmp_path, "send", "/context").stdout
-        missing = run_nacre(tmp_path, "context", "nobody")
+        missing = run_nacre(tmp_path, "sessions", "context", "nobody")
         server.reply("Yes.", usage=wire.usage(2400, 20))
         run_nacre(tmp_path, "send", "Is she?")
         sent = server.requests[-1]["messages"]

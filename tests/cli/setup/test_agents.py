@@ -1,4 +1,4 @@
-"""`nacre agents`, and `--agent` with the other commands."""
+"""`nacre admin agents`, and `--agent` with the other commands."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def _listed(home: Path) -> Path:
 
 def test_the_agents_are_listed(tmp_path: Path) -> None:
     """For people as a table, for scripts as JSON with OpenClaw's names; without a list there is `main`."""
-    assert "main (default)" in run_here(tmp_path, "agents").stdout
+    assert "main (default)" in run_here(tmp_path, "admin", "agents").stdout
     state = _listed(tmp_path)
 
-    shown = run_here(tmp_path, "agents")
-    told = json.loads(run_here(tmp_path, "agents", "list", "--json").stdout)
+    shown = run_here(tmp_path, "admin", "agents")
+    told = json.loads(run_here(tmp_path, "admin", "agents", "list", "--json").stdout)
 
     assert shown.stdout.splitlines() == [
         "AGENT           NAME        MODEL          WORKSPACE",

@@ -129,7 +129,7 @@ def test_status_is_well_where_nothing_is_to_be_served(
 ) -> None:
     """Whoever only uses the terminal gets code 0; with a channel and without `nacre serve` it is 1."""
     write_settings(tmp_path / ".nacre", settings)
-    assert run_nacre(tmp_path, "schedule", "list").returncode == 0
+    assert run_nacre(tmp_path, "admin", "schedule", "list").returncode == 0
     assert run_nacre(tmp_path, "status").returncode == code
     assert run_nacre(tmp_path, "status", "--json").returncode == code
 

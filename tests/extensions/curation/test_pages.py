@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nacre.extensions.curation.note_changes import write_changes
 from nacre.extensions.curation.pages import checked_summary, with_summary
 from nacre.extensions.curation.reflection import propose_bank, with_summaries
+from nacre.memory.files.proposals import write_changes
 from nacre.memory.workspace.folder import FolderWorkspace
 from tests.extensions.curation.logs import DAY, LOG
 

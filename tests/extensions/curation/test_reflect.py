@@ -98,7 +98,7 @@ def test_a_model_words_summaries_when_asked(home: Path) -> None:
     pages = {path.stem: path.read_text(encoding="utf-8") for path in (_bank(home) / "entities").iterdir()}
     assert f"+Peter is away ({DAY}#L7)." in asked.stdout
     assert [name for name, page in pages.items() if "## Summary" in page] == ["Peter"]
-    assert "warelay.md is not summed up" in asked.stderr
+    assert "warelay.md is not summarized" in asked.stderr
     sent = server.requests[0]["messages"][-1]["content"]
     assert "> - Currently in Marrakech" in sent
     assert "Nothing to change" in offline.stdout

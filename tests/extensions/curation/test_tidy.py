@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from nacre.extensions.curation.note_changes import write_changes
-from nacre.memory.files.proposals import NoteChange, ProposalFailed
+from nacre.memory.files.proposals import NoteChange, ProposalFailed, write_changes
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import Sources

@@ -33,7 +33,9 @@ def test_a_program_talks_to_the_assistant_with_a_token(tmp_path: Path) -> None:
         assert process.stdout is not None
         line = next(line for line in process.stdout if line.startswith("Serving HTTP"))
         assert line == f"Serving HTTP at http://127.0.0.1:{port}.\n"
-        made = json.loads(run_nacre(tmp_path, "token", "add", "desk", "--owner", "--json").stdout)
+        made = json.loads(
+            run_nacre(tmp_path, "admin", "access", "token", "add", "desk", "--owner", "--json").stdout
+        )
         answer = httpx.post(
             f"http://127.0.0.1:{port}/v1/chat/completions",
             json={"model": "main", "messages": [{"role": "user", "content": "/help"}]},
@@ -54,12 +56,12 @@ def test_a_program_talks_to_the_assistant_with_a_token(tmp_path: Path) -> None:
 
 def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
     """A token is shown once; what there is none of is a sentence."""
-    told = run_nacre(tmp_path, "token", "add", "phone")
+    told = run_nacre(tmp_path, "admin", "access", "token", "add", "phone")
     shown = told.stdout.splitlines()[-1]
     assert shown.startswith("nacre_")
-    listed = run_nacre(tmp_path, "token", "list")
+    listed = run_nacre(tmp_path, "admin", "access", "token", "list")
     assert listed.stdout.startswith("phone  agent main, stranger, made ")
     assert shown not in listed.stdout
-    assert run_nacre(tmp_path, "token", "revoke", "phone").stdout == "Revoked: phone.\n"
-    again = run_nacre(tmp_path, "token", "revoke", "phone")
+    assert run_nacre(tmp_path, "admin", "access", "token", "revoke", "phone").stdout == "Revoked: phone.\n"
+    again = run_nacre(tmp_path, "admin", "access", "token", "revoke", "phone")
     assert (again.returncode, "no token 'phone'" in again.stderr) == (1, True)

@@ -1,4 +1,4 @@
-"""`nacre ltm …`, over what a real agent stored, captured and recalls."""
+"""`nacre memory ltm …`, over what a real agent stored, captured and recalls."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def test_what_an_agent_remembers_is_listed_found_and_counted(tmp_path: Path) -> 
     later = ScriptedModel(says("Dark."))
     asyncio.run(_talked(state, later, "What colour scheme do I like for my editor?"))
 
-    listed = run_here(tmp_path, "ltm", "list")
-    found = run_here(tmp_path, "ltm", "search", "the name of the ship", "--json")
-    counted = run_here(tmp_path, "ltm", "stats", "--json")
-    told = run_here(tmp_path, "ltm", "stats")
+    listed = run_here(tmp_path, "memory", "ltm", "list")
+    found = run_here(tmp_path, "memory", "ltm", "search", "the name of the ship", "--json")
+    counted = run_here(tmp_path, "memory", "ltm", "stats", "--json")
+    told = run_here(tmp_path, "memory", "ltm", "stats")
 
     assert "> 1. [preference] I prefer dark mode in every editor. (" in later.requests[0].system.tail
     assert "call `memory_store`" in later.requests[0].system.stable
@@ -72,7 +72,7 @@ def test_what_an_agent_remembers_is_listed_found_and_counted(tmp_path: Path) -> 
 @needs_lancedb
 def test_where_the_slot_has_another_engine_the_owner_is_told(tmp_path: Path) -> None:
     """What there is can be looked at all the same; settings that do not fit are refused."""
-    empty = run_here(tmp_path, "ltm", "list")
+    empty = run_here(tmp_path, "memory", "ltm", "list")
     write_settings(
         tmp_path / ".nacre", {"plugins": {"entries": {"memory-lancedb": {"config": {"captureMaxChars": 9}}}}}
     )
@@ -80,7 +80,7 @@ def test_where_the_slot_has_another_engine_the_owner_is_told(tmp_path: Path) -> 
     assert empty.stdout == "Total memories: 0\n"
     assert "plugins.slots.memory is 'memory-core'" in " ".join(empty.stderr.split())
     with pytest.raises(Exception, match="captureMaxChars does not fit its rule minimum: 100"):
-        run_here(tmp_path, "ltm", "stats")
+        run_here(tmp_path, "memory", "ltm", "stats")
 
 
 @pytest.mark.skipif(HAS_LANCEDB, reason="it is about an install without the extra lancedb")
@@ -88,7 +88,7 @@ def test_without_the_library_the_sentence_says_how_to_get_it(tmp_path: Path) -> 
     """The agent runs without memory tools, and says so; the command fails with the same sentence."""
     write_settings(tmp_path / ".nacre", SETTINGS)
     notices = asyncio.run(_talked(tmp_path / ".nacre", ScriptedModel(says("Hi.")), "Hello"))
-    ended = run_here(tmp_path, "ltm", "list")
+    ended = run_here(tmp_path, "memory", "ltm", "list")
 
     sentence = "The package lancedb is not installed. Install it with `"
     assert [notice for notice in notices if sentence in notice]
@@ -110,15 +110,17 @@ def test_a_memory_is_forgotten_for_good(tmp_path: Path) -> None:
     assert any(b"Halcyon" in path.read_bytes() for path in kept)
 
     shown = run_here(tmp_path, "memory", "forget", "halcyon boat")
-    assert len(json.loads(run_here(tmp_path, "ltm", "list", "--limit", "50", "--json").stdout)) == 31
+    assert (
+        len(json.loads(run_here(tmp_path, "memory", "ltm", "list", "--limit", "50", "--json").stdout)) == 31
+    )
     done = run_here(tmp_path, "memory", "forget", "halcyon boat", "--transcripts", "--yes")
 
     assert "In the long-term memory: The boat is called Halcyon." in shown.stdout
     assert done.returncode == 0, done.stderr
     assert "from the long-term memory." in done.stdout
     assert "nothing remains" in done.stdout, done.stderr
-    left = json.loads(run_here(tmp_path, "ltm", "list", "--limit", "50", "--json").stdout)
+    left = json.loads(run_here(tmp_path, "memory", "ltm", "list", "--limit", "50", "--json").stdout)
     assert sorted(each["text"] for each in left) == sorted(texts[1:])
-    assert "number 7" in run_here(tmp_path, "ltm", "search", "piece number 7").stdout
+    assert "number 7" in run_here(tmp_path, "memory", "ltm", "search", "piece number 7").stdout
     has_it = [path for path in state.rglob("*") if path.is_file() and b"halcyon" in path.read_bytes().lower()]
     assert has_it == []

@@ -1,4 +1,4 @@
-"""`nacre mcp tools` and `nacre mcp approve`: what servers offer, approved in a terminal and nowhere else."""
+"""`nacre admin mcp tools` and `nacre admin mcp approve`: tools are approved in a terminal alone."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def _changed(home: Path) -> None:
 
 
 def _state(home: Path) -> str:
-    (told,) = json.loads(run_here(home, "mcp", "tools", "--json").stdout)
+    (told,) = json.loads(run_here(home, "admin", "mcp", "tools", "--json").stdout)
     return str(told["state"])
 
 
 def test_a_changed_tool_is_approved_in_a_terminal(tmp_path: Path) -> None:
     """The list shows what waits; the approval is of the tool as it is now."""
-    assert "No tools are known" in run_here(tmp_path, "mcp", "tools").stdout
+    assert "No tools are known" in run_here(tmp_path, "admin", "mcp", "tools").stdout
     _changed(tmp_path)
     assert _state(tmp_path) == "waiting"
-    with Terminal(tmp_path, "mcp", "approve", "tracker", "list") as terminal:
+    with Terminal(tmp_path, "admin", "mcp", "approve", "tracker", "list") as terminal:
         terminal.wait_for("Approved for tracker: list")
         assert terminal.exit_code() == 0
     assert _state(tmp_path) == "approved"
@@ -43,5 +43,5 @@ def test_a_changed_tool_is_approved_in_a_terminal(tmp_path: Path) -> None:
 def test_a_program_approves_nothing(tmp_path: Path) -> None:
     """Without a terminal on standard input nothing is approved."""
     _changed(tmp_path)
-    assert run_nacre(tmp_path, "mcp", "approve", "tracker", stdin="y\n").returncode == 1
+    assert run_nacre(tmp_path, "admin", "mcp", "approve", "tracker", stdin="y\n").returncode == 1
     assert _state(tmp_path) == "waiting"

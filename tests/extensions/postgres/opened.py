@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from nacre.extensions.postgres.server.connections import ConnectionLimits
-from nacre.extensions.postgres.server.database import Database
+from nacre.extensions.postgres.server.database import Database, Pace
 from nacre.extensions.postgres.session_store import PostgresSessionStore
 from tests.sessions.talk import counted_ids, ticking_clock
 
@@ -20,14 +20,17 @@ class StoreOpener:
         self._url = url
         self._opened: list[PostgresSessionStore] = []
 
-    def store(self, *, agent: str = "main", lease_seconds: float = 20.0) -> PostgresSessionStore:
+    def store(self, *, agent: str = "main", silent_seconds: float = 10.0) -> PostgresSessionStore:
         store = PostgresSessionStore(
-            Database(self._url, limits=LIMITS),
+            Database(
+                self._url,
+                limits=LIMITS,
+                pace=Pace(beat_seconds=silent_seconds / 4, silent_seconds=silent_seconds),
+            ),
             agent=agent,
             cwd="/work",
             now=ticking_clock(),
             new_id=counted_ids(f"of-{len(self._opened)}"),
-            lease_seconds=lease_seconds,
         )
         self._opened.append(store)
         return store

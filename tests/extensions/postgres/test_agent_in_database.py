@@ -63,7 +63,7 @@ async def test_notes_left_in_the_folder_are_told(database_url: str, tmp_path: Pa
     (tmp_path / "workspace" / "MEMORY.md").write_text("Lisa has a zebra.")
 
     async with opened(tmp_path, ScriptedModel(says("Hello."))) as agent:
-        [told] = [line for line in agent.notices if "nacre storage migrate" in line]
+        [told] = [line for line in agent.notices if "nacre admin storage migrate" in line]
         await agent.ask("Hello")
 
     assert str(tmp_path / "workspace") in told

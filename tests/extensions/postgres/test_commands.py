@@ -1,4 +1,4 @@
-"""`nacre storage` and `nacre workspace`."""
+"""`nacre admin storage` and `nacre admin workspace`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_an_agent_moves_and_comes_back(database_url: str, tmp_path: Path) -> Non
 def test_another_text_in_the_target_stays(database_url: str, tmp_path: Path) -> None:
     """It is named, the others are copied, and the exit code tells of it."""
     run_nacre(tmp_path, "init")
-    run_nacre(tmp_path, "storage", "migrate", "--to", "postgres", NACRE_DATABASE_URL=database_url)
+    run_nacre(tmp_path, "admin", "storage", "migrate", "--to", "postgres", NACRE_DATABASE_URL=database_url)
     (tmp_path / ".nacre/workspace/SOUL.md").write_text("another")
     (tmp_path / ".nacre/workspace/new.md").write_text("new")
 
@@ -67,14 +67,14 @@ def test_another_text_in_the_target_stays(database_url: str, tmp_path: Path) -> 
 
     assert ended.returncode == 1
     assert "another text in the target, which stays: SOUL.md." in ended.stderr
-    run_nacre(tmp_path, "workspace", "pull", "notes", NACRE_DATABASE_URL=database_url)
+    run_nacre(tmp_path, "admin", "workspace", "pull", "notes", NACRE_DATABASE_URL=database_url)
     assert (tmp_path / "notes/SOUL.md").read_text() != "another"
     assert (tmp_path / "notes/new.md").read_text() == "new"
 
 
 def test_a_database_has_to_be_named(tmp_path: Path) -> None:
     """Otherwise nothing is begun."""
-    ended = run_nacre(tmp_path, "storage", "migrate", "--to", "files")
+    ended = run_nacre(tmp_path, "admin", "storage", "migrate", "--to", "files")
 
     assert ended.returncode == 2
     assert "No database is named. Set storage.url or NACRE_DATABASE_URL." in ended.stderr
@@ -93,16 +93,16 @@ def test_who_was_let_in_moves_with_the_agent(database_url: str, tmp_path: Path) 
         await tables.close()
 
     asyncio.run(let_in())
-    early = run_nacre(tmp_path, "pairing", "list", NACRE_DATABASE_URL=database_url)
+    early = run_nacre(tmp_path, "admin", "access", "list", NACRE_DATABASE_URL=database_url)
     assert early.returncode == 1
     assert "1 people" in early.stderr
-    assert "nacre storage migrate --to postgres" in early.stderr
+    assert "nacre admin storage migrate --to postgres" in early.stderr
 
     words = ("storage", "migrate", "--to", "postgres")
     moved = run_nacre(tmp_path, *words, NACRE_DATABASE_URL=database_url)
     assert moved.returncode == 0, moved.stderr
     assert "people             1 there,        1 copied" in moved.stdout
-    listed = run_nacre(tmp_path, "pairing", "list", NACRE_DATABASE_URL=database_url)
+    listed = run_nacre(tmp_path, "admin", "access", "list", NACRE_DATABASE_URL=database_url)
     assert "line:ann" in listed.stdout
     status = run_nacre(tmp_path, "status", NACRE_DATABASE_URL=database_url)
     assert (status.returncode, "Not serving" in status.stdout) == (0, True), status.stderr
@@ -128,7 +128,7 @@ def test_a_conflict_is_told_and_ends_with_one(database_url: str, tmp_path: Path)
     """Two folders stand for two people; the second one's push and pull say what is the matter."""
 
     def run(*arguments: str) -> tuple[int, str]:
-        ended = run_nacre(tmp_path, "workspace", *arguments, NACRE_DATABASE_URL=database_url)
+        ended = run_nacre(tmp_path, "admin", "workspace", *arguments, NACRE_DATABASE_URL=database_url)
         return ended.returncode, ended.stdout + ended.stderr
 
     for folder in ("one", "two"):
@@ -138,7 +138,9 @@ def test_a_conflict_is_told_and_ends_with_one(database_url: str, tmp_path: Path)
 
     code, told = run("push", "two")
     assert (code, "plan.md changed in the workspace as well" in told) == (1, True)
-    pulled = run_nacre(tmp_path, "workspace", "pull", "two", "--json", NACRE_DATABASE_URL=database_url)
+    pulled = run_nacre(
+        tmp_path, "admin", "workspace", "pull", "two", "--json", NACRE_DATABASE_URL=database_url
+    )
     assert (pulled.returncode, json.loads(pulled.stdout)["conflicts"]) == (1, ["plan.md"])
     assert "In conflict: plan.md." in pulled.stderr
     code, told = run("push", "two")

@@ -1,4 +1,4 @@
-"""`nacre storage migrate` killed at random moments: the next run goes on, and both sides agree."""
+"""`nacre admin storage migrate` killed at random moments: the next run goes on, and both sides agree."""
 
 from __future__ import annotations
 

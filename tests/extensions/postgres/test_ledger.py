@@ -27,7 +27,7 @@ STATEMENTS: dict[str, str] = {
     **{f"{make.__name__} {name}": make(name) for name in COLUMNS for make in (all_of, none_of)},
 }
 NUMBERS = ("after", "number", "turn", "most", "fence", "restarts")
-LOCKS = ("TRY_TO_HOLD", "LOCK_PEOPLE", "LOCK_JOBS")
+LOCKS = ("TRY_TO_HOLD", "IS_HELD", "LOCK_PEOPLE", "LOCK_JOBS")
 
 
 @asynccontextmanager

@@ -117,7 +117,7 @@ async def test_a_ledger_that_was_not_brought_is_told_of(database_url: str, tmp_p
     assert not await rows.is_there()
     async with serving(ledger_file(tmp_path)) as ledger:
         await filled(ledger)
-    with pytest.raises(LedgerUnusable, match=r"1 people.*nacre storage migrate --to postgres"):
+    with pytest.raises(LedgerUnusable, match=r"1 people.*nacre admin storage migrate --to postgres"):
         await rows.open(now=Clock(), new_id=CountingIds())
     with pytest.raises(LedgerUnusable, match="is missing"):
         await rows.open_tables(now=Clock())

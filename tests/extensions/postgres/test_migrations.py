@@ -11,9 +11,7 @@ import pytest
 
 from nacre.extensions.postgres.server.connections import DatabaseUnusable, StatementRefused
 from nacre.extensions.postgres.server.database import Database, Migration, packaged_migrations
-from nacre.extensions.postgres.server.job_queue import JobQueue
 from nacre.extensions.postgres.workers.turn_rows import TurnRows
-from nacre.extensions.postgres.workers.worker import QUEUE
 from nacre.runtime.contracts.inbound import Inbound
 from tests.extensions.postgres.opened import stores
 from tests.servers.postgres_server import PostgresServer
@@ -89,13 +87,11 @@ def _ran(program: str, *arguments: str) -> None:
 
 
 async def test_a_dump_of_a_busy_database_is_whole(tmp_path: Path, postgres_server: PostgresServer) -> None:
-    """Transcripts end with a whole line, the queue goes on, and each turn that waited runs once."""
+    """Transcripts end with a whole line, the queue goes on, and a turn that waited is claimed once."""
     url, restored = postgres_server.database(), postgres_server.empty_database()
     dump = str(tmp_path / "nacre.dump")
     database = Database(url)
-    jobs = JobQueue(database, url, QUEUE)
-    await jobs.prepare()
-    turn_id = await TurnRows(database, jobs).ask("main", MAIN, HELLO)
+    turn_id, _ = await TurnRows(database).ask("main", MAIN, HELLO)
     await database.close()
     async with stores(url) as opener:
         store = opener.store()
@@ -117,18 +113,8 @@ async def test_a_dump_of_a_busy_database_is_whole(tmp_path: Path, postgres_serve
         assert texts == [f"say {number}" for number in range(len(texts))]
         assert 1 <= len(texts) <= written + 1
         await again.append(user("and on"))
-    done, database = asyncio.Event(), Database(restored)
-    ran = []
-
-    async def work(job: object) -> None:
-        ran.append(job)
-        done.set()
-
-    running = asyncio.create_task(
-        JobQueue(database, restored, QUEUE).run(work, most_at_once=1, last_seconds=1)
-    )
-    await asyncio.wait_for(done.wait(), 20)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    database = Database(restored)
+    [turn] = await TurnRows(database).claim(2, 60)
+    assert await TurnRows(database).claim(2, 60, mine=[turn.key]) == []
     await database.close()
-    assert ran == [{"agent": "main", "turn": turn_id}]
+    assert turn.key == ("main", turn_id)

@@ -164,14 +164,14 @@ async def taken(store: PostgresSessionStore) -> None:
 
 async def asleep(store: PostgresSessionStore) -> None:
     """From now on nothing is renewed, as in a process that is stopped."""
-    [renewing] = [task for task in asyncio.all_tasks() if task.get_name() == "session-lease"]
+    [renewing] = [task for task in asyncio.all_tasks() if task.get_name() == "session-lane"]
     renewing.cancel()
 
 
 async def test_a_late_writer_writes_nothing(database_url: str) -> None:
     """No line, no result, no change of its key's line: neither to a transcript it knew nor to a new one."""
     async with stores(database_url) as opener, AsyncExitStack() as turn:
-        late, other = opener.store(lease_seconds=SHORT_SECONDS), opener.store()
+        late, other = opener.store(silent_seconds=SHORT_SECONDS), opener.store()
         await late.index.update(MAIN, lambda _: FIRST)
         assert await turn.enter_async_context(late.turn_lock(MAIN))
         transcript = await late.transcript(FIRST)
@@ -201,14 +201,14 @@ async def test_a_late_writer_writes_nothing(database_url: str) -> None:
 
 
 async def test_a_turn_that_goes_on_keeps_its_lane(database_url: str) -> None:
-    """The lease is renewed; when the turn is over the next one has it at once, and may write."""
+    """Its process says that it is alive; when the turn is over the next one has it at once, and may write."""
     async with stores(database_url) as opener:
-        one, other = opener.store(lease_seconds=1.0), opener.store()
+        one, other = opener.store(silent_seconds=1.0), opener.store()
         await one.index.update(MAIN, lambda _: FIRST)
         async with one.turn_lock(MAIN) as is_ours:
             assert is_ours
-            first = await _held_until(other)
-            while await _held_until(other) == first:  # noqa: ASYNC110 - the database says when
+            first = await _alive_until(other)
+            while await _alive_until(other) == first:  # noqa: ASYNC110 - the database says when
                 await asyncio.sleep(0)
             async with other.turn_lock(MAIN) as is_theirs:
                 assert not is_theirs
@@ -225,7 +225,7 @@ async def test_a_next_holder_waits_for_what_is_being_written(database_url: str) 
     import psycopg
 
     async with stores(database_url) as opener, AsyncExitStack() as turn:
-        late, other = opener.store(lease_seconds=SHORT_SECONDS), opener.store()
+        late, other = opener.store(silent_seconds=SHORT_SECONDS), opener.store()
         await late.index.update(MAIN, lambda _: FIRST)
         transcript = await late.transcript(FIRST)
         assert await turn.enter_async_context(late.turn_lock(MAIN))
@@ -244,32 +244,22 @@ async def test_a_next_holder_waits_for_what_is_being_written(database_url: str) 
             await transcript.append(user("late"))
 
 
-async def _held_until(store: PostgresSessionStore) -> object:
-    [(moment,)] = await store._rows.read(lambda rows: rows.run("SELECT held_until FROM lanes"))
+async def _alive_until(store: PostgresSessionStore) -> object:
+    query = "SELECT alive_until FROM processes JOIN lanes ON number = life"
+    [(moment,)] = await store._rows.read(lambda rows: rows.run(query))
     return moment
 
 
-async def test_who_was_killed_in_a_turn_is_waited_for_less(database_url: str) -> None:
-    """Others take the lane of a silent process whose connections ended, and not of one that sleeps."""
-    import psycopg
-
-    silent = "UPDATE lanes SET held_until = clock_timestamp() + interval '12 seconds'"
-    killed = "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks, lanes WHERE locktype = 'advisory' AND "
-    killed += "(classid::bigint << 32 | objid::bigint) = lanes.life"
+async def test_who_left_is_not_waited_for(database_url: str) -> None:
+    """A process that says that it goes has nothing any more; one that runs keeps what it has."""
     async with stores(database_url) as opener:
         late, other = opener.store(), opener.store()
         async with late.turn_lock(MAIN):
-            with psycopg.connect(database_url, autocommit=True) as connection:
-                assert connection.execute(silent).rowcount == 1
-                async with other.turn_lock(MAIN) as is_taken:
-                    assert not is_taken
-                assert connection.execute(killed.encode()).fetchall() == [(True,)]
-                connection.execute("UPDATE lanes SET held_until = clock_timestamp() + interval '19 seconds'")
-                async with other.turn_lock(MAIN) as is_taken:
-                    assert not is_taken, "it said something a moment ago"
-                connection.execute(silent)
-                async with other.turn_lock(MAIN) as is_taken:
-                    assert is_taken
+            async with other.turn_lock(MAIN) as is_taken:
+                assert not is_taken
+            await late._rows.database.process.leave()
+            async with other.turn_lock(MAIN) as is_taken:
+                assert is_taken
 
 
 def test_a_conversation_outlives_its_process(database_url: str, tmp_path: Path) -> None:

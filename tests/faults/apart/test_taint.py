@@ -18,10 +18,10 @@ import pytest
 
 import nacre
 from nacre import Agent, Inbound
-from nacre.extensions.curation.note_changes import write_changes
 from nacre.extensions.curation.reflection import propose_bank
 from nacre.extensions.lancedb.records import Memory, Scope
 from nacre.extensions.lancedb.table import MemoryTable
+from nacre.memory.files.proposals import write_changes
 from nacre.memory.files.sources.source import PRIVATE, narrowest
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace

@@ -61,7 +61,6 @@ LIBRARIES = {
     "numpy": ("memory/embedders/e5_model.py", "memory/vectors/vector_*.py"),
     "onnxruntime": ("memory/embedders/e5_model.py",),
     "opentelemetry": ("runtime/hooks/otel.py",),
-    "procrastinate": ("extensions/postgres/server/job_queue.py",),
     "prompt_toolkit": ("cli/**/*.py",),
     "psycopg": ("extensions/postgres/server/*.py",),
     "psycopg_pool": ("extensions/postgres/server/*.py",),

@@ -17,7 +17,7 @@ import pytest
 from nacre import Agent, Runtime, tool
 from nacre.memory.embedders.e5 import E5Embedder
 from nacre.runtime.agent.opening.assembly import assemble
-from nacre.runtime.agent.opening.given import Given
+from nacre.runtime.agent.opening.author_parts import AuthorParts
 from nacre.runtime.agent.opening.shared import Shared, World
 from nacre.runtime.agent.runtime import AgentKeywords
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
@@ -161,7 +161,9 @@ async def test_what_may_be_shared_is_made_once(tmp_path: Path) -> None:
         load_config({"HOME": str(tmp_path)}, state_dir=tmp_path, agent_id=name) for name in ("main", "work")
     ]
     parts = [
-        await assemble(config, Given(), clock=Clock(START), new_id=CountingIds(), watch=False, shared=shared)
+        await assemble(
+            config, AuthorParts(), clock=Clock(START), new_id=CountingIds(), watch=False, shared=shared
+        )
         for config in configs
     ]
     first, second = (part.turn.model for part in parts)

@@ -255,7 +255,7 @@ async def test_others_cannot_rewind_a_group(tmp_path: Path) -> None:
     async with opened(tmp_path, model) as agent:
         await agent.respond(said("hi", **GROUP))
         await agent.respond(said("/rewind 1", **GROUP))
-    assert seen(model) == ["hi", "Hello.", "/rewind 1"]
+    assert seen(model) == ["[id eve]\nhi", "Hello.", "[id eve]\n/rewind 1"]
 
 
 async def test_nothing_said_is_nothing_to_go_back_to(tmp_path: Path) -> None:

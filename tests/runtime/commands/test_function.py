@@ -79,7 +79,7 @@ async def test_a_plain_function_for_anyone_answers_a_stranger_in_a_group(tmp_pat
     assert [line.split()[0] for line in listed.splitlines()[:-1]] == ["/rules", "/help"]
     assert reply is not None
     assert not reply.is_command
-    assert message_text(model.requests[0].messages[-1]) == "/honey garden"
+    assert message_text(model.requests[0].messages[-1]) == "[id eve]\n/honey garden"
 
 
 async def test_what_is_offered_where_can_be_asked(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nacre import Agent
-from nacre.runtime.commands.conversation.model_words import KnownModels, NamedModel, named_model
+from nacre.runtime.commands.conversation.chosen_models import KnownModels, NamedModel, named_model
 from nacre.runtime.contracts.events import Warned
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
 from nacre.sessions.index.record import SessionRecord, model_override, with_model_override

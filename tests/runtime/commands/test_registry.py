@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
+from nacre.runtime.commands.command import Command, CommandRun, Outcome
 from nacre.runtime.commands.registry import Called, Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.policy import ChatPolicy
@@ -30,17 +30,23 @@ def test_the_owner_sees_the_built_in_commands_in_their_order() -> None:
         "/new [model] [text]",
         "/reset [text]",
         "/resume [id]",
-        "/compact [focus]",
         "/rewind [place]",
         "/fork [place]",
         "/label name",
+        "/compact [focus]",
+        "/model [name]",
+        "/search words",
+        "/remember text",
+        "/forget words",
+        "/undo [commit]",
+        "/review [id]",
         "/status",
         "/context",
-        "/queue [mode]",
-        "/send on|off|inherit",
+        "/usage",
         "/approve [id]",
         "/deny id [reason]",
-        "/review [id | accept id | reject id | edit id text]",
+        "/queue [mode]",
+        "/send [mode]",
         "/honey",
         "/help",
     ]

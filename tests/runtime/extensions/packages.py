@@ -26,8 +26,8 @@ def install(site: Path, name: str, code: str, *, manifest: Any = None, entry: st
 
 
 def listed(home: Path, site: Path) -> dict[str, dict[str, Any]]:
-    """What `nacre extensions --json` prints, by id."""
-    run = run_nacre(home, "extensions", "--json", PYTHONPATH=str(site))
+    """What `nacre admin extensions --json` prints, by id."""
+    run = run_nacre(home, "admin", "extensions", "--json", PYTHONPATH=str(site))
     assert run.returncode == 0, run.stderr
     return {item["id"]: item for item in json.loads(run.stdout)}
 

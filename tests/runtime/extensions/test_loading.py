@@ -59,7 +59,7 @@ def test_what_is_installed_is_listed_without_running_it(tmp_path: Path) -> None:
     switched_on(home, "bees", "moths")
 
     found = listed(home, site)
-    text = run_nacre(home, "extensions", PYTHONPATH=str(site))
+    text = run_nacre(home, "admin", "extensions", PYTHONPATH=str(site))
 
     assert {name: item["state"] for name, item in found.items() if item["package"] != "nacre"} == {
         "memory-core": "on",

@@ -81,7 +81,9 @@ async def test_a_hook_runs_only_while_its_content_is_trusted(tmp_path: Path) -> 
     change = calls(("write", {"path": "hooks/guard.py", "content": "raise SystemExit"}))
 
     notices, results = await _said(state, workspace, (write, says("Done.")))
-    assert any("hooks/guard.py" in text and "nacre hooks trust guard" in text for text in notices)
+    assert any(
+        "hooks/guard.py" in text and "nacre admin extensions hooks trust guard" in text for text in notices
+    )
     assert not mark.exists()
     assert "Wrote" in results[0]
 

@@ -15,7 +15,7 @@ from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
 from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
 from nacre.memory.engine import MemoryEngine
 from nacre.runtime.agent.opening.assembly import assemble
-from nacre.runtime.agent.opening.given import Given
+from nacre.runtime.agent.opening.author_parts import AuthorParts
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.recall.memory_core import memory_tools
 from nacre.runtime.recall.open_memory import open_memory
@@ -266,7 +266,7 @@ async def test_a_new_session_brings_the_index_up_to_date(tmp_path: Path) -> None
     config = load_config({"HOME": str(tmp_path / "home")}, state_dir=tmp_path)
     parts = await assemble(
         config,
-        Given(model=ScriptedModel(says("hello"))),
+        AuthorParts(model=ScriptedModel(says("hello"))),
         clock=Clock(START),
         new_id=CountingIds(),
         watch=False,

@@ -14,7 +14,7 @@ from nacre import Agent
 from nacre.memory.contracts.records import SyncReport
 from nacre.memory.engine import MemoryEngine
 from nacre.runtime.agent.opening.assembly import assemble
-from nacre.runtime.agent.opening.given import Given
+from nacre.runtime.agent.opening.author_parts import AuthorParts
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.settings.config import load_config
@@ -45,7 +45,9 @@ async def agent_with(
     no_hooks = {"internal": {"enabled": False}}
     write_settings(state_dir, {"agents": {"defaults": {"memorySearch": search}}, "hooks": no_hooks})
     config = load_config({"HOME": str(state_dir / "home")}, state_dir=state_dir)
-    parts = await assemble(config, Given(model=model), clock=Clock(START), new_id=CountingIds(), watch=False)
+    parts = await assemble(
+        config, AuthorParts(model=model), clock=Clock(START), new_id=CountingIds(), watch=False
+    )
     async with Agent(parts) as agent:
         yield agent, engine_of(parts)
     model.assert_complete()

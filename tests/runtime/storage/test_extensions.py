@@ -61,7 +61,7 @@ def test_everything_lies_with_the_backend_that_is_chosen(tmp_path: Path) -> None
     found = run_nacre(home, "memory", "search", "boat", "--json", PYTHONPATH=str(site))
     sessions = run_nacre(home, "sessions", "list", "--json", PYTHONPATH=str(site))
     status = run_nacre(home, "status", PYTHONPATH=str(site))
-    pairing = run_nacre(home, "pairing", "list", PYTHONPATH=str(site))
+    pairing = run_nacre(home, "admin", "access", "list", PYTHONPATH=str(site))
 
     assert said.returncode == 0, said.stderr
     assert "Halcyon" in found.stdout, found.stderr

@@ -52,6 +52,8 @@
   });
   const tellFiles = () => { names.textContent = Array.from(files.files, (file) => file.name).join(", "); };
   files.addEventListener("change", tellFiles);
+  const fitText = () => { text.rows = Math.min(12, text.value.split("\n").length); };
+  text.addEventListener("input", fitText);
   text.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
@@ -64,6 +66,7 @@
   form.addEventListener("htmx:afterRequest", (event) => {
     if (event.detail.elt !== form || !event.detail.successful) return;
     text.value = "";
+    fitText();
     files.value = "";
     tellFiles();
     log.querySelector(".empty")?.remove();

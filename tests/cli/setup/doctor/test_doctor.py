@@ -166,7 +166,7 @@ def test_settings_that_cannot_be_used_have_their_own_exit_code(tmp_path: Path) -
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_get_a_script_and_then_the_commands(tmp_path: Path, shell: str) -> None:
     """The script calls the program, which then names commands and options that begin so."""
-    script = run_here(tmp_path, "completion", shell).stdout
+    script = run_here(tmp_path, "admin", "completion", shell).stdout
     asked = {
         "bash": {"COMP_WORDS": "nacre doc", "COMP_CWORD": "1"},
         "zsh": {"COMP_WORDS": "nacre doc", "COMP_CWORD": "1"},

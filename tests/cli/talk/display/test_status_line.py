@@ -7,6 +7,7 @@ from dataclasses import replace
 from nacre.cli.talk.display.status_line import status_line, window_bar
 from nacre.runtime.commands.conversation.status import SessionStatus
 from nacre.runtime.contracts.budget import ContextBudget
+from nacre.sessions.contracts.messages import Usage
 
 BUDGET = ContextBudget(
     window_tokens=200_000,
@@ -32,35 +33,39 @@ STATUS = SessionStatus(
 )
 
 
-def test_what_does_not_fit_goes_from_the_end() -> None:
-    """Cost, flush and numbers go before the bar and the model that answers."""
-    whole = "b/two  █████░░░░░░░░░┆░░░│░  50.0k/200k  flush in 90.0k  $0.0040 · today $1.30"
+USAGE = Usage(input_tokens=1_200, cache_read_tokens=2_000, output_tokens=80, cost_usd=0.004)
+
+
+def test_what_does_not_fit_goes_by_its_worth() -> None:
+    """Tokens and cost of the last turn are still there in 80 columns; model and bar go last."""
     shown = {
-        columns: status_line(STATUS, "a/one", columns, turn_usd=0.004, day_usd=1.3)
-        for columns in (120, 60, 30, 10)
+        columns: status_line(STATUS, "a/one", columns, turn=USAGE, day_usd=1.3)
+        for columns in (120, 100, 80, 60, 35, 10)
     }
     assert shown == {
-        120: whole,
-        60: whole.partition("  $")[0],
-        30: whole.partition("  50")[0],
+        120: "b/two  █████░░░░░░░░░┆░░░│░  50.0k/200k  flush in 90.0k  "
+        "3.2k in (2.0k cached), 80 out, $0.0040 · today $1.30",
+        100: "b/two  █████░░░░░░░░░┆░░░│░  50.0k/200k  3.2k in (2.0k cached), 80 out, $0.0040 · today $1.30",
+        80: "b/two  █████░░░░░░░░░┆░░░│░  50.0k/200k  3.2k in (2.0k cached), 80 out, $0.0040",
+        60: "b/two  █████░░░░░░░░░┆░░░│░  50.0k/200k  flush in 90.0k",
+        35: "b/two  ███░░░░┆░│",
         10: "b/two  ██…",
     }
-    assert status_line(None, "a/one", 60, turn_usd=0, day_usd=0) == "a/one"
+    assert status_line(None, "a/one", 60, turn=USAGE, day_usd=0) == "a/one"
 
 
 def test_a_price_that_nobody_knows_is_not_zero() -> None:
     """It is said so, beside what other models cost today."""
-    assert status_line(STATUS, "a/one", 120, turn_usd=None, day_usd=0).endswith("  no price known")
-    assert status_line(STATUS, "a/one", 120, turn_usd=None, day_usd=1.3).endswith(
-        "  no price known · today $1.30"
-    )
+    turn = replace(USAGE, cost_usd=0.0)
+    line = status_line(STATUS, "a/one", 120, turn=turn, is_priced=False, day_usd=1.3)
+    assert line.endswith("80 out, no price known · today $1.30")
 
 
 def test_a_full_window_has_both_lines() -> None:
     """The lines are seen also behind what is full, and where they are close together."""
     full = replace(STATUS, context_tokens=190_000)
-    assert "flush due" in status_line(full, "", 120, turn_usd=0, day_usd=0)
+    assert "flush due" in status_line(full, "", 120)
     without = replace(full, budget=replace(BUDGET, flush_enabled=False))
-    assert "flush" not in status_line(without, "", 120, turn_usd=0, day_usd=0)
+    assert "flush" not in status_line(without, "", 120)
     assert window_bar(200_000, BUDGET) == "██████████████┆███│█"
     assert window_bar(0, replace(BUDGET, soft_threshold_tokens=1_000)) == "░░░░░░░░░░░░░░░░░┆│░"

@@ -26,10 +26,17 @@ NOTE = (
     "- The east hive is light: 14 kg on 3 March, feed it before the frost.\n- The scale is read each morning."
 )
 ANSWERS = (
-    "The **east hive** lost 0.4 kg since yesterday, the others are steady. Feed it before the frost.",
-    "Noted. The last week:\n\n| hive | change |\n|---|--:|\n| east | −0.4 kg |\n| west | +0.1 kg |",
+    "The **east hive** lost 0.4 kg since yesterday. Until Saturday:\n\n- [x] order sugar\n- [ ] feed it",
+    "Noted. The last week:\n\n| hive | change |\n|---|--:|\n| east | −0.4 kg |\n| west | +0.1 kg |\n\n"
+    "```python\nchange_kg = weights['east'][-1] - weights['east'][-8]  # a week\n```",
     "That is normal for the season: they fly less, and eat what they have.",
 )
+OTHERS = {
+    "boat": "Which winter storage is cheaper, the harbor or the barn?",
+    "kyoto": "京都に三日間行きます。静かな計画を作ってください。",
+    "taxes": "Which receipts are missing for the tax return?",
+}
+"""Further conversations, by session."""
 CACHED_TOKENS = 3_500
 SETTINGS = {
     "memory": {"writes": "review"},
@@ -82,21 +89,25 @@ async def take(folder: Path) -> None:
             browser = Browser(page)
             async with browser.http:
                 await browser.login()
+                for session, text in OTHERS.items():
+                    await browser.say(text, session=session, reply=None)
                 for number in range(ROUNDS):
                     text = (
                         f"Readings of day {number + 1}. {LOG}"
                         if number < ROUNDS - 2
                         else QUESTIONS[number % 2]
                     )
-                    shown = await browser.post("/chat/say", session="main", text=text)
-                    await browser.events(shown.text.split('sse-connect="')[1].split('"')[0])
+                    await browser.say(text, reply=None)
+                await browser.get("/memory/changes")  # commits the notes
             for size, scheme, kind, views in LOOKS:
                 async with window(page, size, scheme=scheme) as seen:
                     for name, path in views.items():
                         await seen.page.goto(page.url + path)
                         if name == "session":
-                            await seen.page.locator("ul.sessions a").first.click()
+                            await seen.page.get_by_role("link", name="transcript").first.click()
                             await seen.page.locator("svg.picture").wait_for()
+                        if name == "note":
+                            await seen.page.locator(".note .when").last.click()
                         await seen.healthy()
                         await seen.page.screenshot(path=folder / f"page-{name}-{kind}.png")
 
@@ -108,7 +119,11 @@ LOOKS = (
         {"width": 960, "height": 520},
         "light",
         "desk",
-        {"search": "/memory?q=hive+light", "review": "/memory/review"},
+        {
+            "search": "/search?q=hive+light",
+            "note": "/memory/note?path=memory/2026-03-03.md",
+            "review": "/memory/review",
+        },
     ),
     (PHONE, "dark", "phone", {"chat": "/chat", "context": "/context"}),
 )

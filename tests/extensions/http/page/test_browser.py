@@ -152,6 +152,8 @@ async def test_the_sidebar_leads_from_conversation_to_conversation(
             await tab.get_by_label("Message").fill(text)
             await tab.get_by_label("Message").press("Enter")
             await expect(tab.locator(".live .running")).to_have_count(0)
+            await expect(tab.locator("#chat-head h1")).to_have_text(text)
+            await expect(sidebar.locator("[aria-current=page]").last).to_have_text(text)
         await tab.goto(f"{page.url}/chat?session=hives")
         if size == PHONE:
             await expect(sidebar).to_be_hidden()

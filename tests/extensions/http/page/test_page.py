@@ -196,8 +196,8 @@ async def test_the_login_says_where_the_token_is(page: Served) -> None:
     browser = Browser(page)
     async with browser.http:
         shown = (await browser.http.get("/login")).text
-    assert "nacre token add browser --owner" in shown
-    assert "nacre token revoke browser" in shown
+    assert "nacre admin access token add browser --owner" in shown
+    assert "nacre admin access token revoke browser" in shown
 
 
 async def test_an_empty_page_says_what_will_be_there(page: Served, owner: Browser) -> None:
@@ -322,7 +322,7 @@ async def test_each_line_of_a_note_has_its_history_and_an_undo(page: Served, own
     cards = dict(
         re.findall(r'name="line" value="(\d+)"><input type="hidden" name="commit" value="(\w+)"', shown)
     )
-    number = next(n for n in cards if f'aria-label="History of line {n}, Today"' in shown)
+    number = next(n for n in cards if f'aria-label="Today, history of line {n}"' in shown)
     undone = await owner.post("/memory/note/undo", path=path, line=number, commit=cards[number])
     kept = (page.workspace / path).read_text()
     again = await owner.post("/memory/note/undo", path=path, line="99", commit=cards[number])

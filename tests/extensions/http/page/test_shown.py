@@ -12,7 +12,14 @@ import pytest
 pytest.importorskip("starlette", reason="the extra serve is not installed: make page")
 
 from nacre.extensions.http.page.charts import HEIGHT, WIDTH, context_picture, cost_picture
-from nacre.extensions.http.page.rendering import diff_lines, diff_of, dollars, highlighted, safe_html
+from nacre.extensions.http.page.rendering import (
+    LineMark,
+    diff_lines,
+    diff_of,
+    dollars,
+    highlighted,
+    safe_html,
+)
 from nacre.runtime.agent.insight.timeline import timeline
 from nacre.runtime.agent.insight.usage import UsageRow
 from nacre.runtime.contracts.budget import ContextBudget
@@ -84,6 +91,19 @@ def test_a_task_list_has_boxes() -> None:
     assert shown.count('aria-label="open"') == 2
     assert "</span>Order <em>sugar</em>" in shown
     assert "An [ ] elsewhere" in shown
+
+
+def test_each_line_with_a_history_has_one_button_at_its_end() -> None:
+    """In paragraphs, nested lists, tables and code; the text of a button is escaped."""
+    text = "# Log\n\none\ntwo\n\n- a\n  - b\n\n| h | i |\n|---|---|\n| x | y |\n\n```sh\nls\n```\n"
+    lines = {0: "Log", 2: "one", 3: "two", 5: "a", 6: "b", 8: "i", 10: "y", 12: "</div>"}
+    marks = {at: LineMark(target=f"line-{at}", text="<b>", label='"') for at in lines}
+    shown = safe_html(text, marks=marks)
+    places = re.findall(r'(\w+|</div>)<button type="button" class="when" popovertarget="line-(\d+)"', shown)
+
+    assert [(int(at), before) for before, at in places] == list(lines.items())
+    assert shown.count('aria-label="&quot;"><span>&lt;b&gt;</span></button>') == len(lines)
+    assert "popovertarget" not in safe_html(text)
 
 
 def test_searched_words_are_marked_and_nothing_else_is() -> None:

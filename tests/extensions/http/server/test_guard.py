@@ -283,7 +283,7 @@ async def test_a_defect_tells_nothing(tmp_path: Path) -> None:
 async def test_an_address_that_others_reach_needs_a_token(tmp_path: Path) -> None:
     """And a port that is taken is a sentence."""
     tokens = Tokens(tmp_path)
-    with pytest.raises(ServerUnusable, match="nacre token add"):
+    with pytest.raises(ServerUnusable, match="nacre admin access token add"):
         await HttpServer.start([], tokens=tokens, host="0.0.0.0", port=0)
     first = await HttpServer.start([], tokens=tokens, host="127.0.0.1", port=0)
     try:

@@ -122,7 +122,7 @@ async def test_a_tool_that_comes_later_waits_for_the_owner(tmp_path: Path) -> No
             await asyncio.sleep(0.01)
         assert names == {"w__turn", "w__change"}
         assert len(servers.notices) == 1
-        assert "nacre mcp approve w" in servers.notices[0]
+        assert "nacre admin mcp approve w" in servers.notices[0]
     async with opened(tmp_path, w=wild(tmp_path, tools={"allow": ["late", "turn", "change"]})) as servers:
         assert {tool.name for tool in servers.tools(())} == {"w__turn", "w__change"}
         listed = StoredToolList(tmp_path / "mcp", "w", wild(tmp_path)).read()

@@ -59,7 +59,7 @@ async def connected(url: str, token: str) -> AsyncIterator[Client]:
 
 
 async def test_an_owner_searches_adds_and_reads(home: Path) -> None:  # noqa: F811 - the fixture
-    """Tools and resources are those of `nacre mcp`, in both of the protocol's ages."""
+    """Tools and resources are those of `nacre admin mcp`, in both of the protocol's ages."""
     async with serving(home) as (url, tokens):
         token = tokens.add("desk", agent_id="main", is_owner=True, now=NOW)
         async with connected(url, token) as client:

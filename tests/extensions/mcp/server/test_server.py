@@ -1,4 +1,4 @@
-"""`nacre mcp` as another program sees it, with the client of the protocol's own library."""
+"""`nacre admin mcp` as another program sees it, with the client of the protocol's own library."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ async def connected(home: Path) -> AsyncIterator[ClientSession]:
     from mcp.client.stdio import stdio_client
 
     program = StdioServerParameters(
-        command=str(Path(sys.executable).with_name("nacre")), args=["mcp"], env=environment(home), cwd=home
+        command=str(Path(sys.executable).with_name("nacre")),
+        args=["admin", "mcp"],
+        env=environment(home),
+        cwd=home,
     )
     with (home / "stderr").open("w") as errors:
         async with (

@@ -9,7 +9,7 @@ from typing import Any
 
 from nacre.bridges.access.bindings import BoundAgents
 from nacre.bridges.gateway import Gateway
-from nacre.extensions.postgres.workers.worker import handed_over
+from nacre.extensions.postgres.workers.gateway import handed_over
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import system_clock
 from nacre.runtime.settings.config import load_config

@@ -32,7 +32,7 @@ CHATS = int(os.environ.get("NACRE_WORKER_CHATS", "24"))
 SECONDS = float(os.environ.get("NACRE_WORKER_SECONDS", "12"))
 """`make soak` is the long run."""
 MODEL_SECONDS = 0.1
-PAUSE_SECONDS = PACE.stalled_seconds + 1.5
+PAUSE_SECONDS = PACE.silent_seconds + 1.5
 SETTLE_SECONDS = 60 + CHATS
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
-from nacre.extensions.postgres.server.database import Database
-from nacre.extensions.postgres.server.job_queue import JobQueue
+from nacre.extensions.postgres.server.database import Database, Pace
 from nacre.extensions.postgres.workers import turn_rows as statements
 from nacre.extensions.postgres.workers.stored_events import event_of, stopped
-from nacre.extensions.postgres.workers.turn_rows import TurnRows
-from nacre.extensions.postgres.workers.worker import QUEUE
+from nacre.extensions.postgres.workers.turn_rows import Kept, Outcome, TakenTurn, TurnKey, TurnRows
 from nacre.runtime.contracts.errors import TurnCancelled
 from nacre.runtime.contracts.events import TurnFailed
 from nacre.runtime.contracts.inbound import Inbound
@@ -29,160 +27,202 @@ HELLO = Inbound(
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[tuple[TurnRows, Database]]:
-    database = Database(url)
-    jobs = JobQueue(database, url, QUEUE)
-    await jobs.prepare()
+async def opened(url: str, *, silent_seconds: float = 10.0) -> AsyncIterator[TurnRows]:
+    """The rows as a process of its own has them."""
+    pace = Pace(beat_seconds=silent_seconds / 4, silent_seconds=silent_seconds)
+    database = Database(url, pace=pace)
+    await database.process.beat()
     try:
-        yield TurnRows(database, jobs), database
+        yield TurnRows(database)
     finally:
         await database.close()
 
 
-async def jobs_in(database: Database) -> list[tuple[object, ...]]:
-    return await database.read(
-        lambda connection: connection.execute(
-            "SELECT lock, args->>'turn' FROM procrastinate_jobs ORDER BY id"
-        ).fetchall()
-    )
+async def claimed(rows: TurnRows, *, mine: Collection[TurnKey] = ()) -> TakenTurn:
+    [turn] = await rows.claim(8, 60, mine=mine)
+    return turn
 
 
-async def test_a_message_is_one_turn_and_one_job(database_url: str) -> None:
-    """However often it is handed in; and two with the same number and other words are two."""
-    async with opened(database_url) as (rows, database):
+async def test_a_message_is_one_turn(database_url: str) -> None:
+    """However often it is handed in; and two with the same number and other words are two, in their order."""
+    async with opened(database_url) as rows:
         first = await rows.ask("main", KEY, HELLO)
-        assert await rows.ask("main", KEY, HELLO) == first
+        assert await rows.ask("main", KEY, HELLO) == (first.id, False)
         other = await rows.ask("main", KEY, Inbound(**{**vars(HELLO), "text": "something else"}))
-        assert await jobs_in(database) == [(f"main {KEY}", first), (f"main {KEY}", other)]
+        assert (first.is_new, other.is_new) == (True, True)
+        turn = await claimed(rows)
+        assert turn.id == first.id
+        assert await rows.claim(8, 60, mine=[turn.key]) == [], "its session runs a turn"
+        assert await rows.finish(turn, "done") == Kept(has_next=True)
+        assert (await claimed(rows)).id == other.id
 
 
-async def test_the_tables_of_jobs_are_made_once(database_url: str) -> None:
-    """Also when several start at the same moment, and again later."""
-    await asyncio.gather(*(_prepared(database_url) for _ in range(3)))
-    await _prepared(database_url)
+async def test_many_workers_claim_each_turn_once(database_url: str) -> None:
+    """All at the same moment, as many turns as there are sessions."""
+    async with opened(database_url) as one, opened(database_url) as two:
+        asked = [await one.ask("main", f"{KEY}{number}", _said(number)) for number in range(12)]
+        several = await asyncio.gather(*(rows.claim(4, 60) for rows in (one, two)))
+        several += await asyncio.gather(
+            one.claim(12, 60, mine=[turn.key for turn in several[0]]),
+            two.claim(12, 60, mine=[turn.key for turn in several[1]]),
+        )
+        assert sorted(turn.id for turns in several for turn in turns) == sorted(
+            turn_id for turn_id, _ in asked
+        )
 
 
-async def _prepared(url: str) -> None:
-    async with opened(url):
-        pass
+def _said(number: int) -> Inbound:
+    return replace(HELLO, message_id=str(number), sender_id=str(number))
 
 
 async def test_what_an_earlier_worker_says_is_refused(database_url: str) -> None:
-    """Who takes a turn later has it; the outcome of the one before is not kept."""
-    async with opened(database_url) as (rows, _):
-        turn_id = await rows.ask("main", KEY, HELLO)
-        late, now = await rows.take("main", turn_id), await rows.take("main", turn_id)
-        assert late is not None
-        assert now is not None
+    """Who claims a turn later has it; the outcome of the one before is not kept."""
+    async with opened(database_url, silent_seconds=0.1) as gone, opened(database_url) as rows:
+        turn_id, _ = await rows.ask("main", KEY, HELLO)
+        late = await claimed(gone)
         assert not late.inbound.redelivered
+        assert await rows.claim(8, 60) == [], "this process does not know yet who is silent"
+        rows._database.process._steady_since = -1e9
+        now = await _when_silent(rows)
         assert now.inbound.redelivered
-        assert not await rows.holds(late)
-        assert not await rows.finish(late, "late")
-        assert await rows.finish(now, "now")
-        assert await rows.outcomes({"main": [turn_id], "other": [turn_id]}) == {
-            ("main", turn_id): ("now", ())
-        }
-        assert await rows.take("main", turn_id) is None
-        assert not await rows.finish(now, "again")
+        assert await gone.look({late.key: late}) == {}
+        assert await gone.finish(late, "late") is None
+        assert await rows.finish(now, "now") == Kept(has_next=False)
+        wanted = [("main", turn_id), ("other", turn_id)]
+        assert await rows.news(wanted) == {("main", turn_id): ("now", ())}
+        assert await rows.claim(8, 60) == []
+        assert await rows.finish(now, "again") is None
+
+
+async def _when_silent(rows: TurnRows) -> TakenTurn:
+    while not (found := await rows.claim(8, 60)):  # noqa: ASYNC110 - the database says when
+        await asyncio.sleep(0)
+    return found[0]
+
+
+async def test_a_turn_without_progress_is_claimed_by_others(database_url: str) -> None:
+    """Although its process is alive: the row says until when; progress moves that on."""
+    async with opened(database_url) as hung, opened(database_url) as rows:
+        await rows.ask("main", KEY, HELLO)
+        [late] = await hung.claim(8, 0.0)
+        await hung.progressed(late, 60)
+        assert await rows.claim(8, 60) == []
+        await hung.progressed(late, 0.0)
+        assert (await claimed(rows)).fence == 2
+        assert await hung.finish(late, "late") is None
+
+
+async def test_a_claim_whose_answer_was_lost_is_claimed_again(database_url: str) -> None:
+    """By the same process, which names the turns that it knows of."""
+    async with opened(database_url) as rows:
+        await rows.ask("main", KEY, HELLO)
+        first = await claimed(rows)
+        assert await rows.claim(8, 60, mine=[first.key]) == []
+        assert (await claimed(rows)).fence == 2
 
 
 async def test_what_is_given_back_does_not_count(database_url: str) -> None:
-    """A worker that could not go on is no worker that the message ended."""
-    async with opened(database_url) as (rows, _):
-        turn_id = await rows.ask("main", KEY, HELLO)
-        for _ in range(3):
-            turn = await rows.take("main", turn_id)
-            assert turn is not None
-            assert turn.tries == 1
-            assert await rows.give_back(turn)
-        assert not await rows.finish(turn, "late")
-        ended = [await rows.take("main", turn_id) for _ in range(2)]
-        assert [each.tries for each in ended if each is not None] == [1, 2]
+    """A worker that could not go on is no worker that the message ended, unless it hung."""
+    async with opened(database_url) as rows:
+        await rows.ask("main", KEY, HELLO)
+        for is_counted, tries in ((False, 1), (False, 1), (True, 1), (True, 2)):
+            turn = await claimed(rows)
+            assert turn.tries == tries
+            await rows.give_back(turn, is_counted=is_counted, pause_seconds=0.0)
+        assert await rows.finish(turn, "late") is None
+        turn = await claimed(rows)
+        await rows.give_back(turn, is_counted=False, pause_seconds=60)
+        assert await rows.claim(8, 60) == [], "the next worker waits for a moment"
 
 
 async def test_a_turn_that_was_stopped_is_over(database_url: str) -> None:
     """Its worker's outcome is refused, and the gateway is told that it was stopped."""
-    async with opened(database_url) as (rows, _):
-        turn_id = await rows.ask("main", KEY, HELLO)
-        turn = await rows.take("main", turn_id)
-        assert turn is not None
+    async with opened(database_url) as rows:
+        turn_id, _ = await rows.ask("main", KEY, HELLO)
+        turn = await claimed(rows)
         await rows.stop("main", KEY, stopped())
-        assert not await rows.finish(turn, "late")
-        ending = event_of((await rows.outcomes({"main": [turn_id]}))["main", turn_id].text)
+        assert await rows.finish(turn, "late") is None
+        outcome = (await rows.news([("main", turn_id)]))["main", turn_id]
+        assert isinstance(outcome, Outcome)
+        ending = event_of(outcome.text)
         assert isinstance(ending, TurnFailed)
         assert isinstance(ending.error, TurnCancelled)
 
 
 async def test_a_message_is_said_into_a_turn_once(database_url: str) -> None:
     """Who takes the turn over looks in the transcript for it, and hands no message in that came before."""
-    async with opened(database_url) as (rows, _):
-        turn_id = await rows.ask("main", KEY, HELLO)
-        first = await rows.take("main", turn_id)
-        assert first is not None
+    async with opened(database_url) as rows:
+        turn_id, _ = await rows.ask("main", KEY, HELLO)
+        first = await claimed(rows)
         more = [replace(HELLO, message_id=each, text=each) for each in ("2", "3", "4")]
-        await rows.say_into("main", turn_id, more[0])
-        [(number, inbound)] = await rows.said_into(first, first.words)
-        assert (inbound, await rows.said_into(first, number)) == (more[0], [])
+        for _ in range(2):  # as after a lost answer
+            await rows.say_into("main", turn_id, more[0])
+        [(number, inbound)] = (await rows.look({first.key: first}))[first.key]
+        assert inbound == more[0]
+        assert await rows.look({first.key: replace(first, words=number)}) == {first.key: []}
         await rows.heard(first, more[0].inbound_id)
         await rows.say_into("main", turn_id, more[1])
-        second = await rows.take("main", turn_id)
-        assert second is not None
+        second = await claimed(rows)
         assert second.inbound.joined_by == (more[0].inbound_id, more[1].inbound_id)
-        assert await rows.said_into(second, second.words) == []
+        assert await rows.look({second.key: second}) == {second.key: []}
         assert await rows.finish(second, "done")
         await rows.say_into("main", turn_id, more[2])
-        assert await rows.said_into(second, second.words) == [], "it is over, and hears nothing more"
-        found = await rows.outcomes({"main": [turn_id]})
-        assert found["main", turn_id] == ("done", (more[0].inbound_id,))
+        assert await rows.look({second.key: second}) == {}, "it is over, and hears nothing more"
+        found = await rows.news([second.key])
+        assert found[second.key] == ("done", (more[0].inbound_id,))
 
 
 async def test_what_is_not_over_is_counted(database_url: str) -> None:
-    """By agent, with how long the oldest waits; and who lives to do it."""
-    async with opened(database_url) as (rows, database):
-        await rows.take("main", await rows.ask("main", KEY, HELLO))
+    """By agent, with how long the oldest waits, and who is there to do it with how many places."""
+    async with opened(database_url) as rows, opened(database_url) as worker:
+        await rows.ask("main", KEY, HELLO)
+        await claimed(rows)
         await rows.ask("main", KEY, Inbound(**{**vars(HELLO), "message_id": "2"}))
-        found = await rows.open_turns("main")
-        assert (found.waiting, found.running) == (1, 1)
-        assert found.oldest_seconds > found.waiting_seconds > 0
-        assert (await rows.open_turns("other")).oldest_seconds == 0
-        assert await JobQueue(database, database_url, QUEUE).workers() == 0
+        found = await rows.figures("main")
+        assert (found["waiting"], found["running"]) == (1, 1)
+        assert found["oldest_seconds"] > found["waiting_seconds"] > 0
+        assert (found["workers"], found["places"]) == (0, 0)
+        worker._database.process.places = 16
+        await worker._database.process.leave()
+        await worker._database.process.beat()
+        other = await rows.figures("other")
+        assert (other["oldest_seconds"], other["workers"], other["places"]) == (0, 1, 16)
 
 
-async def test_leases_are_counted_by_whether_their_holder_is_heard_of(database_url: str) -> None:
-    """One that is held, one whose holder went silent; one that was left counts as neither."""
-    async with opened(database_url) as (rows, _), stores(database_url) as opener:
+async def test_lanes_are_counted_by_whether_their_process_is_alive(database_url: str) -> None:
+    """One that is held, one whose process went silent; one that was left counts as neither."""
+    async with opened(database_url) as rows, stores(database_url) as opener:
         async with opener.store().turn_lock("left"):
             pass
-        async with opener.store().turn_lock("held"), opener.store(lease_seconds=0.0).turn_lock("silent"):
-            found = await rows.open_turns("main")
-        assert (found.leases, found.leases_run_out) == (1, 1)
+        async with opener.store().turn_lock("held"), opener.store(silent_seconds=0.0).turn_lock("silent"):
+            found = await rows.figures("main")
+        assert (found["leases"], found["leases_run_out"]) == (1, 1)
+
+
+OF_ALL_AGENTS = ("CLAIM", "LOOK", "NEWS", "WORKERS", "ASK")
+"""A worker and a gateway ask for those of all agents in one statement, by keys that begin with the agent."""
 
 
 async def test_no_statement_looks_at_another_agents_rows(database_url: str) -> None:
     """The server's plan of each asks for the agent, by an index that begins with it."""
     values = {
+        **{name: ["i"] for name in ("agents", "ids", "mine")},
+        **{name: [1] for name in ("fences", "words")},
+        **dict.fromkeys(("fence", "process", "most", "uncounted"), 1),
+        **dict.fromkeys(("id", "inbound", "outcome", "name", "approval", "body"), "x"),
+        **dict.fromkeys(("is_redelivered", "is_steady"), False),
         "agent": "main",
-        "id": "i",
-        "ids": ["i"],
         "key": KEY,
         "seconds": 1.0,
-        "fence": 1,
-        "inbound": "",
-        "is_redelivered": False,
-        "outcome": "",
-        "name": "n",
-        "after": 0,
-        "approval": "a",
-        "body": "",
     }
     texts = {
         name: text for name, text in vars(statements).items() if name.isupper() and isinstance(text, str)
     }
-    async with opened(database_url) as (_, database):
+    async with opened(database_url) as rows:
         for name, text in texts.items():
-            plan = await database.write(lambda connection, text=text: _plan(connection, text, values))
-            assert name == "ASK" or "agent = 'main'" in plan, plan
-            assert "Seq Scan" not in plan, plan
+            plan = await rows._database.write(lambda connection, text=text: _plan(connection, text, values))
+            assert name in OF_ALL_AGENTS or "agent = 'main'" in plan, plan
+            assert name == "WORKERS" or "Seq Scan on turn" not in plan, plan
 
 
 def _plan(connection: object, text: str, values: dict[str, object]) -> str:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from collections.abc import Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 
 from tests.bridges.line_channel import LineServer
 from tests.cli.program import run_nacre
 from tests.extensions.postgres.workers.served import gateway, settings
+from tests.extensions.postgres.workers.worker_process import started
 from tests.runtime.agents import write_settings
+from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
 
 pytestmark = pytest.mark.postgres
@@ -40,5 +45,27 @@ async def test_what_waits_for_a_worker_is_told(tmp_path: Path, database_url: str
             assert not opened.is_idle
     assert done.returncode == 1
     assert turns["waitingSeconds"] > 0
-    assert {"running": 0, "leases": 0, "leasesRunOut": 0, "workers": 0}.items() <= turns.items()
+    assert {"running": 0, "leases": 0, "leasesRunOut": 0, "workers": 0, "places": 0}.items() <= turns.items()
     assert "⚙️ Turns: 3 wait" in said.stdout
+
+
+async def test_the_gateway_does_not_cap_its_workers(tmp_path: Path, database_url: str) -> None:
+    """Six turns run at once in a worker with eight places, although `maxConcurrent` is two."""
+    together = threading.Barrier(6, timeout=60)
+
+    def answer(_request: Mapping[str, Any]) -> wire.Step:
+        together.wait()
+        return wire.reply("together")
+
+    with LineServer() as server, ProviderServer(responder=answer) as provider:
+        write_settings(tmp_path, settings(provider, 1))
+        worker = started(tmp_path, database_url)
+        try:
+            async with gateway(tmp_path, database_url, server.port):
+                for chat in "abcdef":
+                    server.say("hello", chat=chat, sender=chat)
+                await server.until(lambda server: len(server.sent) == 6)
+        finally:
+            worker.kill()
+            worker.join()
+    assert {sent.text for sent in server.sent} == {"together"}

@@ -12,20 +12,20 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from nacre.extensions.postgres.server.job_queue import Pace
+from nacre.extensions.postgres.server.database import Pace
 from nacre.extensions.postgres.workers.worker import opened_worker
 from nacre.runtime.settings.config import load_config
 from tests.extensions.postgres.workers.served import gateway
 
-PACE = Pace(heartbeat_seconds=0.5, stalled_seconds=3.0)
+PACE = Pace(beat_seconds=0.5, silent_seconds=3.0)
 AT_ONCE = 8
 
 Main: TypeAlias = Callable[[Path, str], Coroutine[Any, Any, None]]
 
 
-def started(state_dir: Path, database_url: str) -> BaseProcess:
+def started(state_dir: Path, database_url: str, pace: Pace = PACE) -> BaseProcess:
     """A worker that runs."""
-    return _started(_work, state_dir, database_url)
+    return _started(partial(_work, pace), state_dir, database_url)
 
 
 def gateway_started(state_dir: Path, database_url: str, port: int) -> BaseProcess:
@@ -54,8 +54,8 @@ async def _serve(port: int, state_dir: Path, database_url: str) -> None:
         await asyncio.Event().wait()
 
 
-async def _work(state_dir: Path, database_url: str) -> None:
+async def _work(pace: Pace, state_dir: Path, database_url: str) -> None:
     environment = {"HOME": str(state_dir), "NACRE_DATABASE_URL": database_url}
     config = load_config(environment, state_dir=state_dir)
-    async with opened_worker(config, environment, most_at_once=AT_ONCE, pace=PACE) as worker:
+    async with opened_worker(config, environment, most_at_once=AT_ONCE, pace=pace) as worker:
         await worker.run(last_seconds=5)

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.extensions.providers.completions.role_order import Family, merged, provider_family, role_groups
+from nacre.extensions.providers.completions.messages import Family, merged, provider_family, role_groups
 from nacre.sessions.contracts.messages import (
     Image,
     Message,

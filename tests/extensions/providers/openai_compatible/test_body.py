@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.extensions.providers.completions.messages import completion_arguments
-from nacre.extensions.providers.completions.role_order import provider_family
+from nacre.extensions.providers.completions.messages import completion_arguments, provider_family
 from nacre.extensions.providers.openai_compatible.body import Dialect, RequestBodies
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec
 from nacre.sessions.contracts.messages import (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nacre.extensions.providers.completions.remembered_windows import RememberedWindows
+from nacre.extensions.providers.completions.provider_model import RememberedWindows
 from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.contracts.errors import ContextOverflow
 from nacre.runtime.contracts.events import FlushEnded, PromptRead, Warned

@@ -9,7 +9,7 @@ import pytest
 from nacre.runtime.models.offline.intent import finder_for
 from nacre.runtime.models.offline.notes import Known
 from nacre.runtime.models.offline.reading import Said
-from nacre.runtime.models.offline.recall import said_before
+from nacre.runtime.models.offline.responder import said_before
 from tests.runtime.models.offline.requests import (
     assistant,
     called,

@@ -1,0 +1,161 @@
+"""The command `nacre admin access`: who asks to write to the assistant, and who may."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.nouns import Noun
+from nacre.cli.screen.json_text import print_json
+
+if TYPE_CHECKING:
+    from nacre.bridges.access.people import People, Person
+    from nacre.cli.invocation import Invocation
+
+T = TypeVar("T")
+
+_NOBODY_AT_IT = "People are let in by the owner in a terminal, and standard input is none."
+
+
+@click.group("access", cls=Noun, noun="admin access", invoke_without_command=True)
+@json_option("Print a JSON object.")
+@shared_options
+def command(context: click.Context, as_json: bool) -> int | None:
+    """List who may write to the assistant, and admit people.
+
+    Somebody unknown who writes in private gets a code, which is good for an hour.
+    """
+    return None if context.invoked_subcommand else _list(context, as_json=as_json)
+
+
+@command.command("list")
+@json_option("Print a JSON object.")
+@shared_options
+def list_(context: click.Context, as_json: bool) -> int:
+    """List them, the same as without `list`."""
+    return _list(context, as_json=as_json)
+
+
+@command.command("approve")
+@click.argument("code")
+@click.option("--owner", is_flag=True, help="This is yourself: private memory is shown there.")
+@json_option("Print a JSON object.")
+@shared_options
+def approve(context: click.Context, code: str, owner: bool, as_json: bool) -> int:
+    """Let in who was given CODE. Asks for a terminal."""
+    invocation = begin(context)
+    if not sys.stdin.isatty():
+        invocation.warn(_NOBODY_AT_IT, tone="error")
+        return 1
+    person = _with_people(invocation, lambda people: people.approve(code, "owner" if owner else "guest"))
+    if person is None:
+        return _unknown(invocation, code)
+    if as_json:
+        return print_json(_json(person))
+    rights = "They are you: the assistant shows them your memory." if owner else "They may write in private."
+    invocation.say(f"Let in: {_name(person)}. {rights}")
+    return 0
+
+
+@command.command("deny")
+@click.argument("code")
+@json_option("Print a JSON object.")
+@shared_options
+def deny(context: click.Context, code: str, as_json: bool) -> int:
+    """Refuse who was given CODE; they are told nothing."""
+    invocation = begin(context)
+    person = _with_people(invocation, lambda people: people.deny(code))
+    if person is None:
+        return _unknown(invocation, code)
+    if as_json:
+        return print_json(_json(person))
+    invocation.say(f"Refused: {_name(person)}.")
+    return 0
+
+
+@command.command("revoke")
+@click.argument("channel")
+@click.argument("sender_id", metavar="ID")
+@json_option("Print a JSON object.")
+@shared_options
+def revoke(context: click.Context, channel: str, sender_id: str, as_json: bool) -> int:
+    """Take back that ID may write on CHANNEL. A turn that runs for them gets no further tool."""
+    invocation = begin(context)
+    if not _with_people(invocation, lambda people: people.revoke(channel, sender_id)):
+        invocation.warn(
+            f"{channel}:{sender_id} was not let in here. `nacre admin access` lists who was.", tone="error"
+        )
+        return 1
+    if as_json:
+        return print_json({"channel": channel, "id": sender_id})
+    invocation.say(f"Taken back: {channel}:{sender_id}. What nacre.json5 allows still holds.")
+    return 0
+
+
+def _list(context: click.Context, *, as_json: bool) -> int:
+    from nacre.cli.screen.plain import one_line
+
+    invocation = begin(context)
+
+    async def both(people: People) -> tuple[tuple[Person, ...], tuple[Person, ...]]:
+        return await people.pending(), await people.approved()
+
+    asking, known = _with_people(invocation, both)
+    if as_json:
+        return print_json(
+            {"asking": [_json(each) for each in asking], "known": [_json(each) for each in known]}
+        )
+    for person in asking:
+        invocation.say(f"{person.code}  {one_line(_name(person))} asks since {person.at:%H:%M}")
+    for person in known:
+        invocation.say(f"{person.role:8}  {one_line(_name(person))} since {person.at:%Y-%m-%d}")
+    if not asking and not known:
+        invocation.say("Nobody asks to write to the assistant, and nobody was let in.")
+    return 0
+
+
+def _with_people(invocation: Invocation, work: Callable[[People], Awaitable[T]]) -> T:
+    from nacre.bridges.access.people import People
+    from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.ledger.records import LedgerUnusable
+    from nacre.runtime.storage.storage import ledger_of
+
+    now = owner_clock(invocation.config.settings.agent.user_timezone)
+
+    async def run() -> T:
+        tables = await ledger_of(invocation.config).open_tables(now=now)
+        try:
+            return await work(People(tables, now=now))
+        finally:
+            await tables.close()
+
+    try:
+        return asyncio.run(run())
+    except LedgerUnusable as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _unknown(invocation: Invocation, code: str) -> int:
+    invocation.warn(f"Nobody has the code {code!r}: it was used, or its hour is over.", tone="error")
+    return 1
+
+
+def _name(person: Person) -> str:
+    account = "" if person.account == "default" else f" (to {person.account})"
+    return f"{person.channel}:{person.sender_id}{account}"
+
+
+def _json(person: Person) -> dict[str, Any]:
+    return {
+        "channel": person.channel,
+        "accountId": person.account,
+        "id": person.sender_id,
+        "code": person.code or None,
+        "role": person.role or None,
+        "at": person.at.isoformat(),
+    }

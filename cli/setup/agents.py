@@ -1,0 +1,76 @@
+"""The command `nacre admin agents`: which agents the state folder has."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.screen.json_text import print_json
+
+if TYPE_CHECKING:
+    from nacre.cli.invocation import Invocation
+    from nacre.runtime.settings.config import ListedAgent
+
+_HEADING = ("AGENT", "NAME", "MODEL", "WORKSPACE")
+
+
+@click.group("agents", invoke_without_command=True)
+@json_option()
+@shared_options
+def command(context: click.Context, as_json: bool) -> int | None:
+    """List the agents that the settings name.
+
+    --agent ID before or behind any other command chooses one of them.
+    """
+    return None if context.invoked_subcommand else _list(context, as_json=as_json)
+
+
+@command.command("list")
+@json_option()
+@shared_options
+def list_(context: click.Context, as_json: bool) -> int:
+    """List the agents, the same as without `list`."""
+    return _list(context, as_json=as_json)
+
+
+def _list(context: click.Context, *, as_json: bool) -> int:
+    from nacre.cli.screen.plain import cell_width
+    from nacre.cli.screen.screen import screen_on
+
+    invocation = begin(context)
+    agents = invocation.config.agents
+    if as_json:
+        return print_json([_json(agent) for agent in agents])
+    rows = [_HEADING, *(_row(agent, invocation) for agent in agents)]
+    widths = [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
+    screen = screen_on(sys.stdout, invocation.environment)
+    for row in rows:
+        cells = [text + " " * (width - cell_width(text)) for text, width in zip(row, widths, strict=True)]
+        screen.row("  ".join(cells).rstrip())
+    invocation.warn(*invocation.config.notices)
+    return 0
+
+
+def _row(agent: ListedAgent, invocation: Invocation) -> tuple[str, ...]:
+    from nacre.cli.screen.plain import one_line
+
+    return (
+        f"{agent.id} (default)" if agent.is_default else agent.id,
+        one_line(agent.name) or "-",
+        one_line(agent.model_name) or "offline",
+        one_line(invocation.short(agent.workspace)),
+    )
+
+
+def _json(agent: ListedAgent) -> dict[str, Any]:
+    """One agent, with OpenClaw's names."""
+    return {
+        "id": agent.id,
+        "name": agent.name or None,
+        "isDefault": agent.is_default,
+        "workspace": str(agent.workspace),
+        "model": agent.model_name or None,
+    }

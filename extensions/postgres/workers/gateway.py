@@ -1,0 +1,203 @@
+"""What a gateway and `nacre status` ask of workers: turns that others run, and figures about them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
+
+from nacre.extensions.postgres.server.connections import DatabaseError
+from nacre.extensions.postgres.server.database import Database, shared_database
+from nacre.extensions.postgres.workers.stored_events import event_of, stopped
+from nacre.extensions.postgres.workers.turn_rows import Asked, Outcome, TurnKey, TurnRows
+from nacre.runtime.agent.agent import Agent
+from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined
+from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.settings.config import Config
+
+POLL_SECONDS = 0.2
+"""How often outcomes are queried for where notifications do not arrive."""
+LOOK_SECONDS = 5.0
+"""How often they are queried for where notifications arrive: one may be lost with its connection."""
+GATHER_SECONDS = 0.01
+"""How long a notification waits for others, so that one query answers several."""
+PAUSE_SECONDS = 2.0
+"""How long to wait when the database cannot be queried."""
+
+log = logging.getLogger(__name__)
+
+
+class _Awaited:
+    """A turn whose outcome is awaited, and the approvals that were already asked for."""
+
+    def __init__(self) -> None:
+        self.found = asyncio.Queue[ApprovalAsked | Outcome]()
+        self.asked: set[str] = set()
+
+
+class HandedOver:
+    """A member of `TurnRunner` whose turns run in workers. Close it with the gateway."""
+
+    has_places = True
+
+    def __init__(self, database: Database) -> None:
+        self._rows = TurnRows(database)
+        self._awaited: dict[TurnKey, _Awaited] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+        self._running: dict[TurnKey, str] = {}
+        """The turn that is awaited in each session, by agent and session key."""
+        self._changed = asyncio.Event()
+        self._notifications = database.notifications(self._on_notification)
+        self._looking = asyncio.create_task(self._look())
+
+    async def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
+        """The questions of a turn that some worker runs, and its last event.
+
+        Commands run here, where the chat is. While the database is away this waits; the message stays in the
+        ledger.
+        """
+        if self.runs_here(agent, inbound):
+            async with aclosing(agent.stream(inbound)) as events:
+                async for event in events:
+                    yield event
+            return
+        session = agent.id, agent.session_key(inbound)
+        asked = await self._ask(*session, inbound)
+        key = agent.id, asked.id
+        self._running[session] = asked.id
+        try:
+            async with aclosing(self._found(key, is_new=asked.is_new)) as several:
+                async for found in several:
+                    if isinstance(found, ApprovalAsked):
+                        yield found
+                        await _sent(self._rows.told(key, found))
+                    else:
+                        outcome = found
+        finally:
+            self._running.pop(session, None)
+        for name in outcome.heard:
+            yield MessageJoined(inbound_id=name)
+        yield event_of(outcome.text)
+
+    def runs_here(self, agent: Agent, inbound: Inbound) -> bool:
+        """Whether it is a command. Of other messages workers count how often one ended over it."""
+        return not inbound.trigger and bool(agent.command(inbound))
+
+    def join(self, agent: Agent, inbound: Inbound) -> bool:
+        """Adds a message to the turn of its session, wherever that runs. Returns whether there is one.
+
+        Without a `MessageJoined` among the turn's events, the turn ended before it read the message.
+        """
+        turn_id = self._running.get((agent.id, agent.session_key(inbound)))
+        if turn_id is None:
+            return False
+        self._send(self._rows.say_into(agent.id, turn_id, inbound))
+        return True
+
+    def stop(self, agent: Agent, inbound: Inbound) -> None:
+        """Stops the turns of a message's session, wherever they run."""
+        agent.stop(inbound)  # a command that runs here
+        self._send(self._rows.stop(agent.id, agent.session_key(inbound), stopped()))
+
+    async def close(self) -> None:
+        """Stops waiting. The turns go on; a message that is handed in again finds its outcome."""
+        await asyncio.gather(*self._sending)
+        self._looking.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._looking
+        await self._notifications.close()
+
+    def _send(self, sending: Awaitable[None]) -> None:
+        task = asyncio.create_task(_sent(sending))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    def _on_notification(self, payload: str) -> None:
+        if payload in ("", "ended"):
+            self._changed.set()
+
+    async def _ask(self, agent_id: str, session_key: str, inbound: Inbound) -> Asked:
+        while True:
+            try:
+                return await self._rows.ask(agent_id, session_key, inbound)
+            except DatabaseError as error:
+                log.warning("no worker could be asked; this is tried again: %s", error)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _found(self, key: TurnKey, *, is_new: bool) -> AsyncGenerator[ApprovalAsked | Outcome, None]:
+        """The questions of a turn, and at last its outcome."""
+        awaited = self._awaited[key] = _Awaited()
+        if not is_new or not self._notifications.is_listening:  # it may be over
+            self._changed.set()
+        try:
+            while not isinstance(found := await awaited.found.get(), Outcome):
+                yield found
+            yield found
+        finally:
+            self._awaited.pop(key, None)
+
+    async def _look(self) -> None:
+        while True:
+            seconds = LOOK_SECONDS if self._notifications.is_listening else POLL_SECONDS
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds if self._awaited else None):
+                    await self._changed.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            self._changed.clear()
+            if not self._awaited:
+                continue
+            try:
+                found = await self._rows.news(self._awaited)
+            except DatabaseError as error:
+                log.warning("the outcomes of turns could not be read; this is tried again: %s", error)
+                await asyncio.sleep(PAUSE_SECONDS)
+                self._changed.set()
+                continue
+            for key, news in found.items():
+                awaited = self._awaited.get(key)
+                if awaited is None:
+                    continue
+                if isinstance(news, Outcome):
+                    del self._awaited[key]
+                    awaited.found.put_nowait(news)
+                else:
+                    for question in news:
+                        if question.approval_id not in awaited.asked:
+                            awaited.asked.add(question.approval_id)
+                            awaited.found.put_nowait(question)
+
+
+async def _sent(sending: Awaitable[None]) -> None:
+    try:
+        await sending
+    except DatabaseError as error:
+        log.warning("a turn could not be stopped, or told something: %s", error)
+
+
+@asynccontextmanager
+async def handed_over(config: Config) -> AsyncIterator[HandedOver]:
+    """The runner of a gateway's turns when workers run them.
+
+    Raises:
+        DatabaseError: the database cannot be used.
+    """
+    database = shared_database(config.folders.storage.url)
+    try:
+        await database.process.beat()
+        runner = HandedOver(database)
+        try:
+            yield runner
+        finally:
+            await runner.close()
+    finally:
+        await database.close()
+
+
+async def figures(config: Config) -> Mapping[str, float]:
+    """How much workers have to do for the settings' agent, as `TurnWorkers` says.
+
+    Raises:
+        DatabaseError: the database cannot be used.
+    """
+    return await TurnRows(shared_database(config.folders.storage.url)).figures(config.agent_id)

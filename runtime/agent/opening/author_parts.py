@@ -1,0 +1,136 @@
+"""What a bot author passes besides the settings, and what installed extensions add to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
+from typing import Any
+
+from nacre.memory.contracts.facts import FactMemory
+from nacre.record import Record
+from nacre.runtime.commands.command import Command
+from nacre.runtime.commands.registry import Commands
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.extensions.choice import asks_backend, needed_by
+from nacre.runtime.extensions.host import MakeToolSource, OpeningAgent
+from nacre.runtime.extensions.loading import backend_of, load_extensions, no_backend
+from nacre.runtime.hooks.hooks import Handler, HookTable
+from nacre.runtime.recall.memory_backend import MemoryBackend
+from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
+from nacre.runtime.recall.memory_plugin import MemoryPlugin
+from nacre.runtime.tools.file_tools import FILE_TOOL_NAMES
+from nacre.runtime.tools.function import FunctionTool, tool
+from nacre.runtime.turn.loop import UsageLimits
+from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart, prompt_part
+from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
+from nacre.runtime.turn.system_prompt import instructions_part
+
+
+class AuthorParts(Record):
+    """What a bot author passes besides the settings. Without a model or a memory engine, the settings
+    decide.
+    """
+
+    model: ChatModel | None = None
+    tools: tuple[AuthorTool, ...] = ()
+    hooks: HookTable = field(default_factory=lambda: HookTable())
+    extension_hooks: tuple[tuple[str, Handler[Any, Any]], ...] = ()
+    commands: tuple[Command, ...] = ()
+    limits: UsageLimits | None = None
+    prompt_parts: tuple[PromptPart, ...] = ()
+    memory: MemoryPlugin | None = None
+    memory_id: str = ""
+    memory_backend: MemoryBackend | None = None
+    tool_sources: tuple[MakeToolSource, ...] = ()
+    facts: FactMemory | None = None
+
+
+def extended(given: AuthorParts, opening: OpeningAgent) -> tuple[AuthorParts, Commands, tuple[str, ...]]:
+    """`given` with what the extensions add, all chat commands, and sentences for the owner.
+
+    A memory engine from the author takes precedence over an extension's.
+
+    Raises:
+        ConfigError: a command of the author has a malformed name, or one in use.
+    """
+    settings = opening.config.settings
+    loaded = load_extensions(
+        settings.plugins,
+        built_in=needed_by(settings),
+        tool_names=(*BUILT_IN_TOOLS, *(tool.name for tool in given.tools)),
+        part_names=[part.name for part in given.prompt_parts],
+        commands=Commands(given.commands, reset_triggers=settings.session.reset_triggers),
+        opening=opening,
+    )
+    for host in loaded.hosts:
+        given = replace(
+            given,
+            tools=(*given.tools, *host.tools),
+            prompt_parts=(*given.prompt_parts, *host.prompt_parts),
+            extension_hooks=(*given.extension_hooks, *host.hooks),
+            tool_sources=(*given.tool_sources, *host.tool_sources),
+            facts=host.facts or given.facts,
+        )
+        if given.memory is None and host.engine is not None:
+            given = replace(given, memory=host.engine, memory_id=host.extension_id)
+    if not asks_backend(settings):
+        return given, loaded.commands, loaded.notices
+    name = settings.memory.backend
+    given = replace(given, memory_backend=backend_of(loaded.hosts, name))
+    missing = () if given.memory_backend else (no_backend(name),)
+    return given, loaded.commands, (*loaded.notices, *missing)
+
+
+BUILT_IN_TOOLS = frozenset({*FILE_TOOL_NAMES, *MEMORY_TOOL_NAMES})
+"""Names that no other tool may have, whichever memory engine is used."""
+
+
+def author_tools(
+    given: Sequence[AuthorTool | Callable[..., Any]],
+) -> tuple[AuthorTool, ...]:
+    """Tools and sub-agents as they are, plain functions as tools.
+
+    Raises:
+        ConfigError: a function cannot be a tool, or two tools have the same name.
+    """
+    tools: list[AuthorTool] = []
+    taken = set(BUILT_IN_TOOLS)
+    for item in given:
+        try:
+            made = item if isinstance(item, FunctionTool | SubAgent) else tool(item)
+        except TypeError as error:
+            raise ConfigError(
+                f"{error} Change the function, or leave it out of Agent.open(tools=...)."
+            ) from error
+        if made.name in taken:
+            raise ConfigError(
+                f"There are two tools named {made.name!r}. Give yours another name: @tool(name='...')."
+            )
+        taken.add(made.name)
+        tools.append(made)
+    return tuple(tools)
+
+
+def author_prompt_parts(
+    instructions: str, given: Sequence[PromptPart | PromptFunction]
+) -> tuple[PromptPart, ...]:
+    """The author's instructions as the first part, then the parts; plain functions become parts.
+
+    Raises:
+        ConfigError: a function cannot be a part, or two parts have the same name.
+    """
+    parts = [instructions_part(instructions)] if instructions.strip() else []
+    for item in given:
+        try:
+            part = item if isinstance(item, PromptPart) else prompt_part(item)
+        except TypeError as error:
+            raise ConfigError(
+                f"{error} Change the function, or leave it out of Agent.open(prompt_parts=...)."
+            ) from error
+        if part.name in {other.name for other in parts}:
+            raise ConfigError(
+                f"There are two prompt parts named {part.name!r}. Name one: @prompt_part(name='...')."
+            )
+        parts.append(part)
+    return tuple(parts)

@@ -1,0 +1,288 @@
+"""`/search`, `/remember`, `/forget` and `/undo`: the owner's notes from inside a conversation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.memory.contracts.notes import WantedNotes
+from nacre.memory.contracts.records import Question
+from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
+from nacre.memory.files.proposals import (
+    NoteChange,
+    NoteCut,
+    ProposalFailed,
+    cut_note,
+    target_of_query,
+    write_changes,
+)
+from nacre.memory.files.sources.sources import Sources, sources_of_hits
+from nacre.memory.workspace.git import GitFailed
+from nacre.memory.workspace.history.commits import (
+    SESSION_ID,
+    SESSION_KEY,
+    HistoryBusy,
+    as_one_commit,
+    commit_changes,
+    known_sources,
+)
+from nacre.memory.workspace.history.repository import NO_HISTORY, Repository
+from nacre.memory.workspace.history.undo import CommitUnknown, UndoConflict, last_to_undo, named, shown, undo
+from nacre.record import Record
+from nacre.runtime.commands.command import Command, CommandRun, Outcome
+from nacre.runtime.commands.wording import counted, found_lines, shortened
+from nacre.runtime.recall.memory_plugin import Notes
+from nacre.runtime.recall.open_memory import open_memory
+
+T = TypeVar("T")
+
+MEMORY_FILE = "MEMORY.md"
+FACTS_HEADING = "## Facts"
+CONFIRMED = "--yes"
+MOST_HITS = 6
+MOST_LINES = 12
+SHOWN_CHARS = 160
+
+
+class HistoryUnusable(Exception):
+    """The notes have no history, or git refused. The message is a sentence."""
+
+
+class Undone(Record):
+    """An undone commit, the new commit that holds the change, the changed notes, and a unified diff."""
+
+    undone: str
+    made: str
+    paths: tuple[str, ...]
+    diff: str
+
+
+def with_history(
+    workspace: Workspace, state_dir: Path, work: Callable[[Repository], T], *, commits: bool = False
+) -> T:
+    """Runs `work` on the git history of the notes; with `commits`, commits waiting changes first. Blocks.
+
+    Raises:
+        HistoryUnusable: there is no history, or it cannot be read or changed.
+    """
+    if workspace.folder is None:
+        raise HistoryUnusable(f"{workspace.place} has the notes; a git history needs files.")
+    repository = Repository(workspace.folder, state_dir=state_dir)
+    if not repository.is_there:
+        raise HistoryUnusable(f"{workspace.place} has no history yet. {NO_HISTORY}")
+    try:
+        repository.read()
+        if not commits:
+            return work(repository)
+        with repository.opened():
+            commit_changes(repository, known_sources(Sources(workspace)))
+            return work(repository)
+    except (GitFailed, FileBusy, OSError, CommitUnknown, UndoConflict) as error:
+        raise HistoryUnusable(str(error)) from error
+
+
+def undo_in(repository: Repository, commit: str = "") -> Undone:
+    """Undoes a commit by a new one; by default the last one that a session made.
+
+    Raises the errors of `undo`.
+    """
+    name = named(repository, commit) if commit else last_to_undo(repository).commit
+    made, paths = undo(repository, name)
+    return Undone(undone=name, made=made, paths=tuple(paths), diff=shown(repository, made))
+
+
+async def _search(run: CommandRun) -> Outcome:
+    query = run.rest.strip()
+    if not query:
+        return run.said("Say what to look for: /search dentist")
+    chat = run.turn.parts.chat(run.turn.session)
+    notes = run.turn.parts.memory.plugin.searchable(chat)
+    try:
+        if notes is not None:
+            return run.said(await _found(run, notes, query))
+        engine = await open_memory(run.config, run.turn.parts.now)
+        if engine is None:
+            return run.said(
+                "Memory search is switched off. Set agents.defaults.memorySearch.enabled to true to use it."
+            )
+        try:
+            return run.said(await _found(run, engine, query))
+        finally:
+            await engine.close()
+    except MemoryIndexError as error:
+        return run.said(str(error))
+
+
+async def _found(run: CommandRun, notes: Notes, query: str) -> str:
+    report = await notes.search(Question(text=query, max_results=MOST_HITS))
+    sources = await sources_of_hits(notes, run.turn.parts.sources, report.hits)
+    return "\n".join(found_lines(report, sources, query=query)).rstrip()
+
+
+async def _remember(run: CommandRun) -> Outcome:
+    text = " ".join(run.rest.split())
+    if not text:
+        return run.said("Say what to remember: /remember The boat is called Pilot.")
+    workspace = run.turn.parts.workspace
+    if not run.turn.session.policy.may_write(PurePosixPath(MEMORY_FILE)):
+        return run.said(f"Nothing was written: the settings make {MEMORY_FILE} read-only here.")
+    try:
+        before = (await workspace.read_notes([MEMORY_FILE]))[MEMORY_FILE]
+        if isinstance(before, Exception) and not isinstance(before, FileNotFoundError):
+            raise before
+        old = None if isinstance(before, Exception) else before.data.decode("utf-8", "surrogateescape")
+        line = f"- {text}"
+        if line in (old or "").splitlines():
+            return run.said(f"{MEMORY_FILE} has this already.")
+        change = NoteChange(path=MEMORY_FILE, before=old, after=_with_fact(old or "", line))
+        problem = await _write(run, [change], f"Remembered in {MEMORY_FILE}")
+    except (ProposalFailed, HistoryBusy, OSError, FileBusy, PathOutsideRoot) as error:
+        return run.said(f"Nothing was written: {error}")
+    undone = "" if problem else " /undo takes it back."
+    return run.said(f"“{text}” is written into {MEMORY_FILE}.{undone}")
+
+
+def _with_fact(text: str, line: str) -> str:
+    """A note with a new list item: the last below the heading for facts, or the last line of all."""
+    lines = text.splitlines()
+    if FACTS_HEADING not in lines:
+        return f"{text.rstrip()}\n\n{line}\n".lstrip() if text.strip() else f"{line}\n"
+    start = lines.index(FACTS_HEADING) + 1
+    end = next((at for at in range(start, len(lines)) if lines[at].startswith("#")), len(lines))
+    while end > start and not lines[end - 1].strip():
+        end -= 1
+    items = lines[start:end] if end > start else [""]
+    return "\n".join([*lines[:start], *items, line, *(lines[end:] or [])]) + "\n"
+
+
+async def _forget(run: CommandRun) -> Outcome:
+    words = run.rest.split()
+    is_confirmed = CONFIRMED in words
+    query = " ".join(word for word in words if word != CONFIRMED)
+    target = target_of_query(query)
+    if not target.words:
+        return run.said("Say which lines to remove from the notes, by words in them: /forget old address")
+    workspace, policy = run.turn.parts.workspace, run.turn.session.policy
+    try:
+        listed = await workspace.list_notes([WantedNotes(name=".", is_required=True)])
+        names = [note.name for note in listed.notes if policy.may_write(PurePosixPath(note.name))]
+        read = await workspace.read_notes(names)
+        found = (
+            cut_note(name, note.data, lambda _number, line: target.matches(line))
+            for name, note in read.items()
+            if not isinstance(note, Exception)
+        )
+        cuts = [cut for cut in found if cut is not None]
+        if not cuts:
+            return run.said(f"No line of the notes has all of these words: {query}")
+        if not is_confirmed:
+            return run.said(_plan_text(cuts, query))
+        problem = await _write(run, cuts, f"Forgot lines of {', '.join(cut.path for cut in cuts)}")
+    except (ProposalFailed, HistoryBusy, OSError, FileBusy, PathOutsideRoot) as error:
+        return run.said(f"Nothing was removed: {error}")
+    count = counted(sum(len(cut.lines) for cut in cuts), "line")
+    undone = "" if problem else " /undo brings them back."
+    return run.said(
+        f"Removed {count} from {', '.join(cut.path for cut in cuts)}.{undone}\n"
+        f"Transcripts and older versions of the notes still have it; `nacre memory forget '{query}' "
+        "--transcripts --git-history` removes it there too."
+    )
+
+
+def _plan_text(cuts: Sequence[NoteCut], query: str) -> str:
+    lines = [f"{cut.path}: {shortened(line, SHOWN_CHARS)}" for cut in cuts for line in cut.lines]
+    more = [f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
+    return "\n".join(
+        [
+            f"{counted(len(lines), 'line')} would go:",
+            *lines[:MOST_LINES],
+            *more,
+            f"Nothing has changed yet. /forget {query} {CONFIRMED} removes them.",
+        ]
+    )
+
+
+async def _write(run: CommandRun, changes: Sequence[NoteChange], subject: str) -> str:
+    """Writes changes in the owner's name as one commit that `/undo` finds; why there is none, as a clause."""
+    turn, config = run.turn, run.config
+    workspace, session = turn.parts.workspace, turn.session
+
+    async def write() -> None:
+        await write_changes(
+            workspace,
+            changes,
+            at=turn.parts.now().isoformat(timespec="seconds"),
+            redacts_secrets=turn.parts.sources.secrets != "off",
+            is_typed=bool,
+        )
+
+    _commit, problem = await as_one_commit(
+        workspace,
+        write,
+        paths=[change.path for change in changes],
+        commits=config.settings.memory.history.commits != "off",
+        state_dir=config.state_dir,
+        subject=subject,
+        trailers=((SESSION_KEY, session.key), (SESSION_ID, session.session_id)),
+    )
+    for change in changes:
+        turn.parts.on_notes(change.path)
+    return problem
+
+
+async def _undo(run: CommandRun) -> Outcome:
+    workspace, name = run.turn.parts.workspace, run.rest.strip()
+
+    def undo_now() -> Undone:
+        return with_history(
+            workspace, run.config.state_dir, lambda repository: undo_in(repository, name), commits=True
+        )
+
+    try:
+        done = await asyncio.to_thread(undo_now)
+    except HistoryUnusable as error:
+        return run.said(str(error))
+    for path in done.paths:
+        run.turn.parts.on_notes(path)
+    diff = (line for line in done.diff.splitlines() if line[:3] not in ("+++", "---"))
+    lines = [f"{line[0]} {line[1:]}" for line in diff if line[:1] in ("+", "-")]
+    more = [f"… and {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
+    what = done.undone[:12] if name else "the last change"
+    return run.said("\n".join([f"Undid {what} in {', '.join(done.paths)}:", *lines[:MOST_LINES], *more]))
+
+
+SEARCH = Command(
+    name="search",
+    arguments="words",
+    help="find passages in the notes",
+    run=_search,
+    where=("private",),
+    group="Memory",
+)
+REMEMBER = Command(
+    name="remember",
+    arguments="text",
+    help=f"write a line into {MEMORY_FILE}, word for word",
+    run=_remember,
+    where=("private",),
+    group="Memory",
+)
+FORGET = Command(
+    name="forget",
+    arguments="words",
+    help="remove lines from the notes; shows them first",
+    run=_forget,
+    where=("private",),
+    group="Memory",
+)
+UNDO = Command(
+    name="undo",
+    arguments="[commit]",
+    help="take back the last change of the notes",
+    run=_undo,
+    where=("private",),
+    group="Memory",
+)

@@ -1,0 +1,48 @@
+"""`nacre restore FILE` on another machine, and over an assistant that is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.program import run_nacre
+from tests.runtime.agents import write_settings
+
+
+def _archive(home: Path) -> Path:
+    """A backup of an assistant that knows one thing, and whose settings name a variable."""
+    home.mkdir()
+    write_settings(home / ".nacre", {"models": {"providers": {"desk": {"apiKey": "${DESK_KEY}"}}}})
+    assert run_nacre(home, "send", "-m", "Remember that my boat is called Halcyon.").returncode == 0
+    assert run_nacre(home, "backup", "all.tar.gz").returncode == 0
+    return home / "all.tar.gz"
+
+
+def test_a_new_machine_needs_no_more_than_the_archive(tmp_path: Path) -> None:
+    """Also where a command has run before; the answer names the key that stayed behind."""
+    archive, new = _archive(tmp_path / "old"), tmp_path / "new"
+    (new / ".nacre" / "logs").mkdir(parents=True)
+
+    restored = run_nacre(new, "restore", str(archive))
+
+    assert restored.returncode == 0, restored.stderr
+    assert "variables DESK_KEY, which the settings name" in restored.stdout
+    assert "Halcyon" in run_nacre(new, "search", "boat").stdout
+
+
+def test_an_assistant_that_is_there_is_kept_aside(tmp_path: Path) -> None:
+    """Without a terminal nothing is replaced unasked; with `--yes` the other one is renamed, not deleted."""
+    archive, new = _archive(tmp_path / "old"), tmp_path / "new"
+    new.mkdir()
+    run_nacre(new, "send", "-m", "Remember that my kite is called Swift.")
+
+    refused = run_nacre(new, "restore", str(archive))
+    assert refused.returncode == 1
+    assert "nothing was changed" in refused.stderr
+    assert "Swift" in run_nacre(new, "search", "kite").stdout
+
+    told = json.loads(run_nacre(new, "restore", str(archive), "--yes", "--json").stdout)
+    assert told["missingVariables"] == ["DESK_KEY"]
+    assert "Halcyon" in run_nacre(new, "search", "boat").stdout
+    kept = run_nacre(new, "search", "kite", NACRE_STATE_DIR=told["replaced"])
+    assert "Swift" in kept.stdout

@@ -1,0 +1,151 @@
+"""Outages that last longer than everybody's patience: workers work again or exit, and nothing is doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from tests.bridges.line_channel import LineServer
+from tests.extensions.postgres.workers.crowd import Crowd
+from tests.extensions.postgres.workers.served import gateway, settings
+from tests.extensions.postgres.workers.worker_process import started
+from tests.runtime.agents import write_settings
+from tests.servers import provider_wire as wire
+from tests.servers.cut_network import CutNetwork
+from tests.servers.postgres_server import PostgresServer
+from tests.servers.provider_server import ProviderServer
+
+pytestmark = pytest.mark.postgres
+
+CHATS = 6
+OUTAGE_SECONDS = float(os.environ.get("NACRE_WORKER_SECONDS", "6"))
+RECOVERY_SECONDS = 60.0
+
+
+def answer(request: Mapping[str, Any]) -> wire.Step:
+    """The last thing that was said, after a while."""
+    threading.Event().wait(0.1)
+    said = re.findall(r"chat-\d+ says \d+", json.dumps(request["messages"]))
+    return wire.reply(f"re: {said[-1]}")
+
+
+def greeting(_request: Mapping[str, Any]) -> wire.Step:
+    return wire.reply("hi")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("state", ["cut", "silent"])
+async def test_every_worker_takes_turns_after_an_outage(
+    tmp_path: Path, database_url: str, state: Literal["cut", "silent"]
+) -> None:
+    """Each of three, asked alone; what was said during the outage is answered once, in order."""
+    with (
+        LineServer() as server,
+        ProviderServer(responder=answer) as provider,
+        CutNetwork(database_url) as network,
+    ):
+        write_settings(tmp_path, settings(provider, CHATS))
+        workers = [started(tmp_path, network.url) for _ in range(3)]
+        crowd = Crowd(server, CHATS)
+        try:
+            async with gateway(tmp_path, database_url, server.port):
+                await crowd.talk(3)
+                network.become(state)
+                await crowd.talk(OUTAGE_SECONDS)
+                network.become("open")
+                await crowd.answered(RECOVERY_SECONDS)
+                assert crowd.problems() == []
+                for worker in workers:
+                    await _works_alone(worker, workers, crowd)
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.join()
+
+
+@pytest.mark.parametrize("chat", ["a\0b", "a\ud800b"])
+async def test_a_bad_id_stops_nobody(tmp_path: Path, database_url: str, chat: str) -> None:
+    """A message whose chat cannot be stored is passed over for good, and the next one is answered."""
+    with LineServer() as server, ProviderServer(responder=greeting) as provider:
+        write_settings(tmp_path, settings(provider, 1))
+        worker = started(tmp_path, database_url)
+        server.say("hello", chat=chat, sender="ann")
+        server.say("hello", chat="n", sender="ann")
+        try:
+            async with gateway(tmp_path, database_url, server.port):
+                await server.until(lambda server: server.sent)
+            async with gateway(tmp_path, database_url, server.port) as again:
+                server.say("hello", chat="m", sender="ann")
+                await server.until(lambda server: server.shown("m"))
+                assert [each.restarts for each in again.statuses] == [0]
+        finally:
+            worker.kill()
+            worker.join()
+    assert {sent.chat for sent in server.sent} == {"n", "m"}
+
+
+async def test_refused_answers_are_sent_when_the_database_accepts_them(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    """Twenty answers wait while each change of the outbox is refused, and none needs a new start."""
+    url = postgres_server.database()
+    chats = 20
+    with LineServer() as server, ProviderServer(responder=answer) as provider:
+        write_settings(tmp_path, settings(provider, chats))
+        worker = started(tmp_path, url)
+        crowd = Crowd(server, chats)
+        try:
+            async with gateway(tmp_path, url, server.port):
+                await _sql(url, REFUSE)
+                crowd.speak()
+                await crowd.answered(3)
+                assert server.sent == []
+                await _sql(url, "DROP TRIGGER refused ON ledger_outbound")
+                await crowd.answered(RECOVERY_SECONDS)
+        finally:
+            worker.kill()
+            worker.join()
+    assert crowd.problems() == []
+
+
+REFUSE = """
+CREATE FUNCTION refused() RETURNS TRIGGER LANGUAGE plpgsql
+AS 'BEGIN RAISE EXCEPTION ''no space left on device'' USING ERRCODE = ''disk_full''; END';
+CREATE TRIGGER refused BEFORE UPDATE ON ledger_outbound FOR EACH ROW EXECUTE FUNCTION refused();
+"""
+
+
+async def _sql(url: str, statements: str) -> None:
+    import psycopg
+
+    def run() -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(statements.encode())
+
+    await asyncio.to_thread(run)
+
+
+async def _works_alone(worker: BaseProcess, workers: Sequence[BaseProcess], crowd: Crowd) -> None:
+    """A worker answers everybody while the others are paused, or has exited."""
+    if not worker.is_alive():
+        return
+    others = [each.pid for each in workers if each is not worker and each.is_alive() and each.pid]
+    for pid in others:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        crowd.speak()
+        await crowd.answered(RECOVERY_SECONDS)
+        assert crowd.problems() == []
+    finally:
+        for pid in others:
+            os.kill(pid, signal.SIGCONT)

@@ -1,0 +1,106 @@
+"""`/search`, `/remember`, `/forget`, `/undo`, `/model` and `/usage`, typed into a chat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nacre import Agent
+from nacre.runtime.models.scripted import ScriptedModel, says
+from nacre.sessions.contracts.messages import Usage
+from tests.runtime.agents import opened, said
+
+GROUP = {"chat_kind": "group", "channel": "chat", "chat_id": "club"}
+BOAT = "The boat is called Pilot"
+DENTIST = "The dentist is on Tuesday"
+
+
+async def told(agent: Agent, text: str, **chat: str) -> str:
+    reply = await agent.respond(said(text, **chat))
+    assert reply is not None
+    assert reply.is_command
+    return reply.text
+
+
+def notes_of(state_dir: Path) -> str:
+    return (state_dir / "workspace" / "MEMORY.md").read_text(encoding="utf-8")
+
+
+async def test_what_is_remembered_is_found_forgotten_and_brought_back(tmp_path: Path) -> None:
+    """Each step is on disk when its answer comes, and no model is asked."""
+    async with opened(tmp_path, ScriptedModel()) as agent:
+        assert "/undo takes it back" in await told(agent, f"/remember  {BOAT}")
+        await told(agent, f"/remember {DENTIST}")
+        facts = notes_of(tmp_path).partition("## Facts")[2].partition("##")[0]
+        assert facts.split("\n") == ["", "", f"- {BOAT}", f"- {DENTIST}", "", ""]
+        assert await told(agent, f"/remember {BOAT}") == "MEMORY.md has this already."
+
+        found = (await told(agent, "/search dentist")).splitlines()
+        assert found[0].endswith(" · 2026-03-14 · written by you")
+        assert found[1:] == [f"  {DENTIST}"]
+
+        plan = await told(agent, "/forget DENTIST tuesday")
+        assert f"MEMORY.md: - {DENTIST}" in plan
+        assert DENTIST in notes_of(tmp_path)
+        await told(agent, "/forget DENTIST tuesday --yes")
+        assert DENTIST not in notes_of(tmp_path)
+        assert BOAT in notes_of(tmp_path)
+
+        assert (await told(agent, "/undo")).splitlines()[1:] == [f"+ - {DENTIST}"]
+        assert DENTIST in notes_of(tmp_path)
+
+
+async def test_the_notes_of_the_owner_are_not_reached_from_a_group(tmp_path: Path) -> None:
+    """Not even by the owner: others read along."""
+    async with opened(tmp_path, ScriptedModel()) as agent:
+        before = notes_of(tmp_path)
+        for line in ("/search boat", "/remember boat", "/forget Facts --yes", "/undo", "/usage", "/model"):
+            assert "can be used in a private chat" in await told(agent, line, **GROUP)
+        assert notes_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("line", ["/search", "/remember", "/forget", "/forget --yes"])
+async def test_a_command_without_words_says_how_it_is_used(tmp_path: Path, line: str) -> None:
+    """Nothing is searched, written or removed."""
+    async with opened(tmp_path, ScriptedModel()) as agent:
+        assert line.split()[0] in await told(agent, line)
+
+
+async def test_a_misspelled_command_is_answered_with_one_line(tmp_path: Path) -> None:
+    """The list of all commands would push the conversation off the screen."""
+    async with opened(tmp_path, ScriptedModel()) as agent:
+        answer = await told(agent, "/remeber")
+
+    assert answer == "There is no command /remeber. Did you mean /remember? /help lists the commands."
+
+
+async def test_the_model_changes_in_the_middle_of_a_conversation(tmp_path: Path) -> None:
+    """The session goes on; a name that nothing has changes nothing."""
+    model = ScriptedModel(says("Hello."))
+    async with opened(tmp_path, model) as agent:
+        first = await agent.respond(said("hi"))
+        assert "No model is called" in await told(agent, "/model nonsense")
+        changed = await agent.respond(said("/model openai/gpt-5-mini"))
+        assert "Model: openai/gpt-5-mini" in await told(agent, "/model")
+        await told(agent, "/model default")
+        assert f"Model: {model.name}" in await told(agent, "/model")
+
+    assert first is not None
+    assert changed is not None
+    assert changed.session_id == first.session_id
+
+
+async def test_usage_counts_the_last_answer_and_the_session(tmp_path: Path) -> None:
+    """What the provider read from its cache is part of what was sent."""
+    model = ScriptedModel(
+        says("One.", usage=Usage(input_tokens=1_000, output_tokens=20)),
+        says("Two.", usage=Usage(input_tokens=200, cache_read_tokens=1_000, output_tokens=30)),
+    )
+    async with opened(tmp_path, model) as agent:
+        await agent.respond(said("one"))
+        await agent.respond(said("two"))
+        lines = (await told(agent, "/usage")).splitlines()
+
+    assert lines[0].startswith("Last answer   1.2k in (1.0k cached), 30 out")
+    assert lines[1].startswith("This session  2.2k in (1.0k cached), 50 out")
