@@ -475,15 +475,9 @@ def _projection(raw: object) -> Projection | None:
 
 IMAGE_TOKENS = 1200
 """Tokens of an average image; providers count between 300 and 1600."""
-
-
 MOST_QUICK_MESSAGES = 4
-
-
 MOST_QUICK_CHARS = 2_000
 """The most characters, within `MOST_QUICK_MESSAGES` messages, that are counted without a thread."""
-
-
 MESSAGE_OVERHEAD_TOKENS = 4
 """Role and separators, as counted in OpenAI's cookbook for chat models."""
 

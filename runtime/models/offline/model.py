@@ -34,8 +34,6 @@ CONTEXT_WINDOW_TOKENS = 32_000
 
 MOST_QUICK_MESSAGES = 4
 _PIECE = re.compile(r"\S{1,24}\s{0,24}|\s{1,24}")
-
-
 MOST_QUICK_CHARS = 50_000
 """More in the newest four messages is read on a thread."""
 

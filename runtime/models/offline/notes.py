@@ -14,7 +14,6 @@ from nacre.runtime.models.offline.intent import (
     is_decision,
     is_question,
     kind_of,
-    may_decide,
     without_request,
 )
 from nacre.runtime.models.offline.reading import Said
@@ -24,8 +23,6 @@ from nacre.sessions.compaction.facts import has_identifier
 MAX_NOTE_CHARS = 400
 MOST_PARTS_TO_AN_ANSWER = 40
 """How much later in a conversation the answer to a question is looked for, in contributions."""
-
-
 LEAST_WORDS_OF_AN_ANSWER = 2
 """With fewer words that say something, a question has too many sentences that share them."""
 
@@ -64,10 +61,6 @@ def notes_of(said: Sequence[Said], known: Known, wanted: Collection[str] = KINDS
         yield from notes.of(order)
 
 
-def _may_hold_notes(answer: str) -> bool:
-    return may_decide(answer) and not is_quoting(answer)
-
-
 def answers(part: Said) -> bool:
     """Whether a contribution is an answer; that nothing was found is none."""
     return part.speaker == "assistant" and not leaves_open(part.text)
@@ -95,8 +88,8 @@ class _Notes:
             for sentence in part.sentences:
                 if note := self._of_user(sentence, order, has_answer=has_answer):
                     yield note
-        elif part.speaker == "assistant" and "decision" in self._wanted and _may_hold_notes(part.text):
-            for sentence in part.sentences:
+        elif part.speaker == "assistant" and "decision" in self._wanted and part.may_decide:
+            for sentence in () if is_quoting(part.text) else part.sentences:
                 if is_decision(sentence) and not is_question(sentence):
                     text = without_request(sentence)
                     if note := self._noted(sentence, text, "decision", order):
@@ -107,7 +100,10 @@ class _Notes:
         is_told = text != sentence
         kind = self._kinds.get(sentence)
         if kind is None:
-            kind = self._kinds[sentence] = self._kind(sentence, is_told=is_told)
+            kinds, asked = self._said[order].kinds, (sentence, frozenset(self._wanted))
+            if asked not in kinds:
+                kinds[asked] = self._kind(sentence, is_told=is_told)
+            kind = self._kinds[sentence] = kinds[asked]
         is_plain = kind in ("", "request")
         if has_answer and is_plain:
             # Whether it was a question is not looked at: it is no note in either case.

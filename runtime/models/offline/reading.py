@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Literal, TypeAlias
 
 from nacre.memory.text.evidence import fold
@@ -16,7 +16,7 @@ from nacre.prompts import render
 from nacre.record import Record
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.contracts.silence import SILENT_TOKEN
-from nacre.runtime.models.offline.intent import is_question
+from nacre.runtime.models.offline.intent import is_question, may_decide
 from nacre.runtime.models.offline.sentences import RECALLED, own_words, plain, sentences
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -62,6 +62,16 @@ class Said(Record):
         return {sentence for sentence in self.sentences if is_question(sentence)}
 
     @cached_property
+    def kinds(self) -> dict[tuple[str, Collection[str]], str]:
+        """What was found out about its sentences: their kinds, by the sentence and the kinds looked for."""
+        return {}
+
+    @cached_property
+    def may_decide(self) -> bool:
+        """Whether there can be a decision in it."""
+        return may_decide(self.text)
+
+    @cached_property
     def folded_text(self) -> str:
         """All of it as a `Finder` compares words."""
         return fold(plain(self.text))
@@ -93,6 +103,10 @@ class Reading(Record):
         """What was said until then; many steps do not ask for it."""
         return conversation(self.before)
 
+    def said_newest_first(self) -> Iterator[Said]:
+        """The same from its end, read as far as it is asked for."""
+        return (part for message in reversed(self.before) for part in reversed(conversation([message])))
+
     def finished_call(self, tool_name: str) -> Finished | None:
         """The last call of this turn of one tool."""
         return next((done for done in reversed(self.finished) if done.call.name == tool_name), None)
@@ -105,7 +119,7 @@ def read_request(request: ModelRequest) -> Reading:
         message = messages[at]
         if isinstance(message, UserMessage) and not is_background(message_text(message)):
             return Reading(
-                ask=RECALLED.sub("\n", _without_speaker(message_text(message))).strip(),
+                ask=RECALLED.sub("\n", _SPEAKER_LINE.sub("", message_text(message))).strip(),
                 has_image=any(isinstance(block, Image) for block in message.content),
                 before=messages[:at],
                 finished=finished_calls(messages[at + 1 :]),
@@ -118,10 +132,10 @@ def conversation(messages: Sequence[Message]) -> list[Said]:
     said: list[Said] = []
     for message in messages:
         if isinstance(message, UserMessage):
-            said.append(_said("user", message_text(message)))
+            said.append(heard("user", message_text(message)))
         elif isinstance(message, AssistantMessage):
-            said.append(_said("assistant", message_text(message)))
-            said.extend(_said("calls", call_text(call)) for call in message.tool_calls)
+            said.append(heard("assistant", message_text(message)))
+            said.extend(heard("calls", call_text(call)) for call in message.tool_calls)
     return [contribution for contribution in said if contribution.text]
 
 
@@ -168,14 +182,12 @@ def read_labelled(text: str) -> list[Said]:
     """A serialised conversation as contributions; reasoning and results are left out."""
     _, *labelled = _LABEL.split(text)
     pairs = zip(labelled[::2], labelled[1::2], strict=True)
-    said = [_said(_SPEAKERS[label], words) for label, words in pairs if label in _SPEAKERS]
+    said = [heard(_SPEAKERS[label], words.strip()) for label, words in pairs if label in _SPEAKERS]
     return [contribution for contribution in said if contribution.text]
 
 
-def _said(speaker: Speaker, text: str) -> Said:
-    text = (_without_speaker(text) if speaker == "user" else text).strip()
+@lru_cache(maxsize=200_000)  # a summary reads what the flush before it read; the next answer clears it
+def heard(speaker: Speaker, text: str) -> Said:
+    """A contribution, the same object for the same words, so that nothing is classified twice in a turn."""
+    text = (_SPEAKER_LINE.sub("", text) if speaker == "user" else text).strip()
     return Said(speaker="other" if speaker == "user" and is_background(text) else speaker, text=text)
-
-
-def _without_speaker(text: str) -> str:
-    return _SPEAKER_LINE.sub("", text)

@@ -32,7 +32,7 @@ from nacre.runtime.models.offline.intent import (
     without_request,
 )
 from nacre.runtime.models.offline.notes import Known
-from nacre.runtime.models.offline.reading import DAILY_LOG, Reading, Said, read_request, todays_log
+from nacre.runtime.models.offline.reading import DAILY_LOG, Reading, Said, heard, read_request, todays_log
 from nacre.runtime.models.offline.sentences import clipped, folded, own_words, plain, sentences, unmarked
 from nacre.runtime.models.offline.summary import flush_notes, slug_of, summary_of
 from nacre.sessions.contracts.messages import ToolCall
@@ -61,6 +61,7 @@ def respond(request: ModelRequest, *, clock_date: date, count_tokens: Callable[[
     # Nobody else's chat writes into the owner's log.
     is_private = not _NOT_PRIVATE.search(request.system.changing)
     intent = _intent(reading)
+    heard.cache_clear()
     if calls := _calls(reading, intent, log, tools if is_private else tools - {APPEND}):
         return Answer(calls=calls)
     parts = [*_about_keeping(reading, intent), *_about_question(reading, intent)]
@@ -78,7 +79,7 @@ def _intent(reading: Reading) -> Intent:
 
 def _message_before(reading: Reading) -> list[str]:
     """The last message of a person before the one that is answered, if there is one."""
-    newest = (part for part in reversed(reading.said) if part.speaker == "user" and part.sentences)
+    newest = (part for part in reading.said_newest_first() if part.speaker == "user" and part.sentences)
     return [own_words(part.text).strip() for part in islice(newest, 1)]
 
 
