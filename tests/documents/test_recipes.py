@@ -17,7 +17,7 @@ import pytest
 
 from tests.house.tree import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 DRAWN = ("docs/engineering/rooms.md", "docs/settings.md", "docs/cli.md", "docs/engineering/coverage.md")
 """Files that `make fix` writes."""
