@@ -59,10 +59,30 @@ async def list_(shelf: SessionShelf, invocation: Invocation, with_earlier: bool,
     sessions = await shelf.sessions(with_earlier=with_earlier)
     if as_json:
         return print_json(list_json(sessions, shelf.place, main_key=shelf.main_key))
+    sessions = sessions or await shelf.sessions(with_earlier=True)  # all were ended, or imported
     words = await shelf.last_words(sessions)
     screen = screen_on(sys.stdout, invocation.environment)
     for row in list_lines(sessions, words, now=shelf.now(), main_key=shelf.main_key):
         screen.row(row)
+    return 0
+
+
+@command.command("search")
+@click.argument("words", metavar="WORD...", nargs=-1, required=True)
+@json_option()
+@shared_options
+@reading_shelf
+async def search(shelf: SessionShelf, invocation: Invocation, words: tuple[str, ...], as_json: bool) -> int:
+    """Find the sessions in which one message has all these words.
+
+    Every transcript is read, also of ended and imported sessions; no setting and no index is needed.
+    """
+    from nacre.cli.sessions.text import found_json, found_lines
+
+    found = await shelf.sessions_with(" ".join(words).split())
+    if as_json:
+        return print_json(found_json(found, main_key=shelf.main_key))
+    invocation.say(*found_lines(found, now=shelf.now(), main_key=shelf.main_key))
     return 0
 
 

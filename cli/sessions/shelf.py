@@ -16,6 +16,7 @@ from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.errors import SessionWriteFailed
 from nacre.sessions.disk.durable import write_new
 from nacre.sessions.entries.entries import StoredTranscript
+from nacre.sessions.stores.search import FoundSession, sessions_with
 from nacre.sessions.upkeep.maintenance import UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 
@@ -48,6 +49,10 @@ class SessionShelf:
     async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:
         """The sessions, the latest active first. Raises `SessionError`."""
         return await self._store.sessions(with_earlier=with_earlier)
+
+    async def sessions_with(self, words: Sequence[str]) -> list[FoundSession]:
+        """The sessions with a message that has all these words. Raises `SessionError`."""
+        return await sessions_with(self._store, words)
 
     async def find(self, name: str) -> StoredSession:
         """The session of a key, an id or the beginning of one.

@@ -22,6 +22,7 @@ from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.providers.opening import has_price
 from nacre.sessions.contracts.errors import SessionNotFound
+from nacre.sessions.stores.search import sessions_with
 
 SHOWN_ITEMS = 80
 TRANSCRIPT_ITEMS = 400
@@ -210,7 +211,7 @@ async def search(visit: Visit) -> Response:
             report = await visit.home.search(query)
         except MemoryIndexError as error:  # the conversations can still be searched
             problem = str(error)
-    found = await visit.home.sessions_with(words)
+    found = await sessions_with(visit.home.store, words)
     titles = await visit.home.titles([each.session for each in found])
     return await visit.page(
         "search.html",
