@@ -174,12 +174,10 @@ def _place_aside(target: Path, *, yes: bool, may_ask: bool) -> Path | None:
 
 
 def _is_untouched(folder: Path) -> bool:
-    """Whether a state folder has nothing but what any command leaves there."""
     return {entry.name for entry in folder.iterdir()} <= {"logs", "log", "locks", "nacre.log"}
 
 
 def _missing_variables(state: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables that the restored settings name and that are set nowhere here."""
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.settings.config import SETTINGS_FILE
     from nacre.runtime.settings.disk.secrets import with_environment_file
