@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import aiofiles
 
+from nacre.record import paused_collector
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound, SessionVersionUnknown
 from nacre.sessions.contracts.messages import MAX_KEPT_CHARS, is_result_name
 from nacre.sessions.disk.durable import (
@@ -98,6 +99,7 @@ class Journal:
         header = SessionHeader(id=session_id, timestamp=timestamp_text(now()), cwd=str(cwd))
         journal = cls(JournalFile(path, fresh_header=header, now=now, new_id=new_id, sync=sync))
 
+        @paused_collector()
         def load() -> None:
             journal._file.load()
             # The first view of a long session takes a while, so it is built on the thread too.

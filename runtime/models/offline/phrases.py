@@ -102,6 +102,7 @@ _DECIDING = (
 )
 DECIDING = tuple(_DECIDING.translate(ONE_WRITING).split("|"))
 """One of these stands in every decision, so that most texts need not be looked at closely."""
+DECIDING_IN_ASCII = tuple(filter(str.isascii, DECIDING))
 
 _SEARCHED = frozenset(("marked", "decision", "preference", "rule", "open", "request", "fact", "date"))
 
