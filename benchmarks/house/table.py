@@ -35,9 +35,9 @@ LIMITS = {
     "files: /compact": 70,
     "files: /status": 60,
     "depth: plain turn": 14,
-    "files that one file imports": 140,
-    "members that only forward": 55,
-    "lines: everything": 104_500,
+    "files that one file imports": 128,
+    "members that only forward": 50,
+    "lines: everything": 105_000,
     "lines: core": 67_100,
     "imports from the core into extensions": 0,
 }

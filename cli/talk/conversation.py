@@ -134,7 +134,6 @@ class _Chat:
             await asyncio.gather(looking, return_exceptions=True)
 
     async def _typed(self) -> str | None:
-        """The next words that are for the assistant, or `None` when the owner leaves."""
         self._has_interrupted = False
         while True:
             try:
@@ -180,7 +179,6 @@ class _Chat:
         return text
 
     async def _look(self) -> None:
-        """Learns where the session stands and which are earlier, while the owner types."""
         with suppress(AgentError, SessionError):
             session = await self._agent.sessions.get(self._agent.session_key(self._empty))
             self._status = await session.status()

@@ -175,7 +175,6 @@ def _place_aside(target: Path, *, yes: bool, may_ask: bool) -> Path | None:
 
 
 def _missing_variables(state: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables that the restored settings name and that are set nowhere here."""
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.settings.config import SETTINGS_FILE
     from nacre.runtime.settings.disk.secrets import with_environment_file

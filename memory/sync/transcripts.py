@@ -6,6 +6,7 @@ deleted. Line numbers of chunks are those of the transcript file.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,11 +20,15 @@ from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, stor
 from nacre.memory.text.lexical import lexical_fields
 
 if TYPE_CHECKING:
+    from nacre.memory.contracts.records import Chunk
     from nacre.memory.contracts.settings import SessionSyncSettings
+    from nacre.memory.contracts.words import WordFields
 
 log = logging.getLogger(__name__)
 
 PREFIX = "sessions/"
+CHUNKS_AT_ONCE = 2_000
+"""A thread indexes so many, so that a program that ends does not wait for the rest of a long transcript."""
 
 
 async def sync_transcripts(
@@ -56,18 +61,27 @@ async def sync_transcripts(
         if text is None:
             outcome.unread_transcripts.add(PREFIX + info.name)
             continue
-        file = indexed_transcript(info, text, sizes)
-        is_same = state is not None and state.content_hash == file.state.content_hash
-        await _write(store, file, is_same=is_same)
-        if not is_same:
-            outcome.indexed_files += 1
-            outcome.indexed_chunks += len(file.chunks)
+        lines = [storable(line) for line in text.lines]
+        new_state = _state(info, lines)
+        if state is not None and state.content_hash == new_state.content_hash:
+            await _touch(store, new_state)
+            continue
+        chunks = await asyncio.to_thread(_chunks, new_state.path, lines, text, sizes)
+        fields: list[WordFields] = []
+        for start in range(0, len(chunks), CHUNKS_AT_ONCE):
+            some = chunks[start : start + CHUNKS_AT_ONCE]
+            fields += await asyncio.to_thread(lambda some: [*map(lexical_fields, some)], some)
+        await _replace(store, IndexedFile(state=new_state, chunks=chunks, fields=fields))
+        outcome.indexed_files += 1
+        outcome.indexed_chunks += len(chunks)
 
 
-async def _write(store: Store, file: IndexedFile, *, is_same: bool) -> None:
-    await store.write(
-        lambda index: index.touch_files([file.state]) if is_same else index.replace_files([file])
-    )
+async def _touch(store: Store, state: FileState) -> None:
+    await store.write(lambda index: index.touch_files([state]))
+
+
+async def _replace(store: Store, file: IndexedFile) -> None:
+    await store.write(lambda index: index.replace_files([file]))
 
 
 async def _text(source: TranscriptSource, name: str) -> TranscriptText | None:
@@ -115,11 +129,10 @@ def _growth(info: TranscriptInfo, state: FileState | None) -> tuple[int, int]:
     return info.size_bytes - state.size, info.lines - state.inode
 
 
-def indexed_transcript(info: TranscriptInfo, text: TranscriptText, sizes: ChunkSizes) -> IndexedFile:
-    """The chunks of a transcript with line numbers of its file. `state.inode` holds the number of lines."""
-    lines = [storable(line) for line in text.lines]
-    document = Document(source="sessions", path=PREFIX + info.name, lines=lines, day=None)
-    chunks = [
+def _chunks(path: str, lines: Sequence[str], text: TranscriptText, sizes: ChunkSizes) -> list[Chunk]:
+    """The chunks of a transcript with line numbers of its file."""
+    document = Document(source="sessions", path=path, lines=lines, day=None)
+    return [
         replace(
             chunk,
             start_line=text.line_numbers[chunk.start_line - 1],
@@ -129,14 +142,16 @@ def indexed_transcript(info: TranscriptInfo, text: TranscriptText, sizes: ChunkS
         )
         for chunk in chunk_document(document, sizes)
     ]
-    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    state = FileState(
+
+
+def _state(info: TranscriptInfo, lines: Sequence[str]) -> FileState:
+    """The state of a transcript; `inode` holds the number of its lines."""
+    return FileState(
         source="sessions",
         path=PREFIX + info.name,
-        content_hash=digest,
+        content_hash=hashlib.sha256("\n".join(lines).encode()).hexdigest(),
         size=info.size_bytes,
         mtime_ns=info.modified_ns,
         inode=info.lines,
         read_at_ns=info.modified_ns,
     )
-    return IndexedFile(state=state, chunks=chunks, fields=[lexical_fields(chunk) for chunk in chunks])

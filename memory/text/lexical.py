@@ -53,7 +53,7 @@ _ASCII_WORDS = (string.ascii_letters + string.digits).encode()
 # Compound words show in the shape of a text, with one sign per kind of character.
 _CASES = bytes.maketrans(_ASCII_WORDS, b"a" * 26 + b"A" * 26 + b"a" * 10)
 _KINDS = bytes.maketrans(_ASCII_WORDS, b"a" * 52 + b"1" * 10)
-_COMPOUND = re.compile("[a-z0-9][A-Z]|[A-Za-z]{2}[0-9]|[A-Za-z]-[A-Za-z]{2}")
+_BLANK = re.compile(r"\s")
 _CASE_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HYPHENED = re.compile(r"\b([A-Za-z]{1,12})-([A-Za-z]{2,12})\b(?!-)")
 _SHORT_CODE = re.compile(r"[a-z]\d{2,5}")
@@ -88,7 +88,6 @@ def _title_pieces(chunk: Chunk) -> Iterator[str]:
 
 
 def _index_parts(text: str) -> Iterator[str]:
-    """Issue numbers, inner words of identifiers, joined hyphens and numbers, n-grams, emoji."""
     if "#" in text:
         for number in _ISSUE.findall(text):
             yield WHOLE + number
@@ -109,12 +108,28 @@ def _index_parts(text: str) -> Iterator[str]:
 
 
 def _compound_pieces(text: str) -> Iterator[str]:
-    # Few pieces have a capital, a digit or a hyphen inside a word, and the shape of the text shows this in a
+    # Few pieces have a capital, a digit or a hyphen inside a word, and the shape of the text shows where in a
     # tenth of the time.
     ascii_bytes = text.encode("ascii", "replace")
-    kinds = ascii_bytes.translate(_KINDS)
-    if b"aa1" in kinds or b"a-aa" in kinds or b"aA" in ascii_bytes.translate(_CASES):
-        yield from filter(_COMPOUND.search, text.split())
+    cases, kinds = ascii_bytes.translate(_CASES), ascii_bytes.translate(_KINDS)
+    places = [*_places(cases, b"aA"), *_places(kinds, b"aa1"), *_places(kinds, b"a-aa")]
+    end = 0
+    for place in sorted(places):
+        if place < end:
+            continue
+        start, end = place, len(text)
+        while start and not text[start - 1].isspace():
+            start -= 1
+        if blank := _BLANK.search(text, place):
+            end = blank.start()
+        yield text[start:end]
+
+
+def _places(shape: bytes, sign: bytes) -> Iterator[int]:
+    place = shape.find(sign)
+    while place >= 0:
+        yield place
+        place = shape.find(sign, place + 1)
 
 
 def emoji_token(emoji: str) -> str:

@@ -157,6 +157,8 @@ def slash_word(text: str) -> tuple[str, str] | None:
 
 def was_command(text: str) -> bool:
     """Whether words in a transcript were a command, or a typo of one."""
+    if not text.lstrip().startswith(("/", "@", "<")):  # the command, or whom it addresses
+        return False
     slip = slash_word(text)
     return called_word(text, _RECORDED) is not None or (slip is not None and not slip[1])
 

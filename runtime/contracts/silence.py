@@ -47,6 +47,8 @@ _TOKENS_TO_THE_END = re.compile(
 
 def is_silent(text: str) -> bool:
     """Whether the whole answer, apart from reasoning, white space and markup, is the token."""
+    if text.isascii() and "REPLY" not in text.upper():
+        return False
     return bool(_EXACT.fullmatch(_THINKING.sub(" ", text.translate(_PLAIN))))
 
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, tzinfo
+from io import BytesIO
+from itertools import islice
+from typing import Any, NamedTuple
 
 from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptText
 from nacre.memory.files.sources.secrets import without_secrets
@@ -20,9 +23,9 @@ from nacre.runtime.contracts.inbound import was_command
 from nacre.runtime.contracts.silence import without_token
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionError, SessionNotFound
 from nacre.sessions.contracts.keys import canonical_key
-from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
-from nacre.sessions.disk.json_text import split_lines, timestamp_ms
-from nacre.sessions.entries.entries import Entry, SessionOwner, entry_from_json, session_owner
+from nacre.sessions.contracts.messages import whole_number
+from nacre.sessions.disk.json_text import read_lines, timestamp_ms
+from nacre.sessions.entries.entries import SessionOwner, blocks_text, entry_from_json, session_owner
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.store import SessionStore
 
@@ -30,6 +33,8 @@ log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 3_600.0
 """A session without a message for this long counts as ended until the next one."""
+LINES_AT_ONCE = 4_000
+"""A thread reads this many, so that a program that ends does not wait for the rest of a long transcript."""
 OWNER = "User"
 ANYBODY = "Somebody"
 """The speaker where it cannot be known that it is the owner: in groups, and in chats of others."""
@@ -80,13 +85,20 @@ class SessionTranscripts:
         except SessionError as error:
             log.warning("the transcript %s cannot be read and stays as it was indexed: %s", name, error)
             return None
-        return await asyncio.to_thread(
-            transcript_text,
+        lines = said_lines(
             data,
             key=self._keys.get(name, ""),
             agent_id=self._agent_id,
             main_key=self._main_key,
             zone=self._now().tzinfo or UTC,
+        )
+        said: list[SaidLine] = []
+        while some := await asyncio.to_thread(lambda: [*islice(lines, LINES_AT_ONCE)]):
+            said += some
+        return TranscriptText(
+            lines=[line.text for line in said],
+            line_numbers=[line.number for line in said],
+            days=[line.day for line in said],
         )
 
     async def close(self) -> None:
@@ -94,7 +106,6 @@ class SessionTranscripts:
         await self._store.close()
 
     def _names(self, records: Mapping[str, SessionRecord]) -> dict[str, str]:
-        """The key of each transcript in the index, including earlier sessions of a key."""
         earlier = {
             self._name(SessionRecord(session_id=old, updated_at_ms=0)): key
             for key, record in records.items()
@@ -109,30 +120,32 @@ class SessionTranscripts:
             return ""
 
 
-def transcript_text(data: bytes, *, key: str, agent_id: str, main_key: str, zone: tzinfo) -> TranscriptText:
-    """The messages in JSON lines of a transcript, each with its line number in `data` and its day in `zone`.
+class SaidLine(NamedTuple):
+    """One message as a line of text, the number of its line in the file, from 1, and its day."""
+
+    text: str
+    number: int
+    day: date | None
+
+
+def said_lines(data: bytes, *, key: str, agent_id: str, main_key: str, zone: tzinfo) -> Iterator[SaidLine]:
+    """Yields the messages in JSON lines of a transcript, with days in `zone`.
 
     `key` is the session's key, or empty if unknown; what the file says about its owner takes precedence.
     """
     speaker = OWNER if is_owners_key(key, agent_id=agent_id, main_key=main_key) else ANYBODY
-    lines: list[str] = []
-    numbers: list[int] = []
-    days: list[date | None] = []
     number, place = 1, 0
-    for line in split_lines(data):
+    for line in read_lines(BytesIO(data)):
         number += data.count(b"\n", place, line.start)
         place = line.start
-        if line.value is None:
-            continue
-        entry = entry_from_json(line.value)
-        owner = session_owner(entry)
-        if owner is not None:
-            speaker = _speaker(owner, speaker, agent_id=agent_id, main_key=main_key)
-        elif said := _said(entry, speaker):
-            lines.append(said)
-            numbers.append(number)
-            days.append(_day(entry, zone))
-    return TranscriptText(lines=lines, line_numbers=numbers, days=days)
+        raw = line.value or {}
+        message = raw.get("message")
+        if raw.get("type") == "custom":
+            owner = session_owner(entry_from_json(raw))
+            if owner is not None:
+                speaker = _speaker(owner, speaker, agent_id=agent_id, main_key=main_key)
+        elif raw.get("type") == "message" and isinstance(message, dict) and (said := _said(message, speaker)):
+            yield SaidLine(said, number, _day(message, raw, zone))
 
 
 def is_owners_key(key: str, *, agent_id: str, main_key: str) -> bool:
@@ -150,19 +163,21 @@ def _speaker(owner: SessionOwner, speaker: str, *, agent_id: str, main_key: str)
     return OWNER if is_owners_key(owner.key, agent_id=agent_id, main_key=main_key) else ANYBODY
 
 
-def _said(entry: Entry, speaker: str) -> str:
-    if isinstance(entry.body, UserMessage):
-        text = message_text(entry.body)
-        text = "" if was_command(text) else text
-    elif isinstance(entry.body, AssistantMessage):
-        speaker, text = "Assistant", without_token(message_text(entry.body))
-    else:
+def _said(message: Mapping[str, Any], speaker: str) -> str:
+    role = message.get("role")
+    try:
+        text = blocks_text(message.get("content")) if role in ("user", "assistant") else ""
+    except ValueError:
+        return ""
+    if role == "assistant":
+        speaker, text = "Assistant", without_token(text)
+    elif was_command(text):
         return ""
     words = " ".join(text.split())
     return f"{speaker}: {without_secrets(words)}" if words else ""
 
 
-def _day(entry: Entry, zone: tzinfo) -> date | None:
-    at_ms = entry.body.timestamp_ms if isinstance(entry.body, Message) else 0
-    moment = stored_moment(at_ms or timestamp_ms(entry.timestamp), zone)
+def _day(message: Mapping[str, Any], raw: Mapping[str, Any], zone: tzinfo) -> date | None:
+    at_ms = whole_number(message.get("timestamp")) or timestamp_ms(str(raw.get("timestamp") or ""))
+    moment = stored_moment(at_ms, zone)
     return moment.date() if moment is not None else None

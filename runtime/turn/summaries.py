@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from nacre.prompts import render
-from nacre.record import Record
+from nacre.record import Record, paused_collector
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelError, ModelUnavailable
 from nacre.runtime.contracts.events import Emit
@@ -226,14 +226,13 @@ class Summariser:
             ModelError: the model could not be asked, did not finish, or its answer is not a summary.
         """
         # Counting megabytes takes seconds, in which other sessions want their turns.
-        previous, history, prefix = await asyncio.to_thread(self._read, plan)
+        previous, history, prefix = await asyncio.to_thread(paused_collector()(self._read), plan)
         summary = await self._staged(previous, history, is_last=not prefix)
         if prefix:
             summary = await self._with_prefix(summary, prefix)
         return with_facts(summary, plan.facts)
 
     def _read(self, plan: CompactionPlan) -> tuple[str, list[Piece], list[Piece]]:
-        """The previous summary, the pieces of the history, and those of the beginning of the cut turn."""
         most, count = self._part_tokens, self._count_tokens
         asked = [message_text(part) for part in plan.to_summarise if isinstance(part, UserMessage)]
         # The owner may have asked for a language of their own.
@@ -261,10 +260,11 @@ class Summariser:
         return render("compaction/split_turn", history=history or "No prior history.", turn_prefix=turn)
 
     async def _staged(self, summary: str, pieces: list[Piece], *, is_last: bool) -> str:
-        names = digests(f"{self._instructions}\n{summary}", pieces)
-        begun_with = summary
-        done = max((place for place, name in enumerate(names) if name in self._partial.known), default=0)
-        summary = self._partial.known.get(names[done], summary)
+        known, begun_with = self._partial.known, f"{self._instructions}\n{summary}"
+        # Most summaries take one part, and what they are made of needs no name.
+        names = digests(begun_with, pieces) if known else []
+        done = max((place for place, name in enumerate(names) if name in known), default=0)
+        summary = known[names[done]] if done else summary
         while done < len(pieces):
             end = end_of_part(pieces, done, most_tokens=self._part_tokens)
             try:
@@ -275,10 +275,11 @@ class Summariser:
                 self._smaller_parts += 1
                 self._part_tokens = max(1, self._part_tokens // 2)
                 pieces = pieces[:done] + await asyncio.to_thread(self._cut_again, pieces[done:])
-                names = digests(f"{self._instructions}\n{begun_with}", pieces)
+                names = []
                 continue
             done = end
             if done < len(pieces) or not is_last:
+                names = names or digests(begun_with, pieces)
                 await self._partial.remember(names[done], summary)
         return summary
 

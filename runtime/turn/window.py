@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from nacre.record import paused_collector
 from nacre.runtime.contracts.budget import ContextBudget, Decision
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Emit, Warned
@@ -34,6 +36,7 @@ from nacre.sessions.view.sent_view import (
     is_little_to_count,
     measure_context,
 )
+from nacre.sessions.view.transcript import TranscriptItem
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +164,7 @@ class Window:
         if self.budget.flush_enabled and not session.flushes.is_spent:
             await self._flush.run(tokens_before, has_overflowed=reason == "overflow")
         overhead_tokens = await self._context.overhead_tokens()
-        plan = await asyncio.to_thread(self._plan, reason, tokens_before, overhead_tokens)
+        plan = await asyncio.to_thread(paused_collector()(self._plan), reason, tokens_before, overhead_tokens)
         if isinstance(plan, NothingToCompact):
             return await self._ended(reason, tokens_before, problem=plan.reason)
         settings = parts.settings.agent.compaction
@@ -185,7 +188,8 @@ class Window:
         except ModelError as error:
             problem = f"{error} The history was left as it is."
             return await self._ended(reason, tokens_before, problem=problem, has_failed=True)
-        before, after = await asyncio.to_thread(self._sizes, plan, summary)
+        items = session.journal.sent().items()
+        before, after = await asyncio.to_thread(self._sizes, items, plan, summary)
         if after >= before:
             problem = (
                 "The summary would not make the history shorter "
@@ -199,15 +203,16 @@ class Window:
             self._emit(Warned(message=_who_summarised(summary)))
         return await self._ended(reason, tokens_before, summary=summary.text)
 
-    def _sizes(self, plan: CompactionPlan, summary: Summary) -> tuple[int, int]:
+    def _sizes(
+        self, items: Sequence[TranscriptItem], plan: CompactionPlan, summary: Summary
+    ) -> tuple[int, int]:
         """Estimated tokens of the transcript as it is, and as it would be with the summary."""
         branch, count_tokens = self._session.branch, self._parts.count_tokens
-        before = transcript_tokens(branch, count_tokens)
+        before = estimate_tokens(items, count_tokens)
         after = transcript_tokens(with_compaction(branch, plan, summary.text), count_tokens)
         return before, after
 
     def _warn_when_nearly_full(self, tokens: int) -> None:
-        """Warns once in each cycle, early enough to finish a thought or to compact with a focus."""
         budget = self.budget
         if not budget.compaction_enabled or tokens < budget.compact_at * NEARLY_FULL_PERCENT // 100:
             return

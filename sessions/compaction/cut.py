@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from typing import NamedTuple
 
 from nacre.record import Record
 from nacre.sessions.compaction.facts import SummaryFacts, facts_of, without_facts
@@ -64,7 +65,7 @@ class NothingToCompact(Record):
     reason: str
 
 
-class _Unit(Record):
+class _Unit(NamedTuple):
     """A message of the window that may be compacted; `index` is its entry's index on the branch."""
 
     place: int
@@ -165,8 +166,8 @@ def _start(branch: Sequence[Entry]) -> int:
 def _units(branch: Sequence[Entry], start: int, count_tokens: Callable[[str], int]) -> list[_Unit]:
     units: list[_Unit] = []
     projections = projections_of(prune_record(branch))
-    for place in range(start, len(branch)):
-        item = entry_item(branch[place])
+    for place, entry in enumerate(branch[start:], start):
+        item = entry_item(entry)
         if item is not None:
             # Summaries read a shortened message as the model saw it, but a pruned result in full.
             how = projections.get(item.entry_id)
@@ -177,7 +178,7 @@ def _units(branch: Sequence[Entry], start: int, count_tokens: Callable[[str], in
                     message=message,
                     tokens=estimate_message_tokens(message, count_tokens),
                     is_recall=item.is_recall,
-                    is_said=isinstance(branch[place].body, UserMessage),
+                    is_said=isinstance(entry.body, UserMessage),
                 )
             )
     return units
@@ -213,7 +214,6 @@ def _base_cut(units: Sequence[_Unit], keep_recent_tokens: int) -> int | None:
 
 
 def _refined_cut(units: Sequence[_Unit], cut: int, keep_recent_tokens: int) -> int:
-    """Moves the cut back where that keeps a request or an answer at little cost."""
     cuts = set(_valid_cuts(units))
     opening = _turn_start(units, cut)
     if opening in cuts and len(_old(units[opening:cut])) == 1:
@@ -247,7 +247,6 @@ def _old(units: Sequence[_Unit]) -> tuple[Message, ...]:
 
 
 def _open_asks(entries: Sequence[Entry]) -> list[str]:
-    """User messages whose answer failed or was aborted."""
     asks: list[str] = []
     waiting: list[str] = []
     for entry in entries:

@@ -162,7 +162,6 @@ def _tool_failures(messages: Sequence[Message]) -> tuple[str, ...]:
 
 
 def _codes(result: ToolResultMessage) -> str:
-    """The status and exit code that the tool reported, in parentheses."""
     details = result.details or {}
     told = [f"{key}={details[key]}" for key in ("status", "exitCode") if details.get(key) is not None]
     return f" ({_line(' '.join(told), 60)})" if told else ""
@@ -195,8 +194,11 @@ _PATTERNS = re.compile(
     r"|(?<![\w.-])v?\d+\.\d+\.\d+(?:[-+][\w.]+)?(?![\w.])",
     re.ASCII,
 )
-_SIGNS = re.compile(r"/|\.\w|#\d|[A-Z0-9]-\d|:\d\d|[0-9a-f]{7}", re.ASCII)
-"""Every identifier contains one of these, so most texts are skipped at once."""
+_SIGNS = re.compile(
+    r"[/.#:-](?:(?<=/)|(?<=\.)\w|(?<=#)\d|(?<=[A-Z0-9]-)\d|(?<=:)\d\d|(?<=-)[0-9a-f]{4}-)", re.ASCII
+)
+"""Every identifier contains one of these, or a digit and `_HEX`, so most texts are skipped at once."""
+_DIGIT, _HEX = re.compile("[0-9]"), re.compile("[0-9a-f]{7}")
 _HASH = re.compile(r"(?<![\w-])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,64}(?![\w-])", re.ASCII)
 """Hexadecimal words with at least one letter and one digit, which excludes words and numbers."""
 
@@ -219,7 +221,7 @@ def identifiers(newest_first: Iterable[str], *, most: int) -> list[str]:
 
 
 def _names(text: str) -> list[str]:
-    if not _SIGNS.search(text):
+    if not _SIGNS.search(text) and not (_DIGIT.search(text) and _HEX.search(text)):
         return []
     spans = [match.span() for match in _PATTERNS.finditer(text)]
     hashes = [match.span() for match in _HASH.finditer(text)]

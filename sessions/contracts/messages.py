@@ -256,7 +256,7 @@ class AssistantMessage:
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls in the order in which the model made them."""
-        return tuple(block for block in self.content if isinstance(block, ToolCall))
+        return tuple([block for block in self.content if isinstance(block, ToolCall)])
 
     def to_json(self) -> dict[str, Any]:
         message: dict[str, Any] = {

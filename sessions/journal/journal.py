@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import aiofiles
 
+from nacre.record import paused_collector
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound, SessionVersionUnknown
 from nacre.sessions.contracts.messages import MAX_KEPT_CHARS, is_result_name
 from nacre.sessions.disk.durable import (
@@ -98,6 +99,7 @@ class Journal:
         header = SessionHeader(id=session_id, timestamp=timestamp_text(now()), cwd=str(cwd))
         journal = cls(JournalFile(path, fresh_header=header, now=now, new_id=new_id, sync=sync))
 
+        @paused_collector()
         def load() -> None:
             journal._file.load()
             # The first view of a long session takes a while, so it is built on the thread too.
@@ -402,7 +404,6 @@ class JournalFile:
             )
 
     def _is_extended(self, size_bytes: int) -> bool:
-        """Whether the file still begins with what was read."""
         if size_bytes < self.size_bytes:
             return False
         with reading(self.path, start_bytes=self.size_bytes - len(self._tail)) as file:
@@ -555,7 +556,6 @@ def _salvaged(
 
 
 def _migrated(path: Path, header: SessionHeader, now: Callable[[], datetime]) -> tuple[SessionHeader, str]:
-    """Sets a file of an older format aside and rewrites it in the current one."""
     with reading(path) as file:
         data = file.read()
     lines = split_lines(data)

@@ -184,9 +184,11 @@ class SentView:
     def _put(self, place: int, item: TranscriptItem) -> None:
         if isinstance(item.message, AssistantMessage):
             self._callers.add(item.entry_id)
-        elif any(isinstance(block, Image) for block in item.message.content):
+        elif any([isinstance(block, Image) for block in item.message.content]):  # noqa: C419 - much faster
             self._image_places.append(place)
-        self._show(place, shown_item(item, self._projections, self._callers, has_images=True))
+        if self._projections:
+            item = shown_item(item, self._projections, self._callers, has_images=True)
+        self._show(place, item)
 
     def _remove_old_images(self) -> None:
         if not self._image_places:

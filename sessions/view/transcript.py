@@ -214,12 +214,19 @@ class TranscriptView:
     def followed(self, branch: Sequence[Entry]) -> PairedItems:
         """The same as `PairedItems`; a new object if all of it may have changed."""
         fresh = self._follower.fresh(branch)
-        if fresh is None or last_compaction_place(fresh) is not None or last_prompt_place(fresh) is not None:
+        if fresh is None or last_compaction_place(fresh) is not None or self._has_outdated(fresh):
             self._paired = PairedItems(_shown_from(branch))
         else:
             for entry in fresh:
                 self._paired.add(entry_item(entry))
         return self._paired
+
+    def _has_outdated(self, fresh: Sequence[Entry]) -> bool:
+        """Whether one of the new entries records a prompt that may include something shown before it."""
+        if last_prompt_place(fresh) is None:
+            return False
+        has_notes = any([item.is_recall for item in self._paired.current])  # noqa: C419 - three times as fast
+        return has_notes or any(isinstance(entry.body, CustomMessage) for entry in fresh)
 
 
 class PairedItems:

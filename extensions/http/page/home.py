@@ -321,7 +321,6 @@ def undo_note_line(config: Config, name: str, number: int, commit: str) -> str:
 
 @contextmanager
 def _committed(config: Config, repository: Repository) -> Iterator[None]:
-    """Holds the history, with all changes committed."""
     with repository.opened():
         commit_changes(repository, known_sources(Sources(storage_of(config).workspace())))
         yield

@@ -192,7 +192,6 @@ def _by_settings(
     store: SessionStore,
     count_tokens: Callable[[str], int],
 ) -> dict[str, Any]:
-    """The parts of a turn that settings alone decide."""
     settings, now = config.settings, world.now
     compaction = settings.agent.compaction
     review = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")

@@ -12,7 +12,7 @@ from nacre.memory.text.evidence import Finder
 from nacre.memory.text.forms.words import stop_words_for
 from nacre.memory.text.lexical import match_query
 from nacre.record import Record
-from nacre.runtime.models.offline.phrases import DECIDING, PHRASES, occurs
+from nacre.runtime.models.offline.phrases import DECIDING, DECIDING_IN_ASCII, PHRASES, occurs
 from nacre.runtime.models.offline.sentences import ONE_WRITING, folded, own_words, plain, sentences
 
 SENTENCE_CHARS = 600  # what is longer is no sentence; its beginning says what kind it is
@@ -30,8 +30,8 @@ _SMALL_TALK = {
 }
 _POLITE = re.compile(rf"^(?:{PHRASES['polite'].pattern}){{1,4}}")
 # What has been passed is not tried again at shorter lengths: else a row of blanks takes its square of time.
-_QUESTION_MARK = re.compile(r"(?<![?])[?]++[\s\"'”»)\]」』*_]*+$")
-_STATED = re.compile(r"[,;:]|[.!]$")
+_QUESTION_MARK = re.compile(r"[?](?<![?][?])[?]*+[\s\"'”»)\]」』*_]*+$")
+_STATED = re.compile(r"[,;:.!](?:(?<=[,;:])|$)")
 _GAP = r"[\s:,;、。.!\-–—]*+"
 _TO_KEEP = re.compile(
     rf"{_GAP}(?P<that>(?:that|dass|(?:de )?que|che|att|dat|что)\b|qu'"
@@ -84,8 +84,9 @@ def is_decision(sentence: str) -> bool:
 
 def may_decide(text: str) -> bool:
     """Whether there can be a decision in a text: what most texts have none of is not looked for."""
-    lowered = (text if text.isascii() else text.translate(ONE_WRITING)).lower()
-    return any(map(lowered.__contains__, DECIDING))
+    if text.isascii():
+        return any(map(text.lower().__contains__, DECIDING_IN_ASCII))
+    return any(map(text.translate(ONE_WRITING).lower().__contains__, DECIDING))
 
 
 def is_question(sentence: str) -> bool:
@@ -106,7 +107,6 @@ def _sounds_like_a_question(text: str) -> bool:
 
 
 def _begun(text: str) -> int:
-    """Where a request begins behind words of politeness."""
     polite = _POLITE.match(text)
     return polite.end() if polite else 0
 
@@ -138,7 +138,6 @@ def _small_talk(own: str, questions: list[str]) -> str:
 
 
 def _is_kept_unasked(sentence: str) -> bool:
-    """Whether a statement is a lasting fact about its speaker, and no supposition."""
     start = plain(sentence[:SENTENCE_CHARS])
     return not PHRASES["supposed"].match(start) and any(occurs(kind, start) for kind in _KEPT_UNASKED)
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from nacre.record import paused_collector
 from nacre.runtime.contracts.model import ModelRequest, TextDelta, overhead_tokens
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -71,7 +72,7 @@ class OfflineModel:
         """Streams the answer in pieces of about a word, then the whole message."""
         if request.purpose in ("flush", "compaction") or _is_long(request):
             # Other sessions want their turns in the seconds that a history or a pasted book takes.
-            message = await asyncio.to_thread(self._answer, request)
+            message = await asyncio.to_thread(paused_collector()(self._answer), request)
         else:
             message = self._answer(request)
         for piece in _PIECE.finditer(message_text(message)):
@@ -115,7 +116,6 @@ class OfflineModel:
         return overhead_tokens(request.system, request.tools, self._count_tokens) + sum(messages)
 
     def _within(self, text: str, max_output_tokens: int | None) -> str:
-        """The longest beginning of the text that the output limit allows."""
         if max_output_tokens is None or self._count_tokens(text) <= max_output_tokens:
             return text
         chars = range(len(text))

@@ -68,11 +68,9 @@ def _may_hold_notes(answer: str) -> bool:
     return may_decide(answer) and not is_quoting(answer)
 
 
-def is_answered(said: Sequence[Said], *, after: int) -> bool:
-    """Whether an assistant answered behind a place before the person spoke again; "found nothing" is none."""
-    places = range(after + 1, len(said))
-    answer = next((said[place] for place in places if said[place].speaker in ("user", "assistant")), None)
-    return answer is not None and answer.speaker == "assistant" and not leaves_open(answer.text)
+def answers(part: Said) -> bool:
+    """Whether a contribution is an answer; that nothing was found is none."""
+    return part.speaker == "assistant" and not leaves_open(part.text)
 
 
 class _Notes:
@@ -86,11 +84,14 @@ class _Notes:
         self._kept: set[str] = set()
         self._closed: list[str] = []
         self._closed_words: set[str] = set()
+        self._next: Said | None = None
 
     def of(self, order: int) -> Iterator[Item]:
-        part = self._said[order]
+        part, following = self._said[order], self._next
+        if part.speaker in ("user", "assistant"):
+            self._next = part
         if part.speaker == "user" and part.sentences:
-            has_answer = is_answered(self._said, after=order)
+            has_answer = following is not None and answers(following)
             for sentence in part.sentences:
                 if note := self._of_user(sentence, order, has_answer=has_answer):
                     yield note
@@ -147,14 +148,12 @@ class _Notes:
         return Item(kind=kind, text=clipped(sentence, MAX_NOTE_CHARS), order=order)
 
     def _is_closed(self, words: str) -> bool:
-        """Whether the same was asked later, and answered."""
         self._closed_words.update(map(folded, self._closed))
         self._closed.clear()
         return words in self._closed_words
 
 
 def _told_later(question: str, said: Sequence[Said], order: int) -> tuple[int, str] | None:
-    """The person's later statement that has all words of a question, and its place in the conversation."""
     finder = finder_for(question)
     if len(finder.terms) < LEAST_WORDS_OF_AN_ANSWER:
         return None

@@ -102,6 +102,7 @@ _DECIDING = (
 )
 DECIDING = tuple(_DECIDING.translate(ONE_WRITING).split("|"))
 """One of these stands in every decision, so that most texts need not be looked at closely."""
+DECIDING_IN_ASCII = tuple(filter(str.isascii, DECIDING))
 
 _SEARCHED = frozenset(("marked", "decision", "preference", "rule", "open", "request", "fact", "date"))
 
@@ -149,7 +150,6 @@ def _can_be_ascii(alternative: str) -> bool:
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """A pattern cut at each `|` that stands in no group and no set."""
     cuts, depth, is_set = [-1], 0, False
     for token in re.finditer(r"\\.|[\[\]()|]", pattern):
         sign = token[0]

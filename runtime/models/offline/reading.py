@@ -81,12 +81,17 @@ class Finished(Record):
 
 
 class Reading(Record):
-    """A request: the last message of a person, what was said until then, and the calls made since."""
+    """A request: the last message of a person, the messages until then, and the calls made since."""
 
+    before: Sequence[Message]
     ask: str = ""
     has_image: bool = False
-    said: Sequence[Said] = ()
     finished: Sequence[Finished] = ()
+
+    @cached_property
+    def said(self) -> Sequence[Said]:
+        """What was said until then; many steps do not ask for it."""
+        return conversation(self.before)
 
     def finished_call(self, tool_name: str) -> Finished | None:
         """The last call of this turn of one tool."""
@@ -102,10 +107,10 @@ def read_request(request: ModelRequest) -> Reading:
             return Reading(
                 ask=RECALLED.sub("\n", _without_speaker(message_text(message))).strip(),
                 has_image=any(isinstance(block, Image) for block in message.content),
-                said=conversation(messages[:at]),
+                before=messages[:at],
                 finished=finished_calls(messages[at + 1 :]),
             )
-    return Reading(said=conversation(messages))
+    return Reading(before=messages)
 
 
 def conversation(messages: Sequence[Message]) -> list[Said]:
@@ -122,12 +127,11 @@ def conversation(messages: Sequence[Message]) -> list[Said]:
 
 def is_background(text: str) -> bool:
     """Whether a text is a summary of earlier messages, or something that the runtime says of notes."""
-    return bool(_SUMMARY_START.match(text)) or text.lstrip().startswith(_loaded())
+    return ("<" in text and bool(_SUMMARY_START.match(text))) or text.lstrip().startswith(_loaded())
 
 
 @cache
 def _loaded() -> tuple[str, ...]:
-    """How notes begin that the runtime put into a request, and what it says of their changes."""
     return "BEGIN NOTES FROM ", render("recall/notes", files="").strip(), _changes_begin()
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from itertools import islice
 from typing import Any
 
 from nacre.memory.text.days.day_words import DAY_WORDS
@@ -53,7 +54,7 @@ def respond(request: ModelRequest, *, clock_date: date, count_tokens: Callable[[
     tools = {tool.name for tool in request.tools}
     if request.purpose == "flush":
         can_write = APPEND in tools and not reading.finished_call(APPEND)
-        notes = flush_notes(request, count_tokens=count_tokens) if can_write else ""
+        notes = flush_notes(request, reading.said, count_tokens=count_tokens) if can_write else ""
         named = DAILY_LOG.search(reading.ask)
         call = _call(APPEND, path=named.group() if named else log, text=notes)
         return Answer(calls=[call]) if notes else Answer(text=SILENT_TOKEN)
@@ -68,16 +69,17 @@ def respond(request: ModelRequest, *, clock_date: date, count_tokens: Callable[[
 
 def _intent(reading: Reading) -> Intent:
     """What the last message wants; what "remember that" points to is the message before."""
-    intent, earlier = read_intent(reading.ask), _earlier(reading)
-    if intent.to_keep or not intent.asked_to_keep or not earlier:
+    intent = read_intent(reading.ask)
+    if intent.to_keep or not intent.asked_to_keep or not (earlier := _message_before(reading)):
         return intent
-    told = " ".join(part for part in sentences(earlier[-1]) if not is_question(part))
-    return replace(intent, to_keep=told or earlier[-1])
+    told = " ".join(part for part in sentences(earlier[0]) if not is_question(part))
+    return replace(intent, to_keep=told or earlier[0])
 
 
-def _earlier(reading: Reading) -> list[str]:
-    said = (part for part in reading.said if part.speaker == "user" and part.sentences)
-    return [own_words(part.text).strip() for part in said]
+def _message_before(reading: Reading) -> list[str]:
+    """The last message of a person before the one that is answered, if there is one."""
+    newest = (part for part in reversed(reading.said) if part.speaker == "user" and part.sentences)
+    return [own_words(part.text).strip() for part in islice(newest, 1)]
 
 
 def _calls(reading: Reading, intent: Intent, log: str, tools: set[str]) -> list[ToolCall]:
@@ -85,7 +87,7 @@ def _calls(reading: Reading, intent: Intent, log: str, tools: set[str]) -> list[
     if intent.to_keep and APPEND in tools and not reading.finished_call(APPEND):
         calls.append(_call(APPEND, path=log, text=_bullet(intent.to_keep)))
     if intent.question and SEARCH in tools and not reading.finished_call(SEARCH):
-        calls.append(_call(SEARCH, query=search_query(intent.question, _earlier(reading))))
+        calls.append(_call(SEARCH, query=search_query(intent.question, _message_before(reading))))
     return calls
 
 
@@ -109,7 +111,6 @@ def _about_keeping(reading: Reading, intent: Intent) -> list[str]:
 
 
 def _about_question(reading: Reading, intent: Intent) -> list[str]:
-    """Quotes of the notes, then of the conversation, or that there are none."""
     if not intent.question:
         return []
     finder, searched = finder_for(intent.question), reading.finished_call(SEARCH)
@@ -195,10 +196,10 @@ class Passage(Record):
     asks: bool
 
 
-def search_query(question: str, earlier: Sequence[str]) -> str:
+def search_query(question: str, message_before: Sequence[str]) -> str:
     """What to search for: the question itself, with the message before when it says nothing on its own."""
     says_something = finder_for(question).terms or any(day in plain(question) for day in DAY_WORDS)
-    return clipped(" ".join([*(() if says_something else earlier[-1:]), question]), MAX_QUERY_CHARS)
+    return clipped(" ".join([*(() if says_something else message_before), question]), MAX_QUERY_CHARS)
 
 
 def told_in(result: str) -> Mapping[str, Any]:

@@ -50,6 +50,7 @@ _MOST_SHORTENED = 8
 """Signs before a full stop that say whether it is one."""
 _BULLET = re.compile(r"^(?:[-*+•·]\s+(?:\[[ xX]\]\s+)?|\d{1,3}[.)]\s+|#{1,6}\s+)")
 _WORD = re.compile(r"[^\W_]+")
+_ASCII_MARKS = {code: " " for code in range(128) if not chr(code).isalnum()}
 
 
 def own_words(text: str) -> str:
@@ -74,7 +75,6 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def _goes_on(text: str, at: int) -> bool:
-    """Whether what begins at `at` is a full stop within a sentence."""
     if text[at] != ".":
         return False
     start = max(0, at - _MOST_SHORTENED)
@@ -99,8 +99,9 @@ def clipped(text: str, max_chars: int) -> str:
 
 def folded(text: str) -> str:
     """Letters and digits only, in compatibility form and lower case: equal for equal statements."""
-    compatible = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    return " ".join(_WORD.findall(compatible.casefold()))
+    if text.isascii():
+        return " ".join(text.lower().translate(_ASCII_MARKS).split())
+    return " ".join(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
 def plain(text: str) -> str:

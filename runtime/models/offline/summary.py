@@ -14,9 +14,9 @@ from nacre.record import Record
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.offline.answers import is_quoting
 from nacre.runtime.models.offline.intent import KINDS, finder_for, read_intent
-from nacre.runtime.models.offline.notes import MAX_NOTE_CHARS, Item, Known, is_answered, notes_of
+from nacre.runtime.models.offline.notes import MAX_NOTE_CHARS, Item, Known, answers, notes_of
 from nacre.runtime.models.offline.phrases import PHRASES
-from nacre.runtime.models.offline.reading import Said, finished_calls, read_labelled, read_request
+from nacre.runtime.models.offline.reading import Said, finished_calls, read_labelled
 from nacre.runtime.models.offline.sentences import clipped, folded, plain, unmarked
 from nacre.sessions.contracts.messages import message_text
 
@@ -81,9 +81,8 @@ def summary_of(request: ModelRequest, *, count_tokens: Callable[[str], int]) -> 
     return _outline(candidates, request, count_tokens, "(none)")
 
 
-def flush_notes(request: ModelRequest, *, count_tokens: Callable[[str], int]) -> str:
-    """The notes of a conversation under headings; empty when none is new, worth keeping, and fits."""
-    said = read_request(request).said
+def flush_notes(request: ModelRequest, said: Sequence[Said], *, count_tokens: Callable[[str], int]) -> str:
+    """The notes of what was `said` before a request; empty when none is new, worth keeping, and fits."""
     calls = (done.call for done in finished_calls(request.messages) if not done.failed)
     appended = [str(call.arguments.get("text")) for call in calls if call.name == "append"]
     recalled = [part.text for part in said if part.speaker == "other"]
@@ -181,7 +180,7 @@ def _done_in_turn(said: Sequence[Said], start: int, end: int) -> list[Item]:
             question = " ".join(sentence for sentence in part.sentences if sentence in part.questions)
         elif part.speaker == "calls":
             told = [f"`{name}` on `{path}`" for name, path in _CALL.findall(part.text)]
-        elif question and is_answered([part], after=-1) and (gist := _gist(part)):
+        elif question and answers(part) and (gist := _gist(part)):
             told = [f"Asked “{clipped(question, MAX_ASK_CHARS)}”, answered: {gist}"]
             question = ""
         done.extend(Item(text=text, order=order) for text in told)

@@ -260,7 +260,6 @@ def open_to_others(state_dir: Path, folders: AgentFolders) -> Iterator[Path]:
 
 
 def _in_open_folder(folder: Path, *, spared: Path) -> Iterator[Path]:
-    """The content of a folder that others can enter, and then the folder itself."""
     with suppress(OSError):
         mode = folder.lstat().st_mode
         if not stat.S_ISDIR(mode) or not mode & 0o077 or spared.is_relative_to(folder):

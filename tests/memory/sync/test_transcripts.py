@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -258,3 +260,18 @@ async def test_an_engine_closes_where_its_transcripts_come_from(tmp_path: Path) 
     assert not source.is_closed
     await engine.close()
     assert source.is_closed
+
+
+async def test_others_go_on_while_a_long_transcript_is_indexed(tmp_path: Path) -> None:
+    """A pass over a long transcript leaves the event loop free; turns of other sessions run there."""
+    workspace(tmp_path, {"MEMORY.md": "Max likes tea."})
+    lines = [f"User: the parrot in cage-{number} said {'polly ' * 60}" for number in range(6_000)]
+    engine = await open_engine(tmp_path, OPTED_IN, transcripts=Transcripts({"s1.jsonl": lines}))
+    began = last = time.perf_counter()
+    longest = 0.0
+    indexing = asyncio.create_task(engine.sync(reason="cli"))
+    while not indexing.done():
+        await asyncio.sleep(0)
+        longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+    assert longest < (last - began) / 4
+    await engine.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nacre.runtime.models.offline.reading import read_request
 from nacre.runtime.models.offline.summary import flush_notes
 from nacre.sessions.contracts.messages import Message, ToolCall, message_text
 from tests.runtime.models.offline.requests import (
@@ -221,5 +222,5 @@ def test_a_message_costs_little(sentence: str, most_calls: int) -> None:
     ]
     asked = request(*talk, PROMPT, purpose="flush", tools=(APPEND,))
     with watched_work() as work:
-        flush_notes(asked, count_tokens=count_tokens)
+        flush_notes(asked, read_request(asked).said, count_tokens=count_tokens)
     assert work.calls < most_calls * len(talk) // 2
