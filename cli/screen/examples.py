@@ -87,7 +87,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "sessions list": ("nacre sessions list", "nacre sessions list --json"),
     "sessions plot": ("nacre sessions plot main", "nacre sessions plot main -o main.svg"),
     "sessions resume": ("nacre sessions resume 0198c2f0",),
-    "sessions search": ("nacre sessions search bowline", "nacre sessions search dentist June --json"),
     "sessions show": ("nacre sessions show main --last 30",),
     "status": ("nacre status", "nacre status --json"),
     "usage": ("nacre usage", "nacre usage --by purpose", "nacre usage --by model --json"),

@@ -67,25 +67,6 @@ async def list_(shelf: SessionShelf, invocation: Invocation, with_earlier: bool,
     return 0
 
 
-@command.command("search")
-@click.argument("words", metavar="WORD...", nargs=-1, required=True)
-@json_option()
-@shared_options
-@reading_shelf
-async def search(shelf: SessionShelf, invocation: Invocation, words: tuple[str, ...], as_json: bool) -> int:
-    """Find the sessions in which one message has all these words.
-
-    Every transcript is read, also of ended and imported sessions; no setting and no index is needed.
-    """
-    from nacre.cli.sessions.text import found_json, found_lines
-
-    found = await shelf.sessions_with(" ".join(words).split())
-    if as_json:
-        return print_json(found_json(found, main_key=shelf.main_key))
-    invocation.say(*found_lines(found, now=shelf.now(), main_key=shelf.main_key))
-    return 0
-
-
 @command.command("show")
 @click.argument("name")
 @click.option(

@@ -28,7 +28,6 @@ from nacre.sessions.contracts.messages import (
 )
 from nacre.sessions.entries.entries import BranchSummary, Compaction, Entry, StoredTranscript
 from nacre.sessions.index.record import record_to_json
-from nacre.sessions.stores.search import FoundSession
 from nacre.sessions.upkeep.maintenance import UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession
 
@@ -66,29 +65,6 @@ def list_json(sessions: Sequence[StoredSession], place: str, *, main_key: str) -
         "count": len(sessions),
         "sessions": [session_json(session, main_key=main_key) for session in sessions],
     }
-
-
-def found_lines(found: Sequence[FoundSession], *, now: datetime, main_key: str) -> list[str]:
-    """Two lines for each session: its name, the start of its id and its day, and the passage."""
-    if not found:
-        return ["No conversation has all these words in one message. Try fewer, or `nacre search`."]
-    lines = []
-    for each in found:
-        session = each.session
-        name, identity = session_name(session, main_key), one_line(session.session_id[:SHORT_ID_CHARS])
-        lines += [f"{name} · {identity} · {age(session.active_at_ms, now)}", f"  {one_line(each.passage)}"]
-    return lines
-
-
-def found_json(found: Sequence[FoundSession], *, main_key: str) -> list[dict[str, Any]]:
-    return [
-        {
-            **session_json(each.session, main_key=main_key),
-            "messageId": each.entry_id,
-            "passage": each.passage,
-        }
-        for each in found
-    ]
 
 
 def session_json(session: StoredSession, *, main_key: str) -> dict[str, Any]:

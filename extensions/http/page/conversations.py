@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from nacre.extensions.http.page.access import HEADERS
 from nacre.extensions.http.page.charts import HEIGHT, PARTS, WIDTH, context_picture
+from nacre.extensions.http.page.search import sessions_with
 from nacre.extensions.http.page.transcript import LiveTurn, items_of
 from nacre.extensions.http.page.visit import Visit, conversations_by_day
 from nacre.memory.contracts.errors import MemoryIndexError
@@ -22,7 +23,6 @@ from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.providers.opening import has_price
 from nacre.sessions.contracts.errors import SessionNotFound
-from nacre.sessions.stores.search import sessions_with
 
 SHOWN_ITEMS = 80
 TRANSCRIPT_ITEMS = 400

@@ -245,12 +245,3 @@ def test_an_empty_state_folder_is_answered(tmp_path: Path) -> None:
     assert listed.stdout == "There are no sessions yet. `nacre chat` begins one.\n"
     assert "There is no session 'main'." in shown.stderr
     assert not (tmp_path / ".nacre" / "agents").exists()
-
-
-def test_conversations_are_found_by_words_of_one_message(home: Path) -> None:
-    """In any case and order, also in an ended session; words of two messages find nothing."""
-    found = json.loads(run_here(home, "sessions", "search", "halcyon", "My boat", "--json").stdout)
-    assert [(each["current"], each["passage"]) for each in found] == [(False, "My boat is called Halcyon.")]
-    assert "Hello, all." in run_here(home, "sessions", "search", "all").stdout
-    nothing = run_here(home, "sessions", "search", "boat", "noted")
-    assert nothing.stdout.startswith("No conversation has all these words")
