@@ -157,11 +157,12 @@ def _place_aside(target: Path, *, yes: bool, may_ask: bool) -> Path | None:
         click.ClickException: an assistant is there, and the owner does not want it replaced.
     """
     from nacre.runtime.contracts.clock import system_clock
+    from nacre.runtime.settings.disk.agent_folders import has_assistant
 
     if not target.is_dir() or not any(target.iterdir()):
         return None
     aside = target.with_name(f"{target.name}.before-{system_clock(UTC)():%Y%m%dT%H%M%SZ}")
-    if yes or _is_untouched(target):
+    if yes or not has_assistant(target):
         return aside
     if may_ask and sys.stdin.isatty() and sys.stdout.isatty():
         click.echo(f"{target} has an assistant already. It would move to {aside}. Stop `nacre serve` first.")
@@ -171,10 +172,6 @@ def _place_aside(target: Path, *, yes: bool, may_ask: bool) -> Path | None:
         f"{target} is not empty, and nothing was changed. --yes replaces it and keeps what is there as "
         f"{aside}; --to names another folder."
     )
-
-
-def _is_untouched(folder: Path) -> bool:
-    return {entry.name for entry in folder.iterdir()} <= {"logs", "log", "locks", "nacre.log"}
 
 
 def _missing_variables(state: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
