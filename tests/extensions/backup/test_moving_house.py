@@ -40,6 +40,11 @@ def test_an_assistant_that_is_there_is_kept_aside(tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert "nothing was changed" in refused.stderr
     assert "Swift" in run_nacre(new, "search", "kite").stdout
+    with Terminal(new, "restore", str(archive)) as terminal:
+        terminal.wait_for("Replace it?")
+        terminal.type("n\r")
+        terminal.wait_for("Error: Nothing was changed.")
+        assert terminal.exit_code() == 1
 
     told = json.loads(run_nacre(new, "restore", str(archive), "--yes", "--json").stdout)
     assert told["missingVariables"] == ["DESK_KEY"]
