@@ -56,7 +56,7 @@ async def converse(invocation: Invocation, session_key: str, *, first: str = "")
     """
     screen = screen_on(sys.stdout, invocation.environment)
     with keyboard_held_back():
-        async with await Agent.open(environment=invocation.environment) as agent:
+        async with Agent.open(environment=invocation.environment) as agent:
             _greet(agent, invocation, screen)
             chat = _Chat(agent, invocation, screen, session_key)
             with on_interrupt(chat.stop):
