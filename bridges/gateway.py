@@ -225,7 +225,6 @@ class Gateway:
         await self.close()
 
     async def _resume(self) -> None:
-        """Takes the open messages that are not in a queue yet."""
         known = set(self._dispatcher.numbers())
         for received in await self._ledger.open_messages():
             # A message whose bridge is missing waits until that is added.

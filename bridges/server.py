@@ -284,7 +284,6 @@ def _served(found: Configured, bridges: Sequence[Bridge]) -> tuple[Account, ...]
 
 
 def _make_bridges(found: Configured, config: Config, now: Clock) -> tuple[list[Bridge], list[str]]:
-    """The bridges that can be created, and a sentence for each account that cannot be used."""
     bridges, problems = [], list(found.problems)
     for account in found.accounts:
         try:

@@ -7,7 +7,7 @@ from nacre import Agent, Inbound
 
 
 async def main(state_dir: str) -> None:
-    async with await Agent.open(state_dir=state_dir) as agent:
+    async with Agent.open(state_dir=state_dir) as agent:
         for text in ("Remember that my boat is called Halcyon.", "What is my boat called?"):
             reply = await agent.respond(Inbound(text=text, chat_kind="direct", is_owner=True))
             print(reply.text if reply else "(the assistant stays silent)")

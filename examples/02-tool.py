@@ -24,7 +24,7 @@ async def honey(
 
 async def main(state_dir: str) -> None:
     instructions = "You look after bees. Weigh a hive before you say anything about it."
-    async with await Agent.open(state_dir=state_dir, tools=[honey], instructions=instructions) as agent:
+    async with Agent.open(state_dir=state_dir, tools=[honey], instructions=instructions) as agent:
         reply = await agent.ask("What can you do?")
         print(reply.text if reply else "(the assistant stays silent)")
 

@@ -26,7 +26,7 @@ async def again(run: CommandContext) -> str | None:
 
 
 async def main(state_dir: str) -> None:
-    async with await Agent.open(state_dir=state_dir, commands=[honey, again]) as agent:
+    async with Agent.open(state_dir=state_dir, commands=[honey, again]) as agent:
         for text in ("/honey garden", "Remember that the queen is called Bea.", "/again", "/help"):
             reply = await agent.ask(text)
             print(reply.text if reply else "(the assistant stays silent)")

@@ -25,7 +25,7 @@ async def main(state_dir: str) -> None:
         calls(("pay", {"euros": 500, "to": "Bob"}), ("pay", {"euros": 5, "to": "Ann"})),
         says("Ann got 5 euros."),
     )
-    async with await Agent.open(
+    async with Agent.open(
         state_dir=state_dir, model=model, tools=[pay], hooks={"before_tool": guard}
     ) as agent:
         message = Inbound(text="Pay Ann and Bob.", chat_kind="direct", is_owner=True)

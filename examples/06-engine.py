@@ -67,7 +67,7 @@ def _words(text: str) -> set[str]:
 
 async def main(state_dir: str) -> None:
     for text in ("My boat is called Halcyon.", "/new", "/lines", "/status"):
-        async with await Agent.open(state_dir=state_dir, memory=LineMemory()) as agent:
+        async with Agent.open(state_dir=state_dir, memory=LineMemory()) as agent:
             reply = await agent.ask(text)
             print(reply.text if reply else "(the assistant stays silent)")
 

@@ -18,7 +18,7 @@ def holidays() -> str:
 
 async def main(state_dir: Path) -> None:
     (state_dir / "nacre.json5").write_text(json.dumps({"agents": {"list": AGENTS}}), encoding="utf-8")
-    async with await Runtime.open(state_dir=state_dir) as runtime:
+    async with Runtime.open(state_dir=state_dir) as runtime:
         home = await runtime.agent("home")
         work = await runtime.agent("work", tools=[holidays])
         await home.ask("Remember that my boat is called Halcyon.")

@@ -25,7 +25,7 @@ beekeeper = sub_agent(
 
 async def main(state_dir: str) -> None:
     model = ScriptedModel(calls(("beekeeper", {"task": "How heavy is the orchard's hive?"})), says("31 kg."))
-    async with await Agent.open(state_dir=state_dir, model=model, tools=[beekeeper]) as agent:
+    async with Agent.open(state_dir=state_dir, model=model, tools=[beekeeper]) as agent:
         reply = await agent.ask("How heavy is it?")
         print(reply.text if reply else "(the assistant stays silent)")
         for session in await agent.sessions.list():

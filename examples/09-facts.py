@@ -20,7 +20,7 @@ SETTINGS = {
 
 async def main(state_dir: Path) -> None:
     (state_dir / "nacre.json5").write_text(json.dumps(SETTINGS))
-    async with await Agent.open(state_dir=state_dir, watch=False) as agent:
+    async with Agent.open(state_dir=state_dir, watch=False) as agent:
         memory = agent.memory
         await memory.set_fact(
             "anna", "city", "Lisbon", source="a letter", at=datetime(2024, 5, 1, tzinfo=UTC)

@@ -142,7 +142,6 @@ class Dispatcher:
         await self._queues.close()
 
     async def _check_rights(self, event: BeforeTool) -> Deny | None:
-        """Denies the tool calls of a sender who has lost the right to speak during the turn."""
         for received in self._queues.running(event.chat.session_key):
             if not await self._gate.is_still_allowed(received.inbound):
                 return Deny("The sender no longer has the right to this. End the turn without further tools.")
@@ -228,7 +227,6 @@ class Dispatcher:
         await self._turns.finish((received,), answer)
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Runs a coroutine outside the queues."""
         task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._on_done)

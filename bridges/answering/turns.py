@@ -160,7 +160,6 @@ class Turns:
             inbound = replace(inbound, redelivered=True, joined_by=joined_by)
 
     async def _notify(self, connection: Connection, chat: Inbound, text: str) -> None:
-        """Sends a message that is not the answer to one."""
         place = replace(chat, text="", attachments=(), quoted=())
         await self._ledger.tell(place, parts_of(text, connection.bridge.capabilities))
         connection.outgoing.notify(chat.chat_id)

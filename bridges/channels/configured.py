@@ -165,5 +165,4 @@ def _accounts(section: ChannelSettings) -> Iterator[tuple[str, AccountRules]]:
 
 
 def _place(channel: str, account: str) -> str:
-    """The place of an account in the settings, for error messages."""
     return f"channels.{channel}" if account == DEFAULT_ACCOUNT else f"channels.{channel}.accounts.{account}"

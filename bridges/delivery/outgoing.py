@@ -192,5 +192,4 @@ class Outgoing:
 
 
 def _answer_key(part: OutboundPart) -> str:
-    """A key that the parts of one answer share."""
     return part.part.answers or f"#{part.number}"

@@ -51,7 +51,6 @@ def open_fence(text: str) -> Fence | None:
 def _next_part(
     text: str, fence: Fence | None, most: int, length: Callable[[str], int]
 ) -> tuple[str, str, Fence | None]:
-    """The next part, the rest, and the code block that the cut is in."""
     opening = f"{fence.line}\n" if fence else ""
     if length(opening) * _FENCE_SHARE > most:
         opening = ""
@@ -98,7 +97,6 @@ def _cut(text: str, end: int, fence: Fence | None) -> int:
 
 
 def _line_ends(text: str, fence: Fence | None) -> Iterator[tuple[int, bool]]:
-    """The positions after a text's line feeds, each with whether a paragraph or code block ends there."""
     place, was_inside = 0, fence is not None
     lines = text.split("\n")
     for number, line in enumerate(lines[:-1]):

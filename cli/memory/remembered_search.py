@@ -152,7 +152,6 @@ def remember_search(config: Config, settings: MemorySearchSettings, *, began_ns:
 
 
 def _is_plain(config: Config) -> bool:
-    """Whether there is one agent, with files in places that do not depend on the working directory."""
     from nacre.runtime.settings.sections.plugins import MEMORY_CORE
 
     settings, agents = config.settings, config.settings.agents
@@ -189,7 +188,6 @@ def _embeds_here(settings: MemorySearchSettings) -> bool | None:
 
 
 def _read(file: Path, folders: AgentFolders) -> Sequence[Path]:
-    """Every file that affects the settings, whether or not it exists, and the files with Nacre's defaults."""
     from nacre.memory.contracts import settings
     from nacre.runtime.settings.disk.auth_profiles import FILE_NAMES
     from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE

@@ -159,7 +159,6 @@ class _Answer(Markdown):
 
 
 def _prepare(tokens: Iterable[Token]) -> None:
-    """Takes out what could drive a terminal, and keeps the lines of paragraphs."""
     for token in tokens:
         token.content = plain(token.content)
         if token.type == "softbreak":

@@ -49,7 +49,6 @@ class WordWrap:
         return self._placed(columns)
 
     def _placed(self, columns: int) -> str:
-        """The held word behind its spaces, on a new line when it does not fit on this one."""
         if not self._word:
             return ""
         word, width = self._word, cell_width(self._word)

@@ -148,7 +148,6 @@ def _leave_what_stays() -> None:
 
 
 async def _follow(invocation: Invocation, server: Server) -> None:
-    """Tells which channels are connected and which are not, and reads changed settings anew."""
     from nacre.runtime.settings.config import SETTINGS_FILE
 
     file = invocation.config.state_dir / SETTINGS_FILE
@@ -183,7 +182,6 @@ def _tell_changes(
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:
-    """What tells that a file was written."""
     try:
         facts = file.stat()
     except OSError:

@@ -59,6 +59,7 @@ async def list_(shelf: SessionShelf, invocation: Invocation, with_earlier: bool,
     sessions = await shelf.sessions(with_earlier=with_earlier)
     if as_json:
         return print_json(list_json(sessions, shelf.place, main_key=shelf.main_key))
+    sessions = sessions or await shelf.sessions(with_earlier=True)  # all were ended, or imported
     words = await shelf.last_words(sessions)
     screen = screen_on(sys.stdout, invocation.environment)
     for row in list_lines(sessions, words, now=shelf.now(), main_key=shelf.main_key):

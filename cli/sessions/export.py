@@ -109,7 +109,6 @@ def _block(block: Text | Image) -> str:
 
 
 def _fenced(text: str, language: str) -> str:
-    """A code block whose fence is longer than any row of backticks in it."""
     longest = max((len(row) for row in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"

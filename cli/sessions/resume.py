@@ -36,7 +36,7 @@ async def resume_session(
 async def _went_back(invocation: Invocation, session: StoredSession, key: str, first: str) -> int:
     reply, error, session_id = "", "", session.session_id
     if first:
-        async with await Agent.open(environment=invocation.environment, watch=False) as agent:
+        async with Agent.open(environment=invocation.environment, watch=False) as agent:
             ending = (await run_quiet_turn(agent, owner_says(first, key), None)).ending
         if isinstance(ending, ReplyReady):
             reply, session_id, key = ending.reply.text, ending.reply.session_id, ending.reply.session_key

@@ -33,21 +33,21 @@ class SessionShelf:
         self.main_key = config.settings.session.main_key
         self.zone = owner_zone(config.settings.agent.user_timezone or None)
         self.now = system_clock(self.zone)
-        self._store = storage_of(config).sessions(now=self.now, new_id=random_id)
+        self.store = storage_of(config).sessions(now=self.now, new_id=random_id)
 
     @property
     def place(self) -> str:
         """Where the sessions are listed."""
-        return self._store.place
+        return self.store.place
 
     @property
     def notices(self) -> tuple[str, ...]:
         """Sentences for the owner about what could not be read."""
-        return self._store.index.notices
+        return self.store.index.notices
 
     async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:
         """The sessions, the latest active first. Raises `SessionError`."""
-        return await self._store.sessions(with_earlier=with_earlier)
+        return await self.store.sessions(with_earlier=with_earlier)
 
     async def find(self, name: str) -> StoredSession:
         """The session of a key, an id or the beginning of one.
@@ -64,15 +64,15 @@ class SessionShelf:
         Raises:
             SessionNotFound: there is no file. SessionError: it cannot be read.
         """
-        return await self._store.stored(session)
+        return await self.store.stored(session)
 
     async def raw(self, session: StoredSession) -> bytes:
         """The same as the file has it, also of a newer format. Raises as `read`."""
-        return await self._store.exported(session.transcript)
+        return await self.store.exported(session.transcript)
 
     async def last_words(self, sessions: Sequence[StoredSession]) -> dict[str, str]:
         """What a person said last, by session id; sessions in which nobody spoke are left out."""
-        found = await self._store.last_messages(sessions, most=len(sessions))
+        found = await self.store.last_messages(sessions, most=len(sessions))
         return {session.session_id: words for session, words in found}
 
     async def delete(self, session: StoredSession) -> str:
@@ -81,16 +81,16 @@ class SessionShelf:
         Raises:
             SessionInUse: another process is in a turn of it. SessionWriteFailed: the system refused.
         """
-        lanes = SessionLocks(self._store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
+        lanes = SessionLocks(self.store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
         async with lanes.enter(session.key, on_wait=lambda _: None):
-            aside = await self._store.delete(session)
-        await self._store.close()
+            aside = await self.store.delete(session)
+        await self.store.close()
         return aside
 
     async def keep_up(self, *, dry_run: bool) -> UpkeepReport:
         """Keeps the sessions within the owner's limits. Raises `SessionWriteFailed`."""
         limits = self._config.settings.session.maintenance.limits()
-        return await self._store.maintain(limits, main_key=self.main_key, active_keys=(), dry_run=dry_run)
+        return await self.store.maintain(limits, main_key=self.main_key, active_keys=(), dry_run=dry_run)
 
     async def forget_in_memory(self) -> str:
         """Takes what is no transcript any more out of memory search; a sentence when that failed."""

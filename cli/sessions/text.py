@@ -133,7 +133,6 @@ def show_json(
 
 
 def _marks(entry: Entry) -> Iterator[dict[str, Any]]:
-    """A compaction or a flush for scripts, with the entry that it stands in."""
     place = {"entryId": entry.id, "timestamp": entry.timestamp}
     if isinstance(entry.body, Compaction):
         yield {"type": "compaction", **place, "tokensBefore": entry.body.tokens_before}
@@ -188,7 +187,6 @@ def _messages(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _last(branch: Sequence[Entry], count: int) -> list[Entry]:
-    """The last `count` messages, and the summaries and flushes between them."""
     shown: list[Entry] = []
     for entry in reversed(branch):
         if count <= 0:

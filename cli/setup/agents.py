@@ -66,7 +66,6 @@ def _row(agent: ListedAgent, invocation: Invocation) -> tuple[str, ...]:
 
 
 def _json(agent: ListedAgent) -> dict[str, Any]:
-    """One agent, with OpenClaw's names."""
     return {
         "id": agent.id,
         "name": agent.name or None,

@@ -56,7 +56,7 @@ async def converse(invocation: Invocation, session_key: str, *, first: str = "")
     """
     screen = screen_on(sys.stdout, invocation.environment)
     with keyboard_held_back():
-        async with await Agent.open(environment=invocation.environment) as agent:
+        async with Agent.open(environment=invocation.environment) as agent:
             _greet(agent, invocation, screen)
             chat = _Chat(agent, invocation, screen, session_key)
             with on_interrupt(chat.stop):
@@ -134,7 +134,6 @@ class _Chat:
             await asyncio.gather(looking, return_exceptions=True)
 
     async def _typed(self) -> str | None:
-        """The next words that are for the assistant, or `None` when the owner leaves."""
         self._has_interrupted = False
         while True:
             try:
@@ -180,7 +179,6 @@ class _Chat:
         return text
 
     async def _look(self) -> None:
-        """Learns where the session stands and which are earlier, while the owner types."""
         with suppress(AgentError, SessionError):
             session = await self._agent.sessions.get(self._agent.session_key(self._empty))
             self._status = await session.status()

@@ -30,7 +30,7 @@ async def answer_lines(invocation: Invocation, session_key: str, *, first: str =
     answers = screen_on(sys.stdout, invocation.environment)
     progress = screen_on(sys.stderr, invocation.environment)
     code = 0
-    async with await Agent.open(environment=invocation.environment) as agent:
+    async with Agent.open(environment=invocation.environment) as agent:
         for notice in agent.notices:
             progress.line(notice, "warning")
         async for line in _lines_after(first):

@@ -113,7 +113,7 @@ async def _send(invocation: Invocation, inbound: Inbound, told: list[Outcome], *
     from nacre.runtime.contracts.events import ReplyReady, TurnFailed
 
     progress = None if as_json else screen_on(sys.stderr, invocation.environment)
-    async with await Agent.open(environment=invocation.environment, watch=False) as agent:
+    async with Agent.open(environment=invocation.environment, watch=False) as agent:
         for notice in agent.notices:
             if progress is not None:
                 progress.line(notice, "warning")

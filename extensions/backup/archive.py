@@ -311,7 +311,6 @@ class _Writer:
                         self._put(tar, source, path)
 
     def _put_index(self, tar: tarfile.TarFile, index: Path, path: str) -> None:
-        """Copies `sessions.json` and its change files under one lock."""
         with locked(index):
             for suffix in ("", ".changes", ".bak", ".changes.bak"):
                 source = index.with_name(index.name + suffix)

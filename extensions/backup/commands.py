@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nacre.cli.invocation import Invocation, begin, environment_of, json_option, shared_options
+from nacre.cli.invocation import Invocation, Voice, begin, environment_of, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
 from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE
 
@@ -115,6 +115,7 @@ def restore(
     from nacre.runtime.settings.config import settings_file
 
     environment = environment_of(context)
+    voice = Voice(environment=environment)
     target = target.absolute() if target is not None else settings_file(environment).parent.absolute()
     aside = _place_aside(target, yes=yes, may_ask=not as_json)
     try:
@@ -130,23 +131,23 @@ def restore(
         replaced = str(aside) if aside is not None else None
         facts = {"stateDir": str(target), "replaced": replaced, "missingVariables": list(missing)}
         return print_json({**facts, **_manifest_json(manifest)})
-    click.echo(f"{target} was restored to its state at {manifest.made_at}: {_counted_files(manifest)}.")
+    voice.say(f"{target} was restored to its state at {manifest.made_at}: {_counted_files(manifest)}.")
     if aside is not None:
-        click.echo(f"What was there before is in {aside}.")
+        voice.say(f"What was there before is in {aside}.")
     for place in manifest.places:
-        click.echo(
+        voice.say(
             f"The {place.what} of agent {place.agent_id} was {place.was}, outside the state folder. "
             f"It is now in {target / place.path}: move it to the path that the settings name."
         )
     for text in manifest.left_out:
-        click.echo(f"Not in the archive: {text}")
+        voice.say(f"Not in the archive: {text}")
     if missing:
         names = ", ".join(missing)
-        click.echo(
+        voice.say(
             f"Not in the archive: the variables {names}, which the settings name. "
             f"Put them into {target / ENVIRONMENT_FILE}."
         )
-    click.echo("`nacre doctor --online` tries the model and its key; `nacre chat` goes on.")
+    voice.say("`nacre doctor --online` tries the model and its key; `nacre chat` goes on.")
     return 0
 
 
@@ -157,29 +158,25 @@ def _place_aside(target: Path, *, yes: bool, may_ask: bool) -> Path | None:
         click.ClickException: an assistant is there, and the owner does not want it replaced.
     """
     from nacre.runtime.contracts.clock import system_clock
+    from nacre.runtime.settings.disk.agent_folders import has_assistant
 
     if not target.is_dir() or not any(target.iterdir()):
         return None
     aside = target.with_name(f"{target.name}.before-{system_clock(UTC)():%Y%m%dT%H%M%SZ}")
-    if yes or _is_untouched(target):
+    if yes or not has_assistant(target):
         return aside
     if may_ask and sys.stdin.isatty() and sys.stdout.isatty():
         click.echo(f"{target} has an assistant already. It would move to {aside}. Stop `nacre serve` first.")
         if click.confirm("Replace it?", default=False):
             return aside
+        raise click.ClickException("Nothing was changed.")
     raise click.ClickException(
         f"{target} is not empty, and nothing was changed. --yes replaces it and keeps what is there as "
         f"{aside}; --to names another folder."
     )
 
 
-def _is_untouched(folder: Path) -> bool:
-    """Whether a state folder has nothing but what any command leaves there."""
-    return {entry.name for entry in folder.iterdir()} <= {"logs", "log", "locks", "nacre.log"}
-
-
 def _missing_variables(state: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables that the restored settings name and that are set nowhere here."""
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.settings.config import SETTINGS_FILE
     from nacre.runtime.settings.disk.secrets import with_environment_file

@@ -222,7 +222,6 @@ async def _tidy(invocation: Invocation, options: _TidyOptions) -> int:
 async def _tidy_edits(
     invocation: Invocation, notes: TidyNotes, now: Clock
 ) -> tuple[tuple[Edit, ...], tuple[str, ...]]:
-    """The edits that a model or the rules propose, and notices for the owner."""
     from nacre.extensions.curation.model_edits import TidyLimits, ask_for_edits
     from nacre.extensions.curation.notes import without_repeats
     from nacre.runtime.agent.insight.model_facts import token_counter

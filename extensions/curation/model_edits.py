@@ -183,7 +183,6 @@ def _kind(removed: Sequence[Place], added: Sequence[str], newer: Sequence[Place]
 
 
 def _check_kept(number: int, removed: Sequence[Place], added: Sequence[str], newer: Sequence[Place]) -> None:
-    """Checks that a newer line is named, or that each meaningful word of a removed line is written again."""
     kept = {word for line in added for word in _WORD.findall(fold(line))}
     for place in removed:
         words = _WORD.findall(fold(place.text))
@@ -197,7 +196,6 @@ def _check_kept(number: int, removed: Sequence[Place], added: Sequence[str], new
 
 
 def _check_numbers(number: int, added: Sequence[str], evidence: Sequence[Place]) -> None:
-    """Checks that each number comes from a line that the edit names, or from the date of its log."""
     said = [_BETWEEN.sub("", text) for place in evidence for text in (place.path, place.text)]
     for line in added:
         if wrong := next(
@@ -317,7 +315,6 @@ async def _answer(model: ChatModel, messages: tuple[Message, ...], most_tokens: 
 
 
 def _room_tokens(notes: TidyNotes, text: str, limits: TidyLimits) -> int:
-    """The tokens of log lines that fit into one request."""
     given = TidyInput(
         path=notes.path, text=text, places=notes.curated_places(text), max_chars=limits.most_chars
     )

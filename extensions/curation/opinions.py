@@ -179,7 +179,6 @@ def _content_stems(claim: Claim) -> list[str]:
 
 
 def _end(lines: Sequence[str], at: int) -> int:
-    """The line behind an item and the lines that are indented below it."""
     end = at + 1
     while end < len(lines) and lines[end].strip() and lines[end][0] in " \t":
         end += 1

@@ -188,7 +188,6 @@ def _first_of_each(items: Sequence[Retained]) -> tuple[Retained, ...]:
 
 
 def _add_items(pages: dict[str, str], new: Sequence[Retained], found: Sequence[Retained]) -> None:
-    """Adds the new items to the pages, and repeats opinions with their confidence on the entities' pages."""
     for item in new:
         if page := _page_of(item):
             text = with_entities(item.entities, item.text)

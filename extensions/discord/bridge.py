@@ -329,7 +329,6 @@ class DiscordBridge(Bridge):
         return str(found[-1]["id"]) if found else None
 
     async def _receive(self, client: DiscordClient, inbox: Inbox, known: KnownChats) -> None:
-        """Receives what was missed, then what the gateway sends, one message after the other."""
         await self._wait_until_ready(client)
         inbox.connected()
         since = str(max(known.since, with_margin(self._newest)))
@@ -356,7 +355,6 @@ class DiscordBridge(Bridge):
             raise CannotConnect("Discord's READY event does not say who the bot is.") from None
 
     def _note(self, payload: Any) -> None:
-        """Notes the chats that an event describes, and the bot's own roles."""
         if not isinstance(payload, dict):
             return
         self._me = replace(self._me, roles={*self._me.roles, *own_roles(payload, self._me.id)})

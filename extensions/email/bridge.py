@@ -348,7 +348,6 @@ class EmailBridge(Bridge):
         return str(mail["Message-ID"])
 
     def _last_uid(self, mailbox: Mailbox, cursor: str) -> int:
-        """The uid after which messages are new."""
         stored = json.loads(cursor) if cursor else {}
         if stored.get("of") == mailbox.validity:
             return int(stored["uid"])

@@ -141,8 +141,6 @@ def _written_in(
 def _sourced(
     facts: FactPages, workspace: Workspace, now: Clock, source: Source, secrets: SecretsMode
 ) -> FactPages:
-    """The facts, written with this source and the time of writing."""
-
     async def begin() -> SourceOf:
         dated = replace(source, at=now().isoformat(timespec="seconds"))
         return lambda _line: dated
@@ -151,7 +149,6 @@ def _sourced(
 
 
 async def _others_lines(workspace: Workspace, page: str) -> tuple[str, ...]:
-    """The lines of a page that are known not to be the owner's word."""
     try:
         found = await workspace.read(page, max_bytes=MAX_NOTE_BYTES)
     except FileNotFoundError:

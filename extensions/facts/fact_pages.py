@@ -377,13 +377,11 @@ def checked_note(text: str, *, most_chars: int) -> str:
 
 
 def _last(page: Page) -> dict[str, FactLine]:
-    """The last line of the history for each key."""
     said = sorted((placed.fact for placed in page.history()), key=lambda fact: _tail(fact).at)
     return {same_key(fact.key): fact for fact in said}
 
 
 def _tail(fact: FactLine) -> Tail:
-    """The time and source of a line of the history, which always has them."""
     assert fact.tail is not None
     return fact.tail
 
@@ -403,7 +401,6 @@ def _without_repeats(lines: Sequence[FactLine]) -> list[FactLine]:
 
 
 def _is_prefix_of_any(key: str, texts: Sequence[str]) -> bool:
-    """Whether one of these sorted texts begins with the key."""
     at = bisect_left(texts, key)
     return at < len(texts) and texts[at].startswith(key)
 
@@ -426,7 +423,6 @@ def _forgotten(before: FactLine, now: datetime, source: str) -> FactLine:
 
 
 def _record(page: Page, new: Iterable[FactLine]) -> None:
-    """Inserts lines into the history in the order of time."""
     placed = page.history()
     latest = list(accumulate((_tail(each.fact).at for each in placed), max))
     before: dict[int, list[str]] = {}

@@ -81,7 +81,6 @@ class Identities(Record):
 
 
 def _folder_name(name: str) -> str:
-    """A folder name that no other identity has, on any file system."""
     if _PLAIN_NAME.fullmatch(name) and not _LIKE_A_DIGEST.search(name):
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]

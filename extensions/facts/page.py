@@ -257,7 +257,6 @@ class Page:
         return range(*(self._span(section) or (0, 0)))
 
     def _span(self, section: SectionName) -> tuple[int, int] | None:
-        """The lines below the heading of a section, up to the next heading of its level or a higher one."""
         start: int | None = None
         for number, line in enumerate(self._lines):
             heading = _HEADING.fullmatch(line) if line.startswith("#") else None
@@ -415,7 +414,6 @@ def _is_plain(text: str) -> bool:
 
 
 def _is_text(text: str) -> bool:
-    """Whether a line of a UTF-8 file can hold the text."""
     return not any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in text)
 
 

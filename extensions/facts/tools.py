@@ -175,7 +175,6 @@ def _said(known: Fact | Note) -> list[str]:
 
 
 def _others(identity: str, own: str, is_of_others: bool) -> dict[str, str]:
-    """The field `saidBy`, for words of another identity or words that are not the owner's."""
     if identity != own:
         return {"saidBy": f"others: kept of {identity}"}
     return {"saidBy": "others, or a tool"} if is_of_others else {}

@@ -265,7 +265,6 @@ async def _memories_with(engine: MemoryPlugin | None, target: Target) -> Mapping
 
 
 async def _forget_sources(workspace: Workspace, plan: _Plan) -> None:
-    """Removes the digests of the removed lines from the stored sources."""
     from nacre.memory.files.sources.sources import SOURCES_FOLDER, line_key, without_keys
 
     keys = frozenset(filter(None, map(line_key, plan.lines)))

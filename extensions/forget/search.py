@@ -107,7 +107,6 @@ def _file_sentences(
 
 
 def _git_sentences(config: Config, target: Target, needles: Sequence[bytes]) -> list[str]:
-    """Sentences about names and commit messages in the history, and about git's own files."""
     repository = Repository(config.workspace, state_dir=config.state_dir)
     sentences = []
     if repository.is_there:
@@ -210,7 +209,6 @@ def _owner_git_sentences(config: Config, target: Target) -> list[str]:
 
 
 def _other_files(config: Config) -> Iterator[tuple[Path, str]]:
-    """Files and folders of the state folder and the workspace except git's, each with its name."""
     roots = {config.state_dir, config.folders.agent_dir, config.folders.index_file.parent}
     roots |= {config.folders.sessions_file.parent}
     if config.is_in_files:
@@ -319,7 +317,6 @@ def _sqlite_texts(path: Path) -> Iterator[str]:
 
 
 def _indexed_rows(path: Path) -> Iterator[str]:
-    """The words of each row in the full-text indexes of a SQLite file, in order."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
             found = database.execute(
@@ -356,7 +353,6 @@ def _without_escapes(text: str) -> str:
 
 
 def _json_texts(line: str) -> Iterator[str]:
-    """The texts in a line that is JSON, including keys and JSON inside of texts."""
     try:
         stack: list[Any] = [json.loads(line)]
     except (ValueError, RecursionError):

@@ -145,12 +145,11 @@ def _next_steps(report: Report, *, is_dry: bool) -> list[str]:
     lines = []
     if counts["sessions"].imported:
         lines.append(
-            "`nacre sessions list --all` lists the sessions; `nacre sessions resume ID` continues one. "
-            "To find what was said in them with `nacre search`, set agents.defaults.memorySearch.sources to "
-            '["memory", "sessions"].'
+            "`nacre sessions search WORD` finds what was said in the sessions, `nacre sessions list --all` "
+            "lists them, and `nacre sessions resume ID` continues one."
         )
     if counts["notes"].imported:
-        lines.append("`nacre memory search` searches the notes.")
+        lines.append("`nacre search WORD` finds the notes.")
     return ["", *lines] if lines else []
 
 

@@ -121,7 +121,6 @@ class History:
         return lines if last else self._unanswered(lines)
 
     async def _chats(self, since: datetime, now: datetime) -> list[str]:
-        """The channels that the assistant is in, and the people who wrote to it in private."""
         times = [f"timestamp={format_time(each)}" for each in (since, now + CLOCK_SKEW)]
         lines = await self._request("TARGETS", *times, str(MAX_CHATS))
         server = self._client.server
@@ -403,7 +402,6 @@ class IrcBridge(Bridge):
         await self._request(client, "PING", [token], token)
 
     async def _request(self, client: IrcClient, command: str, params: Sequence[str], key: str) -> None:
-        """Sends a line and waits for `_resolve` with the same key."""
         waiting = self._answers[key] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):

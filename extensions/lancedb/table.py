@@ -408,7 +408,6 @@ def _schema() -> Any:
 
 @asynccontextmanager
 async def _readable_errors(place: str, doing: str) -> AsyncIterator[None]:
-    """Turns any exception of LanceDB, which has no exception classes, into `TableUnusable`."""
     try:
         yield
     except Exception as error:

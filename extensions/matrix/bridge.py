@@ -452,7 +452,6 @@ class MatrixBridge(Bridge):
         return messages
 
     async def _timeline(self, client: MatrixClient, room_id: str, info: RoomInfo) -> Sequence[Json]:
-        """The new events of a room, including those that did not fit into the sync."""
         events = _sources(info.timeline.events)
         start, me = info.timeline.prev_batch or "", self._settings.user_id
         pages = 0

@@ -70,7 +70,6 @@ def migrate_command(context: click.Context, target: str, as_json: bool) -> int:
 
 
 def _both(config: Config) -> tuple[Config, Config]:
-    """The agent in files, and in the database that its settings name."""
     from nacre.runtime.settings.disk.agent_folders import StorageChoice
 
     url = config.folders.storage.url or config.settings.storage.url.strip()

@@ -245,7 +245,6 @@ def _file_name(name: str) -> str:
 
 
 def _plain(names: Sequence[str]) -> dict[str, str]:
-    """The plain names of those that lead nowhere else."""
     found = {}
     for name in names:
         with suppress(PathOutsideRoot):

@@ -64,6 +64,7 @@ def open_model(config: Config, name: str, now: Clock) -> ProviderModel:
     # Each takes a part of the start that the other one's users need not pay.
     from nacre.extensions.providers.completions.provider_model import WINDOWS_FILE, RememberedWindows
 
+    name = _with_provider(name)
     _check_name(config, name)
     timeout_seconds = config.settings.agent.model_timeout_seconds
     provider = config.settings.models.providers.get(name.partition("/")[0], ProviderSettings())
@@ -91,6 +92,7 @@ def model_facts(config: Config, name: str, now: Clock) -> ModelFacts:
     Raises:
         ConfigError: no provider has this name, or the name has no model.
     """
+    name = _with_provider(name)
     _check_name(config, name)
     settings = config.settings.models.providers.get(name.partition("/")[0], ProviderSettings())
     profile = _profile(config, name, now)
@@ -195,6 +197,12 @@ def catalog() -> ModelCatalog:
     from nacre.extensions.providers import catalog as found
 
     return found
+
+
+def _with_provider(name: str) -> str:
+    """`openai/gpt-5-mini` for `gpt-5-mini`: litellm would find the provider only after seconds of imports."""
+    full = (f"{provider}/{name}" for provider in ("openai", "anthropic", "gemini"))
+    return name if "/" in name else next(filter(price_map_entry, full), name)
 
 
 def _check_name(config: Config, name: str) -> None:

@@ -139,7 +139,6 @@ class Upkeep:
             await self._create_collections(again=True)
 
     async def _create_collections(self, *, again: bool = False) -> None:
-        """Creates missing collections, and those that have changed, or all, `again`."""
         seconds = self._settings.command_timeout_ms / 1000
         output = await self._program.run("collection", "list", "--json", seconds=seconds)
         listed = listed_collections(output.or_failed("qmd collection list"))

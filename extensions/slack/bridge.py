@@ -346,7 +346,6 @@ class SlackBridge(Bridge):
         await socket.send_json({"envelope_id": envelope_id})
 
     async def _catch_up(self, client: SlackClient, inbox: Inbox) -> None:
-        """Receives what Slack gave up delivering while nobody was connected."""
         if not self._newest:
             return
         seconds, _, number = self._newest.partition(".")

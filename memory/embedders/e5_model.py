@@ -109,7 +109,6 @@ class UnigramTokenizer:
 
 
 def _vocabulary(folder: Path) -> tuple[Mapping[str, int], Sequence[float]]:
-    """The pieces with their numbers, and the score of each number."""
     pieces = (folder / "pieces.txt").read_text(encoding="utf-8").split("\n")
     scores = _floats(folder / "scores.bin")
     # The marks of start, end, padding and the unknown come first: in a text they are ordinary characters.

@@ -334,7 +334,6 @@ class ReviewQueue:
         await asyncio.to_thread(self._answered, proposal, is_rejected=True)
 
     def _answered(self, proposal: Proposal, *, is_rejected: bool) -> None:
-        """Adds the proposal's digests to the rejected ones or removes them, then removes the proposal."""
         digests = _digests(proposal)
 
         def change(old: bytes | None) -> bytes | None:

@@ -88,7 +88,6 @@ def _title_pieces(chunk: Chunk) -> Iterator[str]:
 
 
 def _index_parts(text: str) -> Iterator[str]:
-    """Issue numbers, inner words of identifiers, joined hyphens and numbers, n-grams, emoji."""
     if "#" in text:
         for number in _ISSUE.findall(text):
             yield WHOLE + number

@@ -20,9 +20,15 @@ from nacre.runtime.agent.answering import (
     stopped,
 )
 from nacre.runtime.agent.approvals import PendingApprovals
+from nacre.runtime.agent.open_result import opening
 from nacre.runtime.agent.opening.agent_parts import AgentParts, StopAfter
 from nacre.runtime.agent.opening.assembly import assemble
-from nacre.runtime.agent.opening.author_parts import AuthorParts, author_prompt_parts, author_tools
+from nacre.runtime.agent.opening.author_parts import (
+    AuthorParts,
+    author_models,
+    author_prompt_parts,
+    author_tools,
+)
 from nacre.runtime.agent.sessions import Sessions
 from nacre.runtime.commands.command import Command
 from nacre.runtime.commands.function import FunctionCommand
@@ -46,7 +52,7 @@ from nacre.sessions.contracts.errors import SessionError
 class Agent:
     """A personal assistant with one state folder and one workspace.
 
-    Open it with `async with await Agent.open(...)`; to open several at once, use `Runtime`. Turns of one
+    Open it with `async with Agent.open(...)`; to open several at once, use `Runtime`. Turns of one
     session run one after the other, turns of different sessions concurrently. Agents of one process share
     nothing.
     """
@@ -58,13 +64,14 @@ class Agent:
         """The agent's sessions as objects: `await agent.sessions.get("main")`."""
 
     @classmethod
+    @opening
     async def open(
         cls,
         *,
         agent: str | None = None,
         state_dir: Path | str | None = None,
         workspace: Path | str | None = None,
-        model: ChatModel | str | None = None,
+        model: ChatModel | str | Sequence[ChatModel | str] | None = None,
         tools: Sequence[AuthorTool | Callable[..., Any]] = (),
         instructions: str = "",
         commands: Sequence[FunctionCommand] = (),
@@ -81,7 +88,8 @@ class Agent:
 
         `agent` is an id of `agents.list` in the settings; the default is `$NACRE_AGENT`, then the default
         agent. `state_dir` defaults to `$NACRE_STATE_DIR`, then `~/.nacre`; `workspace` to a folder in it.
-        `model` is a `ChatModel`, or a name such as `openai/gpt-5-mini`; without one, `$NACRE_MODEL` or the
+        `model` is a `ChatModel`, a name such as `openai/gpt-5-mini`, or a list of these, of which the next
+        one is asked when one fails; without one, `$NACRE_MODEL` or the
         settings decide, and otherwise the offline responder answers. `tools` are typed functions that the
         model may call, see `nacre.tool`, and sub-agents, see `nacre.sub_agent`. `instructions` are added to
         the system prompt of every chat, and `prompt_parts` as sections of their own, see
@@ -102,7 +110,7 @@ class Agent:
             agent_id=agent,
         )
         given = AuthorParts(
-            model=None if isinstance(model, str) else model,
+            models=author_models(model),
             tools=author_tools(tools),
             commands=tuple(command.to_command() for command in commands),
             limits=limits,

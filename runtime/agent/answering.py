@@ -104,7 +104,6 @@ async def run_turn(parts: AgentParts, inbound: Inbound, route: Route, emit: Emit
 
 
 def _turn(parts: AgentParts, session: OpenSession, emit: Emit, bounds: TurnBounds | None = None) -> Turn:
-    """A turn with the models that were chosen for the session."""
     return parts.chosen.applied(Turn(session, parts.turn, emit, bounds))
 
 

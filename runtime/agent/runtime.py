@@ -10,8 +10,14 @@ from typing import Any, Self, TypedDict, Unpack
 
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
+from nacre.runtime.agent.open_result import opening
 from nacre.runtime.agent.opening.assembly import assemble
-from nacre.runtime.agent.opening.author_parts import AuthorParts, author_prompt_parts, author_tools
+from nacre.runtime.agent.opening.author_parts import (
+    AuthorParts,
+    author_models,
+    author_prompt_parts,
+    author_tools,
+)
 from nacre.runtime.agent.opening.shared import Shared
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
@@ -29,7 +35,7 @@ from nacre.runtime.turn.sub_agent import AuthorTool
 class AgentKeywords(TypedDict, total=False):
     """What can be passed to one agent when it is opened; see `Agent.open`."""
 
-    model: ChatModel | str | None
+    model: ChatModel | str | Sequence[ChatModel | str] | None
     tools: Sequence[AuthorTool | Callable[..., Any]]
     instructions: str
     commands: Sequence[FunctionCommand]
@@ -68,6 +74,7 @@ class Runtime:
         self._closed = False
 
     @classmethod
+    @opening
     async def open(
         cls,
         *,
@@ -170,9 +177,8 @@ class Runtime:
 
 
 def _given(keywords: AgentKeywords) -> AuthorParts:
-    model = keywords.get("model")
     return AuthorParts(
-        model=None if isinstance(model, str) else model,
+        models=author_models(keywords.get("model")),
         tools=author_tools(keywords.get("tools", ())),
         commands=tuple(command.to_command() for command in keywords.get("commands", ())),
         limits=keywords.get("limits"),

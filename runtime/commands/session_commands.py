@@ -124,7 +124,6 @@ async def _reset(run: CommandRun) -> Outcome:
 
 
 async def _read_again(run: CommandRun, text: str) -> Outcome:
-    """Continues the session with the current logs and notes of the last days."""
     turn = run.turn
     if turn.session.has_messages:
         await turn.recall()
@@ -307,7 +306,6 @@ COMPACT = Command(
 
 
 async def _model(run: CommandRun) -> Outcome:
-    """Shows the model of this chat, or changes it for the messages from now on."""
     name, chosen = run.rest.strip(), run.chosen
     if not name:
         others = [each for each in chosen.names if each != run.turn.parts.model.name]

@@ -38,7 +38,6 @@ async def _status(run: CommandRun) -> Outcome:
 
 
 def _model(session: SessionStatus) -> str:
-    """The chosen model, and the model that is called next while the chosen one is paused after a failure."""
     chosen, asked = session.model_name, session.answering_model_name
     text = chosen if asked == chosen else f"{chosen} · left alone after a failure, {asked} answers"
     return without_secrets(text)  # the setting may contain a key instead of a model name
@@ -87,7 +86,6 @@ def _last_flush(flush: LastFlush | None, now: datetime) -> str:
 
 
 def _age(session: SessionStatus, now: datetime) -> str:
-    """The age of the session, and when it ends by itself."""
     if session.started_at is None or session.last_said_at is None:
         return "Nothing has been said in this session yet"
     ages = [

@@ -87,8 +87,7 @@ def found_lines(
     if not report.hits:
         return [
             "No matches. Try one word that the note must have, or the same in other words.",
-            "`nacre memory status` says what is indexed. Conversations are searched only if "
-            'agents.defaults.memorySearch.sources names "sessions".',
+            "`nacre memory status` says what is indexed; `nacre sessions search` looks in the conversations.",
         ]
     # a chat without a search does not wait for these
     from nacre.memory.text.chunker import day_in_path

@@ -160,7 +160,6 @@ async def forget_in_ledger(ledger: MovableLedger, says: Says, *, dry_run: bool) 
 def _changed(
     contents: Contents, table: str, says: Says, change: Callable[[dict[str, Any]], dict[str, Any] | None]
 ) -> tuple[tuple[Row, ...], int]:
-    """The rows of a table with `change` applied to those for which `says` is true, and their number."""
     kept: list[Row] = []
     count = 0
     for row in contents.rows.get(table, ()):

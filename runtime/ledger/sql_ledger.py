@@ -231,7 +231,6 @@ def put_part(
 
 
 def _forget_old(run: Run, sql: LedgerStatements, chat: tuple[str, str, str]) -> None:
-    """Deletes what is done and older than the newest messages of a chat."""
     named = dict(zip(("channel", "account", "chat_id"), chat, strict=True))
     run(sql.FORGET_INBOUND, **named, most=MOST_KEPT_IDS)
     run(sql.FORGET_OUTBOUND, **named, most=MOST_KEPT_IDS)

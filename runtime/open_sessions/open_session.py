@@ -252,7 +252,6 @@ class IndexLine:
         await self._mirror(aborted_last_run=True)
 
     async def _mirror(self, **fields: Any) -> None:
-        """Changes fields that the transcript records too, and the time of the last message."""
         if self._said_at_ms is not None:
             fields |= {"last_interaction_at_ms": self._said_at_ms, "system_sent": True}
         at_ms = epoch_ms(self._now())
@@ -415,7 +414,6 @@ class Journals:
         return journal
 
     def _keep(self, name: str, journal: Transcript) -> None:
-        """Makes it the most recently used one, with its current size."""
         self._forget(name)
         self._cached[name] = journal
         self._sizes[name] = journal.size_bytes + LEAST_BYTES

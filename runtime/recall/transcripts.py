@@ -106,7 +106,6 @@ class SessionTranscripts:
         await self._store.close()
 
     def _names(self, records: Mapping[str, SessionRecord]) -> dict[str, str]:
-        """The key of each transcript in the index, including earlier sessions of a key."""
         earlier = {
             self._name(SessionRecord(session_id=old, updated_at_ms=0)): key
             for key, record in records.items()

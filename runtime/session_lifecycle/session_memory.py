@@ -150,7 +150,6 @@ class SessionMemory(Record):
         return notes
 
     def _attributed_workspace(self, event: SessionEnded) -> Workspace:
-        """A workspace that records who said each line of the note in this session."""
         speakers = SpeakerLog()
         speakers.follow(event.entries)
         said = SessionSources(

@@ -142,7 +142,6 @@ def _kind(annotation: Any, metadata: Iterable[Any]) -> str:
 
 
 def _unpacked(metadata: Iterable[Any]) -> list[Any]:
-    """Annotations, with the parts of a `Field(…)` one by one."""
     return [part for each in metadata for part in (getattr(each, "metadata", None) or [each])]
 
 

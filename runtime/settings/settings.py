@@ -174,7 +174,6 @@ def told_of_keys(settings: Settings, file: Path) -> tuple[str, ...]:
 
 
 def _told_of_scope(scope: QmdScope) -> list[str]:
-    """What a scope that allows more than direct chats does not do."""
     allowed = [rule.match.chat_type for rule in scope.rules if rule.action == "allow"]
     if scope.default != "allow" and all(kind == "direct" for kind in allowed):
         return []

@@ -153,7 +153,6 @@ def kept_places(home: StorageHome) -> tuple[Path, ...]:
 
 @cache
 def _backend(driver: str) -> tuple[OpenStorage, Mapping[str, Any]]:
-    """The function that opens the backend with this name, and the schema of its settings."""
     # whoever keeps files reads no manifest
     from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
     from nacre.runtime.extensions.installed.discovery import built_in_extensions, installed_extensions

@@ -390,7 +390,6 @@ class Toolbox:
 
 
 def _scope(call_id: str, progress: Callable[[str], None]) -> CallScope:
-    """A call whose progress lines arrive on this event loop's thread, in order and not after its end."""
     loop, here, cancelled = asyncio.get_running_loop(), threading.get_ident(), threading.Event()
 
     def send(line: str) -> None:

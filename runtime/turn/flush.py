@@ -386,7 +386,6 @@ def _identity(message: Message) -> tuple[type[Message], int, str]:
 
 
 def _open_calls(unfinished: UnfinishedFlush) -> tuple[ToolCall, ...]:
-    """The calls of the last answer that have no result yet."""
     calls: dict[str, ToolCall] = {}
     for message in unfinished.messages:
         if isinstance(message, AssistantMessage):
@@ -415,7 +414,6 @@ def _flush_system(system: SystemPrompt, settings: MemoryFlushSettings, path: str
 
 
 def _owners_text(text: str, day: str) -> str:
-    """The owner's prompt with today's date in place of `YYYY-MM-DD`, and the silent token explained."""
     text = text.strip().replace(DATE_PLACEHOLDER, day)
     if SILENT_TOKEN in text:
         return text

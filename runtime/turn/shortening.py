@@ -479,7 +479,6 @@ async def shorten_large(session: OpenSession, parts: TurnParts, room: Room, emit
 
 
 async def _keep_text(session: OpenSession, item: TranscriptItem) -> tuple[str, str]:
-    """The path at which `read` finds the text of a message, and why there is none."""
     entry_id = item.entry_id
     if not _NAME.fullmatch(entry_id):  # another program's
         entry_id = hashlib.sha256(entry_id.encode("utf-8", "replace")).hexdigest()[:32]

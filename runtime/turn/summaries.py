@@ -233,7 +233,6 @@ class Summariser:
         return with_facts(summary, plan.facts)
 
     def _read(self, plan: CompactionPlan) -> tuple[str, list[Piece], list[Piece]]:
-        """The previous summary, the pieces of the history, and those of the beginning of the cut turn."""
         most, count = self._part_tokens, self._count_tokens
         asked = [message_text(part) for part in plan.to_summarise if isinstance(part, UserMessage)]
         # The owner may have asked for a language of their own.

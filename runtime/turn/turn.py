@@ -289,7 +289,6 @@ class Turn:
         return not ended.problem
 
     async def _was_shortened(self, window: Window) -> bool:
-        """Whether less is sent now of what no compaction takes away, and all of it should fit."""
         if self._shortenings == MOST_SHORTENINGS:
             return False
         self._shortenings += 1

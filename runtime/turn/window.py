@@ -213,7 +213,6 @@ class Window:
         return before, after
 
     def _warn_when_nearly_full(self, tokens: int) -> None:
-        """Warns once in each cycle, early enough to finish a thought or to compact with a focus."""
         budget = self.budget
         if not budget.compaction_enabled or tokens < budget.compact_at * NEARLY_FULL_PERCENT // 100:
             return

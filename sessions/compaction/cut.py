@@ -214,7 +214,6 @@ def _base_cut(units: Sequence[_Unit], keep_recent_tokens: int) -> int | None:
 
 
 def _refined_cut(units: Sequence[_Unit], cut: int, keep_recent_tokens: int) -> int:
-    """Moves the cut back where that keeps a request or an answer at little cost."""
     cuts = set(_valid_cuts(units))
     opening = _turn_start(units, cut)
     if opening in cuts and len(_old(units[opening:cut])) == 1:
@@ -248,7 +247,6 @@ def _old(units: Sequence[_Unit]) -> tuple[Message, ...]:
 
 
 def _open_asks(entries: Sequence[Entry]) -> list[str]:
-    """User messages whose answer failed or was aborted."""
     asks: list[str] = []
     waiting: list[str] = []
     for entry in entries:

@@ -162,7 +162,6 @@ def _tool_failures(messages: Sequence[Message]) -> tuple[str, ...]:
 
 
 def _codes(result: ToolResultMessage) -> str:
-    """The status and exit code that the tool reported, in parentheses."""
     details = result.details or {}
     told = [f"{key}={details[key]}" for key in ("status", "exitCode") if details.get(key) is not None]
     return f" ({_line(' '.join(told), 60)})" if told else ""

@@ -222,7 +222,6 @@ def _group_rest(route: SessionRoute) -> str:
 
 
 def _peer(route: SessionRoute) -> tuple[str, bool]:
-    """The key part of the other participant, and whether the owner's settings name them."""
     for name, linked in route.identity_links.items():
         if name.strip() and any(_names(item.strip(), route) for item in linked):
             return _part(folded_id(name)), True
@@ -484,7 +483,6 @@ def next_reset(
 
 
 def _is_still_talking(policy: ResetPolicy, last_said_at: datetime, now: datetime) -> bool:
-    """Whether the last message is too recent for either reason, whatever the owner's clock says."""
     least_minutes = PAUSE_MINUTES
     if policy.idle_minutes is not None:
         least_minutes = min(PAUSE_MINUTES, policy.idle_minutes)

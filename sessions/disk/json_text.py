@@ -147,7 +147,6 @@ def _plain(value: object) -> object:
 
 
 def _tamed(value: Any) -> Any:
-    """A copy with string keys, null for numbers that JSON lacks, and text for foreign objects."""
     if isinstance(value, Mapping):
         return {str(key): _tamed(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

@@ -620,7 +620,6 @@ class EntryLinker:
         return self._aliases.get(stored_id) or (stored_id if stored_id in self.tree else None)
 
     def _renamed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A compaction and a label refer to entries by their stored ids."""
         if not self._aliases:
             return raw
         for name in ("firstKeptEntryId", "targetId"):

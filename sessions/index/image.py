@@ -353,7 +353,6 @@ def _scanned(path: Path) -> ScannedSession | None:
 
 
 def _name(value: Mapping[str, Any]) -> str:
-    """The name that an entry gives to the session (pi's `session_info`), or an empty string."""
     name = value.get("name") if value.get("type") == "session_info" else ""
     return name.strip() if isinstance(name, str) else ""
 

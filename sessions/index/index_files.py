@@ -286,7 +286,6 @@ class IndexFiles:
 
 
 def _patches(image: IndexImage, after: Mapping[str, SessionRecord | None]) -> list[Patch]:
-    """The patches that turn the records of an index into `after`."""
     return [
         patch_of(key, image.lines, record_to_json(record) if record is not None else None)
         for key, record in after.items()

@@ -260,7 +260,6 @@ def _merged(line: Mapping[str, Any], was: Mapping[str, Any], now: Mapping[str, A
 
 
 def _differing(line: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `line` that `other` lacks or has with another value."""
     return {name: value for name, value in line.items() if name not in other or other[name] != value}
 
 

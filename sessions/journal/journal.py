@@ -404,7 +404,6 @@ class JournalFile:
             )
 
     def _is_extended(self, size_bytes: int) -> bool:
-        """Whether the file still begins with what was read."""
         if size_bytes < self.size_bytes:
             return False
         with reading(self.path, start_bytes=self.size_bytes - len(self._tail)) as file:
@@ -557,7 +556,6 @@ def _salvaged(
 
 
 def _migrated(path: Path, header: SessionHeader, now: Callable[[], datetime]) -> tuple[SessionHeader, str]:
-    """Sets a file of an older format aside and rewrites it in the current one."""
     with reading(path) as file:
         data = file.read()
     lines = split_lines(data)

@@ -94,7 +94,6 @@ async def copy_sessions(source: CopyableStore, target: CopyableStore) -> Copied:
 
 
 async def _summed(store: CopyableStore, source: CopyableStore) -> SessionSum:
-    """What `store` has of the sessions in `source`."""
     checksum, size_bytes, results = sha256(), 0, 0
     wanted = {facts.name for facts in await source.transcripts()}
     found = [facts for facts in await store.transcripts() if facts.name in wanted]

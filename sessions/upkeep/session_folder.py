@@ -317,7 +317,6 @@ def _remove(directory: Path, files: list[StoredFile]) -> None:
 
 
 def _results(path: Path) -> list[Path]:
-    """The files with a transcript's full results, set aside or not."""
     folder = _results_folder(path)
     return list(folder.iterdir()) if ".jsonl" in path.name and folder.is_dir() else []
 

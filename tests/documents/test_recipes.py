@@ -17,7 +17,7 @@ import pytest
 
 from tests.house.tree import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 DRAWN = ("docs/engineering/rooms.md", "docs/settings.md", "docs/cli.md", "docs/engineering/coverage.md")
 """Files that `make fix` writes."""
@@ -414,7 +414,7 @@ def _named(title: str) -> list[str]:
     """The paths that a recipe names, and those of the recipes that it refers to, as regular expressions."""
     text = _text("AGENTS.md")
     [recipe] = re.findall(rf"^\*\*{re.escape(title)}\.\*\* (.*)$", text, re.MULTILINE)
-    for other in re.findall(r"(?:what|And what) (.*?) needs?\.", recipe):
+    for other in re.findall(r"Also what (.*?) needs?\.", recipe):
         for name in re.findall(r"an? (bridge|room|dependency)", other):
             found = re.findall(rf"^\*\*A {name}(?: to a chat)?\.\*\* (.*)$", text, re.MULTILINE)
             recipe += " ".join(found)

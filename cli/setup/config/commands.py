@@ -229,7 +229,6 @@ def _told(
     as_json: bool = False,
     is_changed: bool = True,
 ) -> int:
-    """Says a sentence in which `{}` stands for the file, and what there is to notice."""
     import sys
 
     from nacre.cli.screen.screen import screen_on

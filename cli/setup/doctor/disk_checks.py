@@ -162,7 +162,6 @@ async def _left(invocation: Invocation, now: Clock) -> Finding:
 
 
 async def _usage(invocation: Invocation, now: Clock) -> list[Finding]:
-    """A usage file that stops all models under a cap."""
     from nacre.runtime.agent.insight.usage import usage_problem
     from nacre.runtime.settings.spending import spending_folder
 

@@ -104,7 +104,6 @@ async def _reach(config: Config, now: Clock, facts: ModelFacts, *, online: bool)
 
 
 async def _window(config: Config, now: Clock) -> list[Finding]:
-    """What the model's window leaves for a conversation."""
     from nacre.runtime.agent.insight.model_facts import budget_of, token_counter, workspace_files
     from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, WINDOW_SOURCES
     from nacre.runtime.contracts.errors import ConfigError

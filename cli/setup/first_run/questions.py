@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -18,6 +19,21 @@ if TYPE_CHECKING:
 
 MAX_SHOWN = 15
 _OFFLINE = "0"
+
+
+def ask_backup() -> Path | None:
+    """The file of a backup to restore; `None` for a new assistant."""
+    while True:
+        click.echo("  1  set up a new assistant")
+        click.echo("  2  restore a backup, of this machine or of another one")
+        if click.prompt("Which", type=click.Choice(["1", "2"]), default="1", show_choices=False) == "1":
+            return None
+        answer = str(click.prompt("The file of the backup", default="", show_default=False)).strip()
+        path = Path(answer).expanduser().absolute()
+        if path.is_file():
+            return path
+        if answer:
+            click.echo(f"  {path} is no file. `nacre backup` on the other machine writes one.")
 
 
 def ask_name() -> str:

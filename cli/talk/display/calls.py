@@ -114,7 +114,6 @@ def _called(started: ToolStarted) -> str:
 
 
 def _body(arguments: Mapping[str, Any], result: str) -> str:
-    """Arguments, a line each where they are one line long, and the result below them."""
     told = [
         f"{name}: {value if isinstance(value, str) else _json(value)}" for name, value in arguments.items()
     ]

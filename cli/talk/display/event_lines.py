@@ -116,5 +116,4 @@ def shown_arguments(event: ApprovalAsked) -> str:
 
 
 def _note_count(notes: str) -> int:
-    """How many items of lists stand in notes, those inside other items not counted."""
     return sum(line.startswith(("- ", "* ")) for line in notes.splitlines())

@@ -72,7 +72,6 @@ class TurnView:
         self._screen.end_line()
 
     def _unstreamed(self, ready: ReplyReady) -> None:
-        """A command's answer, which is laid out already, or words that no stream carried."""
         text = ready.reply.text.strip()
         if ready.reply.is_command:
             self._screen.line(text)

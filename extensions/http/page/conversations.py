@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from nacre.extensions.http.page.access import HEADERS
 from nacre.extensions.http.page.charts import HEIGHT, PARTS, WIDTH, context_picture
+from nacre.extensions.http.page.search import sessions_with
 from nacre.extensions.http.page.transcript import LiveTurn, items_of
 from nacre.extensions.http.page.visit import Visit, conversations_by_day
 from nacre.memory.contracts.errors import MemoryIndexError
@@ -210,7 +211,7 @@ async def search(visit: Visit) -> Response:
             report = await visit.home.search(query)
         except MemoryIndexError as error:  # the conversations can still be searched
             problem = str(error)
-    found = await visit.home.sessions_with(words)
+    found = await sessions_with(visit.home.store, words)
     titles = await visit.home.titles([each.session for each in found])
     return await visit.page(
         "search.html",

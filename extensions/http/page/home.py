@@ -40,13 +40,11 @@ from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
+from nacre.sessions.contracts.messages import UserMessage, message_text
 from nacre.sessions.disk.json_text import read_lines
 from nacre.sessions.entries.entries import StoredTranscript, entry_from_json
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 
-MOST_FOUND = 50
-_AROUND_CHARS = 80
 _MOST_TITLE_CHARS = 80
 _MOST_TITLE_BYTES = 8_000_000
 T = TypeVar("T")
@@ -68,14 +66,6 @@ class OpenNote(Record):
     text: str
     stamp: str
     is_text: bool = True
-
-
-class FoundSession(Record):
-    """A session with a message that has the words; `passage` is that part of the message `entry_id`."""
-
-    session: StoredSession
-    entry_id: str
-    passage: str
 
 
 class PageHome:
@@ -135,22 +125,6 @@ class PageHome:
         record = session.record
         name = record.label or record.display_name or self._titles.get(session.session_id, "")
         return name or session.key.removeprefix(f"agent:{self.config.agent_id}:")
-
-    async def sessions_with(self, words: Sequence[str]) -> list[FoundSession]:
-        """Up to `MOST_FOUND` sessions with a message that has all these words, the latest first."""
-        found: list[FoundSession] = []
-        folded = [word.casefold() for word in words]
-        for session in await self.sessions() if folded else ():
-            try:
-                transcript = await self.store.stored(session)
-            except SessionError:
-                continue  # an unreadable session must not hide the others
-            entry_id, passage = await asyncio.to_thread(_passage_with, transcript, folded)
-            if passage:
-                found.append(FoundSession(session=session, entry_id=entry_id, passage=passage))
-            if len(found) >= MOST_FOUND:
-                break
-        return found
 
     async def list_notes(self) -> tuple[FoundNote, ...]:
         return (await self.notes.listing()).notes
@@ -220,20 +194,6 @@ def _replacing(name: str, text: str, stamp: str) -> Callable[[bytes | None], byt
         return new
 
     return change
-
-
-def _passage_with(transcript: StoredTranscript, folded: Sequence[str]) -> tuple[str, str]:
-    """The ID of the latest message with all these words and the passage with the first of them."""
-    for entry in reversed(transcript.entries):
-        if isinstance(entry.body, UserMessage | AssistantMessage):
-            text = " ".join(message_text(entry.body).split())
-            there = text.casefold()
-            if all(word in there for word in folded):
-                position = min(there.index(word) for word in folded)
-                start = max(0, position - _AROUND_CHARS)
-                end = position + 3 * _AROUND_CHARS
-                return entry.id, ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")
-    return "", ""
 
 
 def _first_words(data: bytes) -> str:
@@ -361,7 +321,6 @@ def undo_note_line(config: Config, name: str, number: int, commit: str) -> str:
 
 @contextmanager
 def _committed(config: Config, repository: Repository) -> Iterator[None]:
-    """Holds the history, with all changes committed."""
     with repository.opened():
         commit_changes(repository, known_sources(Sources(storage_of(config).workspace())))
         yield

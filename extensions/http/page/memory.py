@@ -213,14 +213,12 @@ def _timeline_entry(found: NoteCommit, zone: tzinfo | None) -> TimelineEntry:
 
 
 async def _session_titles(visit: Visit, ids: Collection[str]) -> dict[str, str]:
-    """The titles of the conversations with these session IDs that still exist."""
     if not any(ids):
         return {}
     return await visit.home.titles([each for each in await visit.home.sessions() if each.session_id in ids])
 
 
 async def _waiting(visit: Visit) -> int:
-    """The number of notes that wait for the owner."""
     return len(await _queue(visit).waiting())
 
 

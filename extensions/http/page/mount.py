@@ -173,5 +173,4 @@ async def _static(request: Request) -> Response:
 
 
 def _local_path(to: str) -> str:
-    """The path to open after the login, which always stays on this site."""
     return to if to.startswith("/") and not to.startswith(("//", "/\\")) and to.isprintable() else "/chat"

@@ -123,7 +123,6 @@ def _may_be_linked(url: str) -> bool:
 
 
 def _find_tasks(state: StateCore) -> None:
-    """Makes `[ ]` and `[x]` at the start of list items boxes."""
     tokens = state.tokens
     for at in range(2, len(tokens)):
         token, item = tokens[at], tokens[at - 2]
@@ -200,7 +199,6 @@ def _code(_renderer: RendererHTML, tokens: Sequence[Token], at: int, _options: A
 
 @lru_cache(maxsize=512)
 def _colored(code: str, language: str) -> str:
-    """The HTML of source text with classes for colors, where the language is known."""
     if not language or len(code) > _MOST_COLORED_CHARS:
         return escape(code)
     from pygments import highlight

@@ -77,7 +77,6 @@ class Visit(Record):
         )
 
     async def _sidebar(self) -> list[tuple[str, list[ConversationLink]]]:
-        """The latest conversations by day."""
         try:
             listed = [each for each in await self.home.sessions() if each.transcript][:SIDEBAR_SESSIONS]
         except SessionError:  # the page says so where it lists all of them

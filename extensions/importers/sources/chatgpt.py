@@ -214,7 +214,6 @@ class _Nodes:
         return at_ms
 
     def _body(self, key: str, message: Mapping[str, Any], at_ms: int) -> KnownBody | str:
-        """The entry of a message, or the reason why there is none."""
         author = message.get("author") if isinstance(message.get("author"), dict) else {}
         metadata = message.get("metadata") if isinstance(message.get("metadata"), dict) else {}
         role = (author or {}).get("role")

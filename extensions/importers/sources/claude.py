@@ -104,7 +104,6 @@ def _attached(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _bodies(message: Mapping[str, Any], when_ms: int) -> tuple[list[KnownBody], list[str]]:
-    """The entries of one message, and the reasons why attachments are not imported."""
     content = message.get("content")
     blocks = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
     if not any(str(block.get("text") or "").strip() or block.get("type") != "text" for block in blocks):

@@ -252,7 +252,6 @@ def _body(row: Mapping[str, Any], model: str, at_ms: int) -> KnownBody | str:
 
 
 def _calls(stored: object) -> tuple[ToolCall, ...]:
-    """Tool calls in OpenAI's JSON form."""
     try:
         listed = json.loads(stored) if isinstance(stored, str) and stored else []
     except ValueError:

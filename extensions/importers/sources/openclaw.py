@@ -166,7 +166,6 @@ def _stored_sessions(path: Path | None) -> dict[str, tuple[str, dict[str, Any] |
 def _from_database(
     files: Files, name: str, stored: Mapping[str, tuple[str, dict[str, Any] | None]]
 ) -> Iterator[Piece]:
-    """Yields the transcripts of a database, whose rows are the lines of former files."""
     path = files.path(name)
     assert path is not None, "only databases with a path contain stored sessions"
     try:

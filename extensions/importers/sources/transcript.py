@@ -123,7 +123,6 @@ def _in_order(
 def _nearest_imported(
     source_id: str | None, parents: Mapping[str, str | None], known: Mapping[str, str]
 ) -> str | None:
-    """The nearest message, starting at `source_id` and going up, that has an entry."""
     seen: set[str] = set()
     while source_id is not None and source_id not in known:
         if source_id in seen:

@@ -126,7 +126,6 @@ class HandedOver:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _found(self, key: TurnKey, *, is_new: bool) -> AsyncGenerator[ApprovalAsked | Outcome, None]:
-        """The questions of a turn, and at last its outcome."""
         awaited = self._awaited[key] = _Awaited()
         if not is_new or not self._notifications.is_listening:  # it may be over
             self._changed.set()

@@ -77,7 +77,6 @@ def event_of(outcome: str) -> Event:
 
 
 def _is_of_the_store(error: BaseException | None) -> bool:
-    """Whether the database was the trouble, or another one has the session by now."""
     while error is not None:
         if isinstance(error, SessionTakenOver | SessionStoreRefused):
             return True

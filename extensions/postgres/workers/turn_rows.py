@@ -321,8 +321,6 @@ class TurnRows:
         }
 
     async def _run(self, statement: LiteralString, **values: object) -> list[Any]:
-        """The rows of one statement, which does nothing new when it is run again."""
-
         def work(connection: Connection) -> list[Any]:
             cursor = connection.execute(statement, values)
             return cursor.fetchall() if cursor.description else []

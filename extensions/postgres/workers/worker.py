@@ -296,7 +296,6 @@ async def _work(invocation: Invocation, asked: asyncio.Event, at_once: int | Non
 
 
 def _exit_when_stuck(worker: Worker, asked: asyncio.Event) -> None:
-    """Ends the program when its worker looks at nothing any more, or does not end when it is to stop."""
     asked_seconds = stuck_seconds = 0  # of a program that runs: one that was paused is not stuck
     while True:
         time.sleep(1)

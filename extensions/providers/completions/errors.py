@@ -172,7 +172,6 @@ def _refused_redirect(error: BaseException) -> SentElsewhere | None:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The exception, what litellm wrapped in it, and what raised it."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:

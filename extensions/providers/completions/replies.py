@@ -164,7 +164,6 @@ def prompt_progress(chunk: Any) -> tuple[int, int] | None:
 
 
 def _said(content: Any) -> tuple[str, str]:
-    """The text and the thinking of a delta, which is a text or Mistral's list of parts."""
     if isinstance(content, str):
         return content, ""
     texts, thoughts = "", ""

@@ -111,7 +111,6 @@ class EmbeddingBudget:
         return self._now().date().isoformat()
 
     def _price_usd(self, model_name: str) -> float | None:
-        """Dollars of a token by the owner's prices or litellm's price map."""
         own = self._ledger.prices.get(model_name) if self._ledger is not None else None
         price = (own or price_map_entry(model_name)).get("input_cost_per_token")
         return float(price) if isinstance(price, int | float) else None

@@ -325,7 +325,6 @@ class RemoteModelFile:
 
 
 def _address(source: str, hub: str) -> tuple[str, tuple[str, ...]]:
-    """The address of a source, and the names of folders and file under which it is kept."""
     if source.startswith("hf:"):
         parts = source.removeprefix("hf:").strip("/").split("/")
         if len(parts) >= 3 and all(_NAME.fullmatch(part) for part in parts) and parts[-1].endswith(".gguf"):

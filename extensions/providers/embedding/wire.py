@@ -107,7 +107,6 @@ def _gemini(
 
 
 def _items(answer: Any) -> list[Any]:
-    """OpenAI's `data`, or Gemini's `embeddings` or single `embedding`."""
     if not isinstance(answer, Mapping):
         return []
     if isinstance(answer.get("embedding"), Mapping):
@@ -129,7 +128,6 @@ def _in_order(items: list[Any], name: str) -> list[Any]:
 
 
 def _numbers(item: Any) -> Any:
-    """A list of numbers, or little-endian 32-bit floats in base64."""
     value = item.get("embedding", item.get("values")) if isinstance(item, Mapping) else None
     if not isinstance(value, str):
         return value

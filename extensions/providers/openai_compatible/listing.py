@@ -105,7 +105,6 @@ def _models(listed: list[Any]) -> Iterator[ServedModel]:
 async def _told_elsewhere(
     connection: Connection, base_url: str, name: str, headers: Mapping[str, str], *, seconds: float
 ) -> int | None:
-    """The window from the other endpoints of llama.cpp, LM Studio and Ollama."""
     root = _root(base_url)
     _, props = await connection.get_json(f"{root}/props", headers, seconds=seconds)
     settings = props.get("default_generation_settings") if isinstance(props, Mapping) else None

@@ -81,7 +81,6 @@ class OpenAICompatibleModel(ProviderModel):
             self._tries_left = 0 if served.window_tokens else self._tries_left - 1
 
     def _is_own_server(self) -> bool:
-        """Any address except the provider's own."""
         return not self._endpoint().is_providers_own
 
     async def _load(self) -> None:

@@ -231,7 +231,6 @@ def _is_elsewhere(base_url: str | None) -> bool:
 
 
 def _wants_responses(model: str) -> bool:
-    """From GPT-5.4 on, OpenAI takes no tools in chat completions from a model that reasons."""
     version = _GPT.match(model.rpartition("/")[2])
     return version is not None and (int(version["major"]), int(version["minor"] or 0)) >= (5, 4)
 

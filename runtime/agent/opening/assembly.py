@@ -125,17 +125,22 @@ async def assemble(
         raise TurnBroken(f"The agent could not be opened in {config.state_dir}: {error}") from error
 
 
+def _first_name(given: AuthorParts) -> str:
+    first = next(iter(given.models), "")
+    return first if isinstance(first, str) else first.name
+
+
 async def _assembled(config: Config, given: AuthorParts, world: World) -> AgentParts:
     settings, now, new_id = config.settings, world.now, world.new_id
     opening = world.opening(config, on_note=lambda path: on_notes(path))
     given, commands, extension_notices = extended(given, opening)
     await asyncio.to_thread(keep_private, config.state_dir, config.folders)
     workspace, workspace_notices = await _workspace(config)
-    count_tokens = world.count_tokens(given.model.name if given.model else config.model_name)
+    count_tokens = world.count_tokens(_first_name(given) or config.model_name)
     offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=count_tokens)
     chosen = open_models(
         config,
-        world.author_model(given.model) if given.model else None,
+        [each if isinstance(each, str) else world.author_model(each) for each in given.models],
         offline=offline,
         model_named=partial(world.model, config),
         now=now,
@@ -192,7 +197,6 @@ def _by_settings(
     store: SessionStore,
     count_tokens: Callable[[str], int],
 ) -> dict[str, Any]:
-    """The parts of a turn that settings alone decide."""
     settings, now = config.settings, world.now
     compaction = settings.agent.compaction
     review = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")

@@ -28,11 +28,12 @@ from nacre.runtime.turn.system_prompt import instructions_part
 
 
 class AuthorParts(Record):
-    """What a bot author passes besides the settings. Without a model or a memory engine, the settings
-    decide.
+    """What a bot author passes besides the settings. Without models or a memory engine, the settings decide.
+
+    Of several models, the next one is asked when one fails; a text is the name of a model.
     """
 
-    model: ChatModel | None = None
+    models: tuple[ChatModel | str, ...] = ()
     tools: tuple[AuthorTool, ...] = ()
     hooks: HookTable = field(default_factory=lambda: HookTable())
     extension_hooks: tuple[tuple[str, Handler[Any, Any]], ...] = ()
@@ -44,6 +45,25 @@ class AuthorParts(Record):
     memory_backend: MemoryBackend | None = None
     tool_sources: tuple[MakeToolSource, ...] = ()
     facts: FactMemory | None = None
+
+
+def author_models(model: ChatModel | str | Sequence[ChatModel | str] | None) -> tuple[ChatModel | str, ...]:
+    """The models that an author passed; none for a single name, which is asked as the settings' model is.
+
+    Raises:
+        ConfigError: the list is empty, or something in it is neither a model nor a name.
+    """
+    if model is None or isinstance(model, str):
+        return ()
+    if not isinstance(model, Sequence):
+        return (model,)
+    wrong = [each for each in model if not isinstance(each, str) and not hasattr(each, "stream")]
+    if wrong or not model:
+        what = f"{wrong[0]!r} in it is neither a model nor the name of one" if wrong else "it is empty"
+        raise ConfigError(
+            f"Agent.open(model=[...]) cannot be used: {what}. List models or names: [mine, 'openai/gpt-5']."
+        )
+    return tuple(model)
 
 
 def extended(given: AuthorParts, opening: OpeningAgent) -> tuple[AuthorParts, Commands, tuple[str, ...]]:

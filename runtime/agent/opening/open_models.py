@@ -22,7 +22,7 @@ from nacre.runtime.turn.inbound_message import VoiceNotes
 
 def open_models(
     config: Config,
-    given: ChatModel | None,
+    given: Sequence[ChatModel | str],
     *,
     offline: ChatModel,
     model_named: Callable[[str], ChatModel],
@@ -32,7 +32,7 @@ def open_models(
 ) -> ChosenModels:
     """The models of an agent, and those that may be chosen instead for single chats.
 
-    The default is the config's model with its fallbacks, a `given` model alone, or else the offline
+    The default is the config's model with its fallbacks, the `given` models alone, or else the offline
     responder. Models that the settings name, and every model of litellm's price map, may be chosen.
     `model_named` opens a model by name; the caller closes what it opened.
 
@@ -69,8 +69,10 @@ def open_models(
             return chain([model])
         return chain([offline]) if model == offline.name else connected(model)
 
-    has_name = given is None and bool(config.model_name)
-    default = connected(config.model_name) if has_name else chain([given or offline])
+    if given:
+        default = chain([model_named(each) if isinstance(each, str) else each for each in given])
+    else:
+        default = connected(config.model_name) if config.model_name else chain([offline])
     return ChosenModels(
         default,
         known=_known_models(config, default.first.model.name, offline.name),

@@ -146,7 +146,6 @@ async def _is_owners(caller: OpenSession, parts: TurnParts) -> bool:
 
 
 def _handed_in(tools: Iterable[AuthorTool]) -> Iterator[ChatModel]:
-    """The models that sub-agents brought, including those of nested ones."""
     for tool in tools:
         if isinstance(tool, SubAgent):
             if tool.model is not None and not isinstance(tool.model, str):

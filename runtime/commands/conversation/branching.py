@@ -180,7 +180,6 @@ def entry_at(session: OpenSession, place: str | SessionTurn) -> str | None:
 
 
 async def _free_key(turn: Turn, text: str) -> str:
-    """The validated key for a copy of the turn's session."""
     main_key = turn.parts.settings.session.main_key
     key = canonical_key(text, agent_id=turn.parts.agent_id, main_key=main_key)
     if turn.session.policy.is_private and not is_private_key(key, main_key=main_key):

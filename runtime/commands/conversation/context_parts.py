@@ -93,7 +93,6 @@ def _tool_parts(tools: Sequence[ToolSpec], count: Callable[[str], int]) -> Itera
 def _system_parts(
     system: SystemPrompt, names: Sequence[str], count: Callable[[str], int]
 ) -> Iterator[ContextPart]:
-    """The instructions, each workspace file, and the part that changes with the day."""
     heading = re.compile(rf"^## ({'|'.join(map(re.escape, names))})\n\n", re.MULTILINE) if names else None
     found = list(heading.finditer(system.stable)) if heading else []
     starts = [match.start() for match in found]
@@ -107,7 +106,6 @@ def _system_parts(
 
 
 def _history_parts(session: OpenSession, count: Callable[[str], int]) -> Iterator[ContextPart]:
-    """The history in runs of one kind, in the order of the request."""
     kinds = _Kinds(session.branch)
     for name, run in groupby(session.view.messages(), key=kinds.of):
         messages = list(run)

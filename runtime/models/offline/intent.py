@@ -107,7 +107,6 @@ def _sounds_like_a_question(text: str) -> bool:
 
 
 def _begun(text: str) -> int:
-    """Where a request begins behind words of politeness."""
     polite = _POLITE.match(text)
     return polite.end() if polite else 0
 
@@ -139,7 +138,6 @@ def _small_talk(own: str, questions: list[str]) -> str:
 
 
 def _is_kept_unasked(sentence: str) -> bool:
-    """Whether a statement is a lasting fact about its speaker, and no supposition."""
     start = plain(sentence[:SENTENCE_CHARS])
     return not PHRASES["supposed"].match(start) and any(occurs(kind, start) for kind in _KEPT_UNASKED)
 

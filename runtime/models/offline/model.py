@@ -114,7 +114,6 @@ class OfflineModel:
         return overhead_tokens(request.system, request.tools, self._count_tokens) + sum(messages)
 
     def _within(self, text: str, max_output_tokens: int | None) -> str:
-        """The longest beginning of the text that the output limit allows."""
         if max_output_tokens is None or self._count_tokens(text) <= max_output_tokens:
             return text
         chars = range(len(text))

@@ -144,14 +144,12 @@ class _Notes:
         return Item(kind=kind, text=clipped(sentence, MAX_NOTE_CHARS), order=order)
 
     def _is_closed(self, words: str) -> bool:
-        """Whether the same was asked later, and answered."""
         self._closed_words.update(map(folded, self._closed))
         self._closed.clear()
         return words in self._closed_words
 
 
 def _told_later(question: str, said: Sequence[Said], order: int) -> tuple[int, str] | None:
-    """The person's later statement that has all words of a question, and its place in the conversation."""
     finder = finder_for(question)
     if len(finder.terms) < LEAST_WORDS_OF_AN_ANSWER:
         return None

@@ -150,7 +150,6 @@ def _can_be_ascii(alternative: str) -> bool:
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """A pattern cut at each `|` that stands in no group and no set."""
     cuts, depth, is_set = [-1], 0, False
     for token in re.finditer(r"\\.|[\[\]()|]", pattern):
         sign = token[0]

@@ -146,7 +146,6 @@ def is_background(text: str) -> bool:
 
 @cache
 def _loaded() -> tuple[str, ...]:
-    """How notes begin that the runtime put into a request, and what it says of their changes."""
     return "BEGIN NOTES FROM ", render("recall/notes", files="").strip(), _changes_begin()
 
 

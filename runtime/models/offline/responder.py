@@ -112,7 +112,6 @@ def _about_keeping(reading: Reading, intent: Intent) -> list[str]:
 
 
 def _about_question(reading: Reading, intent: Intent) -> list[str]:
-    """Quotes of the notes, then of the conversation, or that there are none."""
     if not intent.question:
         return []
     finder, searched = finder_for(intent.question), reading.finished_call(SEARCH)

@@ -75,7 +75,6 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def _goes_on(text: str, at: int) -> bool:
-    """Whether what begins at `at` is a full stop within a sentence."""
     if text[at] != ".":
         return False
     start = max(0, at - _MOST_SHORTENED)

@@ -218,7 +218,13 @@ def _facts(path: Path) -> os.stat_result | None:
 _TREES = ("locks", "logs", "memory", "usage")
 PRIVATE_FILES = ("nacre.json5", ENVIRONMENT_FILE, "chat_history")
 """Files of the state folder."""
+_OF_ANY_COMMAND = frozenset({"logs", "log", "locks", "nacre.log"})
 _OWNERS_BITS = 0o700
+
+
+def has_assistant(state_dir: Path) -> bool:
+    """Whether a state folder has more than what any command leaves there."""
+    return state_dir.is_dir() and not {entry.name for entry in state_dir.iterdir()} <= _OF_ANY_COMMAND
 
 
 def keep_private(state_dir: Path, folders: AgentFolders) -> None:
@@ -254,7 +260,6 @@ def open_to_others(state_dir: Path, folders: AgentFolders) -> Iterator[Path]:
 
 
 def _in_open_folder(folder: Path, *, spared: Path) -> Iterator[Path]:
-    """The content of a folder that others can enter, and then the folder itself."""
     with suppress(OSError):
         mode = folder.lstat().st_mode
         if not stat.S_ISDIR(mode) or not mode & 0o077 or spared.is_relative_to(folder):

@@ -64,7 +64,6 @@ def _changed(
     span_of: Callable[[str, Value], _Span],
     apply: Callable[[Any, str | int], None],
 ) -> str:
-    """Makes the edit in the text and in its values, and compares the two."""
     whole, is_bare = _with_braces(text)
     root = outermost(whole)
     start, end, new = span_of(whole, root)
@@ -82,7 +81,6 @@ def _changed(
 
 
 def _with_braces(text: str) -> tuple[str, bool]:
-    """The text with braces around it, and whether they were missing, which is allowed."""
     if not text.strip():
         return "{\n}\n", False
     try:

@@ -144,7 +144,6 @@ def _gone(holder: Any, key: str | int) -> None:
 
 
 def _unasked(holder: Any, key: str | int) -> None:
-    """A provider about which nothing is known except that it cannot be asked."""
     marks = "".join(f"${{{name}}}{_MARK}" for name in _unset_names(holder[key]))
     known = {name: part for name, part in holder[key].items() if not any(_unset_names(part))}
     holder[key] = {**known, "apiKey": marks}

@@ -108,7 +108,6 @@ class ResetByType(SettingsSection):
     @model_validator(mode="before")
     @classmethod
     def _former_name(cls, values: Any) -> Any:
-        """`dm` is the former name of `direct`."""
         if isinstance(values, Mapping) and "dm" in values and "direct" not in values:
             values = {("direct" if name == "dm" else name): value for name, value in values.items()}
         return values

@@ -50,7 +50,7 @@ def test_index_search_get_and_status_ask_qmd(tmp_path: Path) -> None:
     report = json.loads(found.stdout)
     assert [hit["path"] for hit in report["results"]] == ["memory/2026-03-13.md", "qmd/docs-main/manual.md"]
     assert (report["provider"], report["fallback"]) == ("qmd", None)
-    assert people.stdout.startswith("0.500 memory/2026-03-13.md:1-")
+    assert people.stdout.startswith("memory/2026-03-13.md#L1 · 2026-03-13 · ")
     assert "manual" not in people.stdout
     assert (read.returncode, read.stdout) == (0, "An Omada manual.\n")
     assert "Backend:           qmd (search)\n" in status.stdout

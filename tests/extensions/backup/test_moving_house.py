@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.cli.program import run_nacre
+from tests.cli.program import Terminal, run_nacre
 from tests.runtime.agents import write_settings
 
 
@@ -40,9 +40,49 @@ def test_an_assistant_that_is_there_is_kept_aside(tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert "nothing was changed" in refused.stderr
     assert "Swift" in run_nacre(new, "search", "kite").stdout
+    with Terminal(new, "restore", str(archive)) as terminal:
+        terminal.wait_for("Replace it?")
+        terminal.type("n\r")
+        terminal.wait_for("Error: Nothing was changed.")
+        assert terminal.exit_code() == 1
 
     told = json.loads(run_nacre(new, "restore", str(archive), "--yes", "--json").stdout)
     assert told["missingVariables"] == ["DESK_KEY"]
     assert "Halcyon" in run_nacre(new, "search", "boat").stdout
     kept = run_nacre(new, "search", "kite", NACRE_STATE_DIR=told["replaced"])
     assert "Swift" in kept.stdout
+
+
+def test_init_restores_instead_of_setting_up(tmp_path: Path) -> None:
+    """Its first question takes the file; a path with no file is asked again, and a key left out is named."""
+    archive, new = _archive(tmp_path / "old"), tmp_path / "new"
+    new.mkdir()
+
+    with Terminal(new, "init") as terminal:
+        terminal.wait_for("restore a backup")
+        terminal.type("2\r")
+        terminal.wait_for("The file of the backup")
+        terminal.type("nowhere.tar.gz\r")
+        terminal.wait_for("is no file")
+        terminal.wait_for("restore a backup")
+        terminal.type("2\r")
+        terminal.wait_for("The file of the backup")
+        terminal.type(f"{archive}\r")
+        terminal.wait_for("the variables DESK_KEY")
+        assert terminal.exit_code() == 0
+
+    assert [entry.name for entry in new.iterdir()] == [".nacre"]
+    assert "Halcyon" in run_nacre(new, "search", "boat").stdout
+
+
+def test_init_restores_without_a_question_but_replaces_nothing(tmp_path: Path) -> None:
+    """The second time the assistant is there."""
+    archive, new = _archive(tmp_path / "old"), tmp_path / "new"
+    new.mkdir()
+    arguments = ("init", "--yes", "--json", "--restore", str(archive))
+
+    assert json.loads(run_nacre(new, *arguments).stdout)["missingVariables"] == ["DESK_KEY"]
+    again = run_nacre(new, *arguments)
+    assert again.returncode == 1
+    assert "nothing was changed" in again.stderr
+    assert [entry.name for entry in new.iterdir()] == [".nacre"]

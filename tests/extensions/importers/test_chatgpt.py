@@ -43,6 +43,16 @@ def test_a_session_ends_with_the_branch_that_was_shown(tmp_path: Path) -> None:
     assert "[2025-03-15 00:53] Assistant: Bowline." in shown
 
 
+def test_what_was_said_is_found_at_once(tmp_path: Path) -> None:
+    """Without a setting: the import names the command, and imports are listed where no session is open."""
+    done = run_here(tmp_path, "import", "chatgpt", str(exports.chatgpt(tmp_path / "export.zip")))
+    assert "`nacre sessions search WORD` finds" in done.stdout
+
+    found = run_here(tmp_path, "sessions", "search", "BOWLINE").stdout
+    assert found.endswith("(Knots), earlier · 66104b1f · 2025-03-15\n  Bowline.\n")
+    assert "Name a knot." in run_here(tmp_path, "sessions", "list").stdout
+
+
 def test_a_session_can_be_gone_on_with(tmp_path: Path) -> None:
     """`nacre sessions resume` goes back to an imported conversation, and another import leaves it alone."""
     archive = exports.chatgpt(tmp_path / "export.zip")

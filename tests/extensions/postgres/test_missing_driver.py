@@ -14,7 +14,7 @@ from tests.runtime.agents import write_settings
 MISSING = "PostgreSQL needs psycopg, which cannot be used here (No module named 'psycopg'). Install it with"
 
 
-@pytest.mark.parametrize("command", ["memory bench --engine memory-core", "workspace pull notes"])
+@pytest.mark.parametrize("command", ["memory bench --engine memory-core", "admin workspace pull notes"])
 def test_the_missing_library_is_named(tmp_path: Path, command: str) -> None:
     """One sentence, which says what to install."""
     write_settings(

@@ -109,7 +109,7 @@ def test_an_engine_brings_its_hook_and_its_command_while_it_is_chosen(tmp_path: 
     for number, name in enumerate(("ebb", "flow")):
         is_there = name == chosen
         assert (came["replies"][number] == f"{name}: {name} tide") is is_there
-        assert (f"\n/{name} " in came["replies"][2]) is is_there
+        assert (f"\n  /{name} " in came["replies"][2]) is is_there
         assert (f"> The hook of {name} says {name} tide" in came["tail"]) is is_there
 
 

@@ -266,7 +266,7 @@ async def test_a_new_session_brings_the_index_up_to_date(tmp_path: Path) -> None
     config = load_config({"HOME": str(tmp_path / "home")}, state_dir=tmp_path)
     parts = await assemble(
         config,
-        AuthorParts(model=ScriptedModel(says("hello"))),
+        AuthorParts(models=(ScriptedModel(says("hello")),)),
         clock=Clock(START),
         new_id=CountingIds(),
         watch=False,

@@ -46,7 +46,7 @@ async def agent_with(
     write_settings(state_dir, {"agents": {"defaults": {"memorySearch": search}}, "hooks": no_hooks})
     config = load_config({"HOME": str(state_dir / "home")}, state_dir=state_dir)
     parts = await assemble(
-        config, AuthorParts(model=model), clock=Clock(START), new_id=CountingIds(), watch=False
+        config, AuthorParts(models=(model,)), clock=Clock(START), new_id=CountingIds(), watch=False
     )
     async with Agent(parts) as agent:
         yield agent, engine_of(parts)

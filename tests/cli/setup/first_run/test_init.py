@@ -41,6 +41,8 @@ def test_four_questions_set_up_a_model_with_its_key(tmp_path: Path, nobody: dict
         server.reply("ready", usage=COUNTED)
         variables = {**nobody, "OPENAI_BASE_URL": server.url}
         with Terminal(tmp_path, "init", **variables) as terminal:
+            terminal.wait_for("restore a backup")
+            terminal.type("\r")
             terminal.wait_for("What is your name")
             terminal.type("Ada Lovelace\r")
             terminal.wait_for("Your time zone [")
@@ -80,6 +82,8 @@ def test_what_a_model_says_when_it_does_not_answer_leads_back_to_the_question(
     with ProviderServer(expected_key="sk-bees") as server:
         variables = {**nobody, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-wrong"}
         with Terminal(tmp_path, "init", **variables) as terminal:
+            terminal.wait_for("restore a backup")
+            terminal.type("\r")
             terminal.wait_for("What is your name")
             terminal.type("\r")
             terminal.wait_for("Your time zone")
@@ -111,6 +115,8 @@ def test_a_server_of_the_owners_with_a_fallback_and_telegram(tmp_path: Path, nob
         server.reply("ready")
         second.reply("ready")
         with Terminal(tmp_path, "init", **nobody) as terminal:
+            terminal.wait_for("restore a backup")
+            terminal.type("\r")
             terminal.wait_for("What is your name")
             terminal.type("\r")
             terminal.wait_for("Your time zone")

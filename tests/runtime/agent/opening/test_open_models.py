@@ -47,7 +47,7 @@ def test_each_model_has_its_own_window(tmp_path: Path) -> None:
     chosen = config(tmp_path, choice, contextTokens=100_000)
     chain = open_models(
         chosen,
-        None,
+        (),
         offline=ScriptedModel(),
         model_named=lambda name: connected_model(chosen, name, Clock()),
         now=Clock(),
@@ -65,7 +65,7 @@ def test_a_fallback_that_is_too_small_is_told_at_the_start(tmp_path: Path) -> No
     with pytest.raises(ConfigError, match=r"fallback model 'cloudflare/.*' cannot be used.*3072"):
         open_models(
             chosen,
-            None,
+            (),
             offline=ScriptedModel(),
             model_named=lambda name: connected_model(chosen, name, Clock()),
             now=Clock(),
