@@ -60,7 +60,6 @@ def test_who_speaks_chat_completions_is_asked_over_plain_http(
         ("anthropic/claude-sonnet-4-5", ELSEWHERE),
         ("gemini/gemini-2.5-pro", {}),
         ("azure/my-deployment", ELSEWHERE),
-        ("gpt-4o", {}),
         ("hive/queen", {}),
         ("openai/gpt-5-codex", {}),
         ("openai/gpt-5.5", {}),
@@ -70,7 +69,7 @@ def test_who_speaks_chat_completions_is_asked_over_plain_http(
     ],
 )
 def test_all_others_are_asked_through_litellm(tmp_path: Path, name: str, provider: dict[str, str]) -> None:
-    """Other protocols, the Responses API, names that say no provider, and whom the settings send there."""
+    """Other protocols, the Responses API, and whom the settings send there."""
     assert way(tmp_path, name, **provider) is LiteLLMModel
 
 
