@@ -327,6 +327,11 @@ def speaker_label(name: str, sender: str, *, is_owner: bool) -> str:
     return ", ".join(filter(None, parts)) if name or sender else ""
 
 
+def _is_label(text: str) -> bool:
+    """Whether a stored speaker is one line without brackets: a foreign transcript may say anything."""
+    return text.isprintable() and not any(bracket in text for bracket in "[]［］")
+
+
 def _one_line(text: str) -> str:
     visible = "".join(" " if character.isspace() else character for character in text)
     kept = (
@@ -374,7 +379,7 @@ def message_from_json(raw: Mapping[str, Any]) -> Message | None:
             timestamp_ms=timestamp_ms,
             inbound_id=inbound_id if isinstance(inbound_id, str) else "",
             sender=sender if isinstance(sender, str) else "",
-            speaker=speaker if isinstance(speaker, str) else "",
+            speaker=speaker if isinstance(speaker, str) and _is_label(speaker) else "",
         )
     if role == "assistant":
         return _assistant_from_json(raw, timestamp_ms)
