@@ -257,7 +257,7 @@ class TurnRunner(Protocol):
     """Runs turns, in this process or in others."""
 
     has_places: bool
-    """Whether it decides itself how many turns run at once."""
+    """Whether the runner itself limits how many turns run at once."""
 
     def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
         """The events of a message's turn. The last one says how it ended.

@@ -14,7 +14,7 @@ from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.installation import install_command
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.extensions.installed.discovery import Installed, built_in_extensions, installed_extensions
+from nacre.runtime.extensions.installed.discovery import Installed, built_in_extension, installed_extensions
 from nacre.runtime.settings.sections.channels import AccountRules, ChannelSettings, laid_over
 from nacre.runtime.settings.sections.plugins import PluginsSettings
 from nacre.runtime.settings.sections.section import unread_keys
@@ -33,7 +33,7 @@ def channel_named(name: str, plugins: PluginsSettings) -> tuple[Channel[Any], st
     Raises:
         ChannelUnusable: the channel does not exist, is switched off, or is broken.
     """
-    item = built_in_extensions().get(name)
+    item = built_in_extension(name)
     if item is not None and _brings_a_channel(item):
         return _loaded(item), f"nacre[{name}]"
     found = {item.id: item for item in installed_extensions() if _brings_a_channel(item)}

@@ -124,7 +124,7 @@ def _make_folders(config: Config, workspace: Workspace) -> tuple[WorkspaceReport
 
 
 def _restored(context: click.Context, backup: Path, state_dir: Path, *, as_json: bool) -> int:
-    """What `nacre restore` does, into a state folder without an assistant.
+    """Restores a backup into a state folder without an assistant, as `nacre restore` does.
 
     Raises:
         click.ClickException: an assistant is there, or the backup cannot be restored.

@@ -95,7 +95,7 @@ class _Chat:
         self._has_interrupted = False
 
     def stop(self) -> None:
-        """What Ctrl-C does outside of the prompt: stops the running turn, or leaves if it is the second."""
+        """Handles Ctrl-C outside the prompt: stops the running turn; a second one leaves the chat."""
         if self._running is not None:
             self._agent.stop(self._running)
         elif self._has_interrupted:

@@ -155,9 +155,9 @@ def kept_places(home: StorageHome) -> tuple[Path, ...]:
 def _backend(driver: str) -> tuple[OpenStorage, Mapping[str, Any]]:
     # whoever keeps files reads no manifest
     from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
-    from nacre.runtime.extensions.installed.discovery import built_in_extensions, installed_extensions
+    from nacre.runtime.extensions.installed.discovery import built_in_extension, installed_extensions
 
-    item = built_in_extensions().get(driver)
+    item = built_in_extension(driver)
     if not _brings_storage(item):
         found = {each.id: each for each in installed_extensions() if _brings_storage(each)}
         item = found.get(driver)
