@@ -29,8 +29,8 @@ pytestmark = pytest.mark.postgres
 
 TURNS = 6
 MOST_STATEMENTS = 46
-"""For a turn; 42 where nothing waits. BEGIN and COMMIT count, and so does each statement that a transaction begins
-with. A slow machine looks for turns and edits a draft once more."""
+"""For a turn; 42 where nothing waits. BEGIN and COMMIT count, and so does each statement that a transaction
+begins with. A slow machine looks for turns and edits a draft once more."""
 MOST_WRITING = 15
 """Transactions that wrote, for a turn; 13.5 where nothing waits."""
 _OF_THE_CLOCK = ("INTO processes", "UPDATE processes")
