@@ -105,7 +105,8 @@ class Turns:
         await self._steering.put_back(unread)
         answered = (*asked, *joined)
         if isinstance(outcome, ReplyReady):
-            text = "\n".join((outcome.reply.text, *extra_lines))
+            notice = (f"\n({outcome.reply.notice})",) if outcome.reply.notice else ()
+            text = "\n".join((outcome.reply.text, *notice, *extra_lines))
             await self.finish(answered, await self._if_allowed(answered, text))
         elif isinstance(outcome, TurnFailed):
             await self._fail(answered, inbound, outcome.error)

@@ -110,15 +110,16 @@ class Inbound(Record):
 class Reply(Record):
     """The reply to a chat. Silence is `None`, not a `Reply`.
 
-    `is_command` marks the answer to a chat command such as `/status`, which no model wrote. `usage` sums
-    the tokens and the cost in US dollars of the turn's model calls, as the provider reported them; `None`
-    if it reported none.
+    `is_command` marks the answer to a chat command such as `/status`, which no model wrote. `notice` is a
+    sentence of Nacre for the owner that belongs below the text, often empty. `usage` sums the tokens and the
+    cost in US dollars of the turn's model calls, as the provider reported them; `None` if it reported none.
     """
 
     text: str
     session_key: str
     session_id: str
     is_command: bool = False
+    notice: str = ""
     usage: Usage | None = None
 
 

@@ -34,6 +34,7 @@ from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.turn.context import TurnContext, recalled
 from nacre.runtime.turn.inbound_message import message_of, unread_message
 from nacre.runtime.turn.loop import TurnBounds, paused, run_loop
+from nacre.runtime.turn.promise import keep_promise, writes
 from nacre.runtime.turn.system_prompt import recall_is_due
 from nacre.runtime.turn.turn_parts import TurnParts
 from nacre.runtime.turn.window import Window
@@ -80,6 +81,7 @@ class Turn:
         self._deadline = asyncio.timeout(None)
         self._texts_before_tools: list[str] = []
         self._has_overflowed = False
+        self._has_written = False
         self._shortenings = 0
 
     def of_session(self, session: OpenSession) -> Turn:
@@ -183,7 +185,11 @@ class Turn:
                 await session.line.try_settle()
             reply = self.reply(answer, self._texts_before_tools)
             if parts.sub_agent is None and not self.trigger:
-                parts.memory.capture(context.chat, self.words, reply.text if reply else "")
+                said = reply.text if reply else ""
+                parts.memory.capture(context.chat, self.words, said)
+                if not self._has_written and (kept := await keep_promise(session, parts, self.words, said)):
+                    self.emit(Warned(message=kept))
+                    reply = reply and replace(reply, notice=kept)
             replied(reply)
         return reply
 
@@ -301,6 +307,7 @@ class Turn:
         """Puts the message on disk, a tool's result no longer than fits."""
         context = await self.context()
         if isinstance(message, ToolResultMessage):
+            self._has_written = self._has_written or writes(message)
             await self.session.write(await context.results.fitted(message))
             await context.guard.recorded(message.tool_call_id)
             return

@@ -131,7 +131,8 @@ NEVERS = (
     Never(
         ("runtime/open_sessions", "runtime/turn*", "runtime/session_lifecycle", "runtime/commands*"),
         ("runtime/models/*",),
-        "a turn asks a ChatModel, whichever it is",
+        "a turn asks a ChatModel, whichever it is; how people ask to remember is read in one place",
+        but=("runtime/models/offline",),
     ),
     Never(
         ("runtime/models*",),

@@ -47,7 +47,7 @@ async def test_a_transcript_that_is_gone_is_told(tmp_path: Path) -> None:
     """The session goes on under its key, and nobody has to wonder what it forgot."""
     model = ScriptedModel(says("one"), says("two"))
     async with opened(tmp_path, model) as agent:
-        await agent.respond(said("remember the bees"))
+        await agent.respond(said("the bees are back"))
         transcript_file(tmp_path).unlink()
         events = await events_of(agent, said("hi"))
 
