@@ -37,39 +37,39 @@ class HttpSettings(SettingsSection):
     """`http`: the HTTP server. Needs the extra `serve` and a token: `nacre admin access token add NAME`."""
 
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """The port at which `nacre serve` answers programs and browsers; `null` is none."""
+    """The port of the HTTP server of `nacre serve`; `null` means no server."""
     host: str = "127.0.0.1"
-    """The address at which it listens. Another one than this machine's own needs a token that was made."""
+    """The address to listen on. An address that other machines can reach requires a token."""
     hosts: tuple[str, ...] = ()
-    """Further names under which it is asked, such as that of a reverse proxy."""
+    """Further host names of the server, such as that of a reverse proxy."""
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses of reverse proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed, such as
-    `"127.0.0.1"`. Of everybody else these headers are passed over."""
+    """The addresses of reverse proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are trusted, such as
+    `"127.0.0.1"`. From other addresses these headers are ignored."""
     max_body_mb: Annotated[int, Field(ge=1, le=1024)] = 32
-    """Largest request in MiB. A token that is not the owner's may send 4 MiB at most."""
+    """The maximum size of a request, in MiB. Tokens other than the owner's may send at most 4 MiB."""
 
 
 class ModelPrice(SettingsSection):
-    """`usage.prices.<provider/model>`: what a model costs, in US dollars per million tokens."""
+    """`usage.prices.<provider/model>`: the price of a model, in US dollars per million tokens."""
 
     input: Annotated[float, Field(ge=0)] = 0
-    """A million tokens of a prompt."""
+    """The price of a million tokens of prompts."""
     output: Annotated[float, Field(ge=0)] = 0
-    """A million tokens of an answer."""
+    """The price of a million tokens of answers."""
 
 
 class UsageSettings(SettingsSection):
-    """`usage`."""
+    """`usage`: prices and the daily cap."""
 
     daily_cap_usd: Annotated[float, Field(gt=0)] | None = None
-    """The most that models, embeddings, re-rankers and recordings may cost in a day of yours, in dollars by
-    litellm's price map, for all agents of the state folder together. From four fifths on, only replies, their
-    summaries and recordings reach a model: flushes take notes without one, sessions are named by their time,
-    notes are embedded the next day, searches go by words. At the cap replies stop too, with a sentence. The
-    most that a call can cost is reserved before it, across processes; near the cap an answer is bounded to
-    what is left. A model of unknown price is refused, unless it is on this machine."""
+    """The maximum cost per day, in US dollars, of models, embeddings, re-rankers and transcriptions of all
+    agents of the state folder together. From 80 % on, only replies, their summaries and transcriptions use a
+    model: flushes use the offline extract, notes are embedded the next day, and searches use words. At the
+    cap, replies stop too, with a message. The maximum cost of a call is reserved before the call, across
+    processes; near the cap the length of an answer is limited to what is left. A model of unknown price is
+    refused, unless it runs on this machine."""
     prices: Mapping[str, ModelPrice] = Field(default_factory=dict)
-    """Prices of models that litellm's price map does not know, or knows wrongly, by `provider/model`."""
+    """Prices that are missing or wrong in litellm's price map, by `provider/model`."""
 
 
 @dataclass(kw_only=True)
@@ -178,6 +178,6 @@ def _told_of_scope(scope: QmdScope) -> list[str]:
     if scope.default != "allow" and all(kind == "direct" for kind in allowed):
         return []
     return [
-        "memory.qmd.scope lets qmd be asked in groups. It finds only the notes of that group there: a "
-        "chat that is not yours alone is never shown MEMORY.md, memory/, memory.qmd.paths or conversations."
+        "memory.qmd.scope allows qmd in groups. There it finds only the notes of that group: a "
+        "chat that is not yours alone never sees MEMORY.md, memory/, memory.qmd.paths or conversations."
     ]

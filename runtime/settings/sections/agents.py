@@ -1,4 +1,4 @@
-"""`agents`: what holds for every agent, and which agents there are besides the first."""
+"""`agents`: the defaults of all agents, and the list of agents."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from nacre.sessions.contracts.keys import normalise_agent_id
 
 
 def _agent_id(value: object) -> object:
-    """The id in small letters. What session keys and folders would spell in another way is refused."""
+    """The id in lower case. An id that session keys and folders would spell differently is refused."""
     if not isinstance(value, str):
         return value
     found = value.strip().lower()
@@ -44,13 +44,13 @@ def _model_choice(value: object) -> object:
 
 
 class ModelChoice(SettingsSection):
-    """`agents.defaults.model`: who answers. A plain text is the primary model, without fallbacks."""
+    """`agents.defaults.model`: the models that answer. A string is the primary model without fallbacks."""
 
     primary: str = ""
-    """`provider/model` as litellm names it; blank is the built-in offline responder. A plain text as
+    """The model, as `provider/model`. Blank means the built-in offline responder. A string as
     `agents.defaults.model` means the same."""
     fallbacks: tuple[str, ...] = ()
-    """Models to ask, in order, when the one before cannot be had; see
+    """Models to try in this order when the one before fails; see
     [reliability](reliability.md#when-a-model-fails)."""
 
 
@@ -58,111 +58,110 @@ class ModelEntry(SettingsSection):
     """`agents.defaults.models.<name>`: a model that can be chosen for a chat."""
 
     alias: str = ""
-    """Another name for this model behind `/new`; the models that stand here can also be named by a part of
-    their name."""
+    """A short name for this model in `/new` and `/model`. A part of the model's own name works too."""
 
 
 class StartupContextSettings(SettingsSection):
-    """`agents.defaults.startupContext`: what a private session reads of the last days when it begins.
+    """`agents.defaults.startupContext`: the recent notes that a private session starts with.
 
-    Too large a number counts as the largest that is allowed.
+    A number above the maximum counts as the maximum.
     """
 
     enabled: bool = True
-    """Whether a private session begins with the logs and notes of the last days; the same after a
-    compaction."""
+    """Whether a private session starts with the logs and notes of the last days, also after a compaction."""
     daily_memory_days: Annotated[int, count_or(2, least=1, most=14)] = 2
-    """How many days count, today included; 1 to 14."""
+    """The number of days, including today; 1 to 14."""
     max_total_chars: Annotated[int, count_or(14_000, most=50_000)] = 14_000
-    """Most of all these logs and notes together, at most 50000, and about a tenth of the window. Logs go
-    first, then the newest notes."""
+    """The maximum length of these logs and notes together, in characters: at most 50000, and about a tenth of
+    the window. Logs come first, then the newest notes."""
 
 
 class MemoryFlushSettings(SettingsSection):
     """`agents.defaults.compaction.memoryFlush`: the silent turn that saves notes before a compaction."""
 
     enabled: bool = True
-    """Whether notes are written before history is compacted."""
+    """Whether notes are saved before history is compacted."""
     soft_threshold_tokens: Annotated[int, count_or(4_000)] = 4_000
-    """How many tokens before the compaction line the flush is due."""
+    """How many tokens below the compaction threshold the flush starts."""
     prompt: str = ""
-    """The flush turn's user prompt; blank is the built-in one. `YYYY-MM-DD` becomes today's date."""
+    """The user prompt of the flush turn. Blank means the built-in prompt. `YYYY-MM-DD` becomes today's
+    date."""
     system_prompt: str = ""
-    """What is added to the system prompt in the flush turn; blank is the built-in text."""
+    """The text that the flush turn adds to the system prompt. Blank means the built-in text."""
     model: str = ""
-    """`provider/model` for the flush turn alone, without another model behind it; blank is the model that
+    """A model, as `provider/model`, for the flush turn only; it has no fallback. Blank means the model that
     answers."""
     force_flush_transcript_bytes: Annotated[int, bytes_or(2 * 1024 * 1024), SIZE] = 2 * 1024 * 1024
-    """After how many bytes of text since the last flush there is one, however full the window is; a number or
-    `"2mib"`, 0 is never."""
+    """The number of bytes of new text after which a flush starts, however full the window is: a number or
+    `"2mib"`; 0 means never."""
 
 
 class CompactionSettings(SettingsSection):
-    """`agents.defaults.compaction`: when and how old history becomes a summary."""
+    """`agents.defaults.compaction`: when and how old history is summarized."""
 
     enabled: bool = True
-    """`false` stops only the threshold trigger; overflow recovery and `/compact` stay."""
+    """Whether compaction starts at the threshold. With `false`, only an overflow and `/compact` start it."""
     reserve_tokens: Annotated[int, count_or(16_384)] = 16_384
-    """Room kept free for the answer; the floor below raises it."""
+    """The number of tokens kept free for the answer, at least `reserveTokensFloor`."""
     reserve_tokens_floor: Annotated[int, count_or(20_000)] = 20_000
-    """Least reserve, whatever `reserveTokens` says; 0 switches the floor off."""
+    """The minimum of `reserveTokens`; 0 means no minimum."""
     keep_recent_tokens: Annotated[int, count_or(20_000)] = 20_000
-    """How much of the tail stays verbatim."""
+    """How many tokens of the newest messages a compaction keeps word for word."""
     custom_instructions: str = ""
-    """What every summary should pay attention to, also in automatic compactions."""
+    """Instructions for every summary, also in automatic compactions."""
     model: str = ""
-    """`provider/model` for summaries alone; blank is the model that answers, which also follows when this one
-    fails. Address and key come from `models.providers`."""
+    """A model, as `provider/model`, for summaries only. Blank means the model that answers, which is also the
+    fallback of this one. Its address and key come from `models.providers`."""
     max_summary_tokens: Annotated[int, Field(ge=256)] | None = None
-    """Most that a summary may take; unset is four fifths of the reserve, at most a quarter of the history."""
+    """The maximum length of a summary. Default: 80 % of the reserve, at most a quarter of the history."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 180.0
-    """Longest that the summary of one part of a long history may take. Finished parts are kept, and the next
-    attempt goes on from there."""
+    """The time limit for the summary of one part of a long history. Finished parts are kept, and the next
+    attempt continues from there."""
     memory_flush: MemoryFlushSettings = Field(default_factory=MemoryFlushSettings.unwritten)
 
 
 class SoftTrimSettings(SettingsSection):
-    """`contextPruning.softTrim`: an old result keeps its head and its tail."""
+    """`contextPruning.softTrim`: old results are shortened to their beginning and end."""
 
     max_chars: Annotated[int, count_or(4_000)] = 4_000
-    """Longer results are trimmed."""
+    """The length above which a result is trimmed, in characters."""
     head_chars: Annotated[int, count_or(1_500)] = 1_500
-    """How much of the beginning stays."""
+    """How many characters of the beginning are kept."""
     tail_chars: Annotated[int, count_or(1_500)] = 1_500
-    """How much of the end stays."""
+    """How many characters of the end are kept."""
 
 
 class HardClearSettings(SettingsSection):
-    """`contextPruning.hardClear`: an old result is replaced as a whole."""
+    """`contextPruning.hardClear`: old results are replaced entirely."""
 
     enabled: bool = True
-    """Whether results are replaced as a whole at all."""
+    """Whether old results may be replaced entirely."""
     placeholder: str = "[Old tool result content cleared]"
-    """What stands in their place."""
+    """The text that replaces them."""
 
 
 class ContextPruningSettings(SettingsSection):
-    """`agents.defaults.contextPruning`."""
+    """`agents.defaults.contextPruning`: old tool results are shortened in what is sent to the model."""
 
     mode: Literal["off", "cache-ttl"] = "off"
-    """`cache-ttl` prunes once the provider has forgotten the prompt anyway, or the window is getting full."""
+    """`cache-ttl` prunes when the provider no longer caches the prompt, or when the window is filling up."""
     ttl: Annotated[str, BeforeValidator(as_duration), DURATION] = "5m"
-    """How long a provider remembers a prompt: `"90s"`, `"5m"`, `"1h"`; a bare number is minutes, 0 is
-    never."""
+    """How long a provider caches a prompt: `"90s"`, `"5m"`, `"1h"`. A plain number is minutes; 0 means not at
+    all."""
     size_trigger_ratio: Annotated[float, clamped(float, 0, 1)] = 0.8
-    """From this share of the flush line on a remembered prompt is pruned too; 1 is never."""
+    """The share of the flush threshold from which a cached prompt is pruned too; 1 means never."""
     keep_last_assistants: Annotated[int, count_or(3)] = 3
-    """So many of the model's last messages, and all that follows them, are left alone."""
+    """How many of the model's last messages, with everything after them, are never pruned."""
     soft_trim_ratio: Annotated[float, clamped(float, 0, 1)] = 0.3
-    """Below this share of the window nothing is pruned."""
+    """The share of the window below which nothing is pruned."""
     hard_clear_ratio: Annotated[float, clamped(float, 0, 1)] = 0.5
-    """From this share on, results are replaced as a whole, the oldest first."""
+    """The share of the window from which results are replaced entirely, oldest first."""
     min_prunable_tool_chars: Annotated[int, count_or(50_000)] = 50_000
-    """With less than this in old results none is replaced as a whole."""
+    """The minimum length of all old results together, in characters, before any is replaced entirely."""
     soft_trim: SoftTrimSettings = Field(default_factory=SoftTrimSettings.unwritten)
     hard_clear: HardClearSettings = Field(default_factory=HardClearSettings.unwritten)
     tools: ToolNames = Field(default_factory=ToolNames.unwritten)
-    """Whose results are pruned; all are where nothing is named."""
+    """The tools whose results are pruned. Default: all."""
 
     @property
     def ttl_seconds(self) -> float:
@@ -170,88 +169,88 @@ class ContextPruningSettings(SettingsSection):
 
 
 class SandboxSettings(SettingsSection):
-    """`agents.defaults.sandbox`: what the assistant may do with the workspace."""
+    """`agents.defaults.sandbox`: access of the assistant to the workspace."""
 
     mode: Literal["off", "non-main", "all"] = "all"
-    """Which sessions `workspaceAccess` holds for: `all`, `non-main` (all but the owner's main session),
-    `off`."""
+    """The sessions that `workspaceAccess` applies to: `all`, `non-main` (all except the owner's main
+    session), or `off` (none)."""
     workspace_access: WorkspaceAccess = "rw"
-    """What sessions may do with the workspace. `ro`: it is read and never written; tools that would are
-    refused, and no model is asked for notes. `none`: nor is a note seen, in the prompt, by a tool or by a
-    search. Unset is `rw`, as there is no second folder to work in."""
+    """What sessions may do with the workspace. `rw`: read and write. `ro`: read only; tools that write are
+    refused, and no notes are saved. `none`: no note is visible either, in the prompt, to a tool or to a
+    search."""
 
     @property
     def is_never_written(self) -> bool:
-        """Whether no session writes into the workspace."""
+        """Whether no session may write to the workspace."""
         return self.mode == "all" and self.workspace_access != "rw"
 
 
 class AgentSettings(SettingsSection):
-    """`agents.defaults`: the assistant itself."""
+    """`agents.defaults`: the settings of all agents."""
 
     workspace: str = ""
-    """The workspace folder; blank is `<state>/workspace`. `~` is the home folder. Where there are several
-    agents, the default agent's."""
+    """The workspace folder. Default: `<state>/workspace`. `~` is the home folder. If there are several
+    agents, this is the folder of the default agent."""
     model: Annotated[ModelChoice, BeforeValidator(_model_choice)] = Field(
         default_factory=ModelChoice.unwritten
     )
     models: Mapping[str, ModelEntry] = Field(default_factory=dict)
-    """Models that `/new` knows by a part of their name or by an alias."""
+    """Models that `/new` and `/model` accept by alias or by a part of their name."""
     user_timezone: str = ""
-    """IANA name of the owner's time zone; blank is the system's."""
+    """The IANA name of the owner's time zone. Default: the system's."""
     context_tokens: Annotated[int, Field(ge=SMALLEST_WINDOW_TOKENS)] | None = None
-    """The context window in tokens, 4000 at least; unset asks the server, and then the price map. What the
-    server has, and the window of a fallback, count where they are smaller."""
+    """The context window in tokens, at least 4000. Default: what the server reports, otherwise the price map.
+    A smaller window of the server, or of a fallback, takes precedence."""
     bootstrap_max_chars: Annotated[int, count_or(20_000)] = 20_000
-    """Most of one workspace file that enters the context."""
+    """The maximum length of one workspace file in the context, in characters."""
     bootstrap_total_max_chars: Annotated[int, count_or(60_000)] = 60_000
-    """Most of all workspace files together; in a window under 100,000 tokens at most about 15 % of it."""
+    """The maximum length of all workspace files together; in a window below 100,000 tokens, about 15 % of
+    it."""
     daily_log_max_chars: Annotated[int, count_or(6_000)] = 6_000
-    """Most of one daily log that enters a session's first turn."""
+    """The maximum length of one daily log at the start of a session, in characters."""
     startup_context: StartupContextSettings = Field(default_factory=StartupContextSettings.unwritten)
     skip_bootstrap: bool = False
-    """`true` makes the workspace folder without any file in it."""
+    """`true` creates the workspace folder without files."""
     max_steps: Annotated[int, Field(ge=1, le=1_000)] = 40
-    """Most model calls in one turn."""
+    """The maximum number of model calls in one turn."""
     max_concurrent: Annotated[int, Field(ge=1)] = 4
-    """Most messages of chats that are answered at the same time; those of one session never are."""
+    """The maximum number of chat messages answered at the same time. One session answers one at a time."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
-    """Longest that a turn may take, from the person's words to the answer; making room in the window does not
-    count."""
+    """The time limit of a turn, from the message to the answer. Flushing and compacting are not counted."""
     model_timeout_seconds: Annotated[float, Field(gt=0)] = 180.0
-    """Longest that a model may take to begin its answer, before it is asked again or another is."""
+    """How long to wait for the start of a model's answer before it, or a fallback, is asked again."""
     model_slow_seconds: Annotated[float, Field(gt=0)] = 15.0
-    """After how long a silence of the model you are told that it is slow, and how to stop it."""
+    """How long a model may be silent before you are told that it is slow and how to stop it."""
     model_first_byte_seconds: Annotated[float, Field(gt=0)] = 45.0
-    """How long a model that has a fallback may send not one byte before the fallback is asked. One that
-    answers without streaming, or loads for minutes before its first byte, wants more."""
+    """How long to wait for the first byte of a model that has a fallback. Raise it for a model that does not
+    stream or that loads for minutes."""
     tool_timeout_seconds: Annotated[float, Field(gt=0)] = 120.0
-    """Longest that one tool call may take."""
+    """The time limit of one tool call."""
     heartbeat: HeartbeatSettings = Field(default_factory=HeartbeatSettings.unwritten)
     context_pruning: ContextPruningSettings = Field(default_factory=ContextPruningSettings.unwritten)
     compaction: CompactionSettings = Field(default_factory=CompactionSettings.unwritten)
     memory_search: MemorySearchSettings = Field(default_factory=MemorySearchSettings.unwritten)
     tools: AgentTools = Field(default_factory=AgentTools.unwritten)
-    """Which tools there are at all, of Nacre and of whoever embeds it."""
+    """The tools that are available: those of Nacre and of the program that embeds it."""
     sandbox: SandboxSettings = Field(default_factory=SandboxSettings.unwritten)
 
 
 class AgentEntry(AgentSettings):
-    """One of `agents.list`: who it is, where it lives, and what it has otherwise than `agents.defaults`."""
+    """An agent in `agents.list`: its id, its folders, and its differences from `agents.defaults`."""
 
     id: Annotated[str, BeforeValidator(_agent_id)]
-    """Stands in session keys and folders: letters, digits, `-` and `_`, at most 64, beginning with a letter
-    or a digit. Upper and lower case are one."""
+    """The id in session keys and folder names: up to 64 letters, digits, `-` and `_`, starting with a letter
+    or a digit, regardless of case."""
     default: bool = False
-    """Whether this agent is meant when none is named; else the first of the list is."""
+    """Whether this agent is used when none is named. Default: the first of the list."""
     name: str = ""
-    """What people call it, for `nacre admin agents`."""
+    """The name that `nacre admin agents` shows."""
     agent_dir: str = ""
-    """The folder of what it keeps beside notes and conversations: which models rest, what is left to do;
-    blank is `<state>/agents/<id>`."""
+    """The folder for its other state, such as which models failed recently. Default:
+    `<state>/agents/<id>`."""
     allow_paths: tuple[str, ...] = ()
-    """Files and folders of other agents that this one may read after all, through `memorySearch.extraPaths`,
-    `memory.qmd.paths` or a workspace that holds them."""
+    """Files and folders of other agents that this one may read through `memorySearch.extraPaths`,
+    `memory.qmd.paths` or a workspace that contains them."""
 
     @model_validator(mode="before")
     @classmethod
@@ -260,7 +259,7 @@ class AgentEntry(AgentSettings):
 
 
 class AgentsSettings(SettingsSection):
-    """`agents`."""
+    """`agents`: all agents."""
 
     defaults: AgentSettings = Field(default_factory=AgentSettings.unwritten)
     entries: tuple[AgentEntry, ...] = Field(default=(), alias="list")
@@ -276,11 +275,11 @@ class AgentsSettings(SettingsSection):
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
-        """All agents of the state folder, in the order of the list."""
+        """The ids of all agents, in the order of the list."""
         return tuple(entry.id for entry in self.entries) or (FIRST_AGENT,)
 
     def entry(self, agent_id: str) -> AgentEntry | None:
-        """What the list says of an agent."""
+        """The entry of an agent in the list, or `None`."""
         return self._by_id.get(agent_id)
 
     @cached_property
@@ -289,12 +288,12 @@ class AgentsSettings(SettingsSection):
 
     @cached_property
     def default_id(self) -> str:
-        """The agent that is meant when none is named: the first that says so, else the first of all."""
+        """The id of the agent that is used when none is named."""
         return next((entry.id for entry in self.entries if entry.default), self.ids[0])
 
 
 def _written(value: object) -> object:
-    """Settings without the keys whose value is null: an agent's null means that it has nothing of its own."""
+    """Removes keys whose value is null: for an agent, null means the default."""
     if not isinstance(value, Mapping):
         return value
     return {key: _written(item) for key, item in value.items() if item is not None}

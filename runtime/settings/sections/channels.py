@@ -1,5 +1,5 @@
-"""`channels`, `bindings`, `messages`: what holds in the chats of others, who answers, what waits; and what is
-said there without being asked. Pure."""
+"""`channels`, `bindings`, `messages`, `commands` and heartbeats: who may write, which agent answers, and how
+messages wait."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
@@ -34,7 +34,7 @@ AnyQueueMode: TypeAlias = Annotated[QueueMode, BeforeValidator(_queue_mode)]
 
 
 class ChatPlace(Protocol):
-    """Where a message comes from: an `Inbound`, or the origin of a session."""
+    """The origin of a message: an `Inbound`, or the origin of a session."""
 
     @property
     def channel(self) -> str:
@@ -42,7 +42,7 @@ class ChatPlace(Protocol):
 
     @property
     def account(self) -> str:
-        """The account of the assistant there."""
+        """The assistant's account on the channel."""
 
     @property
     def chat_kind(self) -> str:
@@ -54,33 +54,32 @@ class ChatPlace(Protocol):
 
     @property
     def sender_id(self) -> str:
-        """The person's id."""
+        """The id of the sender."""
 
 
 class PeerMatch(SettingsSection):
     """`bindings[].match.peer`: one chat."""
 
     kind: str = ""
-    """`direct` (also `dm`), `group` or `channel`; blank is each. Without `peer` all chats of the account are
-    meant."""
+    """`direct` (also `dm`), `group` or `channel`. Default: all three."""
     id: str
-    """A person's id in a direct chat, else the chat's; `*` is every one."""
+    """The id of the sender in a direct chat, otherwise of the chat; `*` matches all."""
 
 
 class BindingMatch(SettingsSection):
-    """`bindings[].match`: which messages are meant."""
+    """`bindings[].match`: the messages that a binding applies to."""
 
     channel: str
-    """Name of the channel."""
+    """The name of the channel."""
     account_id: str = "default"
-    """Name of the account; `*` is every account."""
+    """The name of the account; `*` matches every account."""
     peer: PeerMatch | None = None
-    """One chat; unset is all chats of the account."""
+    """One chat. Default: all chats of the account."""
 
     def rank(self, place: ChatPlace, *, ids_fold_case: bool = False) -> int:
-        """How exactly it says what is meant; 0 where it means another chat.
+        """How specific the match is; 0 if it does not match.
 
-        One that names a chat comes before one that names an account, that before one of every account.
+        A match by chat ranks above one by account, and that above one for every account.
         """
         if self.channel.strip().lower() != place.channel.strip().lower():
             return 0
@@ -104,147 +103,147 @@ class BindingMatch(SettingsSection):
 
 
 class Binding(SettingsSection):
-    """`bindings[]`: which agent answers what. A chat counts before an account, that before a channel."""
+    """`bindings[]`: which agent answers. A chat takes precedence over an account, an account over a
+    channel."""
 
     agent_id: str
-    """Which agent of `agents.list` answers; [serving](serve.md#which-agent-answers) says which of several
-    bindings counts."""
+    """The agent of `agents.list` that answers; for several matching bindings see
+    [serving](serve.md#which-agent-answers)."""
     match: BindingMatch
     compaction_summaries: bool | None = None
-    """Whether summaries of compactions are kept as notes in these chats; unset leaves it to
+    """Whether compaction summaries of these chats are kept as notes. Default:
     `memory.facts.compactionSummaries`."""
 
 
 class PeerSettings(SettingsSection):
-    """`channels.<name>.dms.<sender>`: what holds for one person's direct chat."""
+    """`channels.<name>.dms.<sender>`: the settings of one person's direct chat."""
 
     history_limit: int | None = None
-    """As `dmHistoryLimit`, for one person, by their id on the channel, letter by letter unless the channel
-    takes `Anna` and `anna` for one; 0 is all, unset is what holds for the channel."""
+    """`dmHistoryLimit` for one person, by their id on the channel, which is case-sensitive unless the channel
+    ignores case. 0 means all. Default: that of the channel."""
 
 
 class GroupSettings(SettingsSection):
-    """`channels.<name>.groups.<id>`: what holds in one group; the id `*` is every other one."""
+    """`channels.<name>.groups.<id>`: the settings of one group; the id `*` stands for all others."""
 
     require_mention: bool = True
-    """In the group of this id, `*` for every other: whether only messages that speak to the assistant are
-    answered."""
+    """Whether only messages that mention the assistant are answered in this group (`*`: in all others)."""
 
 
 class CommandsSettings(SettingsSection):
-    """`commands`."""
+    """`commands`: who the owner is."""
 
     owner_allow_from: tuple[str, ...] = ()
-    """Who the owner is on the channels of others, each as `channel:id`, such as `telegram:12345`. An id
-    without its channel names nobody."""
+    """The owner's ids on channels, each as `channel:id`, such as `telegram:12345`. An id without a channel is
+    ignored."""
 
 
 class AccountRules(SettingsSection):
-    """`channels.<name>.accounts.<account>`: what holds for one account of a channel.
+    """`channels.<name>.accounts.<account>`: the settings of one account.
 
-    The keys that the channel's own settings have, such as its server, stand beside these.
+    Keys of the channel itself, such as its server, are written beside these.
     """
 
     others_keys = True
 
     enabled: bool = True
-    """Whether `nacre serve` answers there. A channel has keys of its own beside these, such as its server:
+    """Whether `nacre serve` answers there. Each channel has further keys, such as its server; see
     [bridges](bridges.md#a-channel-in-the-settings)."""
     dm_policy: Literal["pairing", "allowlist", "open", "disabled"] = "pairing"
-    """Who may write in private: `pairing` lets people ask for a code that the owner approves with `nacre
-    pairing`, `allowlist` takes those in `allowFrom` and who was let in, `open` everybody, `disabled` nobody
-    but the owner."""
+    """Who may write in direct chats. `pairing`: people get a code that the owner approves with `nacre admin
+    access`. `allowlist`: those in `allowFrom` and those already approved. `open`: everybody. `disabled`: the
+    owner only."""
     allow_from: tuple[str, ...] = ()
-    """Ids of people who may write in private; `*` is everybody."""
+    """The ids of people who may write in direct chats; `*` means everybody."""
     group_policy: Literal["allowlist", "open", "disabled"] = "allowlist"
-    """In which groups messages are answered: those in `groups`, with `open` all, with `disabled` none."""
+    """The groups in which messages are answered: `allowlist` (those in `groups`), `open` (all),
+    `disabled`."""
     group_allow_from: tuple[str, ...] = ()
-    """Ids of people whose messages in groups are answered, beside the owner; none is everybody."""
+    """The ids of people who are answered in groups, besides the owner. Default: everybody."""
     groups: Mapping[str, GroupSettings] = Field(default_factory=dict)
 
     dm_history_limit: int | None = None
-    """How many of the newest turns of a direct chat are sent to the model; unset and 0 are all. It counts for
-    direct chats that have a session of their own. The transcript keeps everything, and a summary in front
-    stays."""
+    """The number of newest turns of a direct chat that are sent to the model; 0 and unset mean all. It
+    applies to direct chats with their own session. The transcript keeps all turns, and a summary is always
+    sent."""
     dms: Mapping[str, PeerSettings] = Field(default_factory=dict)
 
 
 class ChannelSettings(AccountRules):
-    """`channels.<name>`: what holds on one channel, for each of its accounts unless that says otherwise."""
+    """`channels.<name>`: the settings of one channel, and the defaults of its accounts."""
 
     accounts: Mapping[str, AccountRules] = Field(default_factory=dict)
-    """Several accounts of one channel, by name; none is one account, named `default`. What stands in an
-    account lies over what stands in the channel, key by key: all keys of `channels.<name>` can stand
-    there."""
+    """The accounts of one channel, by name. Default: one account named `default`. An account may have all
+    keys of `channels.<name>`, and overrides them key by key."""
 
 
 class InboundSettings(SettingsSection):
-    """`messages.inbound`: messages that come together while nothing runs."""
+    """`messages.inbound`: messages that arrive together while no turn runs."""
 
     debounce_ms: Annotated[int, Field(ge=0)] = 250
-    """How long a session that is idle waits for a further message before it answers; not in `followup` and
-    `interrupt`, and never for a command."""
+    """How long an idle session waits for further messages before it answers. Commands, and the modes
+    `followup` and `interrupt`, do not wait."""
 
 
 class QueueSettings(SettingsSection):
-    """`messages.queue`: what becomes of messages that arrive while a turn of their session runs."""
+    """`messages.queue`: what happens to messages that arrive while a turn of their session runs."""
 
     mode: AnyQueueMode = "collect"
-    """`collect`: one turn answers all of them. `followup`: each gets its own, in order. `interrupt`: the
-    running turn is stopped. `steer` (also `queue`): they go into the running turn behind its tools, and wait
-    as in `collect` where it calls none. `steer-backlog`: they do, and are answered behind it as well."""
+    """`collect`: one turn answers all of them. `followup`: one turn each, in order. `interrupt`: the running
+    turn is stopped. `steer` (also `queue`): they join the running turn after its next tool call, or wait as
+    in `collect` if there is none. `steer-backlog`: they join, and are also answered afterwards."""
     by_channel: Mapping[str, AnyQueueMode] = Field(default_factory=dict)
-    """Another mode for a channel, by its name."""
+    """The mode of a channel, by its name."""
     debounce_ms: Annotated[int, Field(ge=0)] = 1_000
-    """How long no further message may have come before those that wait are answered."""
+    """How long to wait after the last message before the waiting ones are answered."""
     cap: Annotated[int, Field(ge=1)] = 20
-    """Most messages that wait in one session."""
+    """The maximum number of messages waiting in one session."""
     drop: DropPolicy = "summarize"
-    """What becomes of more: `summarize` shows the oldest in a line each, `old` leaves them out, `new` refuses
-    what comes."""
+    """What happens to more messages: `summarize` shortens the oldest to a line each, `old` drops the oldest,
+    `new` refuses new ones."""
 
 
 class MessagesSettings(SettingsSection):
-    """`messages`: how messages of chats wait and are answered."""
+    """`messages`: how chat messages wait and are answered."""
 
     queue: QueueSettings = Field(default_factory=QueueSettings.unwritten)
     inbound: InboundSettings = Field(default_factory=InboundSettings.unwritten)
 
 
 class ActiveHours(SettingsSection):
-    """`agents.defaults.heartbeat.activeHours`: when there are heartbeats, by the clock of the owner's zone.
+    """`agents.defaults.heartbeat.activeHours`: the hours of heartbeats, in the owner's time zone.
 
-    An end before the start is one of the next day; two equal times are the whole day.
+    An end before the start is on the next day; two equal times mean the whole day.
     """
 
     start: Annotated[str, Field(pattern=_TIME), Written("time of day")] = "00:00"
-    """From when on there are heartbeats, by the clock of the owner's zone. An end before the start is one of
-    the next day; two equal times are the whole day."""
+    """The time of the first heartbeat of a day, in the owner's time zone."""
     end: Annotated[str, Field(pattern=_TIME), Written("time of day")] = "24:00"
-    """Until when, as `start`."""
+    """The time of the last heartbeat. An end before the start is on the next day; equal times mean all
+    day."""
 
 
 class HeartbeatSettings(SettingsSection):
-    """`agents.defaults.heartbeat`: the assistant looks around by itself, as HEARTBEAT.md says."""
+    """`agents.defaults.heartbeat`: turns without a message, which follow HEARTBEAT.md."""
 
     every: Annotated[str, BeforeValidator(as_duration), DURATION] = "30m"
-    """How often the assistant looks around by itself, see [serving](serve.md#heartbeats): `"30m"`, `"1h"`; a
-    bare number is minutes, 0 is never."""
+    """The interval of [heartbeats](serve.md#heartbeats): `"30m"`, `"1h"`. A plain number is minutes; 0 means
+    never."""
     active_hours: ActiveHours = Field(default_factory=ActiveHours.unwritten)
     target: str = "last"
-    """Where you are told: `last` is where you last wrote in private, the name of a channel where you last did
-    there; `none` is no heartbeat."""
+    """Where a heartbeat answers: `last` (the direct chat in which you last wrote), the name of a channel
+    (your last direct chat there), or `none` (no heartbeats)."""
     ack_max_chars: Annotated[int, count_or(300)] = 300
-    """So much beside `HEARTBEAT_OK` is not worth saying."""
+    """The maximum length of text beside `HEARTBEAT_OK` that is still not delivered, in characters."""
 
     @property
     def every_seconds(self) -> float:
-        """How often; 0 is never."""
+        """The interval in seconds; 0 means never."""
         return 0.0 if self.target.strip().lower() == "none" else duration_seconds(self.every)
 
 
 def queue_mode(settings: QueueSettings, channel: str) -> QueueMode:
-    """The mode of a channel; its name is compared without case."""
+    """The queue mode of a channel, whose name is case-insensitive."""
     wanted = channel.strip().lower()
     named = (mode for name, mode in settings.by_channel.items() if name.strip().lower() == wanted)
     return next(named, settings.mode)
@@ -258,11 +257,10 @@ def history_turns(
     channels: Mapping[str, ChannelSettings],
     ids_fold_case: bool = False,
 ) -> int | None:
-    """How many turns of a session are sent; `None` is all.
+    """The number of turns of a session that are sent to the model; `None` means all.
 
-    Only direct chats with a session of their own have a limit, in their threads too; the main session
-    and groups do not. Names of channels are compared without case; ids of senders are exact, unless the
-    channel takes `Anna` and `anna` for one, which `ids_fold_case` says.
+    Only direct chats with their own session, and their threads, have a limit. Channel names are
+    case-insensitive; sender ids are case-sensitive unless `ids_fold_case` is set.
     """
     if not {"dm", "direct"} & set(key.split(":")[2:]):
         return None
@@ -276,7 +274,7 @@ def history_turns(
 
 
 def channel_settings(channels: Mapping[str, ChannelSettings], name: str, account: str = "") -> AccountRules:
-    """What holds on a channel, for one of its accounts; a channel's name is compared without case."""
+    """The settings of one account of a channel, whose name is case-insensitive."""
     wanted = name.strip().lower()
     found = (section for known, section in channels.items() if known.strip().lower() == wanted)
     section = next(found, None) or ChannelSettings.model_construct()
@@ -285,7 +283,7 @@ def channel_settings(channels: Mapping[str, ChannelSettings], name: str, account
 
 
 def laid_over(section: ChannelSettings, own: AccountRules) -> AccountRules:
-    """A channel's rules and own keys, with those of one account over them, key by key."""
+    """The settings of a channel, overridden key by key by those of an account."""
     shared = {name: getattr(section, name) for name in AccountRules.model_fields}
     written = {name: getattr(own, name) for name in own.model_fields_set}
     extra = {**(section.model_extra or {}), **(own.model_extra or {})}

@@ -1,6 +1,6 @@
-"""`hooks`: what is done when something happens; `tools`: where they may be called, which wait, what hears.
+"""`hooks` and `tools`: hooks, rules and approvals of tools, and the transcription of voice notes.
 
-Values only; OpenClaw's keys where it has them.
+The keys are OpenClaw's where it has them.
 """
 
 import re
@@ -13,16 +13,16 @@ from nacre.runtime.settings.sections.section import SettingsSection
 
 
 class SessionMemorySettings(SettingsSection):
-    """`hooks.internal.entries.session-memory`: the last words of a session that has ended, as a note."""
+    """`hooks.internal.entries.session-memory`: a note with the last messages of an ended session."""
 
     enabled: bool = True
-    """Whether a private session that has ended leaves its last words as a note, `memory/DATE-slug.md`."""
+    """Whether the last messages of an ended private session are saved as a note, `memory/DATE-slug.md`."""
     messages: Annotated[int, Field(ge=1, le=1_000)] = 15
-    """How many messages of the conversation a note keeps."""
+    """The number of messages in such a note."""
 
 
 class HookEntries(SettingsSection):
-    """`hooks.internal.entries`."""
+    """`hooks.internal.entries`: the built-in hooks."""
 
     session_memory: SessionMemorySettings = Field(
         default_factory=SessionMemorySettings.unwritten, alias="session-memory"
@@ -30,109 +30,109 @@ class HookEntries(SettingsSection):
 
 
 class InternalHooks(SettingsSection):
-    """`hooks.internal`."""
+    """`hooks.internal`: the built-in hooks together."""
 
     enabled: bool = True
-    """`false` switches off everything below."""
+    """Whether the built-in hooks run."""
     entries: HookEntries = Field(default_factory=HookEntries.unwritten)
 
 
 class HooksSettings(SettingsSection):
-    """`hooks`."""
+    """`hooks`: functions that run on events."""
 
     timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
-    """Longest that one handler of a hook may take; see [extending](extending.md#a-hook)."""
+    """The time limit of one [hook](extending.md#a-hook) handler."""
     internal: InternalHooks = Field(default_factory=InternalHooks.unwritten)
 
 
 class ToolRule(SettingsSection):
-    """`tools.rules.<name>`."""
+    """`tools.rules.<name>`: the rule for one tool."""
 
     chats: tuple[Literal["private", "direct", "group"], ...] | None = None
-    """Where a tool is offered: `["private"]` is the owner alone, `"direct"` a chat with somebody else,
-    `"group"` every other chat. Unset leaves it to the tool's author. Nacre's own tools keep to what a chat
-    may see, so a rule can only take them away."""
+    """The chats in which the tool is available: `"private"` (the owner alone), `"direct"` (a direct chat with
+    somebody else), `"group"` (every other chat). Default: decided by the tool's author. A rule can only
+    restrict Nacre's own tools."""
     confirm: bool | None = None
-    """`true` asks the owner before each call, `false` never; unset leaves it to the tool's author. What a
-    hook asks is asked all the same."""
+    """Whether the owner must approve each call. Default: decided by the tool's author. Hooks can require
+    approval regardless."""
 
 
 class ApprovalSettings(SettingsSection):
-    """`tools.approvals`."""
+    """`tools.approvals`: how long approvals stay open."""
 
     wait_seconds: Annotated[float, Field(ge=0)] = 300.0
-    """How long a turn waits for the owner's answer; the call can be approved later, too. 0 does not wait."""
+    """How long a turn waits for the owner's answer. The call can also be approved later. 0 means no
+    waiting."""
     expire_hours: Annotated[float, Field(gt=0)] = 72.0
-    """How long a call can be approved."""
+    """How long a call can still be approved."""
 
 
 class AudioModel(SettingsSection):
-    """`tools.media.audio.models[]`; address and key are those of `models.providers`."""
+    """`tools.media.audio.models[]`: one transcription model."""
 
     provider: str = ""
-    """Provider of a model that writes voice notes down, as litellm names it. Address and key are those of
-    `models.providers`; the first model is asked, and the next when it fails. An entry without a provider or
-    model is passed over."""
+    """The provider of a transcription model, by litellm's name. Its address and key come from
+    `models.providers`. If a model fails, the next one is tried. Entries without a provider or a model are
+    ignored."""
     model: str = ""
     """The model, such as `whisper-1`."""
 
 
 class AudioSettings(SettingsSection):
-    """`tools.media.audio`."""
+    """`tools.media.audio`: the transcription of voice notes."""
 
     enabled: bool = True
-    """`false` writes no [voice note](bridges.md#files) down."""
+    """Whether [voice notes](bridges.md#files) are transcribed."""
     models: tuple[AudioModel, ...] = ()
-    """Who is asked, the next when one fails."""
+    """The transcription models, in the order in which they are tried."""
     language: str = ""
-    """What is spoken, as a code such as `de`; blank lets the model find out."""
+    """The language code of the recordings, such as `de`. Default: the model detects it."""
     max_bytes: Annotated[int, Field(gt=0)] = 20_971_520
-    """Largest recording that is sent."""
+    """The maximum size of a recording."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 60.0
-    """Longest that one model may take to write a recording down."""
+    """The time limit of one transcription."""
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        """The models as litellm names them, `provider/model`, in their order."""
+        """The models in order, as `provider/model`, by litellm's names."""
         pairs = [(each.provider.strip().lower(), each.model.strip()) for each in self.models]
         return tuple(f"{name}/{model.removeprefix(f'{name}/')}" for name, model in pairs if name and model)
 
 
 class MediaSettings(SettingsSection):
-    """`tools.media`."""
+    """`tools.media`: media that are converted to text."""
 
     audio: AudioSettings = Field(default_factory=AudioSettings.unwritten)
 
 
 class ToolsSettings(SettingsSection):
-    """`tools`."""
+    """`tools`: rules, approvals and media."""
 
     rules: Mapping[str, ToolRule] = Field(default_factory=dict)
-    """What holds for single tools."""
+    """Rules for single tools, by name."""
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings.unwritten)
     media: MediaSettings = Field(default_factory=MediaSettings.unwritten)
 
 
 class ToolNames(SettingsSection):
-    """Which tools are meant; `*` stands for anything, upper and lower case are one."""
+    """A selection of tools by name. `*` matches anything; case is ignored."""
 
     allow: tuple[str, ...] = ()
-    """Only these tools, Nacre's own and those of a bot author, or only their results; empty is all. `*`
-    stands for anything, upper and lower case are one."""
+    """The only tools that are selected. Default: all. `*` matches anything; case is ignored."""
     deny: tuple[str, ...] = ()
-    """Never these, also where `allow` names them."""
+    """Tools that are excluded, even if `allow` names them."""
 
     def admits(self, name: str) -> bool:
-        """Whether the tool of this name is meant."""
+        """Whether a tool is selected."""
         return (not self.allow or _is_named(name, self.allow)) and not _is_named(name, self.deny)
 
 
 class AgentTools(ToolNames):
-    """`agents.defaults.tools`: an agent's own tools, and its rules for single ones."""
+    """`agents.defaults.tools`: the tools of an agent, and its rules for single tools."""
 
     rules: Mapping[str, ToolRule] = Field(default_factory=dict)
-    """A rule here replaces the one of `tools.rules` for the same tool; in an entry of `agents.list` it holds
-    for that agent."""
+    """Rules that replace those in `tools.rules` for the same tool; in an entry of `agents.list`, for that
+    agent only."""
 
 
 def _is_named(name: str, patterns: tuple[str, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""`mcp`: servers of the Model Context Protocol whose tools the assistant may call. Values only."""
+"""`mcp`: Model Context Protocol servers whose tools the assistant may call."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
@@ -10,37 +10,37 @@ from nacre.runtime.settings.sections.section import SettingsSection
 
 
 class McpServer(SettingsSection):
-    """`mcp.servers.<name>`: one server, as Claude Code and OpenClaw write it."""
+    """`mcp.servers.<name>`: one server, in the format of Claude Code and OpenClaw."""
 
     enabled: bool = True
-    """`false` leaves the server alone."""
+    """Whether the server is used."""
     type: Literal["", "stdio", "http", "streamable-http"] = ""
-    """How it is reached; unset follows from `command` or `url`."""
+    """The transport. Default: `stdio` with `command`, HTTP with `url`."""
     command: str = ""
-    """The program that is started and spoken with over standard input and output."""
+    """The program to start, which communicates over standard input and output."""
     args: tuple[str, ...] = ()
-    """Its arguments."""
+    """The arguments of the program."""
     env: Mapping[str, str] = Field(default_factory=dict, repr=False)
-    """Variables for it, beside `PATH`, `HOME` and the like; it gets nothing else of Nacre's environment.
-    Write keys as `${NAME}`."""
+    """Environment variables for the program, in addition to `PATH`, `HOME` and similar ones; it gets nothing
+    else of Nacre's environment. Write keys as `${NAME}`."""
     cwd: str = ""
-    """The folder that it is started in; unset is the one that Nacre runs in."""
+    """The working folder of the program. Default: the one that Nacre runs in."""
     url: str = ""
-    """Its address, where it is reached over HTTP (streamable HTTP)."""
+    """The address of a server with streamable HTTP."""
     headers: Mapping[str, str] = Field(default_factory=dict, repr=False)
-    """Headers of each request, such as `Authorization: "Bearer ${NAME}"`."""
+    """Headers for each request, such as `Authorization: "Bearer ${NAME}"`."""
     tools: ToolNames = Field(default_factory=ToolNames.unwritten)
-    """Which of its tools are offered, by the server's own names for them."""
+    """The tools that are available, by the server's names."""
     chats: tuple[Literal["private", "direct", "group"], ...] = ("private",)
-    """Where its tools are offered: `"private"` is the owner alone, `"direct"` a chat with somebody else,
-    `"group"` every other chat. `tools.rules` may say otherwise of a single tool."""
+    """The chats in which its tools are available: `"private"` (the owner alone), `"direct"` (a direct chat
+    with somebody else), `"group"` (every other chat). `tools.rules` can override this for single tools."""
     trusted: tuple[str, ...] = ()
-    """Tools that are called without asking the owner; `*` stands for anything. One that its server marks as
-    read-only is never asked about, every other one is."""
+    """Tools that need no approval by the owner; `*` matches anything. Tools that the server marks as
+    read-only never need it; all others do."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 60.0
-    """Longest that one call may take."""
+    """The time limit of one call."""
     start_seconds: Annotated[float, Field(gt=0)] = 30.0
-    """Longest that its start may take."""
+    """The time limit of the start."""
 
     @model_validator(mode="after")
     def _is_reached_one_way(self) -> Self:
@@ -55,7 +55,7 @@ class McpServer(SettingsSection):
 
 
 class McpSettings(SettingsSection):
-    """`mcp`."""
+    """`mcp`: the servers."""
 
     servers: Mapping[str, McpServer] = Field(default_factory=dict)
-    """Servers by the names that you give them."""
+    """The servers, by names of your choice."""

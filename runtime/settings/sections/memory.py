@@ -1,4 +1,4 @@
-"""`memory`: which engine is asked, how the program qmd is run, facts, typed pages."""
+"""`memory`: the search backend, the program qmd, facts, typed pages, history and review of notes."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from nacre.runtime.settings.sections.session import SendMatch
 
 
 def _duration_or(default: str) -> BeforeValidator:
-    """A duration such as `90s`; a bare number is minutes, and what is none becomes the default."""
+    """A duration such as `90s`; a plain number is minutes. Anything else becomes the default."""
 
     def read(value: object) -> object:
         try:
@@ -38,107 +38,107 @@ def _glob(pattern: str) -> str:
     named = pattern.strip() or "**/*.md"
     if named.startswith(("/", "-")) or ".." in named.split("/") or set(named) & set("[]()!\\"):
         raise ValueError(
-            f"{pattern!r} is no pattern for files of a folder; write one such as '**/*.md', with *, **, ? "
+            f"{pattern!r} is not a pattern for files in a folder; write one such as '**/*.md', with *, **, ? "
             "and {a,b}"
         )
     return named
 
 
 BUILT_IN = "builtin"
-"""`memory.backend` of the index that comes with Nacre."""
+"""The `memory.backend` of the index that comes with Nacre."""
 
 
 class QmdPath(SettingsSection):
-    """`memory.qmd.paths[]`: Markdown elsewhere that qmd indexes too."""
+    """`memory.qmd.paths[]`: additional Markdown files that qmd indexes."""
 
     path: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-    """A folder or a file; `~` is the home folder, a relative one lies in the workspace. It may reach nothing
-    of another agent."""
+    """A folder or a file: absolute, below `~`, or relative to the workspace. It must not contain files of
+    another agent."""
     pattern: Annotated[str, AfterValidator(_glob)] = "**/*.md"
-    """Which files of the folder, with `*`, `**`, `?` and `{a,b}`."""
+    """The files of the folder to index, with `*`, `**`, `?` and `{a,b}`."""
     name: str = ""
-    """The collection's name, to which the agent's id is added; blank is `custom-1`, `custom-2` …"""
+    """The name of the collection, to which the agent's id is added. Default: `custom-1`, `custom-2` …"""
 
 
 class QmdSessions(SettingsSection):
     """`memory.qmd.sessions`: past conversations as a collection."""
 
     enabled: bool = False
-    """Whether the owner's private conversations are exported as Markdown, and searched too."""
+    """Whether the owner's private conversations are exported as Markdown and searched."""
     export_dir: str = ""
-    """Where conversations are exported to, with a folder for each agent in it; blank is `sessions` in the
-    agent's qmd folder."""
+    """The folder for exported conversations, with a subfolder per agent. Default: `sessions` in the agent's
+    qmd folder."""
     retention_days: Annotated[int, Field(ge=1)] | None = None
-    """After how many days an export is removed; unset is never. The transcript stays."""
+    """The number of days after which an export is removed. Default: never. The transcript stays."""
 
 
 class QmdUpdate(SettingsSection):
-    """`memory.qmd.update`: when qmd reads the files again. `0` of a duration is never."""
+    """`memory.qmd.update`: when qmd reads files again. A duration of `0` means never."""
 
     interval: Annotated[str, _duration_or("5m"), DURATION] = "5m"
-    """How often all collections are updated."""
+    """The interval of updates of all collections."""
     debounce_ms: Annotated[int, count_or(15_000)] = 15_000
-    """Least time between two updates."""
+    """The minimum time between two updates."""
     on_boot: bool = True
-    """Whether an agent that is opened updates at once."""
+    """Whether opening an agent starts an update."""
     wait_for_boot_sync: bool = False
-    """Whether opening an agent waits for its first update."""
+    """Whether opening an agent waits for that update."""
     embed_interval: Annotated[str, _duration_or("60m"), DURATION] = "60m"
-    """How often vectors are made, for the search modes that use them."""
+    """The interval at which vectors are made, for the search modes that use them."""
     command_timeout_ms: Annotated[int, count_or(30_000, least=1)] = 30_000
-    """How long a command about collections may take."""
+    """The time limit of commands for collections."""
     update_timeout_ms: Annotated[int, count_or(120_000, least=1)] = 120_000
-    """How long an update may take."""
+    """The time limit of an update."""
     embed_timeout_ms: Annotated[int, count_or(120_000, least=1)] = 120_000
-    """How long making vectors may take."""
+    """The time limit of making vectors."""
 
 
 class QmdLimits(SettingsSection):
-    """`memory.qmd.limits`: how much a search gives, and how long it may take."""
+    """`memory.qmd.limits`: the size of results, and the time limit of a search."""
 
     max_results: Annotated[int, _positive_or(6)] = 6
-    """Most results of a search, whatever the model asks for."""
+    """The maximum number of results, whatever the model requests."""
     max_snippet_chars: Annotated[int, _positive_or(700)] = 700
-    """Most characters of one snippet."""
+    """The maximum length of one snippet, in characters."""
     max_injected_chars: Annotated[int, _positive_or(4_000)] = 4_000
-    """Most characters of all snippets of a search."""
+    """The maximum length of all snippets of a search, in characters."""
     timeout_ms: Annotated[int, _positive_or(4_000)] = 4_000
-    """How long qmd may search before the built-in engine answers."""
+    """How long to wait for qmd before the built-in engine answers."""
 
 
 class QmdMatch(SendMatch):
-    """`memory.qmd.scope.rules[].match`: which sessions are meant; what is unset is all."""
+    """`memory.qmd.scope.rules[].match`: the sessions that a rule applies to. Unset keys match all."""
 
     key_prefix: str = ""
-    """How the session's key begins without `agent:<id>:`; `agent:…` counts as a `rawKeyPrefix`."""
+    """The beginning of the session key without `agent:<id>:`. With `agent:…` it is a `rawKeyPrefix`."""
     raw_key_prefix: str = ""
-    """How the whole key begins, such as `agent:main:discord:`."""
+    """The beginning of the whole key, such as `agent:main:discord:`."""
 
 
 class QmdRule(SettingsSection):
-    """`memory.qmd.scope.rules[]`."""
+    """`memory.qmd.scope.rules[]`: one rule."""
 
     action: Literal["allow", "deny"]
-    """What holds there."""
+    """Whether qmd is used in these sessions."""
     match: QmdMatch = Field(default_factory=QmdMatch.unwritten)
 
 
 class QmdScope(SettingsSection):
-    """`memory.qmd.scope`: in which chats qmd is asked. Unset: in direct chats alone."""
+    """`memory.qmd.scope`: the chats in which qmd is used. Default: direct chats only."""
 
     default: Literal["allow", "deny"] = "deny"
-    """What holds where no rule does."""
+    """What applies if no rule matches."""
     rules: tuple[QmdRule, ...] = ()
-    """The first rule that fits decides."""
+    """The rules; the first that matches decides."""
 
 
 class QmdSettings(SettingsSection):
     """`memory.qmd`: how the program qmd is run."""
 
     command: str = "qmd"
-    """The program, with quotes and arguments as in a shell; no shell is started."""
+    """The program with its arguments, quoted as in a shell; no shell is started."""
     search_mode: Literal["search", "vsearch", "query"] = "search"
-    """`search` by words; `vsearch` by meaning; `query` by both, with a re-ranker. Those two load models."""
+    """`search` uses words, `vsearch` meaning, `query` both and a re-ranker. The latter two load models."""
     include_default_memory: bool = True
     """Whether `MEMORY.md`, `memory/` and `chats/` are indexed."""
     paths: tuple[QmdPath, ...] = ()
@@ -151,71 +151,71 @@ class QmdSettings(SettingsSection):
 
 
 class BankSettings(SettingsSection):
-    """`memory.bank`: typed pages that `nacre memory reflect` makes of the logs."""
+    """`memory.bank`: typed pages that `nacre memory reflect` makes from the logs."""
 
     enabled: bool = False
-    """Whether there are typed pages in `bank/`: what is worth keeping is noted for them, `nacre memory
-    reflect` makes them, and they are searched; see [the bank](bank.md)."""
+    """Whether notes are collected for the typed pages in `bank/`, which `nacre memory reflect` makes and
+    searches include; see [the bank](bank.md)."""
 
 
 class IdentitySettings(SettingsSection):
-    """`memory.facts.identities.<name>`: what one identity may do with the facts and notes of others."""
+    """`memory.facts.identities.<name>`: the access of one identity to the facts and notes of others."""
 
     reads: tuple[str, ...] = ()
-    """Identities whose facts and notes this one may see, such as `household`."""
+    """The identities whose facts and notes this one may read, such as `household`."""
     writes: tuple[str, ...] = ()
-    """Identities whose facts and notes this one may see and change, in its own chats."""
+    """The identities whose facts and notes this one may read and change, in its own chats."""
 
 
 class FactsSettings(SettingsSection):
-    """`memory.facts`: facts and notes of identities."""
+    """`memory.facts`: facts and notes about identities."""
 
     enabled: bool = False
-    """Whether the model can set, note and recall [facts and notes](facts.md) of people."""
+    """Whether the model can store and recall [facts and notes](facts.md) about people."""
     owner: str = "owner"
     """The owner's identity."""
     identities: Mapping[str, IdentitySettings] = Field(default_factory=dict)
-    """Who may see whose facts; nothing is shared unless it stands here."""
+    """Access of identities to each other. Default: nothing is shared."""
     compaction_summaries: Literal["private", "on", "off"] = "private"
-    """Whether summaries of compactions are kept as notes while `memory.facts.enabled` is set: `private` those
-    of the owner's private chats, `on` all, `off` none; `bindings[].compactionSummaries` decides before it."""
+    """Which compaction summaries are kept as notes while `memory.facts.enabled` is set: `private` (of the
+    owner's private chats), `on` (all) or `off` (none). `bindings[].compactionSummaries` takes precedence."""
 
 
 class HistorySettings(SettingsSection):
-    """`memory.history`: the git history of a workspace that is a folder."""
+    """`memory.history`: the git history of a workspace folder."""
 
     commits: Literal["auto", "on", "off"] = "auto"
-    """Whether each turn that noted something is a commit in [the history of the notes](history.md). `"auto"`
-    and `"on"` mean the same."""
+    """Whether each turn that changes notes makes a commit in the [history](history.md). `auto` and `on` mean
+    the same."""
 
 
 class MemorySettings(SettingsSection):
-    """`memory`; `agents.defaults.memorySearch` says how it is searched."""
+    """`memory`: settings of the memory other than search, which is `agents.defaults.memorySearch`."""
 
     backend: str = Field(default=BUILT_IN, min_length=1)
-    """What `memory_search` asks first: `builtin` is the index that comes with Nacre, `qmd` the program qmd.
-    Another value is the id of an extension that brings a backend."""
+    """The search backend: `builtin` (the index that comes with Nacre), `qmd` (the program qmd), or the id of
+    an extension with a backend."""
     citations: Literal["auto", "on", "off"] = "auto"
-    """Whether answers name the notes that they rest on; `auto` is on in direct chats."""
+    """Whether answers cite the notes that they use; `auto` means in direct chats."""
     qmd: QmdSettings = Field(default_factory=QmdSettings.unwritten)
     bank: BankSettings = Field(default_factory=BankSettings.unwritten)
     facts: FactsSettings = Field(default_factory=FactsSettings.unwritten)
     secrets: Literal["redact", "refuse", "ask", "off"] = "redact"
-    """What becomes of keys, tokens and passwords that a conversation would write into a note: `"redact"` puts
-    `[redacted]` in their place, `"refuse"` writes nothing and tells the model why, `"ask"` has you approve
-    the call in a chat of your own, and redacts where nobody can be asked (a flush, a group, a fact), `"off"`
-    lets them in. What you write by hand is left alone."""
+    """What happens to keys, tokens and passwords that a conversation would write into a note. `redact`
+    replaces them with `[redacted]`. `refuse` writes nothing and tells the model why. `ask` requires your
+    approval in a private chat, and redacts where nobody can be asked (a flush, a group, a fact). `off`
+    writes them. Notes that you edit by hand are not changed."""
     history: HistorySettings = Field(default_factory=HistorySettings.unwritten)
     writes: Literal["direct", "review"] = "direct"
-    """Whether notes are written at once, or, with `"review"`, what a flush, a hook or a group would write
-    [waits for you](page.md#notes-that-wait-for-you)."""
+    """`direct` writes notes at once. With `review`, notes from flushes, hooks and groups
+    [wait for your approval](page.md#notes-that-wait-for-you)."""
 
     @property
     def read_by_qmd(self) -> tuple[QmdPath, ...]:
-        """What an agent reads through qmd beside its workspace."""
+        """The additional paths that an agent reads through qmd."""
         return self.qmd.paths if self.backend == "qmd" else ()
 
     @property
     def has_backend(self) -> bool:
-        """Whether an extension is asked before the built-in index."""
+        """Whether an extension searches before the built-in index."""
         return self.backend != BUILT_IN

@@ -1,4 +1,4 @@
-"""`models`: where providers are and which keys they want."""
+"""`models`: the addresses and keys of model providers."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
@@ -10,7 +10,7 @@ from nacre.runtime.settings.disk.auth_profiles import AuthProfiles, plain_provid
 from nacre.runtime.settings.sections.section import SettingsSection
 
 SERVED_MODEL = "default"
-"""The name of a model that only its server's address names: the first that is served there."""
+"""The model name that stands for the first model of a server."""
 
 ProviderApi: TypeAlias = Literal[
     "",
@@ -28,26 +28,25 @@ ProviderApi: TypeAlias = Literal[
 
 
 class ProviderModel(SettingsSection):
-    """`models.providers.<name>.models[]`: one model there, in OpenClaw's words."""
+    """`models.providers.<name>.models[]`: one model of the provider, with OpenClaw's keys."""
 
     id: str = ""
     """The model's name at the provider."""
     context_window: Annotated[int, Field(ge=SMALLEST_WINDOW_TOKENS)] | None = None
-    """Its context window in tokens, 4000 at least; unset asks the server."""
+    """The context window in tokens, at least 4000. Default: what the server reports."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None
-    """The most tokens of one answer; unset is the model's own limit, and a quarter of the window at a server
-    of your own."""
+    """The maximum number of tokens of one answer. Default: the model's limit, or a quarter of the window on
+    your own server."""
 
 
 class ProviderSettings(SettingsSection):
-    """`models.providers.<name>`: where a provider is and which key it wants."""
+    """`models.providers.<name>`: the address and key of a provider."""
 
     base_url: str = ""
-    """Address of an OpenAI-compatible endpoint; blank is the provider's own. With one, `<name>` may be any
-    name; for a provider with a protocol of its own, such as `anthropic`, it is an endpoint of that
-    protocol."""
+    """The address of an OpenAI-compatible endpoint, under any `<name>`; for a provider with its own protocol,
+    such as `anthropic`, an endpoint of that protocol. Default: the provider's own address."""
     api_key: str = Field(default="", repr=False)
-    """The key; blank takes that of an [auth profile](settings.md#keys-of-a-moved-install), else the
+    """The key. Default: that of an [auth profile](settings.md#keys-of-a-moved-install), otherwise the
     provider's environment variable."""
     api: ProviderApi = ""
     """How the provider is spoken to. `openai-completions`: OpenAI's chat completions over plain HTTP, which
@@ -56,15 +55,15 @@ class ProviderSettings(SettingsSection):
     vLLM, LM Studio, llamafile, DeepSeek, Groq, Mistral, xAI, Together, Cerebras and whoever has a `baseUrl`;
     litellm for all others, and for OpenAI's models that work through its Responses API alone."""
     models: tuple[ProviderModel, ...] = ()
-    """What is known of models there."""
+    """Facts about single models."""
 
     def model(self, name: str) -> ProviderModel:
-        """What the settings say of a model by its name at the provider, if anything."""
+        """The settings of a model, by the provider's name for it."""
         return next((model for model in self.models if model.id.strip() == name), ProviderModel())
 
 
 class ModelsSettings(SettingsSection):
-    """`models`."""
+    """`models`: the providers."""
 
     providers: Mapping[str, ProviderSettings] = Field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""`plugins`: which extensions are loaded, and which of them is the memory. OpenClaw's keys."""
+"""`plugins`: which extensions are loaded, and which one is the memory engine. The keys are OpenClaw's."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -10,11 +10,11 @@ from nacre.runtime.settings.sections.section import SettingsSection
 MEMORY_CORE = "memory-core"
 """The memory engine that comes with Nacre."""
 NO_MEMORY = "none"
-"""What the owner writes into the slot for no memory engine at all."""
+"""The value of the slot that means no memory engine."""
 
 
 def _slot(value: object) -> object:
-    """Trimmed; blank is the default, and `none` counts in any case."""
+    """The trimmed value; blank means the default, and `none` is case-insensitive."""
     if not isinstance(value, str):
         return value
     chosen = value.strip() or MEMORY_CORE
@@ -22,31 +22,31 @@ def _slot(value: object) -> object:
 
 
 class PluginSlots(SettingsSection):
-    """`plugins.slots`: places that one extension alone can have."""
+    """`plugins.slots`: roles that one extension has at a time."""
 
     memory: Annotated[str, BeforeValidator(_slot)] = MEMORY_CORE
-    """The id of the memory engine; blank is `memory-core`, which comes with Nacre. `memory-lancedb` is
-    [long-term memory in LanceDB](ltm.md), with [settings of its own](ltm.md#settings). `none`, in any case,
-    is no memory tool at all; notes are still written, and read at a session's start."""
+    """The id of the memory engine. Default: `memory-core`, which comes with Nacre. `memory-lancedb` is
+    [long-term memory in LanceDB](ltm.md) with its [settings](ltm.md#settings). `none` means no memory tools;
+    notes are still written, and read at the start of a session."""
 
 
 class PluginEntry(SettingsSection):
     """`plugins.entries.<id>`: one extension."""
 
     enabled: bool | None = None
-    """Whether the extension of this id is loaded; unset leaves it to `plugins.allow` and `plugins.slots`."""
+    """Whether the extension is loaded. Default: decided by `plugins.allow` and `plugins.slots`."""
     config: Mapping[str, Any] = Field(default_factory=dict, repr=False)
-    """Its own settings; its manifest says which there are."""
+    """The settings of the extension, as its manifest describes them."""
 
 
 class PluginsSettings(SettingsSection):
-    """`plugins`."""
+    """`plugins`: the extensions."""
 
     enabled: bool = True
-    """`false` loads no extension."""
+    """Whether extensions are loaded."""
     allow: tuple[str, ...] = ()
-    """Ids of extensions that are loaded; where there are any, no other extension is."""
+    """The ids of the only extensions that are loaded. Default: no restriction."""
     deny: tuple[str, ...] = ()
-    """Ids of extensions that are not loaded, whatever else says so."""
+    """The ids of extensions that are never loaded."""
     slots: PluginSlots = Field(default_factory=PluginSlots.unwritten)
     entries: Mapping[str, PluginEntry] = Field(default_factory=dict)

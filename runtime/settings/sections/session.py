@@ -1,4 +1,4 @@
-"""`session`: which conversation a message belongs to, when it ends by itself, how much is kept of it."""
+"""`session`: which session a message belongs to, when sessions reset, and how long they are kept."""
 
 import re
 from collections.abc import Mapping
@@ -27,15 +27,17 @@ _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of a duration such as `30d`, `12h` or `90m`; a bare number is days.
+    """Milliseconds of a duration such as `30d`, `12h` or `90m`; a plain number is days.
 
     Raises:
-        ValueError: it is none, or not longer than nothing.
+        ValueError: the text is not a duration, or not above zero.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text.strip().lower())
     length_ms = int(float(match[1]) * _UNITS_MS[match[2] or "d"]) if match else 0
     if length_ms <= 0:
-        raise ValueError(f"{text!r} is no duration; write one like '30d', '12h' or '90m', or false for none")
+        raise ValueError(
+            f"{text!r} is not a duration; write one like '30d', '12h' or '90m', or false for none"
+        )
     return length_ms
 
 
@@ -50,11 +52,11 @@ def _duration(value: object) -> object:
 
 
 def _bytes(value: object) -> object:
-    """A number of bytes, also as `500mb`; false and 0 are no limit."""
+    """A number of bytes, also as `500mb`; false and 0 mean no limit."""
     if value is False or value is None:
         return None
     if isinstance(value, bool):
-        raise ValueError("true is no number of bytes; write one like '500mb', or false for no limit")
+        raise ValueError("true is not a number of bytes; write one like '500mb', or false for no limit")
     return int(BYTES.validate_python(value)) or None
 
 
@@ -67,7 +69,7 @@ def _usable_main_key(text: str) -> str:
 
 
 def _trigger_words(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Each word once, trimmed, in lower case; blank ones are left out."""
+    """Each word once, trimmed and in lower case."""
     return tuple(dict.fromkeys(word.strip().lower() for word in words if word.strip()))
 
 
@@ -80,26 +82,26 @@ IdleMinutes: TypeAlias = Annotated[int, clamped(int, 1)]
 
 
 class ResetSettings(SettingsSection):
-    """When a session ends by itself; what is not set here is taken from a more general place."""
+    """When a session resets automatically. Unset keys inherit from the more general section."""
 
     mode: ResetMode | None = None
-    """`daily`: each day at `atHour`. `idle`: after `idleMinutes` of silence. `none`: never. Unset is
+    """`daily`: every day at `atHour`. `idle`: after `idleMinutes` without a message. `none`: never. Default:
     `daily`."""
     at_hour: Annotated[int, clamped(int, 0, 23)] | None = None
-    """Hour of the daily reset in the owner's time zone; unset is 4. A running conversation is not cut off."""
+    """The hour of the daily reset in the owner's time zone. Default: 4. A running turn is not interrupted."""
     idle_minutes: IdleMinutes | None = None
-    """Minutes of silence that end a session, in `daily` mode too, if they pass first; unset is 60 in `idle`
-    mode."""
+    """The number of minutes without a message after which a session resets, in `daily` mode too. Default in
+    `idle` mode: 60."""
 
     def rule(self) -> ResetRule:
         return ResetRule(mode=self.mode, at_hour=self.at_hour, idle_minutes=self.idle_minutes)
 
 
 class ResetByType(SettingsSection):
-    """`session.resetByType`: rules for one sort of session, field by field over `session.reset`."""
+    """`session.resetByType`: rules for one type of session, which override `session.reset` key by key."""
 
     direct: ResetSettings = Field(default_factory=ResetSettings.unwritten)
-    """For private chats; `dm` is another name of this section."""
+    """For direct chats. `dm` is another name of this section."""
     group: ResetSettings = Field(default_factory=ResetSettings.unwritten)
     """For groups and channels."""
     thread: ResetSettings = Field(default_factory=ResetSettings.unwritten)
@@ -118,23 +120,23 @@ class ResetByType(SettingsSection):
 
 
 class MaintenanceSettings(SettingsSection):
-    """`session.maintenance`: when lines leave the index, and how much of the disk transcripts may take."""
+    """`session.maintenance`: when sessions leave the index, and how much disk space transcripts may use."""
 
     mode: Literal["enforce", "warn"] = "enforce"
-    """`warn` changes nothing and says what would be changed."""
+    """`enforce` applies the limits. `warn` only reports what it would change."""
     prune_after: Duration = "30d"
-    """How long a direct chat or a program's session may be idle before its line leaves the index."""
+    """How long a direct chat or a program's session may be idle before it leaves the index."""
     max_entries: Annotated[int, Field(ge=1)] = 500
-    """Most lines of the index; main session, groups and threads stay, even beyond it."""
+    """The maximum number of sessions in the index. The main session, groups and threads always stay."""
     reset_archive_retention: Duration = False
-    """How long the transcripts of deleted sessions are kept; `false` is for ever."""
+    """How long the transcripts of deleted sessions are kept; `false` means forever."""
     max_disk_bytes: Bytes = None
-    """Most that the folder of sessions may take, such as `500mb`; unset is no limit."""
+    """The maximum size of the session folder, such as `500mb`. Default: no limit."""
     high_water_bytes: Bytes = None
-    """How much is left once the limit was passed; unset is four fifths of it."""
+    """The size that cleaning up reduces the folder to. Default: 80 % of `maxDiskBytes`."""
 
     def limits(self) -> "MaintenanceLimits":
-        # a command that looks at no sessions has no use for it
+        # Most commands do not need it.
         from nacre.sessions.upkeep.maintenance import MaintenanceLimits
 
         return MaintenanceLimits(
@@ -147,34 +149,34 @@ class MaintenanceSettings(SettingsSection):
 
 
 class SendMatch(SettingsSection):
-    """`session.sendPolicy.rules[].match`: which sessions are meant; what is unset is all."""
+    """`session.sendPolicy.rules[].match`: the sessions that a rule applies to. Unset keys match all."""
 
     channel: str = ""
-    """Name of the channel; blank is every one."""
+    """The name of a channel. Default: every channel."""
     chat_type: Literal["", "direct", "group", "channel"] = ""
-    """`direct`, `group` or `channel`; blank is all."""
+    """`direct`, `group` or `channel`. Default: all."""
     key_prefix: str = ""
-    """How the session's key begins, with or without `agent:<id>:`."""
+    """The beginning of the session key, with or without `agent:<id>:`."""
 
 
 class SendRule(SettingsSection):
-    """`session.sendPolicy.rules[]`."""
+    """`session.sendPolicy.rules[]`: one rule."""
 
     action: Literal["allow", "deny"]
-    """`allow` or `deny`; a rule that denies counts before one that allows."""
+    """`allow` or `deny`; `deny` takes precedence."""
     match: SendMatch = Field(default_factory=SendMatch.unwritten)
 
 
 class SendPolicy(SettingsSection):
-    """`session.sendPolicy`: in which sessions messages of chats are answered at all."""
+    """`session.sendPolicy`: the sessions in which chat messages are answered."""
 
     default: Literal["allow", "deny"] = "allow"
-    """Whether messages of chats are answered where no rule says so: `allow` or `deny`."""
+    """What applies to sessions that no rule matches: `allow` or `deny`."""
     rules: tuple[SendRule, ...] = ()
-    """A rule that denies counts before one that allows."""
+    """The rules; `deny` takes precedence over `allow`."""
 
     def allows(self, key: str, *, channel: str, chat_kind: str) -> bool:
-        """Whether messages of a session are answered."""
+        """Whether messages in a session are answered."""
         actions = {
             rule.action
             for rule in self.rules
@@ -188,31 +190,32 @@ class SendPolicy(SettingsSection):
 
 
 class SessionSettings(SettingsSection):
-    """`session`: which conversation a message belongs to, and where conversations are kept."""
+    """`session`: which session a message belongs to, and where sessions are kept."""
 
     scope: SessionScope = "per-sender"
-    """`global` makes one session of all that the owner says, in any chat; it shows no private memory."""
+    """`global` uses one session for all of the owner's chats; it has no access to private memory."""
     main_key: Annotated[str, AfterValidator(_usable_main_key)] = "main"
-    """Name of the owner's main session."""
+    """The name of the owner's main session."""
     dm_scope: DmScope = "main"
-    """Whether the owner's direct chats share the main session or each have their own."""
+    """Whether the owner's direct chats share the main session or have a session each."""
     identity_links: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
-    """One person's ids on several channels, each as `channel:id`, under one name."""
+    """The ids of one person on several channels, each as `channel:id`, under one name."""
     store: str = ""
-    """The index file; transcripts lie beside it. `~` is the home folder, `{agentId}` the agent's id."""
+    """The session index file, beside which transcripts are stored. `~` is the home folder, `{agentId}` the
+    id."""
     send_policy: SendPolicy = Field(default_factory=SendPolicy.unwritten)
     maintenance: MaintenanceSettings = Field(default_factory=MaintenanceSettings.unwritten)
     reset: ResetSettings = Field(default_factory=ResetSettings.unwritten)
     reset_by_type: ResetByType = Field(default_factory=ResetByType.unwritten)
     reset_by_channel: Mapping[ChannelName, ResetSettings] = Field(default_factory=dict)
-    """For one channel, such as `telegram`; the rules above do not count there."""
+    """Rules for one channel, such as `telegram`, instead of the rules above."""
     idle_minutes: IdleMinutes | None = None
-    """Older name of `session.reset.idleMinutes`; alone it means `idle` mode."""
+    """The old name of `session.reset.idleMinutes`. Alone, it sets `idle` mode."""
     reset_triggers: Annotated[tuple[str, ...], AfterValidator(_trigger_words)] = RESET_TRIGGERS
-    """Words that the owner begins a fresh session with, alone or before a text; case does not matter."""
+    """Words with which the owner starts a new session, alone or before a text, regardless of case."""
 
     def reset_policy(self, kind: SessionType, channel: str) -> ResetPolicy:
-        """What holds for a session of this kind on this channel."""
+        """The reset policy for a session of this kind on this channel."""
         return reset_policy(
             kind=kind,
             channel=channel,
@@ -228,6 +231,6 @@ def _ms(duration: Any) -> int | None:
 
 
 def _without_agent(key: str) -> str:
-    """A key without the `agent:<id>:` in front of it."""
+    """A key without its prefix `agent:<id>:`."""
     parts = key.split(":", 2)
     return parts[2] if len(parts) == 3 and parts[0] == "agent" else key

@@ -1,4 +1,4 @@
-"""`skills`: which skills the assistant is told of. Values only; OpenClaw's keys."""
+"""`skills`: the skills that the assistant knows. The keys are OpenClaw's."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -9,37 +9,37 @@ from nacre.runtime.settings.sections.section import SettingsSection
 
 
 class SkillEntry(SettingsSection):
-    """`skills.entries.<name>`."""
+    """`skills.entries.<name>`: one skill."""
 
     enabled: bool = True
-    """`false` leaves the skill of this name out."""
+    """Whether the skill is available."""
 
 
 class SkillLimits(SettingsSection):
-    """`skills.limits`."""
+    """`skills.limits`: limits for the prompt."""
 
     max_skills_prompt_chars: Annotated[int, Field(ge=0)] = 12_000
-    """Most characters of the system prompt that names and descriptions of skills may take; those that come
-    later in the alphabet are told by name alone, or not at all. 0 tells of none."""
+    """The maximum length of the list of skills in the system prompt, in characters. Skills later in the
+    alphabet are listed by name only, or not at all. 0 means no list."""
 
 
 def _owners_path(text: str) -> str:
     path = text.strip().rstrip("/")
     if not path.startswith(("/", "~/")):
-        raise ValueError(f"{text!r} depends on the folder one stands in; begin it with / or ~/")
+        raise ValueError(f"{text!r} depends on the current folder; begin it with / or ~/")
     return path
 
 
 class SkillSources(SettingsSection):
-    """`skills.load`."""
+    """`skills.load`: further folders with skills."""
 
     extra_dirs: tuple[Annotated[str, AfterValidator(_owners_path)], ...] = ()
-    """Folders outside of the workspace whose skills you trust: each folder in them with a `SKILL.md` is a
-    skill, and is read as those of the workspace are, which go before others of the same name."""
+    """Folders outside the workspace whose skills you trust. Each of their subfolders with a `SKILL.md` is a
+    skill. Skills of the workspace with the same name take precedence."""
 
 
 class SkillsSettings(SettingsSection):
-    """`skills`."""
+    """`skills`: the skills."""
 
     load: SkillSources = Field(default_factory=SkillSources.unwritten)
     entries: Mapping[str, SkillEntry] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""`storage`: what keeps sessions and notes."""
+"""`storage`: where sessions and notes are stored."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,9 +11,9 @@ from nacre.runtime.settings.sections.plugins import PluginsSettings
 from nacre.runtime.settings.sections.section import SettingsSection
 
 POSTGRES = "postgres"
-"""The backend that comes with Nacre, and the one that NACRE_DATABASE_URL means."""
+"""The backend that NACRE_DATABASE_URL selects."""
 _DRIVERS = {"": FILES, "postgresql": POSTGRES}
-"""What others call `storage.driver`, and what is meant by a blank one."""
+"""Other names of drivers, and the default."""
 
 
 def _driver(value: object) -> object:
@@ -24,24 +24,23 @@ def _driver(value: object) -> object:
 
 
 class StorageSettings(SettingsSection):
-    """`storage`: files of the state folder, or a database that several machines share."""
+    """`storage`: files in the state folder, or a database that several machines share."""
 
     driver: Annotated[str, BeforeValidator(_driver)] = FILES
-    """What keeps sessions, workspace, index, approvals and the channels' ledger: `files`; `postgres`, for
-    which the extra `postgres` brings the driver; or the id of an
-    [extension](extending.md#a-storage-backend)."""
+    """The backend for sessions, workspace, index, approvals and the ledger of the channels: `files`,
+    `postgres` (needs the extra `postgres`), or the id of an [extension](extending.md#a-storage-backend)."""
     url: str = ""
-    """`postgresql://user:password@host:5432/database`, with libpq's parameters behind a `?`. Write a password
-    as `${NAME}`, so that it stands in the environment."""
+    """The database: `postgresql://user:password@host:5432/database`, with libpq's parameters after a `?`.
+    Write the password as `${NAME}` to keep it in the environment."""
     workers: bool = False
-    """Whether `nacre serve` leaves turns to [`nacre admin worker`](workers.md), of which many may run,
-    on several machines."""
+    """Whether `nacre serve` leaves turns to [workers](workers.md), any number of which run on any
+    machines."""
 
     def chosen(self, told: str, plugins: PluginsSettings) -> StorageChoice:
-        """What keeps an agent's data. A database that was `told` of needs no setting.
+        """The storage of an agent. `told` is the value of NACRE_DATABASE_URL, which takes precedence.
 
         Raises:
-            ConfigError: the settings want a database and name none, or switch off the extension they choose.
+            ConfigError: the database is not named, or the chosen extension is switched off.
         """
         url = told.strip() or self.url.strip()
         driver = POSTGRES if told.strip() and self.driver == FILES else self.driver
@@ -49,23 +48,23 @@ class StorageSettings(SettingsSection):
             return StorageChoice()
         if driver == POSTGRES and not url:
             raise ConfigError(
-                "The settings want PostgreSQL (storage.driver) and name no database. Set storage.url or "
+                "storage.driver is PostgreSQL, but no database is named. Set storage.url or "
                 "NACRE_DATABASE_URL: postgresql://user:password@host:5432/database."
             )
         if driver in plugins.deny or not (plugins.enabled or driver == POSTGRES):
             raise ConfigError(
-                f"storage.driver is {driver!r}, and plugins switches this extension off. Take it out of "
-                "plugins.deny and leave plugins.enabled, or choose another storage.driver."
+                f"storage.driver is {driver!r}, but plugins switches this extension off. Remove it from "
+                "plugins.deny and leave plugins.enabled on, or choose another storage.driver."
             )
         entry = plugins.entries.get(driver)
         return StorageChoice(driver=driver, url=url, settings=entry.config if entry is not None else {})
 
 
 def with_storage(raw: dict[str, Any], file: Path) -> dict[str, Any]:
-    """`memory.driver` and `memory.url` as `storage`, which is what a published article calls it.
+    """Reads `memory.driver` and `memory.url`, the keys of a published article, as `storage`.
 
     Raises:
-        ConfigError: both are written, and say something else.
+        ConfigError: both are set, to different values.
     """
     memory = raw["memory"] if isinstance(raw.get("memory"), dict) else {}
     named = (
@@ -78,8 +77,8 @@ def with_storage(raw: dict[str, Any], file: Path) -> dict[str, Any]:
     storage = raw.get("storage", {})
     if any(storage.get(key, value) != value for key, value in named.items()):
         raise ConfigError(
-            f"The settings file {file} says in memory.{' and memory.'.join(named)} something else than in "
-            "storage. Keep storage alone: it says where notes and sessions lie."
+            f"The settings file {file} has different values in memory.{' and memory.'.join(named)} and in "
+            "storage. Remove the former: storage says where notes and sessions are."
         )
     kept = {key: value for key, value in memory.items() if key not in named}
     return {**raw, "memory": kept, "storage": {**named, **storage}}
