@@ -26,7 +26,7 @@ from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.extensions.loading import load_workers
 from nacre.runtime.ledger.ledger import STATES
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, load_config
-from nacre.runtime.settings.disk.settings_file import told_of_emptied
+from nacre.runtime.settings.disk.settings_file import emptied_notice
 from nacre.runtime.storage.backend import StorageFailed
 from nacre.runtime.storage.storage import ledger_of
 
@@ -172,7 +172,7 @@ class Server:
 
         Invalid settings change nothing. Bridges whose account has not changed keep running.
         """
-        if emptied := told_of_emptied(self._config.state_dir / SETTINGS_FILE):
+        if emptied := emptied_notice(self._config.state_dir / SETTINGS_FILE):
             return (emptied,)
         try:
             config = load_config(

@@ -11,7 +11,7 @@ from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError, ModelError
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, StateSettings
-from nacre.runtime.settings.disk.settings_file import file_stamp, told_of_emptied
+from nacre.runtime.settings.disk.settings_file import file_stamp, emptied_notice
 from nacre.runtime.settings.sections.section import written_name
 from nacre.runtime.settings.settings import Settings
 
@@ -158,7 +158,7 @@ class SettingsInFile:
         if stamp == self._stamp:
             return None
         self._stamp = stamp
-        if emptied := told_of_emptied(self._file):
+        if emptied := emptied_notice(self._file):
             self._untold.append(emptied)
             return None
         # whoever changes no settings does not wait for this

@@ -245,10 +245,10 @@ def checked_settings(text: str, file: Path, environment: Mapping[str, str]) -> t
 
 
 def _notices(raw: Mapping[str, Any], written: Settings, file: Path) -> tuple[str, ...]:
-    from nacre.runtime.settings.disk.settings_file import told_of_other_files, told_of_sources
-    from nacre.runtime.settings.settings import told_of_keys
+    from nacre.runtime.settings.disk.settings_file import other_files_notice, sources_notice
+    from nacre.runtime.settings.settings import key_notices
 
-    return (*told_of_keys(written, file), *told_of_other_files(file), *told_of_sources(raw))
+    return (*key_notices(written, file), *other_files_notice(file), *sources_notice(raw))
 
 
 def settings_file(environment: Mapping[str, str]) -> Path:

@@ -159,7 +159,7 @@ def _problem(item: Mapping[str, Any]) -> str:
     return f"{written_key(item['loc'])}: {said}"
 
 
-def told_of_keys(settings: Settings, file: Path) -> tuple[str, ...]:
+def key_notices(settings: Settings, file: Path) -> tuple[str, ...]:
     """Sentences for the owner about valid settings: unread keys, several default agents."""
     unread = ", ".join(unread_keys(settings))
     marked = [entry.id for entry in settings.agents.entries if entry.default]
@@ -169,11 +169,11 @@ def told_of_keys(settings: Settings, file: Path) -> tuple[str, ...]:
             f"Several agents in {file} are marked as the default: {', '.join(marked)}. {marked[0]} is it."
         )
     if settings.memory.backend == "qmd" and "scope" in settings.memory.qmd.model_fields_set:
-        notices += _told_of_scope(settings.memory.qmd.scope)
+        notices += _scope_notices(settings.memory.qmd.scope)
     return tuple(notices)
 
 
-def _told_of_scope(scope: QmdScope) -> list[str]:
+def _scope_notices(scope: QmdScope) -> list[str]:
     allowed = [rule.match.chat_type for rule in scope.rules if rule.action == "allow"]
     if scope.default != "allow" and all(kind == "direct" for kind in allowed):
         return []

@@ -89,7 +89,7 @@ def file_stamp(file: Path) -> tuple[int, int, int] | None:
     return facts.st_mtime_ns, facts.st_size, facts.st_ino
 
 
-def told_of_other_files(file: Path) -> list[str]:
+def other_files_notice(file: Path) -> list[str]:
     """A sentence about settings under other names beside the file, if there are any."""
     others = [name for name in OTHER_FILES if file.with_name(name).exists()]
     if not others:
@@ -99,7 +99,7 @@ def told_of_other_files(file: Path) -> list[str]:
     ]
 
 
-def told_of_sources(raw: Mapping[str, Any]) -> list[str]:
+def sources_notice(raw: Mapping[str, Any]) -> list[str]:
     """A sentence if a valid file names conversations as a source without enabling them."""
     agents = raw.get("agents") or {}
     defaults = (agents.get("defaults") or {}).get("memorySearch") or {}
@@ -218,7 +218,7 @@ def _with_whole_model(agent: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**agent, "model": {"primary": model}} if isinstance(model, str) else agent
 
 
-def told_of_emptied(file: Path) -> str | None:
+def emptied_notice(file: Path) -> str | None:
     """A sentence if the settings file became blank or was removed while a program runs, or `None`.
 
     A killed editor or a full disk leaves such a file. An owner who wants all defaults writes `{}`.
