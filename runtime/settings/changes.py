@@ -11,7 +11,7 @@ from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError, ModelError
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, StateSettings
-from nacre.runtime.settings.disk.settings_file import file_stamp, emptied_notice
+from nacre.runtime.settings.disk.settings_file import emptied_notice, file_stamp
 from nacre.runtime.settings.sections.section import written_name
 from nacre.runtime.settings.settings import Settings
 

@@ -10,7 +10,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path, PurePosixPath
 
 from pydantic import Field
@@ -307,14 +307,22 @@ class SessionFlush:
         parts, session = self._parts, self._session
         is_private = session.policy.is_private
         workspace = session.sources(parts.sources).workspace(
-            parts.workspace, "flush", entry_ids=lambda: session.flushes.unflushed_range, words_of=without_kind
+            parts.workspace,
+            "flush",
+            entry_ids=lambda: session.flushes.unflushed_range,
+            words_of=_said,
         )
+        said = session.flushes.unflushed_messages()[:1]
+        day_start = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        is_of_today = all(message.timestamp_ms >= day_start.timestamp() * 1000 for message in said)
         return NotesFile(
             workspace,
             daily_log_path(now.date(), folder=MEMORY_FOLDER if is_private else session.policy.notes_folder),
             heading=f"{FLUSH_HEADING}, {now:%H:%M}" if is_private else f"## Notes from {session.key}",
             # Pages are the owner's alone: nobody else's chat is asked for lines of them.
             is_for_bank=parts.settings.memory.bank.enabled and is_private,
+            # "Tomorrow" in a conversation of several days may be any of them.
+            today=now.date() if is_of_today else None,
         )
 
 
@@ -329,12 +337,16 @@ class NotesFile:
     """Today's log as a flush may change it: append only, and never the same block twice.
 
     Each block stands under `heading`, a Markdown line. `is_for_bank` asks for lines from which pages are
-    made. `problem` says why the last write failed. `added` is what was written, or what `waits` for the
+    made. `today` is the day that words such as "tomorrow" are about, if it is certain; their date is added.
+    `problem` says why the last write failed. `added` is what was written, or what `waits` for the
     owner first.
     """
 
-    def __init__(self, workspace: Workspace, path: str, *, heading: str, is_for_bank: bool) -> None:
+    def __init__(
+        self, workspace: Workspace, path: str, *, heading: str, is_for_bank: bool, today: date | None = None
+    ) -> None:
         self.path = path
+        self._today = today
         self.is_for_bank = is_for_bank
         self.wrote = False
         self.waits = False
@@ -358,7 +370,9 @@ class NotesFile:
         try:
             if not self._workspace.is_there:
                 raise FileNotFoundError(workspace_gone(self._workspace))
-            outcome = await self._workspace.append(self.path, arguments.text, heading=self._heading)
+            outcome = await self._workspace.append(
+                self.path, _dated(arguments.text, self._today), heading=self._heading
+            )
         except WaitsForReview as waiting:
             self.wrote, self.waits, self.problem = True, True, ""
             self.added += waiting.text
@@ -373,6 +387,22 @@ class NotesFile:
         self.wrote, self.problem = True, ""
         self.added += outcome.written
         return ToolOutput(text=f"Appended to {self.path}.")
+
+
+def _said(line: str) -> str:
+    from nacre.memory.text.days.query_dates import without_dates  # reads the words of many languages
+
+    return without_kind(without_dates(line))
+
+
+def _dated(text: str, today: date | None) -> str:
+    if today is None:
+        return text
+    from nacre.memory.text.days.query_dates import with_dates
+
+    return "\n".join(
+        with_dates(line, today) if line.lstrip()[:2] in ("- ", "* ") else line for line in text.split("\n")
+    )
 
 
 def _check_fits(messages: Sequence[Message]) -> None:

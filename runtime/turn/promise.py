@@ -118,11 +118,14 @@ async def keep_promise(session: OpenSession, parts: TurnParts, words: str, reply
     text, is_asked = promised(words, reply)
     if not text:
         return POINTS_BACK if is_asked else ""
-    path = daily_log_path(parts.now().date())
+    from nacre.memory.text.days.query_dates import with_dates, without_dates
+
+    today = parts.now().date()
+    path = daily_log_path(today)
     if not session.policy.may_write(PurePosixPath(path)):
         return f"The assistant saved no note of this: the settings make {path} read-only."
-    workspace = session.sources(parts.sources).workspace(parts.workspace, "capture")
-    lines = [line.strip().lstrip("-*• ") for line in text.splitlines()]
+    workspace = session.sources(parts.sources).workspace(parts.workspace, "capture", words_of=without_dates)
+    lines = [with_dates(line.strip().lstrip("-*• "), today) for line in text.splitlines()]
     try:
         if not parts.workspace.is_there:
             return ""  # the turn has told that the workspace is gone

@@ -81,6 +81,51 @@ def named_days(text: str, today: date) -> tuple[DayRange, ...]:
     return tuple(dict.fromkeys(days for _, days in sorted(found)))
 
 
+def with_dates(text: str, today: date) -> str:
+    """The text with the date behind each word for a day relative to `today`: "yesterday (2026-03-13)".
+
+    Words for today, for more than a day ("last week") and for a weekday alone ("on Friday", which may be the
+    next one) are left alone, and so is a word with a parenthesis behind it.
+    """
+    lower = text.lower().replace("\u2019", "'")
+    if len(lower) != len(text):
+        return text  # the positions of some letters are lost in lower case
+    found: dict[int, tuple[int, date]] = {}
+    for reader in _relative_readers():
+        for match in reader.compiled.finditer(lower):
+            days = reader.read(match, today)
+            is_free = not any(
+                start < match.end() and match.start() < end for start, (end, _) in found.items()
+            )
+            if is_free and days is not None and days.days == 1 and days.first != today:
+                found[match.start()] = (match.end(), days.first)
+    for end, day in sorted(found.values(), reverse=True):
+        if not re.match(r"\s*[(\uff08]", text[end:]):
+            text = f"{text[:end]} ({day.isoformat()}){text[end:]}"
+    return text
+
+
+def without_dates(text: str) -> str:
+    """The text without what `with_dates` put into it."""
+    return re.sub(r" \(\d{4}-\d\d-\d\d\)", "", text)
+
+
+@lru_cache(maxsize=1)
+def _relative_readers() -> tuple[_Reader, ...]:
+    last, weekdays = _joined(LAST), _joined(_spaced(WEEKDAYS))
+    days = [word for word in _spaced(DAY_WORDS) if word != "hier"]  # which is "here" in German and Dutch
+    agos = (reader for language in LANGUAGES for reader in _ago_readers(language))
+    cjk_ago = rf"{_CJK_COUNT}\s?(?P<unit>{_cjk_joined(_CJK_UNIT_OF)})\s?(?:以|之)?[前전]"
+    return (
+        *agos,
+        _Reader(pattern=cjk_ago, read=_cjk_ago),
+        _Reader(pattern=rf"\b(?:{_joined(days)})\b", read=_named_day),
+        _Reader(pattern=_cjk_joined(DAY_WORDS), read=_named_day),
+        _Reader(pattern=rf"\b(?:{last})\s+(?P<weekday>{weekdays})\b", read=_weekday),
+        _Reader(pattern=rf"\b(?P<weekday>{weekdays})\s+(?:{last})\b", read=_weekday),
+    )
+
+
 def _numbers(match: re.Match[str], _: date) -> DayRange | None:
     return single(date_or_none(int(match["year"]), int(match["month"]), int(match["day"])))
 
@@ -210,7 +255,7 @@ def _readers() -> tuple[_Reader, ...]:
 
 def _of_language(language: Language) -> Iterable[_Reader]:
     # By language, so that no word is read as one of another language.
-    months, units = frozenset(language.months), frozenset(language.units)
+    months = frozenset(language.months)
     if months and language.before_month:
         pattern = rf"{_before(language.before_month)}(?P<month>{_joined(months)})\b"
         yield _Reader(pattern=pattern, read=_month_alone, words=months)
@@ -233,6 +278,11 @@ def _of_language(language: Language) -> Iterable[_Reader]:
         pattern = rf"\b(?P<season>{_joined(language.alone)})\b"
         read = _season(language, has_ended=False)
         yield _Reader(pattern=pattern, read=read, words=frozenset(language.alone))
+    yield from _ago_readers(language)
+
+
+def _ago_readers(language: Language) -> Iterable[_Reader]:
+    units = frozenset(language.units)
     for form in language.ago:
         counted = rf"(?P<count>\d{{1,3}}|{_joined(language.numbers)})\s+(?P<unit>{_joined(units)})"
         before, after = (_joined([part]) for part in form.split("{}"))

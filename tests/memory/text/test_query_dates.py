@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.memory.text.days.query_dates import named_days
+from nacre.memory.text.days.query_dates import named_days, with_dates, without_dates
 from nacre.memory.text.days.ranges import DayRange, closeness
 
 TODAY = date(2026, 11, 20)  # a Friday
@@ -145,3 +145,44 @@ def test_a_day_is_close_when_it_is_named_or_just_after() -> None:
 def test_a_year_says_less_than_a_month() -> None:
     """A wide range lifts less."""
     assert closeness(date(2022, 5, 5), named_days("in 2022", TODAY)) == 0.5
+
+
+DATED = {
+    "We met yesterday and ship tomorrow.": "We met yesterday (2026-11-19) and ship tomorrow (2026-11-21).",
+    "last Friday Ann called": "last Friday (2026-11-13) Ann called",
+    "vor drei Tagen, und morgen früh": "vor drei Tagen (2026-11-17), und morgen früh (2026-11-21)",
+    "le vendredi dernier": "le vendredi dernier (2026-11-13)",
+    "hace dos días": "hace dos días (2026-11-18)",
+    "вчера": "вчера (2026-11-19)",
+    "昨天我见了安娜": "昨天 (2026-11-19)我见了安娜",
+    "明日会う": "明日 (2026-11-21)会う",
+    "어제 만났다": "어제 (2026-11-19) 만났다",
+}
+UNDATED = (
+    "today",
+    "last week",
+    "on Friday",
+    "Ich bin hier.",
+    "yesterday (2026-11-19)",
+    "tomorrow (Saturday)",
+    "on 2026-11-20",
+)
+
+
+@pytest.mark.parametrize("text", DATED)
+def test_words_for_days_get_their_date(text: str) -> None:
+    """A note that says "tomorrow" is still true when it is read next year."""
+    assert with_dates(text, TODAY) == DATED[text]
+    assert without_dates(DATED[text]) == text
+
+
+@pytest.mark.parametrize("text", UNDATED)
+def test_what_is_dated_or_ambiguous_stays(text: str) -> None:
+    """A weekday alone may be the next one, and a longer time has no one day."""
+    assert with_dates(text, TODAY) == text
+
+
+@given(st.text(max_size=80))
+def test_dates_never_change_other_words(text: str) -> None:
+    """Whatever a note says, it says afterwards."""
+    assert without_dates(with_dates(text, TODAY)) == without_dates(text)

@@ -550,3 +550,24 @@ async def test_a_flush_has_one_tool_whatever_the_model_calls(tmp_path: Path) -> 
 
 def _is_flush(entry: dict[str, object]) -> bool:
     return entry.get("customType") == "nacre.flush"
+
+
+async def test_notes_say_which_day_was_meant(tmp_path: Path) -> None:
+    """The date stands behind "tomorrow" where all of the conversation is of today; else it may be any day."""
+    write_settings(tmp_path, {"session": {"reset": {"mode": "none"}}})
+    model = ScriptedModel(
+        says("ok"), *note("- Ann comes tomorrow."), says("ok"), says("ok"), *note("- Ben comes tomorrow.")
+    )
+    clock = Clock(START)
+    async with opened(tmp_path, model, clock=clock) as agent:
+        for text in ("Ann comes tomorrow.", "/new", "Ben comes tomorrow."):
+            await agent.respond(said(text))
+        clock.advance(hours=12)
+        for text in ("hi", "/new"):
+            await agent.respond(said(text))
+        first, second = (
+            (agent.workspace / "memory" / f"2026-03-{day}.md").read_text(encoding="utf-8") for day in (14, 15)
+        )
+    model.assert_complete()
+    assert "- Ann comes tomorrow (2026-03-15).\n" in first
+    assert "- Ben comes tomorrow.\n" in second
