@@ -87,11 +87,11 @@ fresh: $(VENV)/installed-dev ## install the wheel with pip, uv and pipx on each 
 	@test -x build/installers/bin/uv || { $(PYTHON) -m venv build/installers && build/installers/bin/pip install pipx uv; }
 	@PATH="$(CURDIR)/build/installers/bin:$$PATH" $(BIN)/python -m pytest -n0 -m fresh -rs --durations=0 tests/documents/test_fresh_install.py
 
-lowest: $(VENV)/installed-dev ## run the tests with the oldest libraries that pyproject.toml allows, in an environment of their own
+lowest: $(VENV)/installed-dev ## run the tests of what imports a library, with the oldest ones that pyproject.toml allows
 	@mkdir -p build && $(BIN)/python .ci/lowest.py > build/lowest.txt
 	@test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
 	@build/lowest/bin/python -m pip --disable-pip-version-check install --no-compile --constraint build/lowest.txt --editable ".[dev]"
-	@$(IN_MEMORY) build/lowest/bin/python -m pytest $(SPREAD) -o tmp_path_retention_policy=failed -p no:cacheprovider --ignore tests/house --ignore tests/documents \
+	@$(IN_MEMORY) build/lowest/bin/python -m pytest $(SPREAD) -o tmp_path_retention_policy=failed -p no:cacheprovider $$($(BIN)/python .ci/lowest.py tests) \
 		-m "not slow and not channels and not postgres and not browser and not fresh and not real"
 
 soak: $(VENV)/installed-dev ## after make postgres: ten minutes of kills, pauses and restarts under 500 chats; SECONDS= and CHATS= say otherwise

@@ -20,7 +20,7 @@ def published(name: str, *args: str) -> McpServer:
     """A server's settings; the test is skipped where it is not installed."""
     program = Path(sys.executable).with_name(name)
     if not program.exists():
-        pytest.skip(f"{name} is not installed: make doors")
+        pytest.skip(f"{name} is not installed: make protocols")
     return McpServer(command=str(program), args=args)
 
 
