@@ -27,7 +27,7 @@ SPREAD := --numprocesses $(PROCESSES) --maxprocesses 8 --dist loadfile
 # Tests flush their files as the program does, and would wait for the disk half of the time: where memory has room
 # for these files, they lie there. What passed leaves nothing behind.
 IN_MEMORY := $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }')" -gt 4000000 ] 2>/dev/null && echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
-# The channels' tests wait for their servers most of the time, so two at once do well on two cores.
+# The tests of the channels wait for their servers most of the time, so four at once do well on two cores.
 # What pytest makes of the tests' assertions is kept for the next run.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -54,7 +54,7 @@ extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.c
 
 channels: $(VENV)/installed-dev ## add the libraries of the channels and run their tests against real servers
 	@$(call install,--editable ".[discord$(,)email$(,)irc$(,)matrix$(,)slack$(,)telegram$(,)xmpp]" aiosmtpd matrix-synapse)
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m channels -rs tests/bridges/channels tests/extensions
+	@$(BIN)/python -m pytest --numprocesses 4 --dist loadfile -m channels -rs tests/bridges/channels tests/extensions
 
 lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and run the tests of that engine
 	@$(call install,--editable ".[lancedb]" "moto[server]>=5$(,)<6")
