@@ -43,7 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out files none of whose tests `-m` can choose: to import them all takes most of a minute."""
-    if not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
+    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+    if not re.fullmatch(r"test_\w+\.py", collection_path.name) or collection_path in named:
         return None
     return True if has_none_chosen(collection_path.read_text("utf-8"), config.option.markexpr) else None
 
