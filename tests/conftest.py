@@ -81,3 +81,12 @@ def pytest_collection_finish() -> None:
     """Nothing that was collected is garbage before the end; looking at it again and again takes long."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Nor is what a file has left behind, such as a library: a look at half a million objects of litellm keeps
+    every thread waiting, on a busy machine for longer than a search waits for its embedder."""
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
