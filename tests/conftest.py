@@ -85,8 +85,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Nor is what a file has left behind, such as a library: a look at half a million objects of litellm keeps
-    every thread waiting, on a busy machine for longer than a search waits for its embedder."""
+    """Nor is what a file has left behind, such as a library: a look at half a million objects keeps every
+    thread waiting, on a busy machine for longer than a search waits for its embedder."""
     if nextitem is not None and nextitem.path != item.path:
         gc.collect()
         gc.freeze()

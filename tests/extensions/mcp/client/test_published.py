@@ -27,7 +27,7 @@ def published(name: str, *args: str) -> McpServer:
 async def tools_of(servers: ToolServers) -> dict[str, FunctionTool[..., Any]]:
     """The tools by their names, once the servers have told them."""
     await servers.ready(OWNER)
-    for _turn in range(200):  # a slow machine: each turn has what is known by then
+    for _turn in range(1_200):  # a slow machine: each turn has what is known by then
         if servers.tools(()):
             break
         await asyncio.sleep(0.05)
