@@ -27,7 +27,7 @@ SPREAD := --numprocesses $(PROCESSES) --maxprocesses 8 --dist loadfile
 # Tests flush their files as the program does, and would wait for the disk half of the time: where memory has room
 # for these files, they lie there. What passed leaves nothing behind.
 IN_MEMORY := $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }')" -gt 4000000 ] 2>/dev/null && echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
-# The channels' tests wait for their servers most of the time, so two at once do well on two cores.
+# The tests of the channels wait for their servers most of the time, so four at once do well on two cores.
 # What pytest makes of the tests' assertions is kept for the next run.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -54,7 +54,7 @@ extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.c
 
 channels: $(VENV)/installed-dev ## add the libraries of the channels and run their tests against real servers
 	@$(call install,--editable ".[discord$(,)email$(,)irc$(,)matrix$(,)slack$(,)telegram$(,)xmpp]" aiosmtpd matrix-synapse)
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m channels -rs tests/bridges/channels tests/extensions
+	@$(BIN)/python -m pytest --numprocesses 4 --dist loadfile -m channels -rs tests/bridges/channels tests/extensions
 
 lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and run the tests of that engine
 	@$(call install,--editable ".[lancedb]" "moto[server]>=5$(,)<6")
@@ -87,11 +87,11 @@ fresh: $(VENV)/installed-dev ## install the wheel with pip, uv and pipx on each 
 	@test -x build/installers/bin/uv || { $(PYTHON) -m venv build/installers && build/installers/bin/pip install pipx uv; }
 	@PATH="$(CURDIR)/build/installers/bin:$$PATH" $(BIN)/python -m pytest -n0 -m fresh -rs --durations=0 tests/documents/test_fresh_install.py
 
-lowest: $(VENV)/installed-dev ## run the tests with the oldest libraries that pyproject.toml allows, in an environment of their own
+lowest: $(VENV)/installed-dev ## run the tests of what imports a library, with the oldest ones that pyproject.toml allows
 	@mkdir -p build && $(BIN)/python .ci/lowest.py > build/lowest.txt
 	@test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
 	@build/lowest/bin/python -m pip --disable-pip-version-check install --no-compile --constraint build/lowest.txt --editable ".[dev]"
-	@$(IN_MEMORY) build/lowest/bin/python -m pytest $(SPREAD) -o tmp_path_retention_policy=failed -p no:cacheprovider --ignore tests/house --ignore tests/documents \
+	@$(IN_MEMORY) build/lowest/bin/python -m pytest $(SPREAD) -o tmp_path_retention_policy=failed -p no:cacheprovider $$($(BIN)/python .ci/lowest.py tests) \
 		-m "not slow and not channels and not postgres and not browser and not fresh and not real"
 
 soak: $(VENV)/installed-dev ## after make postgres: ten minutes of kills, pauses and restarts under 500 chats; SECONDS= and CHATS= say otherwise

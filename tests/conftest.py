@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import gc
 import os
+import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,35 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_MODEL] = loaded_model()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files none of whose tests `-m` can choose: to import them all takes most of a minute."""
+    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+    if not re.fullmatch(r"test_\w+\.py", collection_path.name) or collection_path in named:
+        return None
+    return True if has_none_chosen(collection_path.read_text("utf-8"), config.option.markexpr) else None
+
+
+def has_none_chosen(source: str, expression: str) -> bool:
+    """Whether `-m expression` surely chooses no test of a file; only `a and not b and …` is looked at."""
+    terms = expression.split(" and ")
+    if not all(re.fullmatch(r"(?:not )?[a-z]+", term) for term in terms):
+        return False
+    unwanted = {term.removeprefix("not ") for term in terms if term.startswith("not ")}
+    whole_file = re.search(r"^pytestmark = (\[[^\]]*\]|.*)", source, re.MULTILINE)
+    if whole_file and not unwanted.isdisjoint(re.findall(r"mark\.(\w+)", whole_file[1])):
+        return True
+    words = set(re.findall(r"\w+", source))
+    wanted = [term for term in terms if not term.startswith("not ")]
+    return any(f"mark.{term}" not in source and words.isdisjoint(_modules_with(term)) for term in wanted)
+
+
+@cache
+def _modules_with(marker: str) -> frozenset[str]:
+    """The modules of the tests that name a marker; what imports one may have it from there."""
+    files = Path(__file__).parent.rglob("*.py")
+    return frozenset(file.stem for file in files if f"mark.{marker}" in file.read_text("utf-8"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give slow tests their longer limit, where they set none themselves."""
     for item in items:
@@ -50,3 +81,12 @@ def pytest_collection_finish() -> None:
     """Nothing that was collected is garbage before the end; looking at it again and again takes long."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Nor is what a file has left behind, such as a library: a look at half a million objects keeps every
+    thread waiting, on a busy machine for longer than a search waits for its embedder."""
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()

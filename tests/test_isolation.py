@@ -84,10 +84,13 @@ def run_pytest(
 @pytest.mark.parametrize(
     ("cwd", "arguments"),
     [
-        (".", ("-n2", *WRITERS)),
-        ("tests/cli/setup/first_run", ("-n0", "--noconftest", "test_init.py", "-k", "settings_say")),
+        pytest.param(".", ("-n2", *WRITERS), id="in parallel", marks=pytest.mark.slow),
+        pytest.param(
+            "tests/cli/setup/first_run",
+            ("-n0", "--noconftest", "test_init.py", "-k", "settings_say"),
+            id="one file, from its folder, without conftest.py",
+        ),
     ],
-    ids=["in parallel", "one file, from its folder, without conftest.py"],
 )
 def test_a_test_run_leaves_the_owners_assistant_alone(
     owner: Mapping[str, str], provider: ProviderServer, cwd: str, arguments: tuple[str, ...]

@@ -89,13 +89,13 @@ class LineServer:
     def __enter__(self) -> LineServer:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(60)
         return self
 
     def __exit__(self, *_ended: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         assert self._thread is not None
-        self._thread.join(10)
+        self._thread.join(60)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SLOW_SECONDS
+from tests.conftest import SLOW_SECONDS, has_none_chosen
 
 HANGS = """
 import asyncio, threading
@@ -33,6 +33,21 @@ def test_every_test_has_a_time_limit(request: pytest.FixtureRequest) -> None:
 
     assert [item.nodeid for item in items if not 0 < _limit(item) <= SLOW_SECONDS] == []
     assert [item.nodeid for item in slow if _limit(item) < SLOW_SECONDS] == []
+
+
+def test_no_file_with_a_chosen_test_is_left_out() -> None:
+    """By its source alone: a marker may be its own, of all its tests, or of a module that it imports."""
+    plain, slow = "def test_a(): pass", "@pytest.mark.slow\ndef test_a(): pass"
+    all_slow = "pytestmark = [pytest.mark.postgres, pytest.mark.slow]\n"
+    inherits = "from tests.faults.apart.poisoned_home import COUNTS"
+
+    def chosen(expression: str) -> list[bool]:
+        return [not has_none_chosen(source, expression) for source in (plain, slow, all_slow, inherits)]
+
+    assert chosen("") == chosen("slow or postgres") == [True] * 4
+    assert chosen("not slow and not postgres") == [True, True, False, True]
+    assert chosen("slow and not postgres") == [False, True, False, True]
+    assert chosen("postgres") == [False, False, True, False]
 
 
 def test_a_test_that_hangs_fails(tmp_path: Path) -> None:

@@ -28,12 +28,12 @@ class CutNetwork:
 
     def __enter__(self) -> CutNetwork:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(60)
         return self
 
     def __exit__(self, *_ended: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(60)
 
     def become(self, state: Literal["open", "cut", "silent"]) -> None:
         """Changes what the network does, for all connections."""

@@ -76,12 +76,12 @@ class LoopbackHttp:
         self._ready.clear()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(60)
 
     def stop(self) -> None:
         """Hangs up and is gone."""
         self.soon(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(60)
 
     def __enter__(self) -> Self:
         self.start()

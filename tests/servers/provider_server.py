@@ -30,7 +30,7 @@ from tests.servers.provider_wire import Step
 
 Responder = Callable[[Mapping[str, Any]], Step]
 
-_MAX_WAIT_SECONDS = 10.0
+_MAX_WAIT_SECONDS = 60.0
 _MOST_AT_ONCE = 64
 """So many requests may wait for their responder."""
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
@@ -60,6 +60,7 @@ class ProviderServer:
         self._embedding_failures: deque[Step] = deque()
         self._ready = threading.Event()
         self._client_left = threading.Event()
+        self._asked = threading.Event()
         self._go_on = asyncio.Event()
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -117,8 +118,13 @@ class ProviderServer:
         """Lets the answers that are held go on, and those to come."""
         self._loop.call_soon_threadsafe(self._go_on.set)
 
+    async def asked(self) -> None:
+        """Waits for the first question to a model; fails after a minute."""
+        if not await asyncio.to_thread(self._asked.wait, _MAX_WAIT_SECONDS):
+            raise AssertionError("no question came")
+
     async def client_left(self) -> None:
-        """Waits until a client hung up during a stalled answer; fails after ten seconds."""
+        """Waits until a client hung up during a stalled answer; fails after a minute."""
         if not await asyncio.to_thread(self._client_left.wait, _MAX_WAIT_SECONDS):
             raise AssertionError("the client kept the stalled connection open")
 
@@ -204,6 +210,7 @@ class ProviderServer:
             await _send(writer, wire.error(404, f"no such path: {path}"))
             return True
         self.requests.append(request)
+        self._asked.set()
         return await self._answer_chat(reader, writer, request)
 
     def _answer_question(self, path: str, headers: Mapping[str, str]) -> Step:

@@ -18,7 +18,7 @@ def post(server: ProviderServer, path: str, body: dict[str, Any], key: str = "k"
     request = urllib.request.Request(
         server.url + path, json.dumps(body).encode(), {"authorization": f"Bearer {key}"}
     )
-    with urllib.request.urlopen(request, timeout=5) as response:
+    with urllib.request.urlopen(request, timeout=60) as response:
         answer: dict[str, Any] = json.load(response)
     return answer
 

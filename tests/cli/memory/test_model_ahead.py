@@ -36,14 +36,15 @@ def _begun(home: Path, *arguments: str, **variables: str) -> str:
     return run.stdout
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with one note, which was searched once."""
-    log = tmp_path / ".nacre/workspace/memory/2026-01-20.md"
+    path = tmp_path_factory.mktemp("home")
+    log = path / ".nacre/workspace/memory/2026-01-20.md"
     log.parent.mkdir(parents=True)
     log.write_text("- Halcyon needs a new mast before June.\n", encoding="utf-8")
-    assert "Halcyon" in run_nacre(tmp_path, "memory", "search", "mast").stdout
-    return tmp_path
+    assert "Halcyon" in run_nacre(path, "memory", "search", "mast").stdout
+    return path
 
 
 def test_a_search_begins_with_its_model(home: Path) -> None:
@@ -72,5 +73,8 @@ def test_a_search_by_words_begins_with_no_model(home: Path) -> None:
     assert _begun(home, "memory", "search", "mast", NACRE_STATE_DIR=str(home / "new")) == "False\n"
     assert _begun(home, "memory", "search", "mast", NACRE_STATE_DIR="~nobody/x") == "False\n"
     kept = home / ".nacre" / KEPT_FILE
-    kept.write_text(kept.read_text(encoding="utf-8").replace('"by_meaning": true', '"by_meaning": false'))
-    assert _begun(home, "memory", "search", "mast") == "False\n"
+    by_meaning = kept.read_text(encoding="utf-8")
+    kept.write_text(by_meaning.replace('"by_meaning": true', '"by_meaning": false'), encoding="utf-8")
+    begun = _begun(home, "memory", "search", "mast")
+    kept.write_text(by_meaning, encoding="utf-8")
+    assert begun == "False\n"

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from nacre.cli.sessions.context import NO_SESSION
-from tests.cli.program import run_nacre
+from tests.cli.program import run_here, run_nacre
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
 
@@ -30,9 +30,9 @@ def test_the_parts_are_what_the_next_request_holds(tmp_path: Path) -> None:
         server.reply("Good evening.", usage=wire.usage(300, 20, cached_tokens=2100))
         run_nacre(tmp_path, "send", "My boat is called Halcyon.")
 
-        told = json.loads(run_nacre(tmp_path, "sessions", "context", "--json", "--full").stdout)
-        shown = run_nacre(tmp_path, "sessions", "context").stdout
-        full = run_nacre(tmp_path, "sessions", "context", "main", "--full").stdout
+        told = json.loads(run_here(tmp_path, "sessions", "context", "--json", "--full").stdout)
+        shown = run_here(tmp_path, "sessions", "context").stdout
+        full = run_here(tmp_path, "sessions", "context", "main", "--full").stdout
         in_chat = run_nacre(tmp_path, "send", "/context").stdout
         missing = run_nacre(tmp_path, "sessions", "context", "nobody")
         server.reply("Yes.", usage=wire.usage(2400, 20))

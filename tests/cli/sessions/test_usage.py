@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.program import run_nacre
+from tests.cli.program import run_here, run_nacre
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
 
@@ -46,7 +46,7 @@ def _spend_elsewhere(home: Path, usd: float) -> None:
 
 
 def _usage(home: Path, by: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(run_nacre(home, "usage", "--by", by, "--json").stdout)
+    told: dict[str, Any] = json.loads(run_here(home, "usage", "--by", by, "--json").stdout)
     return told
 
 
@@ -61,7 +61,7 @@ def test_tokens_and_money_by_purpose_model_session_and_day(tmp_path: Path) -> No
         run_nacre(tmp_path, "send", "Are you there?", "--session", "work")
         purposes, models = _usage(tmp_path, "purpose"), _usage(tmp_path, "model")
         sessions, days = _usage(tmp_path, "session"), _usage(tmp_path, "day")
-        shown = run_nacre(tmp_path, "usage").stdout
+        shown = run_here(tmp_path, "usage").stdout
         written = (tmp_path / ".nacre" / "usage").iterdir()
         lines = [json.loads(line) for path in written for line in path.read_text("utf-8").splitlines()]
         shutil.rmtree(tmp_path / ".nacre" / "usage")
@@ -84,7 +84,7 @@ def test_the_offline_responder_is_free(tmp_path: Path) -> None:
     """It asks nobody, so its price is known."""
     run_nacre(tmp_path, "send", "Hello")
     assert _usage(tmp_path, "day")["total"]["costUsd"] == 0
-    assert "no price known" not in run_nacre(tmp_path, "usage").stdout
+    assert "no price known" not in run_here(tmp_path, "usage").stdout
 
 
 def test_a_model_without_a_price_is_not_free(tmp_path: Path) -> None:
@@ -93,10 +93,10 @@ def test_a_model_without_a_price_is_not_free(tmp_path: Path) -> None:
         _settings(tmp_path, server)
         server.reply("Good evening.", usage=wire.usage(1000, 500))
         run_nacre(tmp_path, "--model", "openai/house-made", "send", "Hello")
-        alone, alone_shown = _usage(tmp_path, "day"), run_nacre(tmp_path, "usage").stdout
+        alone, alone_shown = _usage(tmp_path, "day"), run_here(tmp_path, "usage").stdout
         server.reply("Still here.", usage=wire.usage(1000, 500))
         run_nacre(tmp_path, "send", "Are you there?")
-        models, shown = _usage(tmp_path, "model"), run_nacre(tmp_path, "usage").stdout
+        models, shown = _usage(tmp_path, "model"), run_here(tmp_path, "usage").stdout
 
     assert (alone["total"]["costUsd"], alone["rows"][0]["costUsd"]) == (None, None)
     assert alone_shown.splitlines()[-1].endswith("500  no price known")
@@ -122,7 +122,7 @@ def test_the_cap_keeps_what_is_left_for_replies_and_then_stops_them(tmp_path: Pa
         _spend_elsewhere(tmp_path, CAP_USD * 0.2)
         refused = run_nacre(tmp_path, "send", "And now?")
         asked = len(server.requests)
-        told = run_nacre(tmp_path, "usage").stdout
+        told = run_here(tmp_path, "usage").stdout
 
     assert ended.returncode == 0
     assert last.stdout == "Once more.\n"

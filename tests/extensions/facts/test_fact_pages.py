@@ -17,7 +17,7 @@ from tests.extensions.facts.pages import Clock, open_facts, page_of
 from tests.memory.doubles import WordEmbedder
 from tests.servers.warm_python import run_warm
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 
 
 def driven(program: str, folder: Path, *arguments: str) -> str:

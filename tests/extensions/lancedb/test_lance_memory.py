@@ -12,6 +12,7 @@ import pytest
 
 import nacre
 from nacre import MemoryPlugin
+from nacre.extensions.lancedb.plugin import LanceMemory
 from nacre.memory.contracts.embedder import Embedder
 from nacre.runtime.extensions.memory_contract import MemoryContract
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
@@ -19,12 +20,11 @@ from nacre.runtime.recall.memory_slot import RECALL_SECONDS
 from nacre.runtime.tools.toolbox import ToolFailed
 from nacre.sessions.contracts.messages import message_text
 from tests.extensions.lancedb.homes import call, group, home, owner, started, texts
+from tests.libraries import needs
 from tests.memory.doubles import ArrayEmbedder, DeadEmbedder, SilentEmbedder, WordEmbedder
 from tests.runtime.agents import entries, opened, said, transcript_file, write_settings
 
-pytest.importorskip("lancedb", reason="the extra lancedb is not installed")
-
-from nacre.extensions.lancedb.plugin import LanceMemory
+needs("lancedb", why="the extra lancedb is not installed")
 
 BOAT = "My boat is called Halcyon."
 

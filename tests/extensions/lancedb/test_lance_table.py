@@ -13,8 +13,9 @@ import pytest
 from nacre.extensions.lancedb.plugin import open_memories
 from nacre.extensions.lancedb.table import MemoryTable, TableUnusable
 from tests.extensions.lancedb.homes import call, home, owner, started, texts
+from tests.libraries import needs
 
-lancedb = pytest.importorskip("lancedb", reason="the extra lancedb is not installed")
+needs("lancedb", why="the extra lancedb is not installed")
 
 ROOT = Path(__file__).parents[3]
 GIVEN = ["id", "text", "vector", "importance", "category", "createdAt"]
@@ -30,6 +31,8 @@ async def test_the_table_has_the_columns_of_the_description(tmp_path: Path) -> N
     """`memories`, with these six and no placeholder row; another program reads what was stored."""
     async with started(home(tmp_path, config={"dbPath": "db"})) as engine:
         stored = await call(engine, "memory_store", text="Tea at four.", category="fact", importance=0.9)
+    import lancedb
+
     database = await lancedb.connect_async(str(tmp_path / "db"))
     table = await database.open_table("memories")
     (row,) = await table.query().to_list()
@@ -47,6 +50,8 @@ async def test_the_table_has_the_columns_of_the_description(tmp_path: Path) -> N
 
 async def test_a_table_of_openclaw_is_taken_over(tmp_path: Path) -> None:
     """Its rows are the owner's, of unknown origin; vectors of its embedder are made anew, texts stay."""
+    import lancedb
+
     database = await lancedb.connect_async(str(tmp_path / "theirs"))
     texts_there = ("I like 深色模式.", "The boat is called Halcyon.")
     await database.create_table(
@@ -82,6 +87,8 @@ async def test_rows_are_found_by_words_while_vectors_are_made_anew(tmp_path: Pat
     """For a moment, or after a kill in it, the table has no column of vectors."""
     async with started(home(tmp_path, config={"dbPath": "db"})) as engine:
         await call(engine, "memory_store", text="The boat is called Halcyon.")
+        import lancedb
+
         database = await lancedb.connect_async(str(tmp_path / "db"))
         await (await database.open_table("memories")).drop_columns(["vector"])
 
@@ -168,6 +175,8 @@ async def test_many_writes_are_tidied(tmp_path: Path) -> None:
         for number in range(34):
             await call(engine, "memory_store", text=f"Parcel {number} has arrived.")
         assert await texts(engine, "parcel 33") != []
+    import lancedb
+
     database = await lancedb.connect_async(str(place))
     table = await database.open_table("memories")
     stats = await table.stats()

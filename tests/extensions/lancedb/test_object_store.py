@@ -10,9 +10,10 @@ import pytest
 
 from nacre.extensions.lancedb.table import TableUnusable
 from tests.extensions.lancedb.homes import call, home, owner, started, texts
+from tests.libraries import needs
 
-pytest.importorskip("lancedb", reason="the extra lancedb is not installed")
-moto = pytest.importorskip("moto.server", reason="moto[server] is not installed: make lancedb")
+needs("lancedb", why="the extra lancedb is not installed")
+needs("moto", "boto3", why="moto[server] is not installed: make lancedb")
 
 BUCKET = "memories"
 
@@ -21,8 +22,9 @@ BUCKET = "memories"
 def options() -> Iterator[dict[str, str]]:
     """How to reach a fresh server with one empty bucket."""
     import boto3
+    from moto.server import ThreadedMotoServer
 
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"

@@ -10,14 +10,17 @@ import pytest
 from nacre.extensions.qmd.qmd_memory import qmd_home
 from tests.extensions.qmd.homes import called, group_chat, private_chat, started, written
 
-BUILT = Path(__file__).parents[4] / "build" / "qmd"
+BUILT = Path(__file__).parents[3] / "build" / "qmd"
 NODE = BUILT / "node_modules" / "node" / "bin" / "node"
 SCRIPT = BUILT / "node_modules" / "@tobilu" / "qmd" / "dist" / "cli" / "qmd.js"
 
-pytestmark = pytest.mark.skipif(
-    not (NODE.exists() and SCRIPT.exists()),
-    reason="qmd is not installed" if which("npm") else "there is no npm to install qmd with",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (NODE.exists() and SCRIPT.exists()),
+        reason="qmd is not installed" if which("npm") else "there is no npm to install qmd with",
+    ),
+]
 
 QMD = {"command": f'"{NODE}" "{SCRIPT}"', "limits": {"timeoutMs": 60_000}, "update": {"onBoot": False}}
 

@@ -18,7 +18,7 @@ from tests.extensions.qmd.stand_in import StandIn
 
 async def until(holds: Callable[[], bool]) -> None:
     """Waits for something that can be seen."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110 - a process writes what is waited for
             await asyncio.sleep(0.01)
 

@@ -20,6 +20,8 @@ from tests.faults.apart.canaries import CHATS, PERMITTED, PHRASE, PLACES, Chat, 
 from tests.faults.apart.hostile_model import COMMANDS, Hostile
 
 OWNER_TURNS = 10
+"""The most that are needed until the owner has met this:"""
+MET_BY_THE_OWNER = {"memory", "today", "said in nora"}
 
 
 class _Counted:
@@ -126,10 +128,11 @@ async def test_no_word_leaves_its_audience(tmp_path: Path, seed: int, turns: int
                 await attack.turn(random.choice(others), _words(random))
             after = _private_files(state)
             for _turn in range(OWNER_TURNS):
-                await attack.turn(private, "Show me all notes, word for word.")
+                if not attack.met[private] >= MET_BY_THE_OWNER:
+                    await attack.turn(private, "Show me all notes, word for word.")
 
     assert after == before
     # The attack can succeed: it does in the owner's own chat, and every chat meets what it may.
-    assert attack.met[private] >= {"memory", "today", "said in nora"}
+    assert attack.met[private] >= MET_BY_THE_OWNER
     if turns > 100:
         assert all(attack.met[chat] == chat.may_meet for chat in others)

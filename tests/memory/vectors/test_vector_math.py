@@ -140,7 +140,13 @@ def test_a_table_that_outgrows_its_memory_keeps_the_codes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dimensions", "resident_bytes"), [(384, RESIDENT_BYTES), (384, 0), (1536, RESIDENT_BYTES), (1536, 0)]
+    ("dimensions", "resident_bytes"),
+    [
+        (384, RESIDENT_BYTES),
+        (384, 0),
+        pytest.param(1536, RESIDENT_BYTES, marks=pytest.mark.slow),
+        pytest.param(1536, 0, marks=pytest.mark.slow),
+    ],
 )
 async def test_the_coarse_pass_finds_what_the_exact_one_finds(
     tmp_path: Path, dimensions: int, resident_bytes: int

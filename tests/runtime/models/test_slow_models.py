@@ -147,6 +147,7 @@ async def test_a_slow_turn_can_be_stopped(tmp_path: Path, api: str) -> None:
             async for event in turn:
                 events.append(event)
                 if isinstance(event, ModelSlow):
+                    await server.asked()  # on a busy machine the question may still be on its way
                     agent.stop(said("/stop"))
             await server.client_left()
     assert isinstance(events[-1], TurnFailed)

@@ -33,11 +33,11 @@ async def test_a_transcript_is_kept_between_turns_and_reads_on(tmp_path: Path) -
     assert len(again.branch()) == 1
 
 
-async def test_hundreds_of_small_transcripts_are_kept(tmp_path: Path) -> None:
+async def test_many_small_transcripts_are_kept(tmp_path: Path) -> None:
     """However many chats there are: what bounds them is their size."""
     kept = journals(tmp_path)
-    opened = [await kept.open(line(str(number))) for number in range(300)]
-    again = [await kept.open(line(str(number))) for number in range(300)]
+    opened = [await kept.open(line(str(number))) for number in range(150)]
+    again = [await kept.open(line(str(number))) for number in range(150)]
     assert all(journal is first for journal, first in zip(again, opened, strict=True))
 
 

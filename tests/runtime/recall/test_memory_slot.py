@@ -229,11 +229,11 @@ def home_of(folder: Path) -> MemoryHome:
 
 
 async def _until(is_true: Callable[[], bool]) -> None:
-    for _look in range(2_000):
+    for _look in range(12_000):
         if is_true():
             return
         await asyncio.sleep(0.005)
-    pytest.fail("it did not happen within ten seconds")
+    pytest.fail("it did not happen within a minute")
 
 
 @pytest.mark.parametrize("failures_before", [0, 1])
@@ -268,7 +268,7 @@ async def test_an_engine_that_never_starts_holds_up_no_end(tmp_path: Path) -> No
     engine.homes += [home]
     slot = MemorySlot(engine, name="Late", start_seconds=0.02)
     await slot.start(home, lambda _engine: None)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await slot.close()
     assert engine.closed == 1
 

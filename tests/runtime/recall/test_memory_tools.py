@@ -277,7 +277,7 @@ async def test_a_new_session_brings_the_index_up_to_date(tmp_path: Path) -> None
             "- The hive is behind the barn.", encoding="utf-8"
         )
         await agent.respond(said("hi"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await engine.status()).pending_files:
                 pass
 

@@ -75,7 +75,7 @@ async def work_of_a_turn(agent: Agent, work: Work, chat: str = "") -> Work:
         await agent.respond(said(chat))
     # What earlier turns left to the background is theirs.
     if others := asyncio.all_tasks() - {asyncio.current_task()}:
-        await asyncio.wait(others, timeout=20)
+        await asyncio.wait(others, timeout=60)
     before = work.so_far()
     await agent.respond(said(chat))
     return work - before

@@ -98,12 +98,15 @@ def noted(file: Path, text: str) -> None:
         opened_file.write(text)
 
 
-async def test_over_two_hundred_turns_with_writes_each_request_begins_like_the_last(tmp_path: Path) -> None:
+@pytest.mark.parametrize("turns", [40, pytest.param(200, marks=pytest.mark.slow)])
+async def test_over_many_turns_with_writes_each_request_begins_like_the_last(
+    tmp_path: Path, turns: int
+) -> None:
     """Notes and logs are written by hand, days pass, and each fact stands in the very next request."""
     dice, clock, model = random.Random(4), Clock(START), Recorder()
     write_settings(tmp_path, {"session": {"reset": {"mode": "idle", "idleMinutes": 100_000}}})
     async with opened(tmp_path, model, clock=clock) as agent:
-        for number in range(200):
+        for number in range(turns):
             name = dice.choice(["MEMORY.md", "USER.md", f"memory/{clock():%Y-%m-%d}.md"])
             with (agent.workspace / name).open("a", encoding="utf-8") as file:
                 file.write(f"- Fact {number}: hive {dice.randrange(10**6)} stands by gate {number}.\n")
@@ -112,7 +115,7 @@ async def test_over_two_hundred_turns_with_writes_each_request_begins_like_the_l
             if dice.random() < 0.05:
                 clock.advance(hours=24)
 
-    assert len(model.sent) == 200
+    assert len(model.sent) == turns
     assert min(shares(model.sent)) >= 0.99
     assert prompts(transcript_file(tmp_path)) == 1
 

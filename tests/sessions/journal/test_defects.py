@@ -77,7 +77,7 @@ async def test_parents_in_a_circle_come_to_an_end(tmp_path: Path) -> None:
     """Entries that name each other as parents are read once each, and told."""
     path = tmp_path / "s.jsonl"
     path.write_bytes(HEADER + line("a", "b", "one") + line("b", "a", "two") + line("c", "c", "three"))
-    journal = await asyncio.wait_for(opened(path), timeout=10)
+    journal = await asyncio.wait_for(opened(path), timeout=60)
     assert [message_text(item.message) for item in journal.transcript()] == ["one", "two", "three"]
     assert len(journal.notices) == 2
 

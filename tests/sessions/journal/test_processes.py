@@ -111,8 +111,8 @@ async def test_a_lock_dies_with_its_holder(tmp_path: Path) -> None:
     go(process)
     process.kill()
     process.communicate(timeout=60)
-    journal = await asyncio.wait_for(opened(path), timeout=5)
-    await asyncio.wait_for(journal.append(user("free")), timeout=5)
+    journal = await asyncio.wait_for(opened(path), timeout=60)
+    await asyncio.wait_for(journal.append(user("free")), timeout=60)
     assert said(journal.branch())[-1] == "free"
 
 

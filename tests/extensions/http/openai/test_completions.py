@@ -16,12 +16,11 @@ from pydantic import BaseModel, field_validator
 from tests.servers import provider_wire as wire
 
 pytest.importorskip("starlette", reason="the extra serve is not installed: make protocols")
-openai = pytest.importorskip("openai")
 
-from starlette.requests import Request  # noqa: E402 - needs the libraries
+from starlette.requests import Request
 
-from nacre.extensions.http.openai.requests import body_of  # noqa: E402 - needs the libraries
-from tests.extensions.http.serving import Served, served  # noqa: E402 - needs the libraries
+from nacre.extensions.http.openai.requests import body_of
+from tests.extensions.http.serving import Served, served
 
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 16).decode()
 
@@ -29,6 +28,8 @@ PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 16).decode()
 @asynccontextmanager
 async def asked(tmp_path: Path, *, as_owner: bool = True) -> AsyncIterator[tuple[Served, Any]]:
     """A server and a client with a token."""
+    import openai
+
     async with served(tmp_path) as server:
         key = server.owner if as_owner else server.stranger
         async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0) as client:
@@ -211,6 +212,8 @@ async def test_errors_have_the_protocols_shape(tmp_path: Path, body: dict[str, A
 
 async def test_a_model_that_fails_is_an_error_and_the_words_are_on_disk(tmp_path: Path) -> None:
     """Whole: a status; streamed: an error that the client raises."""
+    import openai
+
     async with asked(tmp_path) as (server, client):
         server.provider.error(401, "wrong key")
         with pytest.raises(openai.APIStatusError) as failed:

@@ -9,14 +9,15 @@ import pytest
 from tests.servers import provider_wire as wire
 
 pytest.importorskip("starlette", reason="the extra serve is not installed: make protocols")
-openai = pytest.importorskip("openai")
 
-from tests.extensions.http.openai.test_completions import asked, sent  # noqa: E402 - the same
-from tests.extensions.http.serving import served  # noqa: E402 - needs the libraries
+from tests.extensions.http.openai.test_completions import asked, sent
+from tests.extensions.http.serving import served
 
 
 async def test_a_response_is_gone_on_from_by_its_id(tmp_path: Path) -> None:
     """The session knows what was before; from an earlier response on it is another branch."""
+    import openai
+
     async with asked(tmp_path) as (server, client):
         server.provider.reply("One.", usage=wire.usage(50, 2))
         first = await client.responses.create(model="main", input="Say one.", instructions="Be brief.")
@@ -56,6 +57,8 @@ async def test_a_conversation_goes_on_by_its_name(tmp_path: Path) -> None:
 
 async def test_what_can_be_asked_is_listed(tmp_path: Path) -> None:
     """The agent, and its model alone; another id is an error."""
+    import openai
+
     async with asked(tmp_path) as (_, client):
         assert [model.id async for model in await client.models.list()] == ["main", "main/plain"]
         assert (await client.models.retrieve("main/plain")).id == "main/plain"
@@ -65,6 +68,8 @@ async def test_what_can_be_asked_is_listed(tmp_path: Path) -> None:
 
 async def test_texts_are_embedded_by_the_agents_embedder(tmp_path: Path) -> None:
     """The client asks for base64 by itself; plain numbers are the same."""
+    import openai
+
     async with asked(tmp_path) as (_, client):
         packed = await client.embeddings.create(model="main", input=["the boat", "the shed"])
         plain = await client.embeddings.create(model="main", input="the boat", encoding_format="float")
@@ -76,6 +81,8 @@ async def test_texts_are_embedded_by_the_agents_embedder(tmp_path: Path) -> None
 
 async def test_a_client_that_leaves_loses_nothing(tmp_path: Path) -> None:
     """Its turn is stopped, and what it said is on disk."""
+    import openai
+
     async with served(tmp_path) as server:
         server.provider.stall("Half of ")
         async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=server.owner) as client:

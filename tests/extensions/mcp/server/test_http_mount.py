@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-pytest.importorskip("mcp", reason="the extra mcp is not installed: make doors")
-pytest.importorskip("starlette", reason="the extra serve is not installed: make doors")
+pytest.importorskip("mcp", reason="the extra mcp is not installed: make protocols")
+pytest.importorskip("starlette", reason="the extra serve is not installed: make protocols")
 
 from nacre.extensions.http.server.server import HttpServer
 from nacre.extensions.http.server.tokens import Tokens

@@ -20,7 +20,7 @@ from tests.runtime.agents import write_settings
 if TYPE_CHECKING:
     from mcp import ClientSession
 
-pytest.importorskip("mcp", reason="the extra mcp is not installed: make doors")
+pytest.importorskip("mcp", reason="the extra mcp is not installed: make protocols")
 
 FACT = "- The boat is called Halcyon."
 

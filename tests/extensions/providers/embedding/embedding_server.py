@@ -104,7 +104,7 @@ class EmbeddingServer:
         self._released.set()
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(10)
+        self._thread.join(60)
 
     def route(self, asked: Asked, method: str, raw: bytes) -> Answer | None:
         """The answer to a request that is no ordinary one, in servers that know more; `None` here."""

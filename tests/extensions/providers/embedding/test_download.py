@@ -37,7 +37,7 @@ class Hub:
         """Ends it."""
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(10)
+        self._thread.join(60)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         hub = self

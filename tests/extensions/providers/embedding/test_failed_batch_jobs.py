@@ -106,10 +106,10 @@ async def test_an_upload_that_hangs_holds_nobody_for_long(tmp_path: Path, server
     server.down = "upload"
     async with opened(tmp_path, server) as engine:
         sync = asyncio.create_task(engine.sync(reason="test"))
-        assert await asyncio.to_thread(server.polled.wait, 10)
+        assert await asyncio.to_thread(server.polled.wait, 60)
         sync.cancel()
         started = time.monotonic()
-    assert time.monotonic() - started < LAST_WAIT_SECONDS + 3
+    assert time.monotonic() - started < LAST_WAIT_SECONDS + 30
     assert [task.get_name() for task in asyncio.all_tasks() if "memory" in task.get_name()] == []
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nacre.extensions.providers.completions.messages import completion_arguments, provider_family
 from nacre.extensions.providers.openai_compatible.body import Dialect, RequestBodies
@@ -102,6 +102,7 @@ def plainly(asked: ModelRequest, model_name: str) -> bytes:
 @pytest.mark.parametrize(
     "name", ["openai/gpt-4o", "gemini/gemini-2.5", "mistral/m", "x/y", "openrouter/anthropic/claude-4"]
 )
+@settings(max_examples=20)
 @given(history=st.lists(MESSAGES, max_size=12), data=st.data())
 def test_the_bytes_are_those_of_a_request_written_at_once(
     name: str, history: list[Message], data: st.DataObject

@@ -148,7 +148,7 @@ async def test_whoever_hangs_up_stops_the_servers_work(url: str) -> None:
 
 
 def _is_busy(url: str) -> bool:
-    with urllib.request.urlopen(f"{url.removesuffix('/v1')}/slots", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url.removesuffix('/v1')}/slots", timeout=60) as answer:
         return any(slot["is_processing"] for slot in json.load(answer))
 
 

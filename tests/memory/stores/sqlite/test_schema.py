@@ -73,7 +73,7 @@ async def test_migrated_and_new_indexes_have_the_same_tables(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("version", "killed_at"),
     [
-        (version, killed)
+        pytest.param(version, killed, marks=pytest.mark.slow if version else ())
         for version in range(SCHEMA_VERSION)
         for killed in range(version + 1, SCHEMA_VERSION + 1)
     ],

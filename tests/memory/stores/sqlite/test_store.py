@@ -60,7 +60,7 @@ async def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
     other.execute("BEGIN IMMEDIATE")
     other.execute("DELETE FROM chunks")
 
-    assert await asyncio.wait_for(found(store, "apples"), timeout=5) == ["red apples"]
+    assert await asyncio.wait_for(found(store, "apples"), timeout=60) == ["red apples"]
     other.execute("ROLLBACK")
     other.close()
     await store.close()
@@ -74,7 +74,7 @@ async def test_a_write_waits_for_the_lock_of_another_process(tmp_path: Path) -> 
         writing = asyncio.create_task(store.write(lambda index: index.set_meta({"a": "1"})))
         done, _ = await asyncio.wait({writing}, timeout=0.2)
         assert not done
-    await asyncio.wait_for(writing, timeout=5)
+    await asyncio.wait_for(writing, timeout=60)
     await store.close()
 
 
@@ -193,7 +193,7 @@ async def test_giving_up_on_the_lock_does_not_keep_it(tmp_path: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
 
-    await asyncio.wait_for(other.write(lambda index: index.set_meta({"a": "1"})), timeout=5)
+    await asyncio.wait_for(other.write(lambda index: index.set_meta({"a": "1"})), timeout=60)
     await rebuild.leave()
     await store.close()
     await other.close()

