@@ -18,7 +18,7 @@ from nacre.extensions.providers.completions.errors import (
     redacted,
     retry_after_seconds,
 )
-from nacre.extensions.providers.litellm.model import LiteLLMModel
+from nacre.extensions.providers.litellm import LiteLLMModel
 from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.contracts.errors import (
     BadModelReply,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from nacre.extensions.providers.embedding.gguf import BLOCK_BYTES, RemoteModelFile
+from nacre.extensions.providers.embedding.local_models import BLOCK_BYTES, RemoteModelFile
 from nacre.memory.contracts.embedder import EmbeddingFailed
 from nacre.runtime.contracts.errors import ConfigError
 
@@ -132,7 +132,7 @@ def test_a_kill_before_the_file_got_its_name_costs_nothing(hub: Hub, tmp_path: P
     (folder / "honey-Q8_0.gguf.part.tag").write_text(hub.tag)
     model = RemoteModelFile(SOURCE, tmp_path, hub=hub.url)
     if not sound:
-        with pytest.raises(EmbeddingFailed, match="thrown away"):
+        with pytest.raises(EmbeddingFailed, match="It was deleted"):
             model.fetch(never)
     path = model.fetch(never)
 

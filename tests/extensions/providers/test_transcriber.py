@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nacre.extensions.providers.litellm.transcriber import LiteLLMTranscriber
+from nacre.extensions.providers.litellm import LiteLLMTranscriber
 from nacre.runtime.contracts.errors import ModelError, SpendingCapReached
 from nacre.runtime.models.scripted import Clock
 from nacre.runtime.models.spending import SpendingLedger, spending
-from tests.extensions.providers.litellm.json_service import usage_folder
-from tests.extensions.providers.litellm.transcription_server import TranscriptionServer
+from tests.extensions.providers.json_service import usage_folder
+from tests.extensions.providers.transcription_server import TranscriptionServer
 
 
 @pytest.fixture
