@@ -35,6 +35,7 @@ _FIELDS = (
     "input_cost_per_query",
     "input_cost_per_second",
     "output_cost_per_second",
+    "supports_function_calling",
     "supports_vision",
     "supports_reasoning",
 )

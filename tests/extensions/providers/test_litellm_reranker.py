@@ -92,11 +92,11 @@ def scores(*pairs: tuple[Any, Any]) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        ((500, '{"message": "down"}'), "failed on the provider's side"),
+        ((500, '{"message": "down"}'), "failed at the provider"),
         ((401, '{"message": "bad key sk-secret"}'), r"key for the re-ranker .* was refused"),
         ((429, '{"message": "slow down"}'), "limits how often"),
         ((402, '{"message": "no credit"}'), "no credit left"),
-        ((413, '{"message": "too long"}'), "does not take texts of this length"),
+        ((413, '{"message": "too long"}'), "refuses texts of this length"),
         ((404, '{"message": "no such model"}'), "does not know the model"),
         ((200, "<html>hello</html>"), "jina_ai/m"),
         ((200, '{"results": null}'), "jina_ai/m"),

@@ -81,7 +81,7 @@ async def test_a_server_of_ones_own_needs_no_key(
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        ((500, '{"error": {"message": "down"}}'), "failed on the provider's side"),
+        ((500, '{"error": {"message": "down"}}'), "failed at the provider"),
         ((401, '{"error": {"message": "bad key sk-secret"}}'), "refused"),
         ((429, '{"error": {"message": "slow down"}}'), "limits how often"),
         ((404, '{"error": {"message": "no such model"}}'), "does not know the model"),

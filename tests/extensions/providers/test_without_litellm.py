@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -71,8 +72,8 @@ def test_a_model_that_needs_litellm_tells_the_command_that_installs_it(tmp_path:
 @pytest.mark.slow
 def test_init_installs_it_and_says_when_it_cannot(tmp_path: Path) -> None:
     """Without an index the installer fails, and the owner gets its command."""
-    no_index = {"PIP_NO_INDEX": "1", "UV_OFFLINE": "1", "UV_NO_INDEX": "1", "ANTHROPIC_API_KEY": "sk-ant"}
-    said = run(tmp_path, "init", "--yes", "--model", CLAUDE, **no_index)
+    variables = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "UV_OFFLINE": "1", "UV_NO_INDEX": "1"}
+    said = run(tmp_path, "init", "--yes", "--model", CLAUDE, ANTHROPIC_API_KEY="sk-ant-test", **variables)
 
     assert said.returncode == 1
     assert "Installing the extra 'litellm'" in said.stderr

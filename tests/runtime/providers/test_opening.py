@@ -68,7 +68,7 @@ def test_a_model_and_an_embedder_of_another_package(tmp_path: Path) -> None:
 
 
 def test_an_embedder_of_another_package_is_a_fallback(tmp_path: Path) -> None:
-    """It makes the vectors when the first has no library, and says so."""
+    """It makes the vectors when the first has no key, and the status says so."""
     home, site = _homes(tmp_path)
     _install(site)
     search = {"provider": "openai", "fallback": "acme"}
@@ -79,7 +79,7 @@ def test_an_embedder_of_another_package_is_a_fallback(tmp_path: Path) -> None:
     status = run_nacre(home, "memory", "status", "--json", PYTHONPATH=str(site))
 
     assert "Halcyon" in found.stdout, found.stderr
-    assert json.loads(status.stdout)["fallback"]["to"] == "acme"
+    assert json.loads(status.stdout)[0]["status"]["fallback"]["from"] == "openai"
 
 
 @pytest.mark.parametrize(

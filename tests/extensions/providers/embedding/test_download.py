@@ -110,7 +110,7 @@ def test_a_model_is_downloaded_once(hub: Hub, tmp_path: Path) -> None:
 def test_a_download_goes_on_where_it_was_cut(hub: Hub, tmp_path: Path) -> None:
     """Another process asks only for the rest."""
     hub.cut = BLOCK_BYTES + 7
-    with pytest.raises(EmbeddingFailed, match=r"honey-Q8_0\.gguf could not be downloaded.*goes on"):
+    with pytest.raises(EmbeddingFailed, match=r"honey-Q8_0\.gguf could not be downloaded.*continues it"):
         RemoteModelFile(SOURCE, tmp_path, hub=hub.url).fetch(never)
     [part] = tmp_path.rglob("*.part")
     had_bytes = part.stat().st_size
