@@ -27,6 +27,21 @@ def install_command(extra: str, *, package: str = "nacre") -> str:
     )
 
 
+def install_extra(extra: str) -> str:
+    """Runs `install_command(extra)` with its output on stderr; a sentence if it failed, else empty."""
+    import importlib
+    import subprocess
+
+    command = install_command(extra)
+    try:
+        run = subprocess.run(shlex.split(command), stdin=subprocess.DEVNULL, stdout=2, check=False)
+        problem = f"exit code {run.returncode}" if run.returncode else ""
+    except OSError as error:
+        problem = error.strerror or str(error)
+    importlib.invalidate_caches()
+    return f"Could not install the extra {extra!r} ({problem}). Install it with: {command}" if problem else ""
+
+
 def command_for(
     extra: str, *, package: str, prefix: Path, python: Path, has_pip: bool, source: Mapping[str, object]
 ) -> str:

@@ -27,7 +27,7 @@ import httpx
 
 from benchmarks.session import entries
 from nacre import Agent, Inbound
-from nacre.extensions.providers.litellm.model import LiteLLMModel
+from nacre.extensions.providers.litellm import LiteLLMModel
 from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
 from nacre.sessions.contracts.messages import user_message

@@ -1,4 +1,4 @@
-"""Models that could be asked: of servers on this machine, and one for each key in the environment. Edge."""
+"""The providers and models that `nacre init` offers, and the models of servers on this machine. Edge."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOCAL_SERVERS: Mapping[str, str] = {
     "hosted_vllm": "vLLM",
     "llamafile": "llama.cpp",
 }
-"""Servers that are looked for on this machine, by their provider's name."""
+"""Servers that `found_choices` looks for on this machine, by the name of the provider."""
 
 SUGGESTED: Mapping[str, str] = {
     "anthropic": "anthropic/claude-sonnet-5",
@@ -35,14 +35,12 @@ SUGGESTED: Mapping[str, str] = {
     "cerebras": "cerebras/gpt-oss-120b",
     "together_ai": "together_ai/openai/gpt-oss-120b",
 }
-"""A model that can call tools, for whoever has a provider's key. All can be chosen by their names."""
-
-_MORE_VARIABLES: Mapping[str, tuple[str, ...]] = {"gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY")}
+"""A model with tool calls for each provider with a key."""
 
 LOOK_SECONDS = 2.0
-"""How long a server on this machine may take to list its models."""
+"""The time-out for the models of a server on this machine."""
 PROBE_SECONDS = 8.0
-"""How long a server that the owner named may."""
+"""The time-out for the models of any other server."""
 
 
 def offers() -> tuple[Offer, ...]:
@@ -67,9 +65,9 @@ def suggested_model(provider_name: str) -> str:
 
 
 async def probed(address: str, api_key: str = "") -> tuple[str, Listing]:
-    """The address at which a server of models answers, with `/v1` where it was left out, and its models.
+    """The address at which a server of models answers, with `/v1` if it is missing, and its models.
 
-    It is the given address where none answers.
+    Without an answer it is the given address.
     """
     address = address.strip().rstrip("/").removesuffix("/chat/completions")
     if "://" not in address:
@@ -83,14 +81,14 @@ async def probed(address: str, api_key: str = "") -> tuple[str, Listing]:
 
 
 def usual_address(provider_name: str) -> str:
-    """Where a provider is found without its address in the settings; empty for one that has a name only."""
+    """The address of a provider that needs none in the settings; empty if there is none."""
     return PROVIDERS[provider_name].base_url if provider_name in PROVIDERS else ""
 
 
 async def offered_models(
     provider_name: str, environment: Mapping[str, str], api_key: str
 ) -> tuple[Choice, ...]:
-    """The models that a provider lists, or else those of the price map; the suggested one first."""
+    """The models that a provider lists, else those of the price map; the suggested one first."""
     known = price_map_models(provider_name)
     base_url = _endpoint(provider_name, environment).base_url
     served: tuple[ServedModel, ...] = ()
@@ -127,13 +125,13 @@ def _facts_text(model: ServedModel) -> str:
 
 
 async def found_choices(environment: Mapping[str, str]) -> tuple[Choice, ...]:
-    """What was found, models of this machine first: they cost nothing, and no word leaves it."""
+    """Models of servers on this machine, which cost nothing, then one for each provider with a key."""
     found = await asyncio.gather(*(_served(provider, environment) for provider in LOCAL_SERVERS))
     return (*(choice for served in found for choice in served), *keyed_choices(environment))
 
 
 def keyed_choices(environment: Mapping[str, str]) -> tuple[Choice, ...]:
-    """A model for each provider whose key the environment has."""
+    """A model for each provider with a key in the environment."""
     return tuple(
         Choice(model_name=model_name, place=f"key in {variable}")
         for model_name in SUGGESTED.values()
@@ -142,9 +140,9 @@ def keyed_choices(environment: Mapping[str, str]) -> tuple[Choice, ...]:
 
 
 def key_variables(model_name: str, *, is_wanted: bool = False) -> tuple[str, ...]:
-    """The variables that a model's key is looked up in; none where it wants none, or more than a key.
+    """The variables of a model's key; none if it needs no key, or more than a key.
 
-    With `is_wanted` there is one: its server refused to answer without a key.
+    With `is_wanted` there is one: the server refused to answer without a key.
     """
     if is_wanted:
         return (key_variable(model_name),)
@@ -152,12 +150,12 @@ def key_variables(model_name: str, *, is_wanted: bool = False) -> tuple[str, ...
     provider = PROVIDERS.get(provider_name)
     if provider is not None:
         return provider.key_variables if provider.needs_key else ()
-    names = _MORE_VARIABLES.get(provider_name, (key_variable(model_name),))
-    return names if names[0].endswith("_API_KEY") else ()
+    name = key_variable(model_name)
+    return (name,) if name.endswith("_API_KEY") else ()
 
 
 async def _served(provider: str, environment: Mapping[str, str]) -> tuple[Choice, ...]:
-    """What a server on this machine has, without models that only embed."""
+    """The models of a server on this machine, without embedding models."""
     endpoint = _endpoint(provider, environment)
     if not is_loopback(endpoint.base_url):
         return ()

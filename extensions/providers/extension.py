@@ -1,6 +1,6 @@
-"""Reaches the models of providers: a `BuiltInProviders` (`nacre.runtime.providers.provider`).
+"""Opens the models of providers: a `BuiltInProviders` (`nacre.runtime.providers.provider`).
 
-Each function imports what it needs, so that an agent with one model loads the code of one way to it.
+Each function imports what it needs, so that an agent with one model loads the code for that model only.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from nacre.runtime.settings.spending import spending_ledger
 if TYPE_CHECKING:
     from nacre.extensions.providers.completions.provider_model import ProviderModel
     from nacre.extensions.providers.embedding.daily_budget import EmbeddingBudget
-    from nacre.extensions.providers.litellm.transcriber import LiteLLMTranscriber
+    from nacre.extensions.providers.litellm import LiteLLMTranscriber
     from nacre.memory.contracts.embedder import Embedder
     from nacre.memory.contracts.settings import MemorySearchSettings, RerankSettings
     from nacre.memory.search.rerankers.reranker import Reranker
     from nacre.runtime.contracts.clock import Clock
-    from nacre.runtime.providers.provider import Lend, ModelCatalog
+    from nacre.runtime.providers.provider import Lend, ModelCatalog, OpenOther
     from nacre.runtime.settings.config import Config
     from nacre.runtime.settings.disk.auth_profiles import AuthProfile
 
@@ -54,14 +54,13 @@ def reaches(config: Config, name: str) -> bool:
 def open_model(config: Config, name: str, now: Clock) -> ProviderModel:
     """A model by its name, with the address, key and time-out of the settings.
 
-    A key of the settings comes before one of the auth profiles, and this before the environment's. Providers
-    that speak OpenAI's chat completions are asked over plain HTTP, all others through litellm, unless the
-    settings say which way.
+    The key is that of the settings, else of an auth profile, else of the environment. Unless the settings
+    choose, providers that speak OpenAI's chat completions are asked over plain HTTP, all others through
+    litellm.
 
     Raises:
         ConfigError: no provider has this name, or the name has no model.
     """
-    # Each takes a part of the start that the other one's users need not pay.
     from nacre.extensions.providers.completions.provider_model import WINDOWS_FILE, RememberedWindows
 
     name = _with_provider(name)
@@ -87,7 +86,7 @@ def open_model(config: Config, name: str, now: Clock) -> ProviderModel:
 
 
 def model_facts(config: Config, name: str, now: Clock) -> ModelFacts:
-    """What the settings and the environment say of a model, without asking it.
+    """The facts about a model in the settings and the environment. Sends nothing.
 
     Raises:
         ConfigError: no provider has this name, or the name has no model.
@@ -112,8 +111,19 @@ def model_facts(config: Config, name: str, now: Clock) -> ModelFacts:
     )
 
 
+def missing_extra(config: Config, name: str) -> str:
+    """The extra of Nacre that the model `name` needs and that is not installed; empty if none is."""
+    name = _with_provider(name)
+    provider = config.settings.models.providers.get(name.partition("/")[0], ProviderSettings())
+    if _goes_without_litellm(name, provider):
+        return ""
+    from nacre.extensions.providers.litellm import EXTRA, is_installed
+
+    return "" if is_installed() else EXTRA
+
+
 def price_entry(name: str) -> Mapping[str, Any]:
-    """The entry of `provider/model` in litellm's price map; empty for an unknown model."""
+    """The entry of `provider/model` in the price map; empty for an unknown model."""
     return price_map_entry(name)
 
 
@@ -138,12 +148,13 @@ def open_embedder(
     now: Clock,
     *,
     local: Callable[[], Embedder],
+    other: OpenOther,
     lent: Lend,
 ) -> Embedder | None:
     """The embedder of `settings` with its fallback. `local` makes the one that comes with Nacre.
 
     Raises:
-        ConfigError: there cannot be such an embedder.
+        ConfigError: the settings cannot be used.
     """
     from nacre.extensions.providers.embedding.open_embedder import embedder_for
 
@@ -155,12 +166,13 @@ def open_embedder(
         models_folder=config.state_dir / "models",
         budget=lambda: _embedding_budget(config, now),
         local=local,
+        other=other,
         lent=lent,
     )
 
 
 def open_reranker(config: Config, settings: RerankSettings, now: Clock) -> Reranker | None:
-    """The re-ranker of `settings`, if they name one. Raises `ConfigError` if it has no model."""
+    """The re-ranker of `settings`, if they name one. Raises `ConfigError` if they name no model."""
     from nacre.extensions.providers.rerankers import reranker_for
 
     return reranker_for(
@@ -174,7 +186,7 @@ def open_reranker(config: Config, settings: RerankSettings, now: Clock) -> Reran
 
 def open_transcribers(config: Config, now: Clock) -> Sequence[LiteLLMTranscriber]:
     """The models of `tools.media.audio` that have their key. Nothing is loaded before the first recording."""
-    from nacre.extensions.providers.litellm.transcriber import LiteLLMTranscriber
+    from nacre.extensions.providers.litellm import LiteLLMTranscriber
 
     audio, providers = config.settings.tools.media.audio, _providers(config, now)
     found = ((name, providers.get(name.partition("/")[0], ProviderSettings())) for name in audio.model_names)
@@ -206,7 +218,7 @@ def _with_provider(name: str) -> str:
 
 
 def _check_name(config: Config, name: str) -> None:
-    """Raises `ConfigError` for a name that leads nowhere, with the nearest one that does."""
+    """Raises `ConfigError` for an unknown name, and suggests the nearest known one."""
     provider, _, model = name.partition("/")
     provider = provider.strip()
     is_priced = bool(price_map_entry(name))
@@ -230,8 +242,8 @@ def _check_name(config: Config, name: str) -> None:
 
 
 def _nearest(config: Config, name: str) -> str:
-    """A question about the name that was meant, if one is near."""
-    from difflib import get_close_matches  # a slip is rare
+    """A suggestion of a similar name, if there is one."""
+    from difflib import get_close_matches  # rarely needed
 
     agent = config.settings.agent
     whole = [agent.model.primary, *agent.model.fallbacks, *agent.models, config.model_name]
@@ -252,7 +264,7 @@ def _model_type(name: str, provider: ProviderSettings) -> type[ProviderModel]:
         from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
 
         return OpenAICompatibleModel
-    from nacre.extensions.providers.litellm.model import LiteLLMModel
+    from nacre.extensions.providers.litellm import LiteLLMModel
 
     return LiteLLMModel
 

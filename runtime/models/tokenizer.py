@@ -1,4 +1,4 @@
-"""Counts tokens with tiktoken's tables if they are on disk, else by an estimate per script.
+"""Counts tokens with tiktoken's tables, which come with Nacre; without them by an estimate per script.
 
 The only file that imports tiktoken. The first count loads a table, which takes almost a second; count a word
 on a thread beforehand. It never downloads a table and never raises: a count is always available, and the
@@ -8,7 +8,7 @@ usage that the provider reports corrects it.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
+import importlib
 import logging
 import math
 import os
@@ -21,6 +21,8 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 _CACHE_DIR_VARIABLE = "TIKTOKEN_CACHE_DIR"
+_TABLES = Path(__file__).parent / "tiktoken"
+"""OpenAI's tables (MIT), by the names that tiktoken gives its cache; drawn by `.ci/snapshots.py`."""
 _TABLE_ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
 _OLDER_MODEL = re.compile(r"gpt-3\.5|gpt-35|gpt-4(?![o.\d])|text-embedding|text-davinci")
 
@@ -140,7 +142,7 @@ def _loaded(encoding_name: str) -> Callable[[str], int]:
     folder = _table_folder()
     name = hashlib.sha1(_TABLE_ADDRESS.format(encoding_name).encode(), usedforsecurity=False).hexdigest()
     # without the file tiktoken would download it
-    if folder is None or not (folder / name).is_file():
+    if not (folder / name).is_file():
         log.info("no table %s on this machine: tokens are estimated", encoding_name)
         return _estimated
     try:
@@ -152,23 +154,6 @@ def _loaded(encoding_name: str) -> Callable[[str], int]:
     return lambda text: len(encoding.encode_ordinary(text))
 
 
-def litellm_folder() -> Path | None:
-    """The folder of the package litellm, found without importing it; `None` if it is not installed."""
-    try:
-        spec = importlib.util.find_spec("litellm")
-    except (ImportError, ValueError):
-        return None
-    places = list(spec.submodule_search_locations or []) if spec is not None else []
-    return Path(places[0]) if places else None
-
-
-def _table_folder() -> Path | None:
-    """The folder of tiktoken's tables: the owner's setting, or else the copy in litellm."""
-    folder = os.environ.get(_CACHE_DIR_VARIABLE)
-    if folder is None:
-        litellm = litellm_folder()
-        if litellm is None:
-            return None
-        folder = str(litellm / "litellm_core_utils" / "tokenizers")
-        os.environ.setdefault(_CACHE_DIR_VARIABLE, folder)
-    return Path(folder)
+def _table_folder() -> Path:
+    """The folder of tiktoken's tables: the owner's setting, or else the one that comes with Nacre."""
+    return Path(os.environ.setdefault(_CACHE_DIR_VARIABLE, str(_TABLES)))

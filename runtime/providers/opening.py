@@ -123,8 +123,16 @@ def model_facts(config: Config, now: Clock) -> ModelFacts:
     return built_in_providers().model_facts(config, name, now)
 
 
+def missing_extra(config: Config, name: str) -> str:
+    """The extra of Nacre that the model `name` needs and that is not installed; empty if none is."""
+    with suppress(ConfigError):
+        if _other(config, name.partition("/")[0], lambda known: known.reaches(config, name)) is None:
+            return built_in_providers().missing_extra(config, name)
+    return ""
+
+
 def price_entry(name: str) -> Mapping[str, Any]:
-    """The entry of `provider/model` in litellm's price map; empty for an unknown model."""
+    """The entry of `provider/model` in the price map; empty for an unknown model."""
     with suppress(ProviderMissing):
         return built_in_providers().price_entry(name)
     return {}
@@ -158,11 +166,18 @@ def open_embedder(
     is_plain = bool(name) or settings.remote is None
     if name in SHIPPED and is_plain and not (has_fallback or settings.local.model_path):
         return lent("shipped", local)
-    other = _other(config, name, lambda known: known.reaches_embedder(config, settings))
-    if other is None:
-        return built_in_providers().open_embedder(config, settings, now, local=local, lent=lent)
-    key = name, settings.model_dump_json()
-    return lent(key, lambda: cast("Embedder", _called(other, "open_embedder", config, settings, now)))
+
+    def other(settings: MemorySearchSettings) -> Embedder | None:
+        name = (settings.provider or "").strip().lower()
+        item = _other(config, name, lambda known: known.reaches_embedder(config, settings))
+        if item is None:
+            return None
+        key = name, settings.model_dump_json()
+        return lent(key, lambda: cast("Embedder", _called(item, "open_embedder", config, settings, now)))
+
+    if not has_fallback and (embedder := other(settings)) is not None:
+        return embedder
+    return built_in_providers().open_embedder(config, settings, now, local=local, other=other, lent=lent)
 
 
 def open_reranker(config: Config, settings: RerankSettings, now: Clock) -> Reranker | None:

@@ -26,6 +26,9 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 Lend: TypeAlias = Callable[[Hashable, Callable[[], Embedder]], Embedder]
 """Returns the embedder of a key, made if nobody has it. Equal keys make the same vectors in the same way."""
 
+OpenOther: TypeAlias = Callable[[MemorySearchSettings], Embedder | None]
+"""Opens the embedder of an extension of another package; `None` if no such extension has the provider."""
+
 
 class ModelProvider(Protocol):
     """Opens chat models."""
@@ -189,8 +192,11 @@ class BuiltInProviders(ModelProvider, Protocol):
     def model_facts(self, config: Config, name: str, now: Clock, /) -> ModelFacts:
         """What the settings and the environment say of a model, without asking it. Raises `ConfigError`."""
 
+    def missing_extra(self, config: Config, name: str, /) -> str:
+        """The extra of Nacre that the model `name` needs and that is not installed; empty if none is."""
+
     def price_entry(self, name: str, /) -> Mapping[str, Any]:
-        """The entry of `provider/model` in litellm's price map; empty for an unknown model."""
+        """The entry of `provider/model` in the price map; empty for an unknown model."""
 
     def open_embedder(
         self,
@@ -200,12 +206,13 @@ class BuiltInProviders(ModelProvider, Protocol):
         /,
         *,
         local: Callable[[], Embedder],
+        other: OpenOther,
         lent: Lend,
     ) -> Embedder | None:
         """The embedder of `settings` with its fallback. `local` makes the one that comes with Nacre.
 
         Raises:
-            ConfigError: there cannot be such an embedder.
+            ConfigError: the settings cannot be used.
         """
 
     def open_reranker(self, config: Config, settings: RerankSettings, now: Clock, /) -> Reranker | None:

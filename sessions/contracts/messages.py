@@ -165,17 +165,21 @@ class ToolCall:
     """One tool call that the model requests.
 
     `invalid_arguments` holds the provider's text if that was not a JSON object. `arguments` is then empty,
-    and the tool runner answers with an error result instead of running the tool.
+    and the tool runner answers with an error result instead of running the tool. `thought_signature` is
+    Google's, which its models want back.
     """
 
     id: str
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     invalid_arguments: str | None = None
+    thought_signature: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The block as pi stores it, plus `invalidArguments` if there are any."""
         block = {"type": "toolCall", "id": self.id, "name": self.name, "arguments": dict(self.arguments)}
+        if self.thought_signature:
+            block["thoughtSignature"] = self.thought_signature
         if self.invalid_arguments is not None:
             block["invalidArguments"] = self.invalid_arguments
         return block
@@ -438,6 +442,7 @@ def _assistant_block(raw: object) -> Text | Thinking | ToolCall | None:
             name=str(raw.get("name") or ""),
             arguments=arguments if isinstance(arguments, dict) else {},
             invalid_arguments=None if invalid is None else str(invalid),
+            thought_signature=str(raw.get("thoughtSignature") or ""),
         )
     return None
 

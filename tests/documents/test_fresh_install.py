@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -75,8 +76,10 @@ def _installed(installer: str, python: str, wheel: Path, into: Path) -> tuple[Pa
     return into / "bin/nacre", said
 
 
-def _nacre(program: Path, home: Path, variables: Mapping[str, str], *arguments: str) -> str:
-    run = subprocess.run(
+def _run(
+    program: Path, home: Path, variables: Mapping[str, str], *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [program, *arguments],
         cwd=home,
         env={**variables},
@@ -84,6 +87,10 @@ def _nacre(program: Path, home: Path, variables: Mapping[str, str], *arguments: 
         text=True,
         stdin=subprocess.DEVNULL,
     )
+
+
+def _nacre(program: Path, home: Path, variables: Mapping[str, str], *arguments: str) -> str:
+    run = _run(program, home, variables, *arguments)
     assert run.returncode == 0, f"nacre {' '.join(arguments)}\n{run.stdout}{run.stderr}"
     return run.stdout
 
@@ -104,8 +111,29 @@ def test_a_stranger_installs_the_wheel_and_has_an_assistant(
     found = _nacre(program, home, variables, "memory", "search", "where is the key?")
     checked = json.loads(_nacre(program, home, variables, "doctor", "--json"))
 
-    assert said.count("litellm-") <= NO_WALK
+    assert "litellm" not in said
     assert "AGENTS.md" in made["created"]
     assert "hangs in the shed" in found
     assert checked["well"] is True
     assert {each["area"] for each in checked["findings"]} >= {"versions", "disk", "index", "sessions"}
+
+
+@pytest.mark.parametrize("installer", INSTALLERS)
+def test_init_installs_the_extra_that_a_model_needs(installer: str, wheel: Path, tmp_path: Path) -> None:
+    """By the installer that installed Nacre; then only the key is missing."""
+    program, _ = _installed(installer, sys.executable, wheel, tmp_path / "environment")
+    home = tmp_path / "home"
+    home.mkdir()
+    variables = {**environment(home), "PATH": os.environ["PATH"]}
+    variables.pop("PYTHONPATH", None)
+    if installer == "pipx":
+        variables |= {f"PIPX_{name}": str(tmp_path / "environment" / name) for name in ("HOME", "BIN_DIR")}
+
+    made = _run(program, home, variables, "init", "--yes", "--model", "anthropic/claude-sonnet-5")
+    checked = json.loads(_run(program, home, variables, "doctor", "--json").stdout)
+    versions = next(each["text"] for each in checked["findings"] if each["area"] == "versions")
+
+    assert made.returncode == 1
+    assert "The key for the model 'anthropic/claude-sonnet-5' is missing" in made.stderr
+    assert made.stderr.count("litellm-") <= NO_WALK
+    assert "litellm 1." in versions

@@ -42,7 +42,7 @@ EXTENSIONS: Floors = (
     ("extensions/qmd",),
     (
         *("extensions/http/openai", "extensions/http/page", "extensions/postgres/workers"),
-        *("extensions/providers/embedding", "extensions/providers/litellm"),
+        "extensions/providers/embedding",
         "extensions/providers/openai_compatible",
     ),
     ("extensions/providers/completions",),

@@ -27,7 +27,7 @@ ENVIRONMENT = {
     "memory/workspace/git.py": "git gets an environment without git's own variables",
     "runtime/settings/config.py": "the settings' environment variables",
     "extensions/providers/completions/keys.py": "the providers' keys and addresses",
-    "extensions/providers/litellm/loading.py": "litellm reads its switches from the environment on import",
+    "extensions/providers/litellm.py": "litellm reads its switches from the environment on import",
     "runtime/models/tokenizer.py": "tiktoken takes the folder of its tables from the environment only",
 }
 IDS = {
@@ -46,7 +46,7 @@ OPENERS = {
     "extensions/qmd/home.py": "what is noted about the program qmd, and may be lost",
     "runtime/extensions/installed/discovery.py": "the manifests of extensions",
     "memory/embedders/e5_model.py": "the vocabulary that comes with the package",
-    "extensions/providers/embedding/gguf.py": "model files: their identity, and their download",
+    "extensions/providers/embedding/local_models.py": "model files: their identity, and their download",
     "memory/workspace/watcher.py": "what the system has mounted where",
     "memory/text/days/day_words.py": "the packaged words for days",
     "memory/text/forms/words.py": "the packaged lists of words",
@@ -72,7 +72,7 @@ OPENERS = {
     "runtime/settings/disk/variables.py": "the settings, for the variables that an error may not show",
     "runtime/settings/disk/settings_file.py": "nacre.json5",
     "runtime/settings/disk/auth_profiles.py": "the keys that OpenClaw's sign-in left",
-    "extensions/providers/completions/price_map.py": "litellm's packaged price map",
+    "extensions/providers/completions/price_map.py": "the packaged price map",
     "extensions/postgres/server/database.py": "the packaged files that make the tables",
     "extensions/mcp/client/session.py": "the pipe for what a server writes on standard error",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",

@@ -26,6 +26,7 @@ EXTRAS = {
     "irctokens": "irc",
     "jinja2": "serve",
     "keyring": "keyring",
+    "litellm": "litellm",
     "lancedb": "lancedb",
     "llama_cpp": "gguf",
     "matplotlib": "plot",
@@ -52,9 +53,10 @@ EXTRAS = {
 }
 """Libraries that come only when asked for, and the extra that brings them."""
 BROUGHT_ANYWAY = {
-    "aiohttp": "litellm needs it",
+    "aiohttp": "litellm needs it, which the tests bring",
     "anyio": "httpx needs it",
     "jinja2": "litellm needs it",
+    "litellm": "its tests are run",
     "pygments": "rich needs it",
 }
 """Libraries of extras that a dependency brings along, so that they have an exact version too."""

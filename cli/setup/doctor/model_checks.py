@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from nacre import __version__
 from nacre.cli.setup.doctor.finding import Finding
+from nacre.installation import install_command
 from nacre.memory.files.sources.secrets import without_secrets
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def program_findings(config: Config, now: Clock) -> Iterator[Finding]:
 async def model_findings(config: Config, now: Clock, *, online: bool) -> list[Finding]:
     """The model, its key, whether it can be reached, and its window."""
     from nacre.runtime.contracts.errors import ConfigError
-    from nacre.runtime.providers.opening import model_facts
+    from nacre.runtime.providers.opening import missing_extra, model_facts
 
     try:
         facts = model_facts(config, now)
@@ -59,7 +60,12 @@ async def model_findings(config: Config, now: Clock, *, online: bool) -> list[Fi
         advice = "To have one: `nacre config set agents.defaults.model.primary PROVIDER/MODEL`."
         text = "none: the offline responder answers"
         return [Finding(area="model", state="note", text=text, advice=advice), *await _window(config, now)]
-    found = [await _reach(config, now, facts, online=online)]
+    if extra := missing_extra(config, facts.name):
+        text = f"{without_secrets(facts.name)} needs the extra {extra!r} of Nacre, which is not installed"
+        advice = f"Install it with `{install_command(extra)}`."
+        found = [Finding(area="model", state="problem", text=text, advice=advice)]
+    else:
+        found = [await _reach(config, now, facts, online=online)]
     if facts.has_key or not facts.needs_key:
         text = "found" if facts.has_key else "none is needed at this address"
         found.append(Finding(area="key", state="well", text=text))

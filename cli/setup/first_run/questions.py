@@ -180,6 +180,11 @@ def ask_key(
     return Key(variable=variable, secret=secret, place=places[answer - 1][0])
 
 
+def ask_whether_to_install(extra: str, model_name: str) -> bool:
+    """Whether the extra that a model needs is installed now."""
+    return click.confirm(f"{model_name} needs the extra {extra!r} of Nacre. Install it now", default=True)
+
+
 def ask_whether_to_keep(model_name: str) -> bool:
     """Whether a model that did not answer is taken all the same."""
     return click.confirm(f"Take {model_name} all the same", default=False)

@@ -14,11 +14,12 @@ from nacre.cli.setup.first_run.keeping import (
     keep_telegram,
     knows_no_name,
 )
+from nacre.installation import install_extra
 from nacre.record import Record
 from nacre.runtime.agent.insight.trial import Trial, tried
 from nacre.runtime.contracts.clock import owner_zone
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.providers.opening import ProviderMissing, model_catalog
+from nacre.runtime.providers.opening import ProviderMissing, missing_extra, model_catalog
 from nacre.runtime.providers.provider import Offer
 from nacre.runtime.settings.config import SETTINGS_FILE
 from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE, has_keyring
@@ -78,7 +79,7 @@ def set_up_by_itself(invocation: Invocation, flags: Flags) -> Chosen:
     chosen = Chosen()
     for model_name in [named] if named else list(first)[:MOST_TRIALS]:
         chosen = Chosen(model_name=model_name, base_url=base_url)
-        chosen = replace(chosen, trial=_tried(invocation, chosen))
+        chosen = replace(chosen, trial=_tried(invocation, chosen, asks=False))
         if chosen.trial and not chosen.trial.problem:
             fallbacks = tuple(Chosen(model_name=name) for name in flags.fallbacks)
             _keep(invocation, replace(chosen, fallbacks=fallbacks), time_zone="")
@@ -141,7 +142,7 @@ def _asked(invocation: Invocation) -> Chosen:
         picked = _picked(invocation, answer)
         if picked is None:
             continue
-        trial = _tried(invocation, picked)
+        trial = _tried(invocation, picked, asks=True)
         if trial.problem and not questions.ask_whether_to_keep(picked.model_name):
             continue
         picked = replace(picked, trial=trial)
@@ -212,7 +213,13 @@ def _key(invocation: Invocation, model_name: str, *, is_wanted: bool = False) ->
     )
 
 
-def _tried(invocation: Invocation, chosen: Chosen) -> Trial:
+def _tried(invocation: Invocation, chosen: Chosen, *, asks: bool) -> Trial:
+    """One call of the model. An extra that it needs is installed first, if the owner agrees."""
+    extra = "" if chosen.base_url else missing_extra(invocation.config, chosen.model_name)
+    if extra and (not asks or questions.ask_whether_to_install(extra, chosen.model_name)):
+        invocation.warn(f"Installing the extra {extra!r} ...", tone="dim")
+        if problem := install_extra(extra):
+            invocation.warn(problem)
     invocation.warn(f"Trying {chosen.model_name} ...", tone="dim")
     trial = asyncio.run(tried(invocation.config, chosen.model_name, chosen.key, chosen.base_url))
     invocation.warn(trial.told, tone="warning" if trial.problem else "dim")

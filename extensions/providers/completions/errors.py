@@ -37,7 +37,7 @@ _LOOKS_LIKE_A_KEY = re.compile(
     r"(?i:bearer)\s+\S+|\b(?:sk|pk|rk|gsk|xai|hf|pplx|r8|nvapi|fw)[-_][\w*.-]{6,}|\bAIza[\w-]{10,}"
 )
 
-# The forms in which providers say that a request does not fit, and what only looks like it.
+# How providers say that a request is too long, and errors that only look like it.
 _OVERFLOW = re.compile(
     r"(?is)context_length_exceeded|context[ _]window[ _]exceeded|request_too_large|context overflow"
     r"|context length exceeded|(?:maximum|max) context length|context[_ ]length is only"
@@ -88,7 +88,7 @@ _NO_PROVIDER = re.compile(r"LLM Provider NOT provided", re.IGNORECASE)
 
 
 class ProviderAnswered(Exception):
-    """An answer that is no success: status and headers as they came, if they did, the body without keys."""
+    """An error response: its status and headers, if there were any, and its body without keys."""
 
     def __init__(self, status_code: int | None, headers: Mapping[str, str], text: str) -> None:
         super().__init__(text)
@@ -97,10 +97,10 @@ class ProviderAnswered(Exception):
 
 
 class CallFacts(Record):
-    """What a sentence about a failed call needs: the model, where it was asked, and what must not be told.
+    """The facts for the sentence about a failed call. `secrets` are removed from it.
 
-    `key_is_configured` says that the key came from the settings and not from the environment, `key_place`
-    where else it stands.
+    `key_is_configured` says that the key comes from the settings and not from the environment; `key_place`
+    names another place of the key.
     """
 
     model_name: str
@@ -112,7 +112,7 @@ class CallFacts(Record):
 
 
 def classify(error: BaseException, facts: CallFacts) -> ModelError:
-    """The `ModelError` for any exception that a call raised; `detail` is its text without keys."""
+    """The `ModelError` for any exception of a call; `detail` is its text without keys."""
     if isinstance(error, ModelError):
         return error
     if (refused := _refused_redirect(error)) is not None:
@@ -184,7 +184,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _status(causes: list[BaseException]) -> int | None:
-    # the innermost is what the provider said; wrappers replace the status by their own
+    # the innermost status is the provider's; wrappers have one of their own
     for cause in reversed(causes):
         status = getattr(cause, "status_code", None)
         if isinstance(status, int):
@@ -244,24 +244,24 @@ def _key_advice(facts: CallFacts) -> str:
         return f"Set the environment variable {variable} to a valid key."
     if facts.key_place:
         return (
-            f"It came from {facts.key_place}: mend it, or set models.providers.{provider}.apiKey in the "
-            "settings, which goes before it."
+            f"It came from {facts.key_place}. Correct it there, or set models.providers.{provider}.apiKey in "
+            "the settings, which has precedence."
         )
     return (
-        f"It came from models.providers.{provider}.apiKey of the settings file nacre.json5: put a valid key "
-        f"there, or take it out and set the environment variable {variable}."
+        f"It came from models.providers.{provider}.apiKey in nacre.json5. Put a valid key there, or remove "
+        f"it and set the environment variable {variable}."
     )
 
 
 def _insecure(text: str, facts: CallFacts) -> str:
-    """TLS failed. Nothing was sent, and asking again does not mend it."""
+    """The sentence for a failure of TLS. Nothing was sent, and a retry does not help."""
     where = f" at {facts.api_base}" if facts.api_base else ""
     if _CERTIFICATE.search(text):
         return (
-            f"The server of the model {facts.model_name!r}{where} did not prove who it is: its certificate "
-            "cannot be verified, so nothing was sent. If it is your own server, or your network's proxy, let "
-            "SSL_CERT_FILE name the certificate of its authority; else check the address and this machine's "
-            "clock."
+            f"The server of the model {facts.model_name!r}{where} has a certificate that cannot be "
+            "verified, so nothing was sent. If it is your own server or your network's proxy, set "
+            "SSL_CERT_FILE to the certificate of its authority. Otherwise check the address and the clock of "
+            "this machine."
         )
     return (
         f"The server of the model {facts.model_name!r}{where} does not speak https, so nothing was sent. "
@@ -289,7 +289,7 @@ def _unavailable(text: str, kinds: set[str], status: int | None, facts: CallFact
         return f"The provider of the model {name!r} is overloaded. Ask again in a while."
     is_told = status is not None and status >= 500 and "APIConnectionError" not in kinds
     said = f" (HTTP {status})" if is_told else ""
-    return f"The model {name!r} failed on the provider's side, or the line broke{said}. Ask again in a while."
+    return f"The model {name!r} failed at the provider, or the connection broke{said}. Ask again in a while."
 
 
 def _bad_reply(text: str, kinds: set[str], status: int | None, facts: CallFacts) -> str:
@@ -304,7 +304,7 @@ def _bad_reply(text: str, kinds: set[str], status: int | None, facts: CallFacts)
         return f"The provider does not know the model {name!r}. Check its name in the settings{where}."
     return (
         f"The provider refused the request to the model {name!r} as malformed (HTTP {status}). "
-        "What it said stands in the log; another model may accept it."
+        "Its answer is in the log; another model may accept the request."
     )
 
 
@@ -315,7 +315,7 @@ _WAIT_WORDS = re.compile(
 
 
 def retry_after_seconds(causes: Sequence[BaseException], text: str, now_seconds: float) -> float | None:
-    """How long the provider asks to wait: `Retry-After` in seconds or as a date (RFC 9110), or words."""
+    """The wait that the provider asks for: `Retry-After` in seconds or as a date (RFC 9110), or in words."""
     for cause in causes:
         for headers in (
             getattr(cause, "litellm_response_headers", None),

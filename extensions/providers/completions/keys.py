@@ -1,6 +1,6 @@
 """The providers' variables in the environment of this process, such as `OPENAI_API_KEY`.
 
-They are read for each request, so that a key that is set later counts too.
+They are read for each request, because a key may be set later.
 """
 
 from __future__ import annotations

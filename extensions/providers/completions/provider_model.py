@@ -60,7 +60,7 @@ class OpenAnswer(Protocol):
 class ProviderModel(ABC):
     """A model by its name, `provider/model`, e.g. `openai/gpt-4o` or `ollama/llama3`.
 
-    `context_window_tokens` `None` asks the server for the window, and then litellm's price map; an answer is
+    `context_window_tokens` `None` asks the server for the window, and then the price map; an answer is
     no longer than `max_answer_tokens`. `remembered` holds windows that overflows taught. `base_url` is the
     address of an own or compatible server, `None` the provider's; `api_key` `None` looks for the provider's
     variable in the environment, `key_place` says where it stands if not in the settings. `unusable` says why
@@ -305,7 +305,7 @@ class KnownModel:
 
     @cached_property
     def entry(self) -> Mapping[str, Any]:
-        """The entry in litellm's price map with the owner's prices; empty for an unknown model."""
+        """The entry in the price map with the owner's prices; empty for an unknown model."""
         return {**price_map_entry(self.name), **self._prices}
 
     def estimate(self, request: ModelRequest) -> Estimate | None:

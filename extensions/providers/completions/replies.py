@@ -28,6 +28,7 @@ class _CallParts:
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list)
+    signature: str = ""
 
 
 class ReplyAssembly:
@@ -148,6 +149,8 @@ class ReplyAssembly:
             self._calls.append(parts)
         parts.id = parts.id or call_id
         parts.name = parts.name or name
+        signature = _field(_field(_field(fragment, "extra_content"), "google"), "thought_signature")
+        parts.signature = parts.signature or _text_of(signature)
         arguments = _field(function, "arguments")
         if isinstance(arguments, str) and arguments:
             parts.arguments.append(arguments)
@@ -183,7 +186,7 @@ def usage_from_provider(raw: Any, *, prices: Mapping[str, Any]) -> Usage | None:
     """`Usage` from OpenAI's format, whose `prompt_tokens` include cached tokens; `None` if all is zero.
 
     Cached tokens are counted under OpenAI's, Anthropic's or DeepSeek's name. `prices` is the model's entry in
-    litellm's price map (US dollars per token); without prices the cost is the provider's, or 0.
+    the price map (US dollars per token); without prices the cost is the provider's, or 0.
     """
     prompt = _number(raw, "prompt_tokens")
     details = _field(raw, "prompt_tokens_details")
@@ -222,7 +225,7 @@ def _cost_usd(prices: Mapping[str, Any], *, fresh: int, read: int, written: int,
 
 
 def _is_another_call(parts: _CallParts, call_id: str, name: str) -> bool:
-    """Some providers give each call the index 0; then ids or a second name separate them."""
+    """Whether a fragment begins another call. Some providers give each call the index 0, or none."""
     if call_id:
         return bool(parts.id) and call_id != parts.id
     return bool(name) and _json_object("".join(parts.arguments)) is not None
@@ -240,7 +243,7 @@ def _tool_call(parts: _CallParts) -> ToolCall:
     text = "".join(parts.arguments)
     name = parts.name or "unknown"
     arguments = _json_object(text) if text.strip() else {}
-    call = ToolCall(id=parts.id, name=name, arguments=arguments or {})
+    call = ToolCall(id=parts.id, name=name, arguments=arguments or {}, thought_signature=parts.signature)
     return call if arguments is not None else replace(call, invalid_arguments=text)
 
 

@@ -20,7 +20,7 @@ AUDIO_TOKENS_A_SECOND, WORD_TOKENS_A_SECOND = 50, 8
 
 
 class Bill:
-    """The cost of a call by `price`: at first the most that it can be, then what the provider reports.
+    """The cost of a call by `price`: first the maximum, then what the provider reports.
 
     `usage.cost_usd` is 0 if the price is unknown.
     """
@@ -99,7 +99,7 @@ class SideCalls:
             yield bill
 
     async def _price(self) -> Mapping[str, float]:
-        """Dollars per token, query or second, from the owner's prices or litellm's price map."""
+        """Dollars per token, query or second, from the owner's prices or the price map."""
         own = self._ledger.prices.get(self._model)
         mapped = {} if own is not None else await asyncio.to_thread(price_map_entry, self._model)
         costs = {key: value for key, value in (own or mapped).items() if "_cost_per_" in key}
@@ -107,14 +107,14 @@ class SideCalls:
 
     @asynccontextmanager
     async def _paid(self, bill: Bill) -> AsyncIterator[None]:
-        is_told = bill.is_known or self._is_local
-        estimate = Estimate(prompt_usd=bill.usage.cost_usd) if is_told else None
+        is_priced = bill.is_known or self._is_local
+        estimate = Estimate(prompt_usd=bill.usage.cost_usd) if is_priced else None
         reservation = await self._ledger.reserve(self._purpose, self._model, estimate)
         try:
             try:
                 yield
             except asyncio.CancelledError:
-                # The caller has given up, but the provider bills the call.
+                # the caller gave up, but the provider bills the call
                 await self._spend(bill)
                 raise
             await self._spend(bill)

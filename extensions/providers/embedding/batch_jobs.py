@@ -1,12 +1,16 @@
-"""Batch jobs at the endpoints of OpenAI, Voyage and Gemini.
+"""Batch jobs at the endpoints of OpenAI, Voyage and Gemini, and the passes that fill an index with them.
 
-The jobs of OpenAI and Voyage differ in the place of the parameters; Gemini has its own protocol.
+The jobs of OpenAI and Voyage differ in the place of the parameters; Gemini has its own protocol. Each job is
+stored in the index with the hashes of its texts before anything waits for it, so that nothing is paid for
+twice after a kill: the next pass polls the job and stores its vectors. After two failed jobs in a row,
+ordinary requests are used for the rest of the process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -17,7 +21,8 @@ from nacre.extensions.providers.completions.errors import ProviderAnswered
 from nacre.extensions.providers.embedding.connection import EmbeddingConnection
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
 from nacre.extensions.providers.embedding.wire import request_for, vectors_of
-from nacre.memory.contracts.embedder import EmbeddingFailed
+from nacre.memory.contracts.embedder import EmbeddingFailed, VectorsDiffer
+from nacre.memory.contracts.embedding_jobs import JOBS_ROW, JobsOutcome, MissingTexts
 from nacre.memory.vectors.pieces import estimated_tokens
 from nacre.record import Record
 from nacre.runtime.contracts.errors import ModelError
@@ -25,13 +30,16 @@ from nacre.runtime.models.failover import call_with_retries
 
 if TYPE_CHECKING:
     from nacre.extensions.providers.embedding.daily_budget import EmbeddingBudget
+    from nacre.memory.contracts.store import Store, Vector, Writer
+
+log = logging.getLogger(__name__)
 
 JOB_PROVIDERS = ("openai", "voyage", "gemini")
 JOB_TEXTS = 10_000
-"""Texts for one job: OpenAI takes 50,000 and 200 MB; a smaller job loses less when it fails."""
+"""Texts in one job. OpenAI accepts 50,000 and 200 MB, but a smaller job loses less when it fails."""
 
 GONE = (403, 404, 410)
-"""What a provider says of a job that is no more, or that belongs to the account of an earlier key."""
+"""The statuses for a job that no longer exists, or that belongs to the account of another key."""
 
 REQUEST_SECONDS = 120.0
 FILE_SECONDS = 600.0
@@ -92,7 +100,7 @@ class HttpEmbeddingJobs:
         self._root, _, self._version = endpoint.base_url.rpartition("/")
 
     async def submit(self, texts: Mapping[str, str]) -> str:
-        """Hands in texts by id; the job's name. `EmbeddingFailed` also beyond the day's tokens."""
+        """Submits texts by id; the name of the job. Raises `EmbeddingFailed`, also over the daily budget."""
         tokens, reservation = sum(map(estimated_tokens, texts.values())), None
         if self._budget is not None:
             reservation = await self._budget.allow(
@@ -106,7 +114,7 @@ class HttpEmbeddingJobs:
         except ModelError as error:
             if _status(error) == 404:
                 raise JobsUnavailable(f"{self._endpoint.name} has no batch jobs (HTTP 404).") from error
-            raise EmbeddingFailed(f"A batch job could not be handed in. {error}") from error
+            raise EmbeddingFailed(f"A batch job could not be submitted. {error}") from error
         finally:
             if reservation is not None:
                 reservation.release()
@@ -115,7 +123,7 @@ class HttpEmbeddingJobs:
         return self._named(job, "name" if self._gemini else "id")
 
     async def state(self, job: str) -> JobState:
-        """Where a job is; one that the provider does not know, or knows no more, has failed."""
+        """The state of a job. A job that the provider does not know has failed."""
         try:
             answer = await self._job(job)
         except EmbeddingFailed as error:
@@ -125,7 +133,7 @@ class HttpEmbeddingJobs:
         return state_of(self._endpoint, answer)
 
     async def results(self, job: str) -> AsyncIterator[tuple[str, Sequence[float] | None]]:
-        """The vectors of a job by id; `None` for a text that got none."""
+        """The vectors of a job by id; `None` for a text without one."""
         file_id = output_file(self._endpoint, await self._job(job))
         if file_id is None:
             raise ResultsGone(f"The batch job {job} ended without a file of results.")
@@ -141,7 +149,7 @@ class HttpEmbeddingJobs:
         except ModelError as error:
             kind = ResultsGone if _status(error) in GONE else EmbeddingFailed
             raise kind(f"The results of the batch job {job} could not be fetched. {error}") from error
-        # thousands of long lines, which must not hold up whoever talks meanwhile
+        # thousands of long lines, which must not block the event loop
         vectors = vectors_in(self._endpoint, content)
         while part := await asyncio.to_thread(lambda: list(islice(vectors, _READ_AT_ONCE))):
             for item in part:
@@ -171,7 +179,7 @@ class HttpEmbeddingJobs:
         try:
             return await self._json("GET", self._job_url(job))
         except ModelError as error:
-            raise EmbeddingFailed(f"The batch job {job} could not be asked after. {error}") from error
+            raise EmbeddingFailed(f"The batch job {job} could not be polled. {error}") from error
 
     def _job_url(self, job: str) -> str:
         return f"{self._endpoint.base_url}/{'' if self._gemini else 'batches/'}{job}"
@@ -185,7 +193,7 @@ class HttpEmbeddingJobs:
     def _named(self, answer: Any, field: str) -> str:
         name = answer.get(field) if isinstance(answer, Mapping) else None
         if not isinstance(name, str) or not name:
-            raise EmbeddingFailed(f"{self._endpoint.provider} took a batch job and gave it no name.")
+            raise EmbeddingFailed(f"{self._endpoint.provider} accepted a batch job without giving it a name.")
         return name
 
 
@@ -195,7 +203,7 @@ def _status(error: BaseException | None) -> int | None:
 
 
 def _related(content: bytes) -> bytes:
-    """The two parts of an upload to Gemini: what the file is called, and the file (RFC 2387)."""
+    """The two parts of an upload to Gemini: the name of the file, and the file (RFC 2387)."""
     facts = json.dumps({"file": {"displayName": _NAME, "mimeType": "application/jsonl"}})
     head = f"--{_BOUNDARY}\r\ncontent-type: application/json\r\n\r\n{facts}\r\n"
     head += f"--{_BOUNDARY}\r\ncontent-type: application/jsonl\r\n\r\n"
@@ -203,13 +211,13 @@ def _related(content: bytes) -> bytes:
 
 
 def input_lines(endpoint: EmbeddingEndpoint, texts: Mapping[str, str]) -> bytes:
-    """The file that is handed in: one JSON line for each text, with its id."""
+    """The file of a job: one JSON line for each text, with its id."""
     lines = (_line(endpoint, text_id, text) for text_id, text in texts.items())
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
 
 
 def creation(endpoint: EmbeddingEndpoint, file_id: str) -> dict[str, Any]:
-    """What makes a job out of a file that was handed in."""
+    """The request that makes a job of an uploaded file."""
     if endpoint.provider == "gemini":
         batch = {"displayName": "nacre-memory", "inputConfig": {"fileName": file_id}}
         return {"batch": {"model": f"models/{endpoint.model}", **batch}}
@@ -227,7 +235,7 @@ def creation(endpoint: EmbeddingEndpoint, file_id: str) -> dict[str, Any]:
 
 
 def state_of(endpoint: EmbeddingEndpoint, answer: Mapping[str, Any]) -> JobState:
-    """Where a job is, from the provider's answer."""
+    """The state of a job in the provider's answer."""
     return (_gemini_state if endpoint.provider == "gemini" else _openai_state)(answer)
 
 
@@ -247,7 +255,7 @@ def _gemini_file(answer: Mapping[str, Any]) -> str | None:
 
 
 def vectors_in(endpoint: EmbeddingEndpoint, content: bytes) -> Iterator[tuple[str, list[float] | None]]:
-    """The vector of each line of results by id; `None` where the provider or the vector has a fault."""
+    """The vector of each line of results by id; `None` if the provider reports an error or it is unusable."""
     for line in content.splitlines():
         try:
             value = json.loads(line)
@@ -320,3 +328,274 @@ def _text(value: Any) -> str | None:
 def _count(value: Any) -> int:
     """Counts come as numbers, or as digits in quotes (Gemini)."""
     return int(value) if isinstance(value, int | str) and str(value).isdigit() else 0
+
+
+MIN_TEXTS = 50
+"""Fewer texts use ordinary requests, because a job takes minutes."""
+
+MAX_FAILURES = 2
+_STORED_AT_ONCE = 500
+_POLL_FAILURES = 3
+
+LAST_WAIT_SECONDS = 5.0
+"""How long a stopped pass waits for the name of a job that is being submitted."""
+
+
+class KeptJob(Record):
+    """A job whose vectors are not stored yet: its name, its embedder, and the hashes of its texts."""
+
+    name: str
+    embedder_key: str
+    hashes: frozenset[str]
+
+
+def kept_jobs(meta: Mapping[str, str]) -> list[KeptJob]:
+    """The jobs that earlier passes left; an unreadable row counts as none."""
+    try:
+        rows = json.loads(meta.get(JOBS_ROW, "[]"))
+        return [
+            KeptJob(name=row["name"], embedder_key=row["embedder"], hashes=frozenset(row["hashes"].split()))
+            for row in rows
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def jobs_row(jobs: Sequence[KeptJob]) -> dict[str, str]:
+    """The row of state for these jobs."""
+    rows = [
+        {"name": job.name, "embedder": job.embedder_key, "hashes": " ".join(sorted(job.hashes))}
+        for job in jobs
+    ]
+    return {JOBS_ROW: json.dumps(rows)}
+
+
+class BatchJobs:
+    """`EmbeddingJobs` over a provider's jobs, with the results of all passes of this process."""
+
+    def __init__(self, jobs: HttpEmbeddingJobs) -> None:
+        self.provider = jobs
+        self.problem = ""
+        self._failures = 0
+
+    async def fill(
+        self,
+        store: Store,
+        embedder_key: str,
+        missing: MissingTexts,
+        *,
+        now_seconds: int,
+        advance: Callable[[int, int], None],
+    ) -> JobsOutcome:
+        """See `EmbeddingJobs.fill`."""
+        one_pass = _Pass(store, self, embedder_key, now_seconds=now_seconds, advance=advance)
+        held = await one_pass.run(missing)
+        return JobsOutcome(stored=one_pass.stored, held=held)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether jobs are no longer tried."""
+        return self._failures >= MAX_FAILURES
+
+    def failed(self, problem: str, *, times: int = 1) -> None:
+        """Counts a job without results."""
+        self._failures += times
+        end = " Ordinary requests are used instead until the next start." if self.is_off else ""
+        self.problem = f"{problem}{end}"
+        log.warning("A batch job failed: %s", self.problem)
+
+    def unreachable(self, problem: str) -> None:
+        """Records that a job, which may have results, cannot be reached now."""
+        self.problem = problem
+        log.warning("%s", problem)
+
+    def succeeded(self) -> None:
+        self._failures, self.problem = 0, ""
+
+
+class _Pass:
+    """The jobs of one pass over chunks without vectors.
+
+    `advance(done, total)` counts texts of the jobs for which the pass waits.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        tally: BatchJobs,
+        embedder_key: str,
+        *,
+        now_seconds: int,
+        advance: Callable[[int, int], None],
+    ) -> None:
+        self._store = store
+        self._jobs = tally.provider
+        self._key = embedder_key
+        self._tally = tally
+        self._now_seconds = now_seconds
+        self._advance = advance
+        self._completed: dict[str, int] = {}
+        self._total = 0
+        self.stored = 0
+        """The number of vectors from jobs."""
+
+    async def run(self, missing: MissingTexts) -> frozenset[bytes]:
+        """Stores the results of earlier jobs, and submits new jobs for the rest if it is large.
+
+        Returns the hashes of texts that running jobs hold at the end.
+        """
+        held = await self._resume()
+        tried = set(held)
+        limit = self._jobs.max_texts * self._jobs.rules.concurrency
+        while not self._tally.is_off:
+            texts = await missing(tried, limit)
+            if len(texts) < MIN_TEXTS:
+                break
+            held |= await self._submit_all(texts)
+            tried |= texts.keys()
+        return held
+
+    async def _resume(self) -> frozenset[bytes]:
+        """The texts that jobs of earlier passes hold. Jobs of another embedder are canceled and removed."""
+        kept = kept_jobs(await self._store.read(lambda index: index.meta()))
+        for job in kept:
+            if job.embedder_key != self._key:
+                await self._jobs.cancel(job.name)
+                await self._forget(job)
+        return await self._finish([job for job in kept if job.embedder_key == self._key])
+
+    async def _submit_all(self, texts: Mapping[bytes, str]) -> frozenset[bytes]:
+        hashes, size = list(texts), self._jobs.max_texts
+        parts = [hashes[start : start + size] for start in range(0, len(hashes), size)]
+        gate = asyncio.Semaphore(self._jobs.rules.concurrency)
+
+        async def one(part: Sequence[bytes]) -> frozenset[bytes]:
+            async with gate:
+                job = await self._kept({text_hash.hex(): texts[text_hash] for text_hash in part})
+                return frozenset() if job is None else await self._finish([job])
+
+        return frozenset().union(*await asyncio.gather(*map(one, parts)))
+
+    async def _kept(self, texts: Mapping[str, str]) -> KeptJob | None:
+        """Submits texts. A stopped pass waits briefly for the job's name, because the job is paid for."""
+        submitting = asyncio.create_task(self._submitted(texts), name="memory-batch-job")
+        try:
+            return await asyncio.shield(submitting)
+        except asyncio.CancelledError:
+            await asyncio.wait({submitting}, timeout=LAST_WAIT_SECONDS)
+            submitting.cancel()
+            raise
+
+    async def _submitted(self, texts: Mapping[str, str]) -> KeptJob | None:
+        if self._tally.is_off:
+            return None
+        try:
+            name = await self._jobs.submit(texts)
+        except JobsUnavailable as error:
+            self._tally.failed(str(error), times=MAX_FAILURES)
+            return None
+        except EmbeddingFailed as error:
+            self._tally.failed(str(error))
+            return None
+        job = KeptJob(name=name, embedder_key=self._key, hashes=frozenset(texts))
+        await self._store.write(lambda index: index.set_meta(jobs_row([*kept_jobs(index.meta()), job])))
+        return job
+
+    async def _finish(self, jobs: Sequence[KeptJob]) -> frozenset[bytes]:
+        """Waits for jobs and stores their vectors; the hashes in jobs that are still running."""
+        self._total += sum(len(job.hashes) for job in jobs)
+        ended = await asyncio.gather(*(self._ended(job) for job in jobs))
+        running = [job for job, is_ended in zip(jobs, ended, strict=True) if not is_ended]
+        return frozenset(bytes.fromhex(text_hash) for job in running for text_hash in job.hashes)
+
+    async def _ended(self, job: KeptJob) -> bool:
+        """Whether the job is over, its vectors are stored, and it is removed.
+
+        While the provider cannot be asked, the job is kept, because its vectors are paid for.
+        """
+        try:
+            state = await self._waited(job)
+            if state is None:
+                return False
+            if state.phase == "ended":
+                await self._store_results(job)
+            else:
+                self._tally.failed(state.problem)
+        except EmbeddingFailed as error:
+            self._tally.unreachable(f"{error} A later pass fetches what the job made.")
+            return False
+        await self._forget(job)
+        return True
+
+    async def _waited(self, job: KeptJob) -> JobState | None:
+        """The final state of a job; `None` if it runs on and the pass does not wait.
+
+        Raises:
+            EmbeddingFailed: the provider could not be asked several times in a row.
+        """
+        rules, waited_seconds, unanswered = self._jobs.rules, 0.0, 0
+        while True:
+            try:
+                state = await self._jobs.state(job.name)
+                unanswered = 0
+            except EmbeddingFailed as error:
+                unanswered += 1
+                if unanswered >= _POLL_FAILURES or not rules.wait:
+                    raise
+                log.info("a batch job could not be polled: %s", error)
+                state = JobState(phase="running", completed=self._completed.get(job.name, 0))
+            self._completed[job.name] = len(job.hashes) if state.phase == "ended" else state.completed
+            self._advance(min(self._total, sum(self._completed.values())), self._total)
+            if state.phase != "running":
+                return state
+            if not rules.wait:
+                return None
+            if waited_seconds >= rules.timeout_seconds:
+                await self._jobs.cancel(job.name)
+                return JobState(
+                    phase="failed",
+                    problem=f"The batch job {job.name} was not done after {rules.timeout_seconds / 60:.15g} "
+                    "minutes and was canceled.",
+                )
+            await self._jobs.pause()
+            # a poll interval of 0 would never reach the timeout
+            waited_seconds += max(rules.poll_seconds, 0.001)
+
+    async def _store_results(self, job: KeptJob) -> None:
+        """Stores vectors as they arrive. Ordinary requests are left for texts without one, and report why.
+
+        Raises:
+            EmbeddingFailed: the results could not be fetched now.
+        """
+        found: dict[bytes, Vector | None] = {}
+        count = 0
+        try:
+            async for text_id, vector in self._jobs.results(job.name):
+                if vector is None or text_id not in job.hashes:
+                    continue
+                found[bytes.fromhex(text_id)] = vector
+                count += 1
+                if len(found) >= _STORED_AT_ONCE:
+                    await self._put(found)
+                    found = {}
+            await self._put(found)
+        except (ResultsGone, VectorsDiffer) as error:
+            self._tally.failed(str(error))
+            return
+        finally:
+            self.stored += count
+        if count == 0:
+            self._tally.failed(f"The batch job {job.name} made no vector of {len(job.hashes)} texts.")
+        else:
+            self._tally.succeeded()
+
+    async def _put(self, vectors: Mapping[bytes, Vector | None]) -> None:
+        await self._store.write(
+            lambda index: index.put_vectors(self._key, vectors, now_seconds=self._now_seconds)
+        )
+
+    async def _forget(self, job: KeptJob) -> None:
+        def forget(index: Writer) -> None:
+            index.set_meta(jobs_row([kept for kept in kept_jobs(index.meta()) if kept.name != job.name]))
+
+        await self._store.write(forget)

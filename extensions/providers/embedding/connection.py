@@ -38,13 +38,13 @@ class EmbeddingConnection:
     async def send(
         self, method: str, url: str, *, seconds: float, headers: Mapping[str, str] | None = None, **body: Any
     ) -> bytes:
-        """The body of a successful answer within `seconds`. `body` is httpx's: `json`, `content`, `files` …
+        """The body of a successful response within `seconds`. `body` is httpx's: `json`, `content`, `files` …
 
-        The key goes along, and the owner's headers, which win over it; `headers` win over both.
+        Headers are the key's, replaced by the owner's, replaced by `headers`.
 
         Raises:
-            ModelError: there was none. Neither it nor what caused it has a key in it.
-            EmbeddingFailed: there is no key where one is needed, or a header cannot be sent.
+            ModelError: there was no such response. Neither the error nor its cause contains a key.
+            EmbeddingFailed: a required key is missing, or a header cannot be sent.
         """
         sent = self._headers() | dict(headers or {})
         try:
@@ -59,10 +59,10 @@ class EmbeddingConnection:
         return response.content
 
     async def send_for_json(self, method: str, url: str, **request: Any) -> Mapping[str, Any]:
-        """The object that a successful answer is; takes and raises what `send` does.
+        """The JSON object of a successful response. Arguments and errors are those of `send`.
 
         Raises:
-            BadModelReply: the answer is something else, such as a web page.
+            BadModelReply: the response is something else, such as a web page.
         """
         content = await self.send(method, url, **request)
         try:
@@ -71,8 +71,8 @@ class EmbeddingConnection:
             answer = None
         if not isinstance(answer, dict):
             raise BadModelReply(
-                f"{without_credentials(url)} answered, but not with JSON that can be used, when it was asked "
-                f"for the model {self._endpoint.name!r}. Check that the address is right."
+                f"{without_credentials(url)} did not answer with a JSON object when the model "
+                f"{self._endpoint.name!r} was asked. Check the address."
             )
         return answer
 
@@ -85,9 +85,9 @@ class EmbeddingConnection:
         if self._client is not None:
             return self._client
         httpx = await asyncio.to_thread(import_module, "httpx")
-        # Whoever else waited for the import may have made it by now: of two, one would never be closed.
+        # another request may have made the client during the import; a second one would never be closed
         if self._client is None:
-            # No redirects: a key is for the address that the owner named. A proxy has no way to this machine.
+            # No redirects: the key is for the address in the settings. No proxy reaches this machine.
             self._client = httpx.AsyncClient(
                 timeout=None,
                 auth=user_of(self._endpoint.base_url),
@@ -106,7 +106,7 @@ class EmbeddingConnection:
         if endpoint.unusable or self._key() or not endpoint.needs_key:
             return endpoint.unusable
         return (
-            f"There is no key for {endpoint.provider!r}, which should make the embeddings. Set "
+            f"There is no key for the embedding provider {endpoint.provider!r}. Set "
             f"{' or '.join(endpoint.key_variables)} in the environment, or memorySearch.remote.apiKey."
         )
 

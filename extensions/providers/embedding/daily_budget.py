@@ -1,7 +1,7 @@
-"""How much a day may go to an embedding provider: tokens, in one small file for all processes, and money.
+"""The daily limit of an embedding provider in tokens, in one small file for all processes, and in money.
 
-A settings mistake or a folder of a million lines should cost a day's budget, not a month's. Questions are
-counted, and stopped by the cap in money alone: they are a few tokens each, and somebody waits.
+A mistake in the settings or a folder of a million lines should cost a day's budget, not a month's. Questions
+are counted, but only the cap in money stops them: they are short, and somebody waits.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ log = logging.getLogger(__name__)
 
 
 class EmbeddingBudget:
-    """The day's tokens. `path` is the counter's file, `now` tells the day in the owner's time zone.
+    """The tokens of a day. `path` is the file of the counter, `now` the time in the owner's time zone.
 
-    Without `daily_tokens` they are not counted there. `ledger` gets what each call took, and has the cap in
-    money.
+    Without `daily_tokens` there is no file. `ledger` records the cost of each call, and has the cap in money.
     """
 
     def __init__(
@@ -39,17 +38,17 @@ class EmbeddingBudget:
         self._ledger = ledger
 
     async def allow(self, tokens: int, model_name: str, *, is_local: bool) -> Reservation:
-        """Lets documents of about so many `tokens` through; release the reservation when the call ended.
+        """Reserves about `tokens` for documents; release the reservation after the call.
 
         Raises:
-            BudgetUsedUp: they would go beyond the day's budget, or the cap in money is near.
+            BudgetUsedUp: they exceed the day's budget, or the cap in money is near.
         """
         if self._daily_tokens is not None:
             await self._check_tokens(tokens, self._daily_tokens)
         return await self.reserve(tokens, model_name, is_local=is_local)
 
     async def reserve(self, tokens: int, model_name: str, *, is_local: bool) -> Reservation:
-        """The same within the cap in money alone, for a question."""
+        """The same for a question, which only the cap in money limits."""
         if self._ledger is None or not self._ledger.has_cap:
             return Reservation()
         price_usd = await asyncio.to_thread(self._price_usd, model_name)
@@ -70,12 +69,12 @@ class EmbeddingBudget:
         if used_tokens + tokens > daily_tokens:
             raise BudgetUsedUp(
                 f"The budget of {daily_tokens:,} tokens a day for embeddings is used up "
-                f"({used_tokens:,} today). The rest follows tomorrow; words are searched meanwhile. "
+                f"({used_tokens:,} today). The rest follows tomorrow; until then, search uses words only. "
                 "memorySearch.remote.dailyTokens is the limit."
             )
 
     async def spend(self, tokens: int, model_name: str) -> None:
-        """Counts what a call of `provider/model` took."""
+        """Counts the tokens of a call of `provider/model`."""
         if self._ledger is not None:
             price_usd = await asyncio.to_thread(self._price_usd, model_name)
             usage = Usage(input_tokens=tokens, cost_usd=tokens * (price_usd or 0.0))
@@ -90,11 +89,11 @@ class EmbeddingBudget:
                 day = {"date": self._today(), "tokens": used_tokens + tokens}
                 replace_file(self._path, json.dumps(day).encode())
         except SessionError as error:
-            # what was embedded is worth more than its count
+            # the vectors are worth more than the count
             log.warning("%d embedded tokens were not counted: %s", tokens, error)
 
     def _counted(self, *, sets_aside: bool = False) -> int:
-        """Today's tokens in the file; 0 where it has another day's, or no count at all."""
+        """Today's tokens in the file; 0 if it has another day or cannot be read."""
         found = read_plain(self._path)
         if found is None:
             return 0

@@ -18,11 +18,11 @@ _SECRET_HEADER = ("authorization", "cookie", "key", "token", "secret", "password
 
 
 class EmbeddingEndpoint(Record):
-    """Where a model is asked and how.
+    """The address, key and model of an embedding provider.
 
-    `key_variables` are looked at when there is no `api_key`; `needs_key` is false for servers that answer
-    without one. `dimensions` asks for shorter vectors than the model's own, for models made for it.
-    `compact` says that the server is known to send numbers in base64, a quarter of their length in digits.
+    `key_variables` are read without an `api_key`; `needs_key` is false for servers that answer without a key.
+    `dimensions` asks for shorter vectors, of models that support it. With `compact` the server sends numbers
+    in base64, which is a quarter of their length in digits.
     """
 
     provider: str
@@ -36,11 +36,11 @@ class EmbeddingEndpoint(Record):
     dimensions: int | None = None
     compact: bool = False
     unusable: str = ""
-    """Why it cannot be asked at all; what every request fails with."""
+    """Why no request is possible, as a sentence; empty otherwise."""
 
     @property
     def name(self) -> str:
-        """`provider/model`, for sentences."""
+        """`provider/model`."""
         return f"{self.provider}/{self.model}"
 
     @property
@@ -50,7 +50,7 @@ class EmbeddingEndpoint(Record):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of what changes the vectors: address, model, length, and the headers that are no secret."""
+        """A hash of what changes the vectors: address, model, length, and headers without secrets."""
         headers = sorted(
             [name.lower(), value] for name, value in self.headers.items() if not is_secret_header(name)
         )
@@ -96,7 +96,7 @@ _USUAL = (
     ),
 )
 PROVIDERS: Mapping[str, EmbeddingEndpoint] = {endpoint.provider: endpoint for endpoint in _USUAL}
-"""Each provider's own address, its usual model, and the variables that hold its key."""
+"""The address, the default model and the key variables of each provider."""
 
 INPUT_TOKENS: Mapping[str, int] = {
     "gemini-embedding": 2_048,
@@ -107,15 +107,15 @@ INPUT_TOKENS: Mapping[str, int] = {
     "snowflake-arctic-embed": 512,
     "all-minilm": 256,
 }
-"""The longest text of a model, by the beginning of its name."""
+"""The longest input of a model, by the beginning of its name."""
 
 
 def endpoint_for(
     name: str, settings: MemorySearchSettings, providers: Mapping[str, ProviderSettings]
 ) -> EmbeddingEndpoint:
-    """Where and how a remote provider is asked: `memorySearch.remote`, then `models.providers`, then its own.
+    """The endpoint of a provider: from `memorySearch.remote`, then `models.providers`, then its defaults.
 
-    A name that is not known is an OpenAI-compatible server, if there is an address for it.
+    An unknown name with an address is an OpenAI-compatible server.
 
     Raises:
         ConfigError: there is no address, or no model.
@@ -127,18 +127,18 @@ def endpoint_for(
     own_url = (remote.base_url or "").strip() or shared.base_url.strip()
     if not (own_url or known.base_url):
         raise ConfigError(
-            f"memorySearch.provider is {name!r}, which is not known. Use local, gguf, none, "
+            f"memorySearch.provider is {name!r}, which is unknown. Use local, gguf, none, "
             f"{', '.join(PROVIDERS)}, or set memorySearch.remote.baseUrl to the address of an "
             "OpenAI-compatible server."
         )
     model = _plain_model(settings.model or "", name) or known.model
     if not model:
         raise ConfigError(
-            f"memorySearch.model is missing: the provider {name!r} has no usual embedding model. Name one."
+            f"memorySearch.model is missing: the provider {name!r} has no default embedding model. Name one."
         )
     headers = remote.headers or {}
     written_key = (remote.api_key or "").strip()
-    # the name of the variable in place of the key means the variable
+    # the name of the variable in place of the key means its value
     key = "" if written_key in known.key_variables else written_key
     return replace(
         known,
@@ -160,7 +160,7 @@ def is_secret_header(name: str) -> bool:
 
 
 def _plain_model(model: str, name: str) -> str:
-    """The model's name without the provider's in front, as other programs write it."""
+    """The name of a model without a prefix of its provider, which other programs write."""
     model = model.strip()
     prefixes = ("models/", "gemini/", "google/") if name == "gemini" else (f"{name}/",)
     for prefix in prefixes:
@@ -173,7 +173,7 @@ def _base_url(name: str, url: str) -> str:
     if name == "gemini":
         return url.partition("/openai")[0]
     if name == "ollama":
-        # its own protocol's address, as most people write it
+        # people often write the address of Ollama's own protocol
         return f"{url.removesuffix('/api').removesuffix('/v1')}/v1"
     return url
 

@@ -1,8 +1,7 @@
-"""A remote embedding model over HTTP, as the memory room's `Embedder`.
+"""A remote embedding model over HTTP, as an `Embedder`.
 
-Requests go out one at a time for each call, bounded in tokens and in time; what fails in passing is asked
-again, and a provider that keeps failing is left alone for a while. Failures become `EmbeddingFailed` with a
-sentence and without a key.
+Each call sends one request at a time, limited in tokens and in time. Temporary failures are retried, and a
+provider that keeps failing gets no requests for a while. Failures become `EmbeddingFailed`, without keys.
 """
 
 from __future__ import annotations
@@ -12,10 +11,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nacre.extensions.providers.completions.addresses import is_loopback
-from nacre.extensions.providers.embedding.batch_jobs import JOB_PROVIDERS, HttpEmbeddingJobs, JobRules
+from nacre.extensions.providers.embedding.batch_jobs import (
+    JOB_PROVIDERS,
+    BatchJobs,
+    HttpEmbeddingJobs,
+    JobRules,
+)
 from nacre.extensions.providers.embedding.connection import EmbeddingConnection
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
-from nacre.extensions.providers.embedding.job_pass import BatchJobs
 from nacre.extensions.providers.embedding.wire import Purpose, request_for, tokens_of, vectors_of
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
 from nacre.memory.vectors.pieces import batches, estimated_tokens
@@ -31,10 +34,10 @@ BATCH_TEXTS = 20
 QUERY_SECONDS = 10.0
 REQUEST_SECONDS = 60.0
 TOTAL_SECONDS = 300.0
-"""The longest that one call may take, with all that is asked again."""
+"""The time-out of one call with its retries."""
 
 WHOLE_CHUNK_TOKENS = 2_000
-"""A model that reads this much takes any chunk whole; a shorter one gets pieces of half its length."""
+"""A model with this limit reads any chunk at once; another one gets pieces of half its limit."""
 
 FAILURES_BEFORE_REST = 3
 FIRST_REST_SECONDS = 60.0
@@ -51,15 +54,15 @@ _REFUSED = (
     "content_policy",
     "content policy",
 )
-"""Words of providers about a text that they will not take, beside those for a full context window."""
+"""Parts of errors about a text that a provider refuses, besides those about the context window."""
 
 
 class HttpEmbedder:
     """The embedder at an endpoint.
 
-    `sleep` waits between retries; `now_seconds` is the time of day. `budget` counts tokens, and stops
-    documents when a day's are used up, and questions too when the cap in money is. `job_rules` switches batch
-    jobs on.
+    `sleep` waits between retries; `now_seconds` is the time in seconds since the epoch. `budget` counts
+    tokens: it stops documents at the daily limit, and questions at the cap in money. `job_rules` enables
+    batch jobs.
     """
 
     def __init__(
@@ -89,19 +92,19 @@ class HttpEmbedder:
         self._circuit = _CircuitBreaker(now_seconds)
         self._connection = EmbeddingConnection(endpoint, now_seconds)
         self.jobs: BatchJobs | None = None
-        """The provider's batch jobs; `None` when they are switched off, or it has none."""
+        """The provider's batch jobs; `None` if they are disabled or unknown."""
         if job_rules is not None and endpoint.provider in JOB_PROVIDERS:
             jobs = HttpEmbeddingJobs(endpoint, self._connection, job_rules, budget=budget, sleep=sleep)
             self.jobs = BatchJobs(jobs)
 
     @property
     def lack(self) -> str:
-        """The key that is needed and missing, as a sentence."""
+        """A sentence if a required key is missing; empty otherwise."""
         return self._connection.lack
 
     async def embed_query(self, text: str) -> Sequence[float]:
-        """The vector of a question; asked once, within ten seconds, because somebody waits."""
-        # every character counts as a token: a question cut short is better than one refused
+        """The vector of a question, by one request of at most ten seconds, because somebody waits."""
+        # each character counts as a token: a truncated question is better than a refused one
         texts = [text[: self._endpoint.max_input_tokens]]
         reservation = None
         if self._budget is not None:
@@ -121,14 +124,14 @@ class HttpEmbedder:
         return vectors[0]
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One vector for each text, in order; what fails in passing is asked again up to three times.
+        """One vector for each text, in order. Temporary failures are retried up to three times.
 
-        `EmbeddingFailed` also while the provider is left alone after several failures.
+        Raises `EmbeddingFailed` also while the provider is resting after several failures.
         """
         if rest_seconds := self._circuit.resting_seconds():
             raise EmbeddingFailed(
-                f"{self._circuit.problem} After several failures it is left alone for "
-                f"{rest_seconds:.0f} more seconds."
+                f"{self._circuit.problem} After several failures it is not asked for another "
+                f"{rest_seconds:.0f} seconds."
             )
         try:
             async with asyncio.timeout(self._total_seconds):
@@ -186,15 +189,15 @@ class HttpEmbedder:
         said = error.detail.lower()
         if isinstance(error, ContextOverflow) or any(words in said for words in _REFUSED):
             return TextRefused(
-                f"The embedding model {self._endpoint.name!r} does not take a text of this length or kind."
+                f"The embedding model {self._endpoint.name!r} refuses a text of this length or kind."
             )
         return EmbeddingFailed(str(error))
 
 
 class _CircuitBreaker:
-    """Counts failures in a row. After three it asks for a rest, which doubles with every further one.
+    """Pauses requests after three failures in a row; each further failure doubles the pause.
 
-    Without it each saved note would ask a dead provider again, with every retry.
+    Otherwise each saved note would try a dead provider again, with every retry.
     """
 
     def __init__(self, now_seconds: Callable[[], float]) -> None:
@@ -205,11 +208,11 @@ class _CircuitBreaker:
         """The last failure, as a sentence; empty after a success."""
 
     def resting_seconds(self) -> float:
-        """How long the provider is still to be left alone, or 0."""
+        """The rest of the pause, or 0."""
         return max(0.0, self._rest_until - self._now_seconds())
 
     def failed(self, problem: str) -> None:
-        """One more failure in a row; calls that were on the way when the rest began count as none."""
+        """Counts a failure, unless the call had begun before the pause."""
         self.problem = problem
         if self.resting_seconds():
             return

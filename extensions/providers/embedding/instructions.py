@@ -1,7 +1,7 @@
-"""What open embedding models want in front of a question and of a note. Pure data and one look-up.
+"""The prefixes of open embedding models for questions and notes.
 
-Models that were trained with such words find markedly less without them. Providers that take the purpose as a
-parameter (Gemini, Voyage) are told that way and need none. The words are those of the models' own cards.
+Models that were trained with prefixes find markedly less without them. Gemini and Voyage have a parameter
+instead. Source: the card of each model.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Instructions:
-    """Text put before a question and before a note."""
+    """The prefixes for a question and for a note."""
 
     query: str = ""
     document: str = ""
@@ -41,7 +41,7 @@ _NONE = Instructions()
 
 
 def instructions_for(model: str) -> Instructions:
-    """What `model` wants, by the beginning of its name without folders; nothing for models not listed."""
+    """The prefixes of `model`, by the beginning of its name without folders; empty for an unknown model."""
     name = model.replace("\\", "/").rpartition("/")[2].lower()
     starts = [start for start in _BY_MODEL if name.startswith(start)]
     return _BY_MODEL[max(starts, key=len)] if starts else _NONE

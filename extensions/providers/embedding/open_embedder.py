@@ -1,9 +1,9 @@
-"""The embedder that the settings name, and its fallback. Nothing is loaded or sent here.
+"""The embedder of the settings, and its fallback. Nothing is loaded or sent here.
 
-A provider that is named is used or fails; it is never replaced silently. The vectors of an embedder and of
-its fallback cannot be compared: the facts change with the switch, and the index makes its vectors again. A
-question never switches, so that a search is never answered with the wrong kind of vector. The index decides
-when the first one is asked again, because all processes share it.
+A named provider is used or fails; it is never replaced silently. The vectors of an embedder and of its
+fallback cannot be compared: the facts change with the switch, and the index makes its vectors again. A
+question never switches, so that a search never uses the wrong kind of vector. The index decides when the
+first embedder is tried again, because all processes share it.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from nacre.memory.contracts.embedding_jobs import EmbeddingJobs, jobs_of
 from nacre.memory.contracts.settings import LocalSettings, MemorySearchSettings, at_home
 from nacre.memory.embedders.e5 import E5Embedder
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.providers.opening import new_for_each
+from nacre.runtime.providers.opening import ProviderMissing, new_for_each
 from nacre.runtime.settings.sections.models import ProviderSettings
 
 if TYPE_CHECKING:
     from nacre.extensions.providers.embedding.daily_budget import EmbeddingBudget
     from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
-    from nacre.runtime.providers.provider import Lend
+    from nacre.runtime.providers.provider import Lend, OpenOther
 
 LOCAL = ("", "local", "gguf")
 DEFAULT_GGUF = "hf:ggml-org/embeddinggemma-300m-qat-q8_0-GGUF/embeddinggemma-300m-qat-Q8_0.gguf"
-"""What `gguf` is without a `local.modelPath` (seed 001, "Local mode")."""
+"""The model of `gguf` without a `local.modelPath` (seed 001, "Local mode")."""
 
 AUTO_ORDER = ("openai", "gemini", "voyage", "mistral")
-"""Which provider `auto` takes: the first with a key (seed 001, "Vector memory search")."""
+"""`auto` takes the first of these with a key (seed 001, "Vector memory search")."""
 
 
 IN_THIS_PROCESS = ("", "auto", "none", "local", "gguf", "sentence-transformers")
@@ -60,14 +60,15 @@ def embedder_for(
     models_folder: Path,
     budget: Callable[[], EmbeddingBudget] | None = None,
     local: Callable[[], Embedder] = E5Embedder,
+    other: OpenOther = lambda _settings: None,
     lent: Lend = new_for_each,
 ) -> Embedder | None:
-    """The embedder that `memorySearch` asks for; `None` for the provider `none`.
+    """The embedder of `memorySearch`; `None` for the provider `none`.
 
     `providers` is `models.providers`. `memorySearch.remote` and `model` are the first provider's alone; a
     fallback has its own model, and its address and key from `models.providers`. `budget` counts the tokens
-    that go to remote providers; `lent` may give one embedder to several agents. Models are downloaded into
-    `models_folder` unless the settings name another.
+    that go to remote providers; `other` opens embedders of other packages; `lent` may give one embedder to
+    several agents. Models are downloaded into `models_folder` unless the settings name another.
 
     Raises:
         ConfigError: a provider is not known and has no address, or has no model.
@@ -80,6 +81,8 @@ def embedder_for(
             return _local(name, settings.local, home, models_folder, local, lent)
         if name == "sentence-transformers":
             return lent((name, settings.model), lambda: _sentence_transformer(settings.model))
+        if (embedder := other(settings)) is not None:
+            return embedder
         key = name, settings.model_dump_json(include=_REMOTE), _providers_json(providers)
         endpoint = _endpoint(name, settings, providers)
         return lent(key, lambda: _remote(endpoint, now_seconds, budget and budget(), _job_rules(settings)))
@@ -94,9 +97,11 @@ def embedder_for(
         return first
     try:
         second = made(fallback, second_settings)
+    except ProviderMissing:
+        raise
     except ConfigError as error:
         raise ConfigError(
-            f"memorySearch.fallback is {settings.fallback!r}, which has no usual embedding model. "
+            f"memorySearch.fallback is {settings.fallback!r}, which has no default embedding model. "
             f"Use {_known_providers()}."
         ) from error
     if second is None or second.facts.fingerprint == first.facts.fingerprint:
@@ -105,7 +110,7 @@ def embedder_for(
 
 
 def _of_the_fallback(settings: MemorySearchSettings) -> MemorySearchSettings:
-    """The settings without what says how the first embedder is reached."""
+    """The settings without those of the first embedder."""
     first = {"remote": None, "local": LocalSettings(), "model": None, "output_dimensionality": None}
     return settings.model_copy(update={"provider": settings.fallback, **first})
 
@@ -113,11 +118,11 @@ def _of_the_fallback(settings: MemorySearchSettings) -> MemorySearchSettings:
 def provider_name(
     settings: MemorySearchSettings, providers: Mapping[str, ProviderSettings], home: Path
 ) -> str:
-    """The provider that `memorySearch.provider` means, in small letters.
+    """The provider of `memorySearch.provider`, in lower case.
 
-    `auto`, and no name beside settings in `memorySearch.remote`, take a `local.modelPath` that is a file,
-    then the first of `AUTO_ORDER` that has a key in the settings or the environment, else the local model.
-    No name and no such settings is the local model, whatever keys there are for other things.
+    `auto`, and no name with settings in `memorySearch.remote`, mean a `local.modelPath` that is a file, then
+    the first of `AUTO_ORDER` with a key in the settings or the environment, else the local model. No name and
+    no such settings mean the local model.
     """
     name = (settings.provider or "").strip().lower()
     if name not in ("", "auto"):
@@ -142,8 +147,7 @@ def _local(
     source = (settings.model_path or "").strip() or (DEFAULT_GGUF if name == "gguf" else "")
     if not source or (not name and not _is_file(source, home)):
         return lent("shipped", shipped)
-    # a command that searches with the model that comes with Nacre has no use for these
-    from nacre.extensions.providers.embedding.gguf import FileOnDisk, GgufEmbedder, RemoteModelFile
+    from nacre.extensions.providers.embedding.local_models import FileOnDisk, GgufEmbedder, RemoteModelFile
 
     if not source.startswith(("hf:", "https://", "http://")):
         file = Path(at_home(source, home))
@@ -161,7 +165,6 @@ def _known_providers() -> str:
 def _endpoint(
     name: str, settings: MemorySearchSettings, providers: Mapping[str, ProviderSettings]
 ) -> EmbeddingEndpoint:
-    # a command that searches with the local model, or by words, has no use for it
     from nacre.extensions.providers.embedding.endpoint import endpoint_for
 
     return endpoint_for(name, settings, providers)
@@ -173,18 +176,17 @@ def _remote(
     budget: EmbeddingBudget | None,
     job_rules: JobRules | None,
 ) -> Embedder:
-    # a command that searches with the local model has no use for the rest
     from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
 
     return HttpEmbedder(endpoint, now_seconds=now_seconds, budget=budget, job_rules=job_rules)
 
 
 def _sentence_transformer(model: str | None) -> Embedder:
-    from nacre.extensions.providers.embedding.sentence_transformer import SentenceTransformerEmbedder
+    from nacre.extensions.providers.embedding.local_models import SentenceTransformerEmbedder
 
     if not model or not model.strip():
         raise ConfigError(
-            "memorySearch.model is missing: the provider 'sentence-transformers' has no usual model. "
+            "memorySearch.model is missing: the provider 'sentence-transformers' has no default model. "
             "Name one, or the folder of one."
         )
     return SentenceTransformerEmbedder(model.strip())
@@ -203,7 +205,7 @@ def _job_rules(settings: MemorySearchSettings) -> JobRules | None:
 
 
 def _providers_json(providers: Mapping[str, ProviderSettings]) -> str:
-    """The settings of all providers as one text; who has the same text asks them in the same way."""
+    """The settings of all providers as one text, which is part of the key of a shared embedder."""
     return json.dumps({name: provider.model_dump_json() for name, provider in sorted(providers.items())})
 
 
@@ -214,7 +216,7 @@ def _is_file(model_path: str | None, home: Path) -> bool:
 def _has_key(endpoint: EmbeddingEndpoint, settings: MemorySearchSettings) -> bool:
     if endpoint.api_key or from_environment(*endpoint.key_variables):
         return True
-    # whoever writes an address for embeddings wants it asked, with a key or without
+    # an address or headers for embeddings mean that the provider is wanted, even without a key
     return bool(settings.remote and (settings.remote.base_url or settings.remote.headers))
 
 
@@ -222,7 +224,7 @@ log = logging.getLogger(__name__)
 
 
 class FallbackEmbedder:
-    """`WithFallback` (its methods are described there). `on_switch` is called when this process switches."""
+    """A `WithFallback` (see there for its methods)."""
 
     def __init__(self, first: Embedder, second: Embedder) -> None:
         self.first = first
@@ -245,7 +247,7 @@ class FallbackEmbedder:
 
     @property
     def reason(self) -> str:
-        """Why the second makes the vectors, as a sentence; empty while the first does."""
+        """Why the second is in use, as a sentence; empty while the first is."""
         fallback = fallback_of(self)
         return fallback.sentence if fallback else ""
 
@@ -274,7 +276,7 @@ class FallbackEmbedder:
         log.info("%s makes the embeddings again", self.first.facts.provider)
 
     def leave(self, problem: str) -> None:
-        """Uses the second, because the first failed; does nothing when that is known."""
+        """Uses the second, because the first failed; does nothing if it is in use already."""
         if not self.problem:
             self._switch(problem)
             log.warning("%s", self.reason)
@@ -289,7 +291,7 @@ class FallbackEmbedder:
 
 
 class _Watched:
-    """The first embedder, which is left when it fails. What asks it never gets the second's vectors."""
+    """The first embedder. If it fails, the pair switches; its caller never gets vectors of the second."""
 
     def __init__(self, pair: FallbackEmbedder) -> None:
         self._pair = pair
@@ -300,7 +302,7 @@ class _Watched:
         return await self._pair.first.embed_query(text)
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """As the protocol says. A text that is not taken and a day's budget are no reason to leave it."""
+        """See `Embedder`. A refused text and a used-up budget are no reason to switch."""
         if self._pair.problem:
             raise EmbeddingFailed(self._pair.reason)
         try:

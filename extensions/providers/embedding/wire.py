@@ -1,7 +1,7 @@
 """Requests for embeddings, and the vectors of their responses.
 
-Two protocols: OpenAI's `/embeddings`, which Mistral, Voyage, Ollama and most servers of one's own speak with
-small differences, and Gemini's own.
+Two protocols: Gemini's own, and OpenAI's `/embeddings`, which Mistral, Voyage, Ollama and most local servers
+speak with small differences.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A model that speaks OpenAI's chat completions, over plain HTTP.
+"""A model that speaks OpenAI's chat completions, over plain HTTP: its requests and its answers.
 
-Its answer is a stream of server-sent events, or a body that comes whole. Source of the events: "Server-sent
-events" in the HTML standard. Lines end at CR, LF or both and nowhere else: JSON may contain other line
-separators of Unicode. Only the field `data` has a meaning here.
+An answer is a stream of server-sent events, or one JSON body. Source of the events: "Server-sent events" in
+the HTML standard. Lines end at CR, LF or both and nowhere else: JSON may contain other line separators of
+Unicode. Only the field `data` is used.
 """
 
 from __future__ import annotations
@@ -10,24 +10,43 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nacre.extensions.providers.completions.addresses import user_of, without_credentials
 from nacre.extensions.providers.completions.errors import CallFacts, ProviderAnswered
 from nacre.extensions.providers.completions.keys import from_environment
+from nacre.extensions.providers.completions.messages import (
+    Family,
+    Outgoing,
+    add_tail,
+    mark_last_user_message,
+    outgoing,
+    provider_family,
+    sendable,
+    system_messages,
+    takes_cache_marks,
+    tool_definition,
+    written,
+)
 from nacre.extensions.providers.completions.provider_model import ProviderModel
 from nacre.extensions.providers.completions.replies import ReplyAssembly
-from nacre.extensions.providers.openai_compatible.body import RequestBodies, dialect_of, own_headers
 from nacre.extensions.providers.openai_compatible.connection import Connection, hang_up, load_client
 from nacre.extensions.providers.openai_compatible.listing import bearer, served_model
-from nacre.extensions.providers.openai_compatible.providers import Endpoint, resolve_endpoint
+from nacre.extensions.providers.openai_compatible.providers import (
+    Endpoint,
+    resolve_endpoint,
+    wants_responses,
+)
+from nacre.record import Record
 from nacre.runtime.contracts.errors import BadModelReply, ModelAuthError, ModelError
-from nacre.runtime.contracts.model import ModelRequest
+from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec
 from nacre.runtime.settings.sections.models import SERVED_MODEL
+from nacre.sessions.contracts.messages import AssistantMessage, Message
 
 if TYPE_CHECKING:
     import httpx
@@ -67,7 +86,7 @@ class OpenAICompatibleModel(ProviderModel):
     async def _learn(self) -> None:
         endpoint = self._endpoint()
         headers = bearer(endpoint.api_key)
-        # its own: a server that closes behind each answer must not break the request that follows
+        # a connection of its own: a server that closes it must not break the request that follows
         async with aclosing(Connection(endpoint.base_url)) as asked:
             served = await served_model(
                 asked, endpoint.base_url, endpoint.model, headers, seconds=LEARN_SECONDS
@@ -77,7 +96,7 @@ class OpenAICompatibleModel(ProviderModel):
             self._reports_progress = served.is_llama_cpp
             if endpoint.model == SERVED_MODEL:
                 self._resolved = replace(endpoint, model=served.name)
-            # Ollama knows the window of a model that is loaded, which it is behind the first answer
+            # Ollama knows the window once the model is loaded, which is after the first answer
             self._tries_left = 0 if served.window_tokens else self._tries_left - 1
 
     def _is_own_server(self) -> bool:
@@ -110,7 +129,7 @@ class OpenAICompatibleModel(ProviderModel):
             await connection.aclose()
 
     def _endpoint(self) -> Endpoint:
-        # a key that comes into the environment later counts too
+        # a key may be set in the environment later
         if self._resolved is None or (self._resolved.needs_key and not self._resolved.api_key):
             self._resolved = resolve_endpoint(
                 self.name,
@@ -127,12 +146,12 @@ class OpenAICompatibleModel(ProviderModel):
                 f"{endpoint.key_variables[-1]} to a valid key."
             )
         if not (endpoint.api_key.isascii() and endpoint.api_key.isprintable()):
-            raise ModelAuthError(  # the library's own error would quote it
+            raise ModelAuthError(  # httpx's own error would quote the key
                 f"The key for the model {self.name!r} has a line break or a character that HTTP cannot send."
             )
         if not endpoint.base_url:
             raise ModelError(
-                f"The settings do not say where the model {self.name!r} is asked. Set "
+                f"The settings have no address for the model {self.name!r}. Set "
                 f"models.providers.{endpoint.provider_name}.baseUrl to its address."
             )
 
@@ -158,14 +177,253 @@ class OpenAICompatibleModel(ProviderModel):
         )
 
 
+MAX_KEPT_BYTES = 64 * 1024 * 1024
+"""The limit for all conversations together; what is beyond it is encoded for each request."""
+
+
+class _Kept(NamedTuple):
+    messages: tuple[weakref.ref[Message], ...]
+    call_ids: tuple[str, ...]
+    images: tuple[tuple[str, Any], ...]
+    text: bytes
+
+
+class RequestBodies:
+    """Writes the requests of one model as bytes, and keeps the JSON of each message.
+
+    Each step of a conversation sends all of it again, and only its end is new. Messages are frozen values,
+    so they are compared by identity. What is kept of a message is dropped with the message.
+    """
+
+    def __init__(self, dialect: Dialect, *, max_kept_bytes: int = MAX_KEPT_BYTES) -> None:
+        self._dialect = dialect
+        self._max_kept_bytes = max_kept_bytes
+        self._kept: dict[int, _Kept] = {}
+        self._kept_bytes = 0
+        self._system: tuple[tuple[str, str], list[bytes]] | None = None
+        self._tools: tuple[tuple[ToolSpec, ...], bytes] | None = None
+
+    @property
+    def kept_bytes(self) -> int:
+        """The size of what is kept."""
+        return self._kept_bytes
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The request as JSON in UTF-8."""
+        dialect = self._dialect
+        fields = [
+            b'{"model":' + _json(dialect.model),
+            b'"messages":[' + b",".join(self.messages(request)) + b"]",
+        ]
+        if request.tools:
+            fields.append(b'"tools":' + self._tool_bytes(request.tools))
+        if request.max_output_tokens is not None:
+            fields.append(_field(dialect.max_tokens_field, request.max_output_tokens))
+        fields.append(_field("stream", True))
+        if not dialect.counts_unasked:
+            fields.append(_field("stream_options", {"include_usage": True}))
+        fields += [_field(name, value) for name, value in dialect.options]
+        return b",".join(fields) + b"}"
+
+    def messages(self, request: ModelRequest) -> list[bytes]:
+        """The messages of a request, each as JSON; messages that were sent before are the same objects."""
+        items, tail = outgoing(request.messages, self._dialect.family), request.system.tail
+        asked = self._rewritten_place(items, tail)
+        texts = [text for item in items[:asked] if (text := self._text(item))]
+        behind = [text for item in items[asked + 1 :] if (text := self._text(item))]
+        ending = written(items[asked]) if asked < len(items) else []
+        if self._dialect.takes_cache_marks:
+            mark_last_user_message(ending)
+        added: list[dict[str, Any]] = []
+        add_tail(added if behind else ending, tail, self._dialect.family)
+        rewritten = [_json(self._suited(message)) for message in ending]
+        return [*self._system_texts(request.system), *texts, *rewritten, *behind, *map(_json, added)]
+
+    def _text(self, item: Outgoing) -> bytes:
+        messages, call_ids, images = (
+            item  # once for each message of each request: by position, which is faster
+        )
+        if not messages:
+            return self._written(item)
+        place = id(messages[-1])
+        kept = self._kept.get(place)
+        if kept is not None:
+            references, kept_ids, kept_images, text = kept
+            if (
+                kept_ids == call_ids
+                and kept_images == images
+                and len(references) == len(messages)
+                and references[-1]() is messages[-1]
+                and (len(messages) == 1 or [reference() for reference in references] == list(messages))
+            ):
+                return text
+        text = self._written(item)
+        self._keep(place, item, text)
+        return text
+
+    def _written(self, item: Outgoing) -> bytes:
+        messages = written(item)
+        if self._dialect.signs_calls:
+            _sign_calls(item, messages)
+        return b",".join(_json(self._suited(message)) for message in messages)
+
+    def _keep(self, place: int, item: Outgoing, text: bytes) -> None:
+        self._forget(place)
+        if self._kept_bytes + len(text) > self._max_kept_bytes:
+            return
+        *before, last = item.messages
+        # the callback of the last message is enough: without an earlier one the entry only does not match
+        references = (*map(weakref.ref, before), weakref.ref(last, lambda _: self._forget(place)))
+        self._kept[place] = _Kept(references, item.call_ids, item.images, text)
+        self._kept_bytes += len(text)
+
+    def _forget(self, place: int) -> None:
+        kept = self._kept.pop(place, None)
+        if kept is not None:
+            self._kept_bytes -= len(kept.text)
+
+    def _rewritten_place(self, items: Sequence[Outgoing], tail: str) -> int:
+        """The index of the user's newest message if a mark or a tail goes into it; else the end."""
+        if not self._dialect.takes_cache_marks and (not tail or self._dialect.family == "openai"):
+            return len(items)
+        places = range(len(items) - 1, -1, -1)
+        said = (at for at in places if any(message["role"] == "user" for message in written(items[at])))
+        return next(said, len(items))
+
+    def _system_texts(self, system: SystemPrompt) -> list[bytes]:
+        asked = (system.stable, system.changing)
+        if self._system is None or self._system[0] != asked:
+            messages = system_messages(system, marked=self._dialect.takes_cache_marks)
+            self._system = (asked, [_json(message) for message in messages])
+        return self._system[1]
+
+    def _tool_bytes(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        if self._tools is None or (self._tools[0] is not tools and self._tools[0] != tools):
+            definitions = [tool_definition(spec) for spec in tools]
+            if refused := self._dialect.refused_schema_keys:
+                definitions = [_without(definition, refused) for definition in definitions]
+            self._tools = (tools, _json(definitions))
+        return self._tools[1]
+
+    def _suited(self, message: dict[str, Any]) -> dict[str, Any]:
+        if message["content"] is None:  # beside calls; some refuse what OpenAI's format allows
+            return {name: value for name, value in message.items() if value is not None}
+        if not self._dialect.takes_images and isinstance(message["content"], list):
+            texts = [block["text"] for block in message["content"] if block["type"] == "text"]
+            return {**message, "content": "\n\n".join(texts) or "(an image, which this model cannot see)"}
+        return message
+
+
+_UNSIGNED = "skip_thought_signature_validator"
+"""Google's value for calls without a signature, such as those of another model."""
+
+
+def _sign_calls(item: Outgoing, messages: list[dict[str, Any]]) -> None:
+    """Adds thought signatures to calls. The first call of a message must have one.
+
+    Source: Google's page "Thought signatures", its section on OpenAI's format.
+    """
+    calls = (call for each in item.messages if isinstance(each, AssistantMessage) for call in each.tool_calls)
+    signatures = dict(zip(item.call_ids, (call.thought_signature for call in calls), strict=False))
+    for message in messages:
+        for place, call in enumerate(message.get("tool_calls", ())):
+            signature = signatures.get(call["id"]) or ("" if place else _UNSIGNED)
+            if signature:
+                call["extra_content"] = {"google": {"thought_signature": signature}}
+
+
+def _without(value: Any, refused: frozenset[str]) -> Any:
+    """A schema without these keywords; properties may have such names."""
+    if isinstance(value, list):
+        return [_without(item, refused) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: {key: _without(item, refused) for key, item in inner.items()}
+        if name == "properties" and isinstance(inner, dict)
+        else _without(inner, refused)
+        for name, inner in value.items()
+        if name not in refused
+    }
+
+
+def _field(name: str, value: Any) -> bytes:
+    return _json(name) + b":" + _json(value)
+
+
+def _json(value: Any) -> bytes:
+    return sendable(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+
+
+_COUNTS_THINKING = re.compile(r"o\d|gpt-(?:[5-9]|\d\d)(?!-chat)")
+
+
+class Dialect(Record):
+    """How a model wants its requests. `options` are further fields of each; for others see `Provider`."""
+
+    model: str
+    family: Family
+    takes_cache_marks: bool = False
+    max_tokens_field: str = "max_tokens"
+    counts_unasked: bool = False
+    refused_schema_keys: frozenset[str] = frozenset()
+    takes_images: bool = True
+    signs_calls: bool = False
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+def dialect_of(endpoint: Endpoint, entry: Mapping[str, Any], *, reports_progress: bool = False) -> Dialect:
+    """The dialect of a model; `entry` is that of the price map. With `reports_progress` a llama.cpp server
+    reports how far it has read a prompt.
+
+    Sources: each provider's API reference, and the requests of litellm 1.106.
+    """
+    options: list[tuple[str, Any]] = []
+    if endpoint.provider_name == "openrouter":
+        options.append(("usage", {"include": True}))  # asks OpenRouter for what it charged
+    if reports_progress:
+        options.append(("return_progress", True))
+    name = f"{endpoint.provider_name}/{endpoint.model}"
+    if wants_responses(name, endpoint.base_url):
+        options.append(("reasoning_effort", "none"))  # else tools are refused
+    # OpenAI's reasoning models refuse the older name of the limit
+    is_thinking = endpoint.provider_name == "openai" and _COUNTS_THINKING.match(endpoint.model)
+    return Dialect(
+        model=endpoint.model,
+        family=provider_family(name),
+        takes_cache_marks=takes_cache_marks(name),
+        max_tokens_field="max_completion_tokens" if is_thinking else "max_tokens",
+        counts_unasked=endpoint.provider.counts_unasked,
+        refused_schema_keys=endpoint.provider.refused_schema_keys,
+        takes_images=endpoint.provider.takes_images or bool(entry.get("supports_vision")),
+        signs_calls=endpoint.provider.signs_calls,
+        options=tuple(options),
+    )
+
+
+def own_headers(endpoint: Endpoint, from_environment: Callable[..., str | None]) -> dict[str, str]:
+    """The headers of each request. OpenRouter gets a referrer and a title only if the owner has set them."""
+    named = {
+        "openai": (("openai-organization", "OPENAI_ORGANIZATION"), ("openai-project", "OPENAI_PROJECT_ID"))
+    }
+    named["openrouter"] = (("http-referer", "OR_SITE_URL"), ("x-title", "OR_APP_NAME"))
+    headers = {"content-type": "application/json", "accept": "text/event-stream"}
+    if endpoint.api_key:
+        headers["authorization"] = f"Bearer {endpoint.api_key}"
+    for header, variable in named.get(endpoint.provider_name, ()):
+        if value := from_environment(variable):
+            headers[header] = value
+    return headers
+
+
 MAX_WHOLE_BYTES = 16 * 1024 * 1024
-"""Most of a body that is no stream of events."""
+"""The limit of a body that is not a stream of events."""
 _END_SECONDS = 0.1
 """How long to wait for the end of a stream after its last event; it usually arrives with it."""
 
 
 class HttpAnswer:
-    """The chunks of a response, whose body has not been read yet. `page_error` is for a page in its place."""
+    """The chunks of a response whose body is not read yet. `page_error` makes the error for a web page."""
 
     def __init__(self, response: httpx.Response, *, page_error: Callable[[bytes], ModelError]) -> None:
         self.is_alive = False
@@ -232,11 +490,11 @@ _DONE = b"[DONE]"
 
 
 def chunk_of(data: bytes) -> Mapping[str, Any] | None:
-    """The chunk of an event; `None` for the one after the last.
+    """The chunk of an event; `None` for the end of the stream.
 
     Raises:
-        ProviderAnswered: it holds an error, which came after the answer had begun.
-        ValueError: it holds something else.
+        ProviderAnswered: the event is an error, after the answer had begun.
+        ValueError: the event is not a JSON object.
     """
     if data.strip() == _DONE:
         return None
@@ -249,10 +507,10 @@ def chunk_of(data: bytes) -> Mapping[str, Any] | None:
 
 
 def whole_answer(body: bytes) -> Mapping[str, Any] | None:
-    """A completion that came whole, from a server that does not stream, as one chunk; `None` for no such.
+    """A completion from a server that does not stream, as one chunk; `None` if the body is something else.
 
     Raises:
-        ProviderAnswered: the body is an error, though the status said success.
+        ProviderAnswered: the body is an error, despite a status of success.
     """
     try:
         answer = json.loads(body)
@@ -276,7 +534,7 @@ def counted_usage(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def is_page(body: bytes) -> bool:
-    """Whether a body is a web page, so that not a model's API answered."""
+    """Whether a body is a web page, and not the answer of a model's API."""
     return body.lstrip()[:1] == b"<"
 
 

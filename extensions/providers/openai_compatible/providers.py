@@ -1,4 +1,4 @@
-"""Providers that speak OpenAI's chat completions: where they are, which key they want, what they take. Pure.
+"""Providers that speak OpenAI's chat completions: addresses, keys, and what they accept. Pure.
 
 Sources: each provider's API reference, and what litellm 1.106 sends them.
 """
@@ -15,12 +15,13 @@ from nacre.record import Record
 
 
 class Provider(Record):
-    """One provider. `base_url` is its own address; blank where the settings must name one.
+    """One provider. `base_url` is its own address; blank if the settings must name one.
 
-    `base_url_variables` and `key_variables` are looked up in the environment, in their order. Servers on
-    one's own machine have no `needs_key`. `adds_v1`: an address without a path means `/v1` below it.
-    `counts_unasked`: the usage comes without being asked for, and asking is refused. No tool's schema may
-    have `refused_schema_keys`. `takes_images` `False`: content is text, except for models that see.
+    `base_url_variables` and `key_variables` are looked up in the environment, in this order. Servers on the
+    owner's machine have no `needs_key`. `adds_v1`: an address without a path means `/v1` below it.
+    `counts_unasked`: the usage is reported without `stream_options`, which are refused. A tool's schema must
+    not contain `refused_schema_keys`. `takes_images` `False`: content is text, except for models with vision.
+    `signs_calls`: tool calls carry Google's thought signature, and are refused without one.
     """
 
     base_url: str = ""
@@ -31,6 +32,7 @@ class Provider(Record):
     counts_unasked: bool = False
     refused_schema_keys: frozenset[str] = frozenset()
     takes_images: bool = True
+    signs_calls: bool = False
 
 
 def _local(port: int, *variables: str, keys: tuple[str, ...] = (), refused: str = "") -> Provider:
@@ -93,7 +95,7 @@ PROVIDERS: Mapping[str, Provider] = {
         key_variables=("XAI_API_KEY",),
     ),
     "together_ai": Provider(
-        base_url="https://api.together.xyz/v1",
+        base_url="https://api.together.ai/v1",
         base_url_variables=("TOGETHER_AI_API_BASE",),
         key_variables=("TOGETHER_API_KEY", "TOGETHER_AI_API_KEY", "TOGETHERAI_API_KEY"),
     ),
@@ -103,8 +105,15 @@ PROVIDERS: Mapping[str, Provider] = {
         key_variables=("CEREBRAS_API_KEY",),
         counts_unasked=True,
     ),
+    "gemini": Provider(
+        base_url="https://generativelanguage.googleapis.com/v1beta/openai",
+        base_url_variables=("GEMINI_API_BASE",),
+        key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        refused_schema_keys=frozenset({"$id", "$schema", "additionalProperties", "strict"}),
+        signs_calls=True,
+    ),
 }
-"""By the name that stands in front of a model's; whoever is not here is reached if the settings say where."""
+"""By the name in front of a model's. Any other provider needs an address in the settings."""
 
 _OTHER_PROTOCOLS = frozenset(
     {
@@ -123,7 +132,6 @@ _OTHER_PROTOCOLS = frozenset(
         "cohere",
         "cohere_chat",
         "databricks",
-        "gemini",
         "gigachat",
         "github_copilot",
         "gradient_ai",
@@ -148,13 +156,13 @@ _OTHER_PROTOCOLS = frozenset(
         "watsonx_text",
     }
 )
-"""Providers with a protocol of their own, which litellm speaks, also at an address of the owner's."""
+"""Providers with a protocol of their own. litellm speaks it, also to an address of the owner."""
 
 _GPT = re.compile(r"gpt-(?P<major>\d+)(?:\.(?P<minor>\d+))?")
 
 
 class Endpoint(Record):
-    """Where one model is asked, and how. `model` is its name there."""
+    """The address, provider and key of one model. `model` is its name there."""
 
     provider: Provider
     provider_name: str
@@ -166,12 +174,12 @@ class Endpoint(Record):
 
     @property
     def is_providers_own(self) -> bool:
-        """Whether it is a provider's own address, and no server of the owner's."""
+        """Whether it is the provider's own address, not a server of the owner."""
         return self.provider.needs_key and self.base_url == self.provider.base_url
 
     @property
     def url(self) -> str:
-        """Where requests are sent."""
+        """The address of requests."""
         parts = urlsplit(self.base_url)
         return urlunsplit(parts._replace(path=f"{parts.path}/chat/completions"))
 
@@ -183,9 +191,10 @@ def resolve_endpoint(
     api_key: str | None,
     from_environment: Callable[..., str | None],
 ) -> Endpoint:
-    """Where `provider/model` is asked: the given address and key, else the environment's, else its own.
+    """The endpoint of `provider/model`: the given address and key, else those of the environment.
 
-    A provider that is not known is taken for a plain one. At an address of the owner's no key is needed.
+    Without both, the address is the provider's own. An unknown provider gets the defaults of `Provider`. An
+    address of the owner needs no key.
     """
     provider_name, _, model = model_name.partition("/")
     provider = PROVIDERS.get(provider_name, Provider())
@@ -204,35 +213,39 @@ def resolve_endpoint(
 
 
 def address_in_environment(model_name: str, from_environment: Callable[..., str | None]) -> str | None:
-    """The address that the environment gives the provider of `provider/model`."""
+    """The address of the provider of `provider/model` in the environment, if any."""
     return from_environment(*PROVIDERS.get(model_name.partition("/")[0], Provider()).base_url_variables)
 
 
 def goes_without_litellm(model_name: str, base_url: str | None, entry: Mapping[str, Any]) -> bool:
     """Whether a model is asked over plain HTTP, if the settings do not say.
 
-    That is who speaks OpenAI's chat completions, and whoever the settings name an address of; `base_url` is
-    the settings' or the environment's. `entry` is the model's in the price map: what OpenAI answers through
-    its Responses API alone is left to litellm, which translates for it.
+    These are the providers that speak OpenAI's chat completions, and any with an address; `base_url` is that
+    of the settings or the environment. `entry` is the model's in the price map. Models that OpenAI serves
+    through its Responses API only are left to litellm, which translates.
     """
     provider, _, model = model_name.partition("/")
     if not model or provider in _OTHER_PROTOCOLS or model.startswith("responses/"):
         return False
+    if provider == "gemini" and base_url and "/openai" not in urlsplit(base_url).path:
+        return False  # Google's own protocol
     if entry.get("mode", "chat") not in ("chat", None) and provider not in ("ollama", "ollama_chat"):
         return False
-    if provider == "openai" and not _is_elsewhere(base_url) and _wants_responses(model):
+    return (provider in PROVIDERS or bool(base_url)) and not wants_responses(model_name, base_url)
+
+
+def wants_responses(model_name: str, base_url: str | None) -> bool:
+    """Whether OpenAI's chat completions refuse tools for this model unless it does not reason."""
+    provider, _, model = model_name.partition("/")
+    if provider != "openai" or _is_elsewhere(base_url):
         return False
-    return provider in PROVIDERS or bool(base_url)
+    version = _GPT.match(model.rpartition("/")[2])
+    return version is not None and (int(version["major"]), int(version["minor"] or 0)) >= (5, 4)
 
 
 def _is_elsewhere(base_url: str | None) -> bool:
     host = urlsplit(base_url or "").hostname or ""
     return bool(host) and host != "api.openai.com" and not host.endswith(".api.openai.com")
-
-
-def _wants_responses(model: str) -> bool:
-    version = _GPT.match(model.rpartition("/")[2])
-    return version is not None and (int(version["major"]), int(version["minor"] or 0)) >= (5, 4)
 
 
 def _plain_address(base_url: str, *, adds_v1: bool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from nacre.extensions.providers.litellm.model import LiteLLMModel
+from nacre.extensions.providers.litellm import LiteLLMModel
 from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.contracts.errors import RateLimited
 from nacre.runtime.contracts.model import ChatModel

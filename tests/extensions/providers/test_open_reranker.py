@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nacre.extensions.providers.litellm.loading import load_litellm
-from nacre.extensions.providers.rerankers import CrossEncoderReranker, LiteLLMReranker, reranker_for
+from nacre.extensions.providers.litellm import LiteLLMReranker, load_litellm
+from nacre.extensions.providers.rerankers import CrossEncoderReranker, reranker_for
 from nacre.memory.contracts.settings import RerankSettings
 from nacre.runtime.contracts.clock import system_clock
 from nacre.runtime.contracts.errors import ConfigError
@@ -19,7 +19,7 @@ from nacre.runtime.settings.config import load_config
 from nacre.runtime.settings.sections.models import ProviderSettings
 from nacre.runtime.settings.spending import spending_ledger
 from nacre.sessions.contracts.messages import Usage
-from tests.extensions.providers.litellm.rerank_server import RerankServer
+from tests.extensions.providers.rerank_server import RerankServer
 from tests.runtime.agents import write_settings
 
 
@@ -61,7 +61,7 @@ def test_local_and_remote_ones_are_told_apart() -> None:
 async def test_the_settings_file_is_enough(tmp_path: Path) -> None:
     """Address and key come from the settings; the report names the re-ranker, a dead one is told."""
     with RerankServer() as server:
-        await load_litellm()  # which a busy machine may take longer for than a search waits
+        await load_litellm("x/y")  # which a busy machine may take longer for than a search waits
         asked: dict[str, object] = {
             "provider": "jina_ai",
             "model": "m",
@@ -99,7 +99,7 @@ async def test_a_search_goes_on_by_words_when_the_cap_is_reached(tmp_path: Path)
         tmp_path, {"agents": {"defaults": {"memorySearch": search}}, "usage": {"dailyCapUsd": 0.01}}
     )
     config = load_config({"HOME": str(tmp_path)}, state_dir=tmp_path)
-    await load_litellm()
+    await load_litellm("x/y")
     ledger = spending_ledger(config, system_clock(UTC))
     await ledger.spend("turn", "a/b", Usage(input_tokens=1, cost_usd=0.01), at_ms=1)
     notes = config.folders.workspace / "memory"

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 
 import pytest
 
-from nacre.extensions.providers.litellm.model import LiteLLMModel
+from nacre.extensions.providers.litellm import LiteLLMModel
 from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelError, ModelUnavailable
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt, TextDelta, ToolSpec

@@ -23,12 +23,12 @@ LIBRARIES = {
     "dotenv": ("runtime/settings/disk/secrets.py",),
     "filelock": (
         "locks.py",
-        "extensions/providers/embedding/gguf.py",
+        "extensions/providers/embedding/local_models.py",
     ),
     "httpx2": ("extensions/mcp/client/session.py",),
     "httpx": (
         "extensions/telegram/bridge.py",
-        "extensions/providers/embedding/gguf.py",
+        "extensions/providers/embedding/local_models.py",
         "extensions/providers/embedding/connection.py",
         "extensions/providers/openai_compatible/*.py",
     ),
@@ -41,8 +41,8 @@ LIBRARIES = {
     "keyring": ("runtime/settings/disk/secrets.py",),
     "lancedb": ("extensions/lancedb/table.py",),
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
-    "litellm": ("extensions/providers/litellm/loading.py",),
-    "llama_cpp": ("extensions/providers/embedding/gguf.py",),
+    "litellm": ("extensions/providers/litellm.py",),
+    "llama_cpp": ("extensions/providers/embedding/local_models.py",),
     "matplotlib": ("cli/sessions/picture.py",),
     "mcp": (
         "extensions/mcp/command.py",
@@ -93,7 +93,7 @@ LIBRARIES = {
     "referencing": ("runtime/extensions/installed/settings_schema.py", "extensions/mcp/client/servers.py"),
     "rich": ("cli/screen/markdown.py",),
     "sentence_transformers": (
-        "extensions/providers/embedding/sentence_transformer.py",
+        "extensions/providers/embedding/local_models.py",
         "extensions/providers/rerankers.py",
     ),
     "slack_sdk": ("extensions/slack/bridge.py",),

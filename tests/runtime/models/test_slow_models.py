@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nacre import Agent
-from nacre.extensions.providers.litellm.model import LiteLLMModel
+from nacre.extensions.providers.litellm import LiteLLMModel
 from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.contracts.errors import ModelTimedOut, TurnCancelled
 from nacre.runtime.contracts.events import (

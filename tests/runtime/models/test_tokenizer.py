@@ -108,7 +108,7 @@ def test_a_folder_without_tables_means_an_estimate_and_no_download(tmp_path: Pat
 
 
 def test_counting_does_not_load_litellm() -> None:
-    """The tables lie in litellm's package, and are found without importing it."""
+    """The tables come with Nacre."""
     program = (
         "import sys\n"
         "from nacre.runtime.models.tokenizer import count_tokens_for\n"

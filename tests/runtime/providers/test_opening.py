@@ -67,6 +67,21 @@ def test_a_model_and_an_embedder_of_another_package(tmp_path: Path) -> None:
     assert listed(home, site)["acme"]["reason"] == "it is a provider: a model acme/MODEL uses it"
 
 
+def test_an_embedder_of_another_package_is_a_fallback(tmp_path: Path) -> None:
+    """It makes the vectors when the first has no key, and the status says so."""
+    home, site = _homes(tmp_path)
+    _install(site)
+    search = {"provider": "openai", "fallback": "acme"}
+    write_settings(home / ".nacre", {"agents": {"defaults": {"memorySearch": search}}})
+
+    run_nacre(home, "send", "Remember that my boat is called Halcyon.", PYTHONPATH=str(site))
+    found = run_nacre(home, "memory", "search", "boat", "--json", PYTHONPATH=str(site))
+    status = run_nacre(home, "memory", "status", "--json", PYTHONPATH=str(site))
+
+    assert "Halcyon" in found.stdout, found.stderr
+    assert json.loads(status.stdout)[0]["status"]["fallback"]["from"] == "openai"
+
+
 @pytest.mark.parametrize(
     ("code", "plugins", "sentence"),
     [

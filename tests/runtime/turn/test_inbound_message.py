@@ -41,7 +41,7 @@ from nacre.sessions.contracts.messages import (
     message_from_json,
     message_text,
 )
-from tests.extensions.providers.litellm.transcription_server import TranscriptionServer
+from tests.extensions.providers.transcription_server import TranscriptionServer
 from tests.runtime.agents import (
     TODAY,
     entries,

@@ -18,7 +18,7 @@ from nacre.extensions.providers.completions.errors import (
     redacted,
     retry_after_seconds,
 )
-from nacre.extensions.providers.litellm.model import LiteLLMModel
+from nacre.extensions.providers.litellm import LiteLLMModel
 from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.contracts.errors import (
     BadModelReply,
@@ -135,7 +135,7 @@ def test_a_refused_key_is_looked_for_where_it_came_from() -> None:
     """A key of the settings is changed in the settings; another one in the environment."""
     refused = ProviderAnswered(401, {}, "no")
     in_settings = str(classify(refused, replace(FACTS, key_is_configured=True)))
-    assert "models.providers.openai.apiKey of the settings file nacre.json5" in in_settings
+    assert "models.providers.openai.apiKey in nacre.json5" in in_settings
     assert "models.providers" not in str(classify(refused, FACTS))
 
 

@@ -81,3 +81,16 @@ def test_cached_tokens_are_taken_out_of_the_input() -> None:
     assert usage_from_provider({"prompt_tokens": float("nan"), "completion_tokens": 2}, prices={}) == Usage(
         output_tokens=2
     )
+
+
+def test_googles_signature_stays_with_its_call() -> None:
+    """Google's models want it back; the number of the call, which Google leaves out, is not needed."""
+    signed = {"id": "x", "function": {"name": "read", "arguments": "{}"}}
+    signed["extra_content"] = {"google": {"thought_signature": "c2ln"}}
+    plain = {"id": "y", "function": {"name": "read", "arguments": "{}"}}
+    calls = calls_of(
+        Fields(id="r1", choices=[Fields(delta={"tool_calls": [signed, plain]}, finish_reason=None)])
+    )
+
+    assert [call.thought_signature for call in calls] == ["c2ln", ""]
+    assert [ToolCall.to_json(call).get("thoughtSignature") for call in calls] == ["c2ln", None]

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from nacre.cli.memory.text import index_problems
-from nacre.extensions.providers.embedding.batch_jobs import JobRules
-from nacre.extensions.providers.embedding.job_pass import MIN_TEXTS
+from nacre.extensions.providers.embedding.batch_jobs import MIN_TEXTS, JobRules
 from nacre.memory.contracts.records import SyncProgress
 from tests.extensions.providers.embedding.batch_memory import (
     NOTES,

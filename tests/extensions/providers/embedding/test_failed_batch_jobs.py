@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.extensions.providers.embedding.batch_jobs import JobRules
-from nacre.extensions.providers.embedding.job_pass import LAST_WAIT_SECONDS
+from nacre.extensions.providers.embedding.batch_jobs import LAST_WAIT_SECONDS, JobRules
 from tests.extensions.providers.embedding.batch_memory import (
     NOTES,
     PROVIDERS,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.extensions.providers.embedding.gguf import FileOnDisk, GgufEmbedder
+from nacre.extensions.providers.embedding.local_models import FileOnDisk, GgufEmbedder
 from nacre.memory.contracts.embedder import EmbeddingFailed
 from tests.memory.embedders.tiny_gguf import write_tiny_bert
 

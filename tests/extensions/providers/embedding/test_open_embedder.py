@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nacre.extensions.providers.embedding.endpoint import PROVIDERS, EmbeddingEndpoint, endpoint_for
-from nacre.extensions.providers.embedding.gguf import GgufEmbedder
 from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
+from nacre.extensions.providers.embedding.local_models import GgufEmbedder
 from nacre.extensions.providers.embedding.open_embedder import FallbackEmbedder, embedder_for, provider_name
 from nacre.memory.contracts.embedder import EmbeddingFailed
 from nacre.memory.contracts.settings import resolve_settings
@@ -218,7 +218,7 @@ def test_any_name_with_an_address_is_a_compatible_server() -> None:
 
 def test_an_unknown_provider_is_refused() -> None:
     """The sentence names what would be right."""
-    with pytest.raises(ConfigError, match=r"'cohere', which is not known\. Use local, gguf, none, openai"):
+    with pytest.raises(ConfigError, match=r"'cohere', which is unknown\. Use local, gguf, none, openai"):
         chosen(provider="cohere")
     with pytest.raises(ConfigError, match="'cohere'"):
         chosen(provider="openai", fallback="cohere")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.extensions.providers.embedding.sentence_transformer import SentenceTransformerEmbedder
+from nacre.extensions.providers.embedding.local_models import SentenceTransformerEmbedder
 from nacre.memory.contracts.embedder import EmbeddingFailed
 from nacre.memory.embedders.e5 import E5Embedder
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from nacre.extensions.providers.completions.messages import completion_arguments, provider_family
-from nacre.extensions.providers.openai_compatible.body import Dialect, RequestBodies
+from nacre.extensions.providers.openai_compatible.model import Dialect, RequestBodies
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -171,3 +171,24 @@ def test_a_dialect_leaves_out_what_its_provider_refuses() -> None:
     assert parameters == {"type": "object", "properties": {"strict": {"type": "object"}}}
     assert sent["a"] == 1
     assert "stream_options" not in sent
+
+
+def test_google_gets_its_signatures_back() -> None:
+    """The first call of an answer has one, if need be a stand-in; other providers get none."""
+    asked = request(
+        says("Look twice."),
+        answers(ToolCall(id="a", name="look", thought_signature="c2ln"), ToolCall(id="b", name="look")),
+        says("And again."),
+        answers(ToolCall(id="c", name="look"), ToolCall(id="d", name="look")),
+    )
+
+    def signatures(name: str, **options: Any) -> list[str]:
+        body = json.loads(RequestBodies(dialect(name, **options)).body(asked))
+        calls = [call for message in body["messages"] for call in message.get("tool_calls", ())]
+        return [
+            call.get("extra_content", {}).get("google", {}).get("thought_signature", "") for call in calls
+        ]
+
+    stand_in = "skip_thought_signature_validator"
+    assert signatures("gemini/x", signs_calls=True) == ["c2ln", "", stand_in, ""]
+    assert signatures("mistral/x") == ["", "", "", ""]

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from nacre.extensions.providers.litellm.model import LiteLLMModel
-from nacre.extensions.providers.openai_compatible.body import dialect_of
-from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
+from nacre.extensions.providers.litellm import LiteLLMModel
+from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel, dialect_of
 from nacre.extensions.providers.openai_compatible.providers import Endpoint, resolve_endpoint
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.scripted import Clock
@@ -42,6 +41,8 @@ def way(tmp_path: Path, name: str, **provider: str) -> type[object]:
         ("deepseek/deepseek-chat", {}),
         ("groq/llama-3.3-70b-versatile", {}),
         ("mistral/mistral-large-latest", {}),
+        ("gemini/gemini-2.5-pro", {}),
+        ("gemini/gemini-2.5-pro", {"baseUrl": "https://models.example.com/v1beta/openai"}),
         ("hive/queen", ELSEWHERE),
         ("anthropic/claude-sonnet-4-5", {**ELSEWHERE, "api": "openai-completions"}),
     ],
@@ -58,7 +59,7 @@ def test_who_speaks_chat_completions_is_asked_over_plain_http(
     [
         ("anthropic/claude-sonnet-4-5", {}),
         ("anthropic/claude-sonnet-4-5", ELSEWHERE),
-        ("gemini/gemini-2.5-pro", {}),
+        ("gemini/gemini-2.5-pro", ELSEWHERE),
         ("azure/my-deployment", ELSEWHERE),
         ("hive/queen", {}),
         ("openai/gpt-5-codex", {}),
@@ -101,6 +102,7 @@ def endpoint(name: str, base_url: str | None = None, **environment: str) -> Endp
         ("ollama/x", "http://box:11434", {}, "http://box:11434/v1/chat/completions"),
         ("ollama/x", "http://box:11434/v1", {}, "http://box:11434/v1/chat/completions"),
         ("mistral/x", "https://eu.example.com/", {}, "https://eu.example.com/v1/chat/completions"),
+        ("gemini/x", None, {}, "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions"),
     ],
 )
 def test_where_a_model_is_asked(
@@ -127,6 +129,8 @@ def test_who_needs_a_key() -> None:
         ("openai/gpt-5-mini", {}, {"max_tokens_field": "max_completion_tokens"}),
         ("openai/o3", {}, {"max_tokens_field": "max_completion_tokens"}),
         ("hosted_vllm/gpt-5-like", {}, {"max_tokens_field": "max_tokens"}),
+        ("openai/gpt-5.5", {}, {"options": (("reasoning_effort", "none"),)}),
+        ("gemini/x", {}, {"signs_calls": True, "family": "google"}),
         ("openrouter/anthropic/claude-4", {}, {"takes_cache_marks": True, "family": "anthropic"}),
         ("deepseek/x", {}, {"takes_images": False}),
         ("deepseek/x", {"supports_vision": True}, {"takes_images": True}),

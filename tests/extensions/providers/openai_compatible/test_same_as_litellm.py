@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nacre.extensions.providers.litellm.model import LiteLLMModel
+from nacre.extensions.providers.litellm import LiteLLMModel
 from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec
 from nacre.runtime.models.scripted import Clock

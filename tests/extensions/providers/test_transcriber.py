@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nacre.extensions.providers.litellm.transcriber import LiteLLMTranscriber
+from nacre.extensions.providers.litellm import LiteLLMTranscriber
 from nacre.runtime.contracts.errors import ModelError, SpendingCapReached
 from nacre.runtime.models.scripted import Clock
 from nacre.runtime.models.spending import SpendingLedger, spending
-from tests.extensions.providers.litellm.json_service import usage_folder
-from tests.extensions.providers.litellm.transcription_server import TranscriptionServer
+from tests.extensions.providers.json_service import usage_folder
+from tests.extensions.providers.transcription_server import TranscriptionServer
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ async def test_a_server_of_ones_own_needs_no_key(
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        ((500, '{"error": {"message": "down"}}'), "failed on the provider's side"),
+        ((500, '{"error": {"message": "down"}}'), "failed at the provider"),
         ((401, '{"error": {"message": "bad key sk-secret"}}'), "refused"),
         ((429, '{"error": {"message": "slow down"}}'), "limits how often"),
         ((404, '{"error": {"message": "no such model"}}'), "does not know the model"),

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from nacre.extensions.providers.rerankers import LiteLLMReranker
+from nacre.extensions.providers.litellm import LiteLLMReranker
 from nacre.memory.search.rerankers.reranker import RerankingFailed
 from nacre.runtime.models.scripted import Clock
 from nacre.runtime.models.spending import SpendingLedger, spending
-from tests.extensions.providers.litellm.json_service import usage_folder
-from tests.extensions.providers.litellm.rerank_server import RerankServer
+from tests.extensions.providers.json_service import usage_folder
+from tests.extensions.providers.rerank_server import RerankServer
 
 TEXTS = ["The router is an Omada.", "Rosa keeps the garden hive.", "The hive of Rosa swarms in May."]
 QUESTION = "When swarms the hive?"
@@ -92,19 +92,19 @@ def scores(*pairs: tuple[Any, Any]) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        ((500, '{"message": "down"}'), "failed on the provider's side"),
+        ((500, '{"message": "down"}'), "failed at the provider"),
         ((401, '{"message": "bad key sk-secret"}'), r"key for the re-ranker .* was refused"),
         ((429, '{"message": "slow down"}'), "limits how often"),
         ((402, '{"message": "no credit"}'), "no credit left"),
-        ((413, '{"message": "too long"}'), "does not take texts of this length"),
+        ((413, '{"message": "too long"}'), "refuses texts of this length"),
         ((404, '{"message": "no such model"}'), "does not know the model"),
         ((200, "<html>hello</html>"), "jina_ai/m"),
         ((200, '{"results": null}'), "jina_ai/m"),
         ((200, '{"results": [{"index": "one"}]}'), "jina_ai/m"),
-        (scores((0, 0.5), (1, 0.4)), "gave 2 numbers for 3 texts"),
-        (scores((0, 0.5), (1, 0.4), (3, 0.1)), "spoke of text 3"),
-        (scores((0, 0.5), (1, 0.4), (-1, 0.1)), "spoke of text -1"),
-        (scores((0, 0.5), (1, 0.4), (1, 0.1)), "spoke of text 1"),
+        (scores((0, 0.5), (1, 0.4)), "2 scores for 3 texts"),
+        (scores((0, 0.5), (1, 0.4), (3, 0.1)), "returned the index 3 twice or beyond"),
+        (scores((0, 0.5), (1, 0.4), (-1, 0.1)), "returned the index -1 twice or beyond"),
+        (scores((0, 0.5), (1, 0.4), (1, 0.1)), "returned the index 1 twice or beyond"),
     ],
 )
 async def test_a_wrong_answer_becomes_a_sentence(

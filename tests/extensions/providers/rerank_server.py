@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.extensions.providers.litellm.json_service import JsonService
+from tests.extensions.providers.json_service import JsonService
 
 
 class RerankServer(JsonService):

@@ -1,8 +1,8 @@
-"""A GGUF embedding model in this process, through llama.cpp, and the download of its file.
+"""Embedding models of libraries in this process: GGUF files through llama.cpp, and sentence-transformers.
 
-The only file that imports llama_cpp: the extra `gguf`, which is compiled on the machine that installs it. The
-model is loaded on first use, in a thread. An interrupted download continues, in this process or another; the
-file gets its name when it is complete and, if the hub sends its hash, correct.
+Both libraries are extras: llama_cpp is compiled on the machine that installs it, sentence-transformers needs
+PyTorch. A model is loaded on first use, in a thread. An interrupted download of a GGUF file continues, in
+this process or another; the file gets its name when it is complete and, if the hub sends its hash, correct.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from nacre.runtime.contracts.errors import ConfigError
 if TYPE_CHECKING:
     import httpx
     from llama_cpp import Llama
+    from sentence_transformers import SentenceTransformer
 
 MAX_INPUT_TOKENS = 2_048
-"""What a model reads of a text, unless it was trained on less."""
+"""The longest input of a model, unless it was trained on less."""
 
 _HEAD_BYTES = 1 << 20
 
 
 class ModelFile(Protocol):
-    """Where a model's file is, or will be."""
+    """The file of a model, which may have to be downloaded."""
 
     @property
     def name(self) -> str:
@@ -44,24 +45,24 @@ class ModelFile(Protocol):
 
     @property
     def identity(self) -> str:
-        """Text that is another one for another model."""
+        """A text that differs between models."""
 
     def ready(self) -> Path | None:
-        """The file, if it is there."""
+        """The file, if it exists."""
 
     def fetch(self, stopped: Callable[[], bool]) -> Path:
-        """The file, brought here first if need be; gives up soon after `stopped` says so.
+        """The file, after a download if it is missing. Stops soon after `stopped` returns true.
 
         Raises:
-            EmbeddingFailed: it cannot be had now.
+            EmbeddingFailed: the file is not available now.
         """
 
     def progress(self) -> str:
-        """How far a `fetch` is, as a sentence."""
+        """The progress of a `fetch`, as a sentence."""
 
 
 class FileOnDisk:
-    """`ModelFile` (its methods are described there) for one that the owner put somewhere."""
+    """A `ModelFile` (see there for its methods) that the owner keeps."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -72,7 +73,7 @@ class FileOnDisk:
 
     @property
     def identity(self) -> str:
-        """Size and a hash of the beginning, which describes the model; the path while there is no file."""
+        """Size and a hash of the beginning, which describes the model; the path if there is no file."""
         try:
             with self._path.open("rb") as file:
                 head = hashlib.sha256(file.read(_HEAD_BYTES)).hexdigest()
@@ -86,7 +87,7 @@ class FileOnDisk:
     def fetch(self, stopped: Callable[[], bool]) -> Path:  # noqa: ARG002 - nothing here takes time
         if (path := self.ready()) is None:
             raise EmbeddingFailed(
-                f"The embedding model {self._path} is not there. Put the GGUF file there, or change "
+                f"The embedding model {self._path} does not exist. Put the GGUF file there, or change "
                 "memorySearch.local.modelPath."
             )
         return path
@@ -96,7 +97,7 @@ class FileOnDisk:
 
 
 class GgufEmbedder:
-    """`Embedder` (its methods are described there) for one GGUF file. Its vectors have length 1."""
+    """An `Embedder` (see there for its methods) for one GGUF file. Its vectors have length 1."""
 
     def __init__(self, file: ModelFile) -> None:
         self._file = file
@@ -113,11 +114,11 @@ class GgufEmbedder:
 
     @property
     def lack(self) -> str:
-        """That the library is not installed, as a sentence; else empty."""
-        return "" if find_spec("llama_cpp") else _without_library(self.facts.model, "")
+        """A sentence if the library is not installed; empty otherwise."""
+        return "" if find_spec("llama_cpp") else _without_llama_cpp(self.facts.model, "")
 
     async def embed_query(self, text: str) -> Sequence[float]:
-        """A question does not wait for a download."""
+        """Embeds a question; does not wait for a download."""
         if self._llama is None and await asyncio.to_thread(self._file.ready) is None:
             raise EmbeddingFailed(
                 self._file.progress() or f"The embedding model {self.facts.model} is not on this machine yet."
@@ -125,11 +126,11 @@ class GgufEmbedder:
         return await asyncio.to_thread(self._embed, self._instructions.query + text)
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """A question asked meanwhile waits for one text only."""
+        """Embeds one text at a time, so that a question waits for one text only."""
         return [await asyncio.to_thread(self._embed, self._instructions.document + text) for text in texts]
 
     async def close(self) -> None:
-        """Stops a download, and frees the model once the text in hand is done."""
+        """Stops a download, and frees the model after the current text."""
         self._closed.set()
         await asyncio.to_thread(self._unload)
 
@@ -154,34 +155,34 @@ class GgufEmbedder:
         try:
             from llama_cpp import Llama
         except ImportError as error:
-            raise EmbeddingFailed(_without_library(self.facts.model, f" ({error})")) from error
+            raise EmbeddingFailed(_without_llama_cpp(self.facts.model, f" ({error})")) from error
         path = self._file.fetch(self._closed.is_set)
         try:
             window = _window_tokens(Llama(str(path), vocab_only=True, verbose=False).metadata)
-            # such models look at the whole text at once, so it has to fit one batch
+            # such models attend to the whole text at once, so it has to fit into one batch
             llama = Llama(
                 str(path), embedding=True, n_ctx=window, n_batch=window, n_ubatch=window, verbose=False
             )
         except (RuntimeError, ValueError, OSError, AssertionError) as error:
             raise EmbeddingFailed(
                 f"{path} could not be loaded as a GGUF embedding model ({error}). "
-                "Check that the file is whole, or change memorySearch.local.modelPath."
+                "Check that the file is complete, or change memorySearch.local.modelPath."
             ) from error
         self._llama = llama
         return llama
 
 
 def _window_tokens(metadata: Mapping[str, str]) -> int:
-    """What the model was trained on, at most `MAX_INPUT_TOKENS`: llama.cpp crashes on more."""
+    """The window of the training, at most `MAX_INPUT_TOKENS`: llama.cpp crashes on longer inputs."""
     trained = metadata.get(f"{metadata.get('general.architecture')}.context_length", "")
     return min(MAX_INPUT_TOKENS, int(trained)) if trained.isdigit() else MAX_INPUT_TOKENS
 
 
 def _unit(found: Any, model: str) -> list[float]:
-    """One vector of length 1; of a model that pools nothing, the mean of its tokens'."""
+    """One vector of length 1. Without pooling in the model it is the mean over the tokens."""
     rows: list[list[float]] = found if found and isinstance(found[0], list) else [found]
     vector = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
-    # quantised models give single numbers that are none; the others still point somewhere
+    # quantized models return a few NaNs; the rest of such a vector is still usable
     vector = [value if math.isfinite(value) else 0.0 for value in vector]
     length = math.hypot(*vector)
     if length == 0:
@@ -189,7 +190,7 @@ def _unit(found: Any, model: str) -> list[float]:
     return [value / length for value in vector]
 
 
-def _without_library(model: str, why: str) -> str:
+def _without_llama_cpp(model: str, why: str) -> str:
     return (
         f"The embedding model {model} needs llama-cpp-python, which is not installed{why}. Install it with: "
         f"{install_command('gguf')} (it is compiled, which needs a C++ compiler and some minutes). Or leave "
@@ -232,17 +233,17 @@ class RemoteModelFile:
         return self._path if self._path.is_file() else None
 
     def progress(self) -> str:
-        """How far the download is; empty while there is none."""
+        """The progress of the download, as a sentence; empty without one."""
         if not self._have_bytes:
             return ""
         of = f" of {self._total_bytes / 1e6:.0f} MB" if self._total_bytes else ""
         return f"The embedding model {self.name} is being downloaded: {self._have_bytes / 1e6:.0f} MB{of}."
 
     def fetch(self, stopped: Callable[[], bool]) -> Path:
-        """The file, downloaded if it is not here.
+        """The file, after a download if it is missing.
 
         Raises:
-            EmbeddingFailed: it cannot be had now; what came so far is kept for the next attempt.
+            EmbeddingFailed: the file is not available now; the part of it is kept for the next attempt.
         """
         if (path := self.ready()) is not None:
             return path
@@ -256,17 +257,17 @@ class RemoteModelFile:
                     self._download(stopped)
                     self._part.replace(self._path)
                     self._tag.unlink(missing_ok=True)
-                    log.info("the embedding model %s is here", self._path)
+                    log.info("the embedding model %s is downloaded", self._path)
         except Timeout as error:
             raise EmbeddingFailed(
-                f"Another process is downloading the embedding model {self.name}. Until it is here, "
-                "words are searched."
+                f"Another process is downloading the embedding model {self.name}. Until then, search uses "
+                "words only."
             ) from error
         except httpx.HTTPError as error:
             raise EmbeddingFailed(
                 f"The embedding model {self.name} could not be downloaded from "
                 f"{without_credentials(self._url)} ({error or type(error).__name__}). "
-                "What came so far is kept and the next attempt goes on from there."
+                "The downloaded part is kept, and the next attempt continues it."
             ) from error
         except OSError as error:
             raise EmbeddingFailed(
@@ -288,15 +289,15 @@ class RemoteModelFile:
             httpx.Client(timeout=STALL_SECONDS, follow_redirects=True, trust_env=trust) as client,
             client.stream("GET", self._url, headers=headers) as response,
         ):
-            # with all of it here, whoever brought it was killed before it got its name
+            # the part is complete: an earlier process was killed before the file got its name
             if response.headers.get("content-range") != f"bytes */{self._have_bytes}":
                 self._receive(response, stopped)
-            # the hub tells it on its own answer, before it sends on to where the bytes are
+            # the hub sends the hash with its redirect, before the server with the bytes answers
             told = [each.headers.get("x-linked-etag", "") for each in (*response.history, response)]
         self._check(next((found[1] for tag in told if (found := _SHA256.fullmatch(tag))), None))
 
     def _receive(self, response: httpx.Response, stopped: Callable[[], bool]) -> None:
-        """Writes down what comes; httpx refuses an answer that is shorter than its length."""
+        """Appends the response to the part; httpx raises if the response is too short."""
         response.raise_for_status()
         goes_on = response.status_code == 206
         self._have_bytes = self._have_bytes if goes_on else 0
@@ -307,7 +308,9 @@ class RemoteModelFile:
         with self._part.open("ab" if goes_on else "wb") as file:
             for block in response.iter_bytes(BLOCK_BYTES):
                 if stopped():
-                    raise EmbeddingFailed(f"The download of {self.name} was stopped. It goes on next time.")
+                    raise EmbeddingFailed(
+                        f"The download of {self.name} was stopped. The next attempt continues it."
+                    )
                 file.write(block)
                 self._have_bytes += len(block)
 
@@ -319,8 +322,8 @@ class RemoteModelFile:
         if found != sha256:
             self._part.unlink()
             raise EmbeddingFailed(
-                f"The download of {self.name} has the SHA-256 {found}, the hub says {sha256}. It was thrown "
-                "away and starts again next time."
+                f"The download of {self.name} has the SHA-256 {found}, but the hub says {sha256}. It was "
+                "deleted, and the next attempt starts again."
             )
 
 
@@ -338,4 +341,83 @@ def _address(source: str, hub: str) -> tuple[str, tuple[str, ...]]:
     raise ConfigError(
         f"memorySearch.local.modelPath is {source!r}. Write the path of a GGUF file, "
         "hf:owner/repository/file.gguf, or the https address of one."
+    )
+
+
+PIECE_TOKENS = 200
+"""Most such models are trained on paragraphs and truncate longer texts."""
+
+
+class SentenceTransformerEmbedder:
+    """An `Embedder` (see there for its methods) for a model by its name on the hub or its folder.
+
+    Its vectors have length 1. The model's own prompts for questions and documents are used. The library may
+    download a model from its hub.
+    """
+
+    def __init__(self, model: str) -> None:
+        self.facts = EmbedderFacts(
+            provider="sentence-transformers",
+            model=model,
+            fingerprint=f"st-{hashlib.sha256(model.encode()).hexdigest()[:16]}",
+            batch_texts=16,
+            piece_tokens=PIECE_TOKENS,
+        )
+        self._lock = threading.Lock()
+        self._loaded: SentenceTransformer | None = None
+
+    @property
+    def lack(self) -> str:
+        """A sentence if the library is not installed; empty otherwise."""
+        return "" if find_spec("sentence_transformers") else _without_torch(self.facts.model, "")
+
+    async def embed_query(self, text: str) -> Sequence[float]:
+        return (await asyncio.to_thread(self._embed, [text], is_query=True))[0]
+
+    async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        if not texts:
+            return []
+        return await asyncio.to_thread(self._embed, list(texts), is_query=False)
+
+    async def close(self) -> None:
+        """Frees the model after the current texts."""
+        await asyncio.to_thread(self._unload)
+
+    def _unload(self) -> None:
+        with self._lock:
+            self._loaded = None
+
+    def _embed(self, texts: list[str], *, is_query: bool) -> list[list[float]]:
+        with self._lock:
+            model = self._loaded or self._load()
+            encode = model.encode_query if is_query else model.encode_document
+            found: Any = encode(texts, normalize_embeddings=True, show_progress_bar=False)
+        vectors: list[list[float]] = found.tolist()
+        for vector in vectors:
+            length = math.hypot(*vector)
+            if length == 0 or not math.isfinite(length):
+                raise TextRefused(f"The model {self.facts.model} made no usable vector of a text.")
+        return vectors
+
+    def _load(self) -> SentenceTransformer:
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError as error:
+            raise EmbeddingFailed(_without_torch(self.facts.model, f" ({error})")) from error
+        try:
+            self._loaded = SentenceTransformer(self.facts.model, device="cpu")
+        # the library raises errors of its own, of its hub client and of torch
+        except Exception as error:
+            raise EmbeddingFailed(
+                f"sentence-transformers could not load the model {self.facts.model!r} ({error}). "
+                "memorySearch.model is its name on the hub or its folder."
+            ) from error
+        return self._loaded
+
+
+def _without_torch(model: str, why: str) -> str:
+    return (
+        f"The embedding model {model} needs sentence-transformers, which is not installed{why}. Install it "
+        f"with: {install_command('sentence-transformers')}. Or leave memorySearch.provider out to use the "
+        "model that comes with Nacre."
     )

@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
-from nacre.extensions.providers.litellm.model import LiteLLMModel
+from nacre.extensions.providers.litellm import LiteLLMModel
 from nacre.runtime.contracts.errors import BadModelReply
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.models.scripted import Clock

@@ -1,0 +1,515 @@
+"""Chat, re-ranking and transcription at any provider that litellm knows: the only importer of litellm.
+
+The library is the extra `litellm`, because it brings 180 MB along. It is imported late, off the event loop,
+quiet and offline. A program that imported it before keeps its own settings. litellm's clients follow
+redirects, and would send the conversation, with some providers also the key, wherever a server points. So
+each client gets a guard when litellm caches it, which is before its first request. Errors of providers become
+`ModelError` or `RerankingFailed`, without keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import inspect
+import logging
+import os
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from nacre.extensions.providers.completions.addresses import SentElsewhere, is_same_server
+from nacre.extensions.providers.completions.errors import CallFacts, classify, key_variable
+from nacre.extensions.providers.completions.keys import key_for_litellm
+from nacre.extensions.providers.completions.messages import completion_arguments
+from nacre.extensions.providers.completions.provider_model import ProviderModel
+from nacre.extensions.providers.completions.replies import ReplyAssembly
+from nacre.extensions.providers.completions.side_calls import Bill, SideCalls
+from nacre.installation import install_command
+from nacre.memory.search.rerankers.reranker import RerankingFailed
+from nacre.runtime.contracts.errors import (
+    BadModelReply,
+    ConfigError,
+    ContextOverflow,
+    ModelAuthError,
+    ModelError,
+    NoCredit,
+    SpendingCapReached,
+)
+from nacre.runtime.contracts.model import ModelRequest
+from nacre.runtime.models.spending import SpendingLedger
+
+EXTRA = "litellm"
+"""The extra of Nacre that installs it."""
+
+_ENVIRONMENT = {
+    # its own price map instead of one fetched from the network on import
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    # otherwise it loads a `.env` from the working directory, wherever the owner happens to stand
+    "LITELLM_MODE": "PRODUCTION",
+    # its aiohttp sessions, made on import, warn when a loop ends before they do; httpx closes with its client
+    "DISABLE_AIOHTTP_TRANSPORT": "True",
+}
+_LOGGERS = ("LiteLLM", "LiteLLM Proxy", "LiteLLM Proxy.stdout", "LiteLLM Router")
+_PYDANTIC_ABOUT_LITELLM = (r".*`ReadOnly` qualifier", r".*conflict with protected namespace")
+
+# How many models are open on each event loop. litellm keeps one cache of HTTP clients for the whole
+# process; the count tells when those of a loop have no user left and may be closed.
+_open_models: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.WeakKeyDictionary()
+
+
+_lock = threading.Lock()
+_loading: Future[Any] | None = None
+
+
+async def load_litellm(model_name: str) -> Any:
+    """The litellm module, imported in a thread on first use (it takes seconds).
+
+    Raises:
+        ConfigError: litellm is not installed or cannot be imported, which `model_name` needs.
+    """
+    try:
+        return await asyncio.wrap_future(begin_loading())
+    except ImportError as error:
+        problem = f"cannot be imported ({error})" if is_installed() else "is not installed"
+        command = install_command(EXTRA)
+        raise ConfigError(
+            f"The model {model_name!r} needs litellm, which {problem}. Install it with: {command}"
+        ) from error
+
+
+def is_installed() -> bool:
+    """Whether there is a package litellm."""
+    return importlib.util.find_spec("litellm") is not None
+
+
+def begin_loading() -> Future[Any]:
+    """Begins to import litellm in a thread, once in a process; the future gives the module.
+
+    A program that ends meanwhile does not wait for the thread.
+    """
+    global _loading
+    with _lock:
+        if _loading is None or (_loading.done() and _loading.exception() is not None):
+            _loading = Future()
+            _loading.set_running_or_notify_cancel()  # whoever waits may give up, the loading goes on
+            threading.Thread(target=_load, args=(_loading,), name="litellm", daemon=True).start()
+        return _loading
+
+
+def _load(loading: Future[Any]) -> None:
+    try:
+        loading.set_result(_import_litellm())
+    except BaseException as error:  # noqa: BLE001 - it is raised where the module is waited for
+        loading.set_exception(error)
+
+
+def quiet_arguments(module: Any) -> dict[str, Any]:
+    """Arguments for `acompletion` and `arerank`: those of `one_request_arguments`, and none for tools' sake.
+
+    Releases around 1.106 import their MCP gateway, which needs a package that does not come with them,
+    whenever a request has tools; the argument that skips it is passed only where it is known, because
+    other releases would send it on to the provider.
+    """
+    arguments = one_request_arguments()
+    if "_skip_mcp_handler" in inspect.unwrap(module.main.completion).__code__.co_consts:
+        arguments["_skip_mcp_handler"] = True
+    return arguments
+
+
+def one_request_arguments() -> dict[str, Any]:
+    """Arguments that keep a call of litellm to one request; silences warnings about litellm's own code."""
+    # litellm silences what pydantic says about its classes once, on import; a filter set since (warnings as
+    # errors in a test suite, for one) would turn its habits into failed requests
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"litellm\.")
+    for message in _PYDANTIC_ABOUT_LITELLM:
+        warnings.filterwarnings("ignore", message=message, category=UserWarning, module=r"pydantic\.")
+    return {"num_retries": 0, "max_retries": 0, "drop_params": True}
+
+
+def retain_clients() -> None:
+    """Counts one more model on the running event loop."""
+    loop = asyncio.get_running_loop()
+    _open_models[loop] = _open_models.get(loop, 0) + 1
+
+
+async def release_clients() -> None:
+    """Counts one model less on the running loop; after the last one the loop's HTTP clients are closed."""
+    loop = asyncio.get_running_loop()
+    left = _open_models.get(loop, 0) - 1
+    if left > 0:
+        _open_models[loop] = left
+        return
+    _open_models.pop(loop, None)
+    cache = getattr(sys.modules.get("litellm"), "in_memory_llm_clients_cache", None)
+    clients: dict[str, Any] = getattr(cache, "cache_dict", {})
+    for key in [key for key in clients if key.endswith(f"-{id(loop)}")]:
+        await _close(clients.pop(key))
+
+
+def _import_litellm() -> Any:
+    theirs = "litellm" in sys.modules
+    if not theirs and "LITELLM_LOG" not in os.environ:
+        for name in _LOGGERS:
+            # it logs failures that we raise anyway, with parts of the request in them
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    module: Any = importlib.import_module("litellm")
+    guard_clients(module.in_memory_llm_clients_cache)
+    if not theirs:
+        module.telemetry = False
+        module.suppress_debug_info = True
+        # else it brings a tokenizer from the network to count what some providers did not
+        module.disable_hf_tokenizer_download = True
+        # a history with tool calls is refused by some providers when a request (a summary) offers no tools
+        module.modify_params = True
+    return module
+
+
+async def _close(client: Any) -> None:
+    close = getattr(client, "close", None)
+    with contextlib.suppress(OSError, RuntimeError):  # it may be broken or closed already: that is the aim
+        result = close() if callable(close) else None
+        if inspect.isawaitable(result):
+            await result
+
+
+def guard_clients(cache: Any) -> None:
+    """Guards every client that litellm puts into its cache from now on."""
+    keep = cache.set_cache
+
+    def set_cache(key: str, value: object, *args: Any, **options: Any) -> Any:
+        guard(value)
+        return keep(key, value, *args, **options)
+
+    cache.set_cache = set_cache
+
+
+def guard(holder: Any) -> None:
+    """Lets an HTTP handler of litellm's, or a client of OpenAI's library, refuse to go to another server."""
+    clients: tuple[Any, ...] = (getattr(holder, "client", None), getattr(holder, "_client", None), holder)
+    for client in clients:
+        hooks = getattr(client, "event_hooks", None)
+        if not isinstance(hooks, dict) or "response" not in hooks:
+            continue
+        hook = _refuse_elsewhere_soon if hasattr(client, "aclose") else _refuse_elsewhere
+        client.event_hooks = {**hooks, "response": [*hooks["response"], hook]}
+        if getattr(holder, "event_hooks", client.event_hooks) is None:
+            holder.event_hooks = client.event_hooks  # a client that it makes anew has them too
+        return
+
+
+async def _refuse_elsewhere_soon(response: Any) -> None:
+    _refuse_elsewhere(response)
+
+
+def _refuse_elsewhere(response: Any) -> None:
+    """Raises before the client goes where the answer sends it."""
+    if not response.has_redirect_location:
+        return
+    asked, onward = str(response.url), str(response.url.join(response.headers["location"]))
+    if not is_same_server(asked, onward):
+        raise SentElsewhere(asked, onward)
+
+
+_CLOSE_SECONDS = 5.0
+
+
+class LiteLLMModel(ProviderModel):
+    """A chat model by its litellm name."""
+
+    api = "litellm"
+    _retained = False
+
+    def load_ahead(self) -> None:
+        begin_loading()
+
+    async def _load(self) -> None:
+        try:
+            await load_litellm(self.name)
+        except ConfigError as error:
+            raise ModelError(str(error)) from error
+        if not self._retained:
+            self._retained = True
+            retain_clients()
+
+    async def _asked(self, request: ModelRequest) -> LiteLLMAnswer:
+        litellm = await load_litellm(self.name)
+        wrapper = await litellm.acompletion(
+            model=self.name,
+            api_base=self._base_url,
+            api_key=self._key(),
+            stream=True,
+            stream_options={"include_usage": True},
+            timeout=self._request_timeout_seconds,
+            **quiet_arguments(litellm),
+            **completion_arguments(request, model_name=self.name),
+        )
+        return LiteLLMAnswer(wrapper)
+
+    async def _release(self) -> None:
+        """Closes the HTTP connections, unless another open model on this event loop still uses them."""
+        if self._retained:
+            self._retained = False
+            await release_clients()
+
+    def _key(self) -> str | None:
+        if not self.name.startswith("openai/"):
+            return self._api_key
+        return key_for_litellm(self.name, base_url=self._base_url, api_key=self._api_key)
+
+    def _facts(self) -> CallFacts:
+        return CallFacts(
+            model_name=self.name,
+            api_base=self._base_url,
+            key_is_configured=bool(self._api_key),
+            key_place=self._key_place,
+            secrets=(self._api_key,) if self._api_key else (),
+            now_seconds=self._now_ms() / 1000,
+        )
+
+
+class LiteLLMAnswer:
+    """An answer that litellm streams."""
+
+    is_alive = False
+    """litellm swallows comments."""
+
+    def __init__(self, wrapper: Any) -> None:
+        self._wrapper = wrapper
+
+    @property
+    def counted(self) -> Any:
+        """The provider's last count. litellm keeps it in `chunks` and estimates one when there is none."""
+        counts = [getattr(chunk, "usage", None) for chunk in getattr(self._wrapper, "chunks", [])]
+        return next((count for count in reversed(counts) if count), None)
+
+    async def next_chunk(self) -> Any | None:
+        return await anext(self._wrapper, None)
+
+    def is_ended(self, _assembly: ReplyAssembly) -> bool:
+        """Whether the provider ended it: litellm ends a cut stream with a made-up "stop"."""
+        names = ("received_finish_reason", "intermittent_finish_reason")
+        return any(getattr(self._wrapper, name, None) for name in names) or not hasattr(
+            self._wrapper, "received_finish_reason"
+        )
+
+    async def close(self) -> None:
+        # the answer is complete or already failed; a broken socket adds nothing
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._wrapper.aclose()
+
+
+_RERANK_SECONDS = 60.0
+"""The limit of the client. The caller waits less long, and cancels the request."""
+
+
+class LiteLLMReranker:
+    """A re-ranker by its litellm name, `provider/model`, at `base_url` or the provider's own address.
+
+    Without an `api_key` the provider's variable in the environment has it; a server of one's own needs none.
+    `ledger` gets what each question cost, and has the cap.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None,
+        api_key: str | None,
+        now_seconds: Callable[[], float],
+        ledger: SpendingLedger,
+    ) -> None:
+        self.name = name
+        self._base_url = base_url
+        self._api_key = api_key
+        self._now_seconds = now_seconds
+        self._retained = False
+        self._calls = SideCalls(
+            ledger, "rerank", model=name, address=base_url, now_ms=lambda: int(now_seconds() * 1000)
+        )
+
+    async def load(self) -> None:
+        try:
+            await load_litellm(self.name)
+        except ConfigError as error:
+            raise RerankingFailed(str(error)) from error
+        if not self._retained:
+            self._retained = True
+            retain_clients()
+
+    async def relevance(self, question: str, texts: Sequence[str]) -> Sequence[float]:
+        try:
+            async with self._calls.reranking(question, texts) as bill:
+                answer = await self._asked(question, texts)
+                if tokens := _billed_tokens(answer):
+                    bill.took_query(tokens)
+        except SpendingCapReached as reached:
+            raise RerankingFailed(str(reached)) from reached
+        return self._in_order(answer.results, len(texts))
+
+    async def _asked(self, question: str, texts: Sequence[str]) -> Any:
+        try:
+            litellm = await load_litellm(self.name)
+            return await litellm.arerank(
+                model=self.name,
+                query=question,
+                documents=list(texts),
+                return_documents=False,
+                api_base=self._base_url,
+                api_key=key_for_litellm(self.name, base_url=self._base_url, api_key=self._api_key),
+                timeout=_RERANK_SECONDS,
+                **quiet_arguments(litellm),
+            )
+        # litellm raises its own errors, those of httpx, and bare ones of Python
+        except Exception as error:
+            raise RerankingFailed(self._sentence(error)) from error
+
+    async def close(self) -> None:
+        """Closes the connections, unless an open model on this event loop still uses them."""
+        if self._retained:
+            self._retained = False
+            await release_clients()
+
+    def _in_order(self, results: Any, count: int) -> Sequence[float]:
+        """The scores in the order of the texts; a provider returns them in its own order, with indices."""
+        found: dict[int, float] = {}
+        for result in results or ():
+            at = result["index"]
+            if not 0 <= at < count or at in found:
+                raise RerankingFailed(
+                    f"The re-ranker {self.name!r} returned the index {at} twice or beyond the {count} texts."
+                )
+            found[at] = float(result["relevance_score"])
+        if len(found) < count:
+            raise RerankingFailed(
+                f"The re-ranker {self.name!r} returned {len(found)} scores for {count} texts."
+            )
+        return [found[at] for at in range(count)]
+
+    def _sentence(self, error: Exception) -> str:
+        facts = CallFacts(
+            model_name=self.name,
+            api_base=self._base_url,
+            key_is_configured=bool(self._api_key),
+            secrets=(self._api_key,) if self._api_key else (),
+            now_seconds=self._now_seconds(),
+        )
+        failure = classify(error, facts)
+        if isinstance(failure, ContextOverflow):
+            return (
+                f"The re-ranker {self.name!r} refuses texts of this length. Let its server truncate them, or "
+                "choose a model with a larger window."
+            )
+        if isinstance(failure, ModelAuthError) and not isinstance(failure, NoCredit):
+            return (
+                f"The key for the re-ranker {self.name!r} is missing or was refused. Set "
+                f"memorySearch.query.rerank.apiKey, or {key_variable(self.name)} in the environment."
+            )
+        return str(failure)
+
+
+def _billed_tokens(answer: Any) -> int | None:
+    """The tokens that the provider reports, if any."""
+    meta = getattr(answer, "meta", None) or {}
+    billed, counted = meta.get("billed_units") or {}, meta.get("tokens") or {}
+    told = billed.get("total_tokens") or counted.get("input_tokens")
+    return told if isinstance(told, int) and told > 0 else None
+
+
+class LiteLLMTranscriber:
+    """A transcriber by its litellm name, `provider/model`, at `base_url` or the provider's own address.
+
+    Without an `api_key` the provider's variable in the environment has it; a server of one's own needs none.
+    `language` is a code such as `de`; blank lets the model find it out. `ledger` gets what each recording
+    cost, and has the cap.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None,
+        api_key: str | None,
+        language: str,
+        now_seconds: Callable[[], float],
+        ledger: SpendingLedger,
+    ) -> None:
+        self.name = name
+        self._base_url = base_url
+        self._api_key = api_key
+        self._language = language
+        self._now_seconds = now_seconds
+        self._retained = False
+        self._calls = SideCalls(
+            ledger, "transcription", model=name, address=base_url, now_ms=lambda: int(now_seconds() * 1000)
+        )
+
+    async def transcribe(self, file_name: str, data: bytes, *, timeout_seconds: float) -> str:
+        """The words of a recording. Providers derive its format from `file_name`.
+
+        Raises:
+            ModelError: the model returned none. There is no retry.
+        """
+        async with self._calls.recording(file_name, len(data)) as bill:
+            answer = await self._asked(file_name, data, timeout_seconds)
+            _settle(bill, answer)
+        text = getattr(answer, "text", None)
+        if not isinstance(text, str):
+            raise BadModelReply(f"The model {self.name!r} answered a recording without text.")
+        return text
+
+    async def _asked(self, file_name: str, data: bytes, timeout_seconds: float) -> Any:
+        try:
+            litellm = await load_litellm(self.name)
+            if not self._retained:
+                self._retained = True
+                retain_clients()
+            return await litellm.atranscription(
+                model=self.name,
+                file=(file_name, data),
+                api_base=self._base_url,
+                api_key=key_for_litellm(self.name, base_url=self._base_url, api_key=self._api_key),
+                timeout=timeout_seconds,
+                **({"language": self._language} if self._language else {}),
+                **one_request_arguments(),
+            )
+        except ConfigError as error:
+            raise ModelError(str(error)) from error
+        # litellm raises its own errors, those of httpx and OpenAI's library, and bare ones of Python
+        except Exception as error:
+            raise self._failure(error) from error
+
+    async def close(self) -> None:
+        """Closes the connections, unless an open model on this event loop still uses them."""
+        if self._retained:
+            self._retained = False
+            await release_clients()
+
+    def _failure(self, error: Exception) -> ModelError:
+        facts = CallFacts(
+            model_name=self.name,
+            api_base=self._base_url,
+            key_is_configured=bool(self._api_key),
+            secrets=(self._api_key,) if self._api_key else (),
+            now_seconds=self._now_seconds(),
+        )
+        return classify(error, facts)
+
+
+def _settle(bill: Bill, answer: Any) -> None:
+    """Bills the seconds or tokens that the provider reports, if any."""
+    usage = getattr(answer, "usage", None)
+    seconds = getattr(usage, "seconds", None) or getattr(answer, "duration", None)
+    heard, written = getattr(usage, "input_tokens", None), getattr(usage, "output_tokens", None)
+    if isinstance(seconds, int | float) and seconds > 0:
+        bill.took_seconds(seconds)
+    elif isinstance(heard, int) and heard > 0:
+        bill.took_tokens(heard, written if isinstance(written, int) else 0)
