@@ -171,7 +171,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "status": ("nacre.cli.serving.status", "Show the model, notes, sessions, cost and channels."),
     "usage": ("nacre.cli.sessions.usage", "Show the tokens and cost of models and embeddings."),
     "doctor": ("nacre.cli.setup.doctor.command", "Find problems and say how to solve them."),
-    "init": ("nacre.cli.setup.init", "Set up the assistant: folders, model, channels."),
+    "init": ("nacre.cli.setup.init", "Set up the assistant: folders, model, channels, service."),
     "config": ("nacre.cli.setup.config.commands", "Show and change the settings."),
     "admin": ("nacre.cli.nouns:admin", "Access, extensions, schedule, log, agents, MCP, databases."),
     "admin access": (
@@ -287,6 +287,22 @@ class Noun(click.Group):
         """The part of a full name behind this noun, if it is one word."""
         noun, _, last = name.rpartition(" ")
         return last if noun == self.noun else ""
+
+
+class Listing(Noun):
+    """A group that lists what it is about when no command follows; its command `list` does the same."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, invoke_without_command=True, **keywords)
+        show = self.callback
+        assert show is not None
+        help_text = "List them, the same as without `list`."
+        self.add_command(click.Command("list", params=list(self.params), callback=show, help=help_text))
+
+        def unless_a_command_follows(**options: Any) -> Any:
+            return None if click.get_current_context().invoked_subcommand else show(**options)
+
+        self.callback = unless_a_command_follows
 
 
 def built_in_commands() -> Mapping[str, TerminalCommand]:

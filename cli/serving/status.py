@@ -1,4 +1,4 @@
-"""The command `nacre status`: how the assistant is, and the program that serves it, looked at from beside."""
+"""The command `nacre status`: the model, notes, sessions and cost, and the state of `nacre serve`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `nacre sessions …` prints, for people and for scripts. Pure.
+"""What `nacre sessions …` prints and exports, for people and for scripts.
 
 The JSON has OpenClaw's names for what stands in `sessions.json`, with what Nacre adds beside them.
 """

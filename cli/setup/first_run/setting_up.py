@@ -1,4 +1,4 @@
-"""The order of a first run: what is not known yet is found or asked, tried, and kept. Edge."""
+"""The order of a first run: what is not known yet is found or asked, tried, and kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from nacre.cli.setup.config.changing import change_file
 from nacre.cli.setup.config.editing import example
-from nacre.cli.setup.first_run import questions
+from nacre.cli.setup.first_run.questions import (
+    ask_address,
+    ask_key,
+    ask_listed,
+    ask_model,
+    ask_name,
+    ask_server_name,
+    ask_telegram,
+    ask_time_zone,
+    ask_what_next,
+    ask_whether_to_keep,
+)
 from nacre.record import Record
 from nacre.runtime.agent.insight.trial import Trial, tried
 from nacre.runtime.contracts.clock import owner_zone
@@ -113,14 +124,14 @@ def set_up_with_questions(invocation: Invocation, workspace: Workspace) -> Chose
     config = invocation.config
     time_zone = ""
     if asyncio.run(knows_no_name(workspace)):
-        name = questions.ask_name()
+        name = ask_name()
         if name:
             asyncio.run(keep_name(workspace, name))
         if not config.settings.agent.user_timezone:
-            time_zone = questions.ask_time_zone(str(owner_zone(None)))
+            time_zone = ask_time_zone(str(owner_zone(None)))
     chosen = Chosen(model_name=config.model_name) if config.model_name else _asked(invocation)
     _keep(invocation, chosen, time_zone=time_zone)
-    if "telegram" not in config.settings.channels and (token := questions.ask_telegram()):
+    if "telegram" not in config.settings.channels and (token := ask_telegram()):
         keep_telegram(config.state_dir, config.state_dir / SETTINGS_FILE, config.environment, token)
         invocation.say("`nacre serve` answers there; write to the bot, and it tells you the next step.")
     return chosen
@@ -136,19 +147,19 @@ def _asked(invocation: Invocation) -> Chosen:
         return chosen
     choices = asyncio.run(catalog.found_choices(invocation.config.environment))
     while True:
-        answer = questions.ask_model(choices, catalog.offers())
+        answer = ask_model(choices, catalog.offers())
         if not answer:
             return chosen
         picked = _picked(invocation, answer)
         if picked is None:
             continue
         trial = _tried(invocation, picked)
-        if trial.problem and not questions.ask_whether_to_keep(picked.model_name):
+        if trial.problem and not ask_whether_to_keep(picked.model_name):
             continue
         picked = replace(picked, trial=trial)
         more = (*chosen.fallbacks, picked) if chosen.model_name else ()
         tried_now = replace(chosen, fallbacks=more) if chosen.model_name else picked
-        following = "keep" if trial.problem else questions.ask_what_next()
+        following = "keep" if trial.problem else ask_what_next()
         if following != "another":
             chosen = tried_now
         if following == "keep":
@@ -174,20 +185,20 @@ def _of_provider(invocation: Invocation, offer: Offer) -> Chosen | None:
     key = None if provider and provider.api_key else _key(invocation, model_catalog().suggested_model(name))
     secret = key.secret if key else provider.api_key if provider else ""
     offered = asyncio.run(model_catalog().offered_models(name, environment, secret))
-    model_name = questions.ask_listed(offered)
+    model_name = ask_listed(offered)
     return Chosen(model_name=model_name, key=key) if model_name else None
 
 
 def _on_own_server(invocation: Invocation, offer: Offer, *, is_asked: bool = True) -> Chosen | None:
     """A model of a server that the owner runs: its address is probed, and a key asked where it wants one."""
-    address = questions.ask_address(offer.address) if is_asked else offer.address
+    address = ask_address(offer.address) if is_asked else offer.address
     name, key = offer.provider_name, None
     while address:
         base_url, found = asyncio.run(model_catalog().probed(address, key.secret if key else ""))
         if found.is_served:
-            name = name or questions.ask_server_name(base_url)
+            name = name or ask_server_name(base_url)
         if found.talking:
-            model_name = questions.ask_listed(model_catalog().model_choices(name, found.talking))
+            model_name = ask_listed(model_catalog().model_choices(name, found.talking))
             kept = "" if base_url == model_catalog().usual_address(name) else base_url
             return Chosen(model_name=model_name, key=key, base_url=kept) if model_name else None
         is_refused = found.status in (401, 403)
@@ -197,13 +208,13 @@ def _on_own_server(invocation: Invocation, offer: Offer, *, is_asked: bool = Tru
                 continue
         problem = "refused the key" if is_refused else "is no server of models that answers"
         invocation.warn(f"{base_url} {problem}.")
-        address, key = questions.ask_address(""), None
+        address, key = ask_address(""), None
     return None
 
 
 def _key(invocation: Invocation, model_name: str, *, is_wanted: bool = False) -> Key | None:
     config = invocation.config
-    return questions.ask_key(
+    return ask_key(
         model_name,
         config.environment,
         variables=model_catalog().key_variables(model_name, is_wanted=is_wanted),
