@@ -23,7 +23,15 @@ from nacre.runtime.contracts.model import ModelAlive, ModelRequest, SystemPrompt
 from nacre.runtime.models.scripted import Clock
 from nacre.runtime.models.tokenizer import count_tokens_for
 from nacre.runtime.settings.config import load_config
-from nacre.sessions.contracts.messages import AssistantMessage, Message, message_text, user_message
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Message,
+    Text,
+    ToolCall,
+    ToolResultMessage,
+    message_text,
+    user_message,
+)
 from tests.cli.program import run_nacre
 from tests.runtime.agents import events_of, opened, said, write_settings
 from tests.servers.llama_server import is_installed
@@ -161,8 +169,26 @@ def _is_busy(url: str) -> bool:
         return any(slot["is_processing"] for slot in json.load(answer))
 
 
-async def test_a_tool_call_is_held_to_the_schema_that_we_send(url: str) -> None:
-    """The server makes a grammar of it, so that even this model calls with arguments that fit."""
+def weighed(number: int, hive: str, frames: int) -> list[Message]:
+    """A question, the call of a tool, its result, and the answer."""
+    call = ToolCall(id=f"c{number}", name="weigh", arguments={"hive": hive, "frames": frames})
+    given = {"api": "", "provider": "desk", "model": "smollm2", "usage": None, "timestamp_ms": number}
+    return [
+        user_message(f"Weigh the {hive} hive with {frames} frames.", timestamp_ms=number),
+        AssistantMessage(content=(call,), stop_reason="toolUse", **given),
+        ToolResultMessage(
+            tool_call_id=call.id,
+            tool_name="weigh",
+            content=(Text(text="31 kg"),),
+            is_error=False,
+            timestamp_ms=number,
+        ),
+        AssistantMessage(content=(Text(text="31 kg."),), stop_reason="stop", **given),
+    ]
+
+
+async def test_a_tool_call_is_held_to_the_schema_that_we_send() -> None:
+    """The server makes a grammar of it: even this model calls with arguments that fit."""
     schema = {
         "type": "object",
         "properties": {
@@ -172,24 +198,24 @@ async def test_a_tool_call_is_held_to_the_schema_that_we_send(url: str) -> None:
         "required": ["hive", "frames"],
         "additionalProperties": False,
     }
+    earlier = (("orchard", 4), ("garden", 3), ("garden", 5), ("orchard", 8))
+    said_before = [each for number, call in enumerate(earlier, 1) for each in weighed(number, *call)]
+    question = asked(*said_before, "Weigh the garden hive with 90 frames.", most_tokens=120)
     tool = ToolSpec(name="weigh", description="Weigh a hive by its name.", parameters=schema)
-    request = replace(asked("Weigh the garden hive with nine frames.", most_tokens=200), tools=(tool,))
-    async with contextlib.aclosing(model_at(url)) as model:
-        dialect = Dialect(model="smollm2", family="openai", options=(("tool_choice", "required"),))
-        model._bodies = RequestBodies(dialect)
-        answer = [item async for item in model.stream(request)][-1]
+    with serving("tools") as url:
+        async with contextlib.aclosing(model_at(url)) as model:
+            options = (("tool_choice", "required"), ("temperature", 0))
+            model._bodies = RequestBodies(Dialect(model="smollm2", family="openai", options=options))
+            answer = [item async for item in model.stream(replace(question, tools=(tool,)))][-1]
     assert isinstance(answer, AssistantMessage)
-    assert answer.stop_reason == "toolUse"
-    for call in answer.tool_calls:
-        assert (call.name, call.invalid_arguments) == ("weigh", "")
-        assert set(call.arguments) == {"hive", "frames"}
-        assert call.arguments["hive"] in ("garden", "orchard")
-        assert 1 <= call.arguments["frames"] <= 9
-    assert answer.tool_calls
+    (call,) = answer.tool_calls
+    assert (answer.stop_reason, call.name, call.invalid_arguments) == ("toolUse", "weigh", None)
+    assert call.arguments["hive"] in ("garden", "orchard")
+    assert 1 <= call.arguments["frames"] <= 9
 
 
 def test_its_vectors_find_notes(tmp_path: Path) -> None:
-    """With its address and the name of a model; the vectors are as long as the model's."""
+    """As long as the model makes them, of notes and questions; without the server words are searched."""
     notes = tmp_path / ".nacre/workspace/memory"
     notes.mkdir(parents=True)
     (notes / "2026-01-20.md").write_text(f"# 2026-01-20\n\n- {BEES}\n")
@@ -197,12 +223,17 @@ def test_its_vectors_find_notes(tmp_path: Path) -> None:
     with serving("embeddings") as address:
         search = {"provider": "desk", "model": "smollm2", "remote": {"baseUrl": address}}
         write_settings(tmp_path / ".nacre", {"agents": {"defaults": {"memorySearch": search}}})
-        index = run_nacre(tmp_path, "memory", "index")
-        status = json.loads(run_nacre(tmp_path, "memory", "status", "--deep", "--json").stdout)
-        found = run_nacre(tmp_path, "search", "a hive with nine frames", "--json")
+        assert "2 vectors made" in run_nacre(tmp_path, "memory", "index").stdout
+        (agent,) = json.loads(run_nacre(tmp_path, "memory", "status", "--deep", "--json").stdout)
+        found = json.loads(run_nacre(tmp_path, "search", "a hive with nine frames", "--json").stdout)
     without = run_nacre(tmp_path, "search", "mast")
-    print(index, status, found, without)
-    assert 0
+
+    vectors = agent["status"]["vector"]
+    assert (vectors["entries"], vectors["dims"]) == (2, 576)
+    assert (found["mode"], found["model"], found["degraded"]) == ("hybrid", "smollm2", None)
+    assert found["results"][0]["path"] == "memory/2026-01-20.md"
+    assert "needs a new mast" in without.stdout
+    assert "Only words were searched" in without.stderr
 
 
 async def test_an_agent_talks_flushes_and_compacts(url: str, tmp_path: Path) -> None:
