@@ -204,7 +204,7 @@ async def test_a_tool_call_is_held_to_the_schema_that_we_send() -> None:
     tool = ToolSpec(name="weigh", description="Weigh a hive by its name.", parameters=schema)
     with serving("tools") as url:
         async with contextlib.aclosing(model_at(url)) as model:
-            options = (("tool_choice", "required"), ("temperature", 0))
+            options = (("tool_choice", "required"), ("parallel_tool_calls", False), ("temperature", 0))
             model._bodies = RequestBodies(Dialect(model="smollm2", family="openai", options=options))
             answer = [item async for item in model.stream(replace(question, tools=(tool,)))][-1]
     assert isinstance(answer, AssistantMessage)
