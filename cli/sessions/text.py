@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from nacre.cli.screen.json_text import camel_json, escaped_controls, json_text
-from nacre.cli.screen.plain import cell_width, cut_to_cells, one_line, plain
+from nacre.cli.screen.plain import aligned, cut_to_cells, one_line, plain
 from nacre.cli.screen.session_words import age, session_name
-from nacre.runtime.commands.wording import short_count
+from nacre.runtime.commands.wording import counted, short_count
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY
 from nacre.sessions.contracts.keys import key_kind
@@ -67,8 +67,7 @@ def list_lines(
                 cut_to_cells(one_line(words.get(session.session_id, "")), _WORDS_CELLS),
             )
         )
-    widths = [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(_padded, row, widths)).rstrip() for row in rows]
+    return aligned(rows)
 
 
 def list_json(sessions: Sequence[StoredSession], place: str, *, main_key: str) -> dict[str, Any]:
@@ -105,9 +104,9 @@ def show_lines(
     spoken = _messages(transcript.branch)
     elsewhere = len(_messages(transcript.entries)) - len(spoken)
     compactions = sum(isinstance(entry.body, Compaction) for entry in transcript.branch)
-    history = _counted(len(spoken), "message")
+    history = counted(len(spoken), "message")
     history += f", {elsewhere} more on branches that were left" if elsewhere else ""
-    history += f" · {_counted(compactions, 'compaction')}" if compactions else ""
+    history += f" · {counted(compactions, 'compaction')}" if compactions else ""
     earlier = ", ".join(name[:SHORT_ID_CHARS] for name in record.previous_session_ids)
     pairs = [
         ("Session", session.session_id),
@@ -237,7 +236,7 @@ def _message_lines(message: Message, zone: tzinfo) -> list[str]:
         failed = " failed" if message.is_error else ""
         return [_detail(f"{message.tool_name}{failed}: {text}")]
     images = sum(isinstance(block, Image) for block in message.content)
-    text += f"\n[{_counted(images, 'image')}]" if images else ""
+    text += f"\n[{counted(images, 'image')}]" if images else ""
     who = "User" if isinstance(message, UserMessage) else "Assistant"
     lines = [f"[{at}] {who}: {text}"] if text else []
     if isinstance(message, AssistantMessage):
@@ -247,14 +246,6 @@ def _message_lines(message: Message, zone: tzinfo) -> list[str]:
         if message.error_message:
             lines.append(_detail(f"broke off: {message.error_message}"))
     return lines
-
-
-def _padded(text: str, width_cells: int) -> str:
-    return text + " " * (width_cells - cell_width(text))
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _detail(text: str) -> str:

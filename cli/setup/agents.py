@@ -26,7 +26,7 @@ def command(context: click.Context, as_json: bool) -> int:
 
     --agent ID before or behind any other command chooses one of them.
     """
-    from nacre.cli.screen.plain import cell_width
+    from nacre.cli.screen.plain import aligned
     from nacre.cli.screen.screen import screen_on
 
     invocation = begin(context)
@@ -34,11 +34,9 @@ def command(context: click.Context, as_json: bool) -> int:
     if as_json:
         return print_json([_json(agent) for agent in agents])
     rows = [_HEADING, *(_row(agent, invocation) for agent in agents)]
-    widths = [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
     screen = screen_on(sys.stdout, invocation.environment)
-    for row in rows:
-        cells = [text + " " * (width - cell_width(text)) for text, width in zip(row, widths, strict=True)]
-        screen.row("  ".join(cells).rstrip())
+    for row in aligned(rows):
+        screen.row(row)
     invocation.warn(*invocation.config.notices)
     return 0
 

@@ -16,7 +16,7 @@ from nacre.cli.invocation import begin, environment_of, json_option, shared_opti
 from nacre.cli.nouns import extension_command
 from nacre.cli.screen.json_text import camel_json, print_json
 from nacre.record import Record
-from nacre.runtime.settings.config import home_folder, load_config
+from nacre.runtime.settings.config import home_folder, load_config, settings_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,13 +73,11 @@ def command(
     \b
     Examples:
       nacre init
-      nacre init --yes
       nacre init --yes --model ollama/qwen3
       nacre init --yes --address http://127.0.0.1:8080/v1
       nacre init --yes --service
       nacre init --restore nacre-2026-11-20.tar.gz
     """
-    from nacre.runtime.settings.config import settings_file
     from nacre.runtime.settings.disk.agent_folders import has_assistant
     from nacre.runtime.storage.storage import storage_of
 

@@ -163,7 +163,7 @@ async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
         if is_running and each.status.state != "connected"
     ]
     if kept and not is_running:
-        advice = "`nacre serve` answers them, or a service does: docs/serve.md."
+        advice = "`nacre serve` answers them; `nacre init --service` keeps it running."
         found.append(Finding(area="channels", state="note", text="nobody serves them now", advice=advice))
     if counts.get("failed"):
         text = f"{counts['failed']} messages could not be sent for good"
