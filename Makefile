@@ -118,8 +118,9 @@ fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they
 docs: $(VENV)/installed-dev ## run what the documents claim: code, links, settings, examples
 	@$(BIN)/python -m pytest tests/documents
 
-picture: $(VENV)/installed-dev ## have the session of the README again, and draw docs/pictures anew
+picture: $(VENV)/installed-dev ## have the session of the README and those of the page again, and draw docs/pictures anew
 	@$(BIN)/python -m tests.documents.session_picture
+	@$(BIN)/python -m tests.extensions.http.page.pictures
 
 clean: ## remove the environment and everything that was made
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

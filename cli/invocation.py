@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -20,6 +20,11 @@ from nacre.runtime.settings.config import (
     process_environment,
 )
 
+if TYPE_CHECKING:
+    from nacre.runtime.contracts.clock import Clock
+    from nacre.runtime.ledger.ledger import LedgerTables
+
+T = TypeVar("T")
 _OPTIONS = (
     ("--state-dir", "DIR", "State folder; default: ~/.nacre."),
     ("--agent", "ID", "An agent of agents.list."),
@@ -127,6 +132,33 @@ def in_editor(
         return click.edit(text, extension=extension, require_save=True, env=dict(environment))
     except click.ClickException as error:
         raise ConfigError(f"{error.message}. Set EDITOR to one that is installed.") from error
+
+
+def with_ledger(invocation: Invocation, work: Callable[[LedgerTables, Clock], Awaitable[T]]) -> T:
+    """What `work` finds in the tables of the ledger, which are open meanwhile. Blocks.
+
+    Raises:
+        click.ClickException: the ledger cannot be used.
+    """
+    import asyncio
+
+    from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.ledger.records import LedgerUnusable
+    from nacre.runtime.storage.storage import ledger_of
+
+    now = owner_clock(invocation.config.settings.agent.user_timezone)
+
+    async def run() -> T:
+        tables = await ledger_of(invocation.config).open_tables(now=now)
+        try:
+            return await work(tables, now)
+        finally:
+            await tables.close()
+
+    try:
+        return asyncio.run(run())
+    except LedgerUnusable as error:
+        raise click.ClickException(str(error)) from error
 
 
 def environment_of(context: click.Context) -> Mapping[str, str]:

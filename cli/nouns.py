@@ -1,4 +1,4 @@
-"""The commands by their names, and the groups in which they stand. Imports a command only when it is called.
+"""The commands by their names, their examples, and their groups. Imports a command when it is called.
 
 A command's full name says where it stands: `admin access` is the command `access` of `nacre admin`. Manifests
 of extensions name their commands in the same way.
@@ -13,10 +13,113 @@ from typing import Any
 import click
 
 from nacre.cli.invocation import environment_of
-from nacre.cli.screen.examples import with_examples
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.extensions.installed.discovery import built_in_manifests
 from nacre.runtime.extensions.installed.manifest import Manifest, TerminalCommand
+
+EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "admin": ("nacre admin access", "nacre admin log -n 50"),
+    "search": (
+        "nacre search 'when do I see the dentist'",
+        "nacre search boat --after 'last March' --max-results 3 --json",
+    ),
+    "admin agents": ("nacre admin agents", "nacre admin agents --json"),
+    "admin agents list": ("nacre admin agents list",),
+    "chat": ("nacre chat", "nacre chat --session project"),
+    "admin completion": (
+        "nacre admin completion bash >> ~/.bashrc",
+        "nacre admin completion fish > ~/.config/fish/completions/nacre.fish",
+    ),
+    "config": ("nacre config get", "nacre config explain agents.defaults.contextTokens", "nacre config edit"),
+    "config check": ("nacre config check", "nacre config check --json"),
+    "config edit": ("nacre config edit", "EDITOR=nano nacre config edit"),
+    "config explain": (
+        "nacre config explain agents.defaults.model.primary",
+        "nacre config explain usage.dailyCapUsd --json",
+    ),
+    "config path": ("nacre config path",),
+    "config schema": ("nacre config schema > ~/.nacre/schema.json",),
+    "config unset": ("nacre config unset usage.dailyCapUsd",),
+    "sessions context": (
+        "nacre sessions context",
+        "nacre sessions context main --full",
+        "nacre sessions context --json",
+    ),
+    "doctor": ("nacre doctor", "nacre doctor --online", "nacre doctor --fix"),
+    "admin extensions skills": ("nacre admin extensions skills", "nacre admin extensions skills --json"),
+    "admin extensions": ("nacre admin extensions", "nacre admin extensions --json"),
+    "admin extensions hooks": ("nacre admin extensions hooks", "nacre admin extensions hooks trust evening"),
+    "admin extensions hooks distrust": ("nacre admin extensions hooks distrust evening",),
+    "admin extensions hooks trust": ("nacre admin extensions hooks trust evening",),
+    "init": ("nacre init", "nacre init --yes --model ollama/llama3.2"),
+    "admin log": ("nacre admin log -n 50", "nacre admin log -f"),
+    "memory": ("nacre memory search boat", "nacre memory status", "nacre memory undo"),
+    "memory diff": ("nacre memory diff", "nacre memory diff 3f2a9c10"),
+    "memory get": ("nacre memory get MEMORY.md", "nacre memory get memory/2026-01-20.md --from 3 --lines 10"),
+    "memory index": ("nacre memory index", "nacre memory index --force"),
+    "memory log": ("nacre memory log", "nacre memory log MEMORY.md"),
+    "memory meter": ("nacre memory meter", "nacre memory meter --json"),
+    "memory review": ("nacre memory review", "nacre memory review accept all"),
+    "memory search": (
+        "nacre memory search 'when do I see the dentist'",
+        "nacre memory search boat --after 'last March' --max-results 3 --json",
+    ),
+    "memory status": ("nacre memory status", "nacre memory status --deep"),
+    "memory undo": ("nacre memory undo", "nacre memory undo 3f2a9c10"),
+    "memory why": ("nacre memory why memory/2026-01-20.md#L3",),
+    "admin access": ("nacre admin access", "nacre admin access approve 7K3QX9"),
+    "admin access approve": (
+        "nacre admin access approve 7K3QX9",
+        "nacre admin access approve 7K3QX9 --owner",
+    ),
+    "admin access deny": ("nacre admin access deny 7K3QX9",),
+    "admin access list": ("nacre admin access list",),
+    "admin access revoke": ("nacre admin access revoke telegram 12345",),
+    "admin schedule": (
+        "nacre admin schedule",
+        "nacre admin schedule add 'Water the plants' --cron '0 9 * * MON'",
+    ),
+    "admin schedule add": (
+        "nacre admin schedule add 'Take the bread out' --at 20m",
+        "nacre admin schedule add 'Plan the week' --cron '0 9 * * MON'",
+    ),
+    "admin schedule list": ("nacre admin schedule list",),
+    "admin schedule remove": ("nacre admin schedule remove 3",),
+    "send": (
+        "nacre send -m 'What is my boat called?'",
+        "nacre send --session project --json -m 'Sum it up' | jq -r .reply",
+    ),
+    "serve": ("nacre serve --check", "nacre serve"),
+    "sessions": ("nacre sessions list", "nacre sessions show main"),
+    "sessions cleanup": ("nacre sessions cleanup --dry-run",),
+    "sessions delete": ("nacre sessions delete project",),
+    "sessions export": ("nacre sessions export main -o talk.md", "nacre sessions export main --format jsonl"),
+    "sessions list": ("nacre sessions list", "nacre sessions list --json"),
+    "sessions plot": ("nacre sessions plot main", "nacre sessions plot main -o main.svg"),
+    "sessions resume": ("nacre sessions resume 0198c2f0",),
+    "sessions show": ("nacre sessions show main --last 30",),
+    "status": ("nacre status", "nacre status --json"),
+    "usage": ("nacre usage", "nacre usage --by purpose", "nacre usage --by model --json"),
+}
+"""What stands at the end of a command's help, by its name behind `nacre`, unless its text has examples."""
+
+
+def epilog(lines: Iterable[str]) -> str:
+    """Examples as click shows them, line by line."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+def with_examples(
+    command: click.Command, name: str, examples: Mapping[str, tuple[str, ...]] = EXAMPLES
+) -> click.Command:
+    """The command, and those below it, with their examples behind their options."""
+    if name in examples:
+        command.epilog = epilog(examples[name])
+    if isinstance(command, click.Group):
+        for below, other in command.commands.items():
+            with_examples(other, f"{name} {below}", examples)
+    return command
+
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "chat": ("nacre.cli.talk.chat", "Talk to the assistant in this terminal (the default)."),
@@ -28,6 +131,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "sessions context": (
         "nacre.cli.sessions.context",
         "Show what the model would get now, with sizes in tokens.",
+    ),
+    "sessions plot": (
+        "nacre.cli.sessions.plot:plot",
+        "Draw how full the context of a session was over time.",
+    ),
+    "sessions resume": (
+        "nacre.cli.sessions.resume:resume",
+        "Go back to a session, and talk on in it as in nacre chat.",
     ),
     "search": ("nacre.cli.memory.search:search", "Find the passages of the notes that fit QUERY best."),
     "memory": ("nacre.cli.memory.commands", "Search, inspect and maintain the notes and their index."),
@@ -52,6 +163,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.memory.history:undo",
         "Revert COMMIT by a new commit; by default the last one of a session.",
     ),
+    "memory why": ("nacre.cli.memory.why:why", "Show where a line of the notes comes from."),
     "serve": (
         "nacre.cli.serving.serve",
         "Run the channels and services of the settings until a signal.",
@@ -59,9 +171,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "status": ("nacre.cli.serving.status", "Show the model, notes, sessions, cost and channels."),
     "usage": ("nacre.cli.sessions.usage", "Show the tokens and cost of models and embeddings."),
     "doctor": ("nacre.cli.setup.doctor.command", "Find problems and say how to solve them."),
-    "init": ("nacre.cli.setup.init", "Set up the assistant: folders, model, channels."),
+    "init": ("nacre.cli.setup.init", "Set up the assistant: folders, model, channels, service."),
     "config": ("nacre.cli.setup.config.commands", "Show and change the settings."),
-    "admin": ("nacre.cli.admin", "Access, extensions, schedule, log, agents, MCP, databases."),
+    "admin": ("nacre.cli.nouns:admin", "Access, extensions, schedule, log, agents, MCP, databases."),
     "admin access": (
         "nacre.cli.permissions.access",
         "List who may write to the assistant, and admit people.",
@@ -177,6 +289,22 @@ class Noun(click.Group):
         return last if noun == self.noun else ""
 
 
+class Listing(Noun):
+    """A group that lists what it is about when no command follows; its command `list` does the same."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, invoke_without_command=True, **keywords)
+        show = self.callback
+        assert show is not None
+        help_text = "List them, the same as without `list`."
+        self.add_command(click.Command("list", params=list(self.params), callback=show, help=help_text))
+
+        def unless_a_command_follows(**options: Any) -> Any:
+            return None if click.get_current_context().invoked_subcommand else show(**options)
+
+        self.callback = unless_a_command_follows
+
+
 def built_in_commands() -> Mapping[str, TerminalCommand]:
     """The commands of the built-in extensions, by their names behind `nacre`."""
     return _of(built_in_manifests())
@@ -229,3 +357,8 @@ def _loaded(name: str, command: TerminalCommand) -> click.Command:
         raise click.ClickException(f"{command.entry} is no click command, so {name!r} cannot run.")
     examples = {f"{name} {below}".rstrip(): lines for below, lines in command.examples.items()}
     return with_examples(found, name, examples)
+
+
+@click.group("admin", cls=Noun, noun="admin")
+def admin() -> None:
+    """Access, extensions, schedule, log, agents, MCP, databases."""

@@ -1,4 +1,4 @@
-"""The commands `nacre memory status`, `index`, `get` and `why`, and the list of all others."""
+"""The commands `nacre memory status`, `index` and `get`, and the list of all others."""
 
 from __future__ import annotations
 
@@ -102,21 +102,6 @@ def get(context: click.Context, path: str, from_line: int | None, lines: int | N
         return 0
 
     return run_with(begin(context), "get", read)
-
-
-@command.command("why")
-@click.argument("place")
-@json_option()
-@shared_options
-def why(context: click.Context, place: str, as_json: bool) -> int:
-    """Show where a line of the notes comes from. PLACE is a citation, such as memory/2026-01-20.md#L3."""
-
-    async def tell(invocation: Invocation) -> int:
-        from nacre.cli.memory.why import tell_why
-
-        return await tell_why(invocation, place, as_json=as_json)
-
-    return run_with(begin(context), "why", tell)
 
 
 Tell: TypeAlias = Callable[[SyncProgress], None]

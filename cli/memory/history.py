@@ -71,7 +71,7 @@ def undo(context: click.Context, commit: str, as_json: bool) -> int:
     """
 
     def revert(invocation: Invocation, repository: Repository) -> int:
-        from nacre.runtime.commands.memory_commands import undo_in
+        from nacre.memory.workspace.history.undo import undo_in
 
         done = undo_in(repository, commit)
         if as_json:
@@ -89,7 +89,7 @@ def _with_history(
     invocation: Invocation, work: Callable[[Invocation, Repository], int], *, commits: bool = False
 ) -> int:
     """Runs `work` on the history of the agent's notes; `commits` commits changes first."""
-    from nacre.runtime.commands.memory_commands import HistoryUnusable, with_history
+    from nacre.memory.workspace.history.undo import HistoryUnusable, with_history
     from nacre.runtime.storage.storage import storage_of
 
     config = invocation.config

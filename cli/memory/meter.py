@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import Invocation, begin, json_option, shared_options
+from nacre.cli.memory.text import level
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
     from nacre.memory.workspace.workspace import ContextFile
 
-_CELLS = 20
 _TIGHT = 0.9
 """A file above this share is about to be cut."""
 
@@ -84,9 +84,3 @@ def _json(
         "maxChars": limits[0],
         "totalMaxChars": limits[1],
     }
-
-
-def level(chars: int, most: int) -> str:
-    """How full a file is, as a bar with numbers."""
-    filled = min(_CELLS, round(_CELLS * chars / most)) if most else _CELLS
-    return f"[{'█' * filled}{'░' * (_CELLS - filled)}] {chars:,} of {most:,} characters"

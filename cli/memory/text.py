@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nacre.memory.files.sources.source import SourcedLines
 
 _SHOWN_ISSUES = 20
+_LEVEL_CELLS = 20
 BUILT_IN: Mapping[str, str] = {"backend": "builtin"}
 
 LinesOfHits: TypeAlias = "Mapping[str, Sequence[SourcedLines]]"
@@ -298,3 +299,9 @@ def _size(count_bytes: int) -> str:
     if count_bytes < 1_000_000:
         return f"{count_bytes / 1_000:.0f} kB"
     return f"{count_bytes / 1_000_000:.1f} MB"
+
+
+def level(chars: int, most: int) -> str:
+    """How full a file is, as a bar with numbers."""
+    filled = min(_LEVEL_CELLS, round(_LEVEL_CELLS * chars / most)) if most else _LEVEL_CELLS
+    return f"[{'█' * filled}{'░' * (_LEVEL_CELLS - filled)}] {chars:,} of {most:,} characters"

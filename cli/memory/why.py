@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from nacre.cli.invocation import Invocation
+from nacre.cli.invocation import Invocation, begin, json_option, shared_options
+from nacre.cli.memory.open_index import run_with
 from nacre.cli.memory.text import sourced_json
 from nacre.cli.screen.json_text import print_json
 from nacre.memory.files.sources.secrets import without_secrets
@@ -41,6 +42,15 @@ class SourceMessage(Record):
     entry_id: str
     speaker: str
     text: str
+
+
+@click.command("why")
+@click.argument("place")
+@json_option()
+@shared_options
+def why(context: click.Context, place: str, as_json: bool) -> int:
+    """Show where a line of the notes comes from. PLACE is a citation, such as memory/2026-01-20.md#L3."""
+    return run_with(begin(context), "why", lambda invocation: tell_why(invocation, place, as_json=as_json))
 
 
 async def tell_why(invocation: Invocation, place: str, *, as_json: bool) -> int:

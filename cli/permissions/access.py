@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nacre.cli.invocation import begin, json_option, shared_options
-from nacre.cli.nouns import Noun
+from nacre.cli.invocation import begin, json_option, shared_options, with_ledger
+from nacre.cli.nouns import Listing
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
@@ -22,23 +21,33 @@ T = TypeVar("T")
 _NOBODY_AT_IT = "People are let in by the owner in a terminal, and standard input is none."
 
 
-@click.group("access", cls=Noun, noun="admin access", invoke_without_command=True)
+@click.group("access", cls=Listing, noun="admin access")
 @json_option("Print a JSON object.")
 @shared_options
-def command(context: click.Context, as_json: bool) -> int | None:
+def command(context: click.Context, as_json: bool) -> int:
     """List who may write to the assistant, and admit people.
 
     Somebody unknown who writes in private gets a code, which is good for an hour.
     """
-    return None if context.invoked_subcommand else _list(context, as_json=as_json)
+    from nacre.cli.screen.plain import one_line
 
+    invocation = begin(context)
 
-@command.command("list")
-@json_option("Print a JSON object.")
-@shared_options
-def list_(context: click.Context, as_json: bool) -> int:
-    """List them, the same as without `list`."""
-    return _list(context, as_json=as_json)
+    async def both(people: People) -> tuple[tuple[Person, ...], tuple[Person, ...]]:
+        return await people.pending(), await people.approved()
+
+    asking, known = _with_people(invocation, both)
+    if as_json:
+        return print_json(
+            {"asking": [_json(each) for each in asking], "known": [_json(each) for each in known]}
+        )
+    for person in asking:
+        invocation.say(f"{person.code}  {one_line(_name(person))} asks since {person.at:%H:%M}")
+    for person in known:
+        invocation.say(f"{person.role:8}  {one_line(_name(person))} since {person.at:%Y-%m-%d}")
+    if not asking and not known:
+        invocation.say("Nobody asks to write to the assistant, and nobody was let in.")
+    return 0
 
 
 @command.command("approve")
@@ -97,47 +106,10 @@ def revoke(context: click.Context, channel: str, sender_id: str, as_json: bool) 
     return 0
 
 
-def _list(context: click.Context, *, as_json: bool) -> int:
-    from nacre.cli.screen.plain import one_line
-
-    invocation = begin(context)
-
-    async def both(people: People) -> tuple[tuple[Person, ...], tuple[Person, ...]]:
-        return await people.pending(), await people.approved()
-
-    asking, known = _with_people(invocation, both)
-    if as_json:
-        return print_json(
-            {"asking": [_json(each) for each in asking], "known": [_json(each) for each in known]}
-        )
-    for person in asking:
-        invocation.say(f"{person.code}  {one_line(_name(person))} asks since {person.at:%H:%M}")
-    for person in known:
-        invocation.say(f"{person.role:8}  {one_line(_name(person))} since {person.at:%Y-%m-%d}")
-    if not asking and not known:
-        invocation.say("Nobody asks to write to the assistant, and nobody was let in.")
-    return 0
-
-
 def _with_people(invocation: Invocation, work: Callable[[People], Awaitable[T]]) -> T:
     from nacre.bridges.access.people import People
-    from nacre.runtime.contracts.clock import owner_clock
-    from nacre.runtime.ledger.records import LedgerUnusable
-    from nacre.runtime.storage.storage import ledger_of
 
-    now = owner_clock(invocation.config.settings.agent.user_timezone)
-
-    async def run() -> T:
-        tables = await ledger_of(invocation.config).open_tables(now=now)
-        try:
-            return await work(People(tables, now=now))
-        finally:
-            await tables.close()
-
-    try:
-        return asyncio.run(run())
-    except LedgerUnusable as error:
-        raise click.ClickException(str(error)) from error
+    return with_ledger(invocation, lambda tables, now: work(People(tables, now=now)))
 
 
 def _unknown(invocation: Invocation, code: str) -> int:

@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.theme import Theme
 
 from nacre.cli.screen.plain import plain
+from nacre.cli.screen.screen import Screen
 
 _CODE_INDENT = 2
 _COLOURS = ColorSystem.STANDARD  # the sixteen of the terminal's own palette: right on light and dark
@@ -167,3 +168,44 @@ def _prepare(tokens: Iterable[Token]) -> None:
             name: plain(value) if isinstance(value, str) else value for name, value in token.attrs.items()
         }
         _prepare(token.children or ())
+
+
+class StreamedMarkdown:
+    """Text that is drawn as Markdown: blocks that are whole once and for ever, the last one anew each time.
+
+    `feed` only takes text in; `paint` draws, and may be called as rarely as it is dear.
+    """
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._waiting = ""
+        self._has_block_above = False
+
+    def feed(self, text: str) -> None:
+        """Takes the next characters."""
+        self._waiting += plain(text)
+
+    def paint(self) -> None:
+        """Draws what has come."""
+        *finished, self._waiting = markdown_blocks(self._waiting)
+        self._show(finished, self._waiting)
+
+    def end(self) -> None:
+        """Draws the rest for ever; the next text begins anew."""
+        if self._waiting:
+            self._show(markdown_blocks(self._waiting + "\n"), "")
+        self._waiting = ""
+        self._has_block_above = False
+
+    def _show(self, finished: Iterable[str], still_open: str) -> None:
+        lines: list[str] = []
+        for block in finished:
+            lines += self._drawn(block)
+            self._has_block_above |= bool(lines)
+        if lines or still_open.strip():
+            self._screen.blocks(lines, self._drawn(still_open))
+
+    def _drawn(self, text: str) -> list[str]:
+        """Lines of Markdown, with an empty one before them behind other lines of this text."""
+        lines = markdown_lines(text, self._screen.columns, is_coloured=self._screen.is_coloured)
+        return ["", *lines] if lines and self._has_block_above else lines

@@ -7,6 +7,7 @@ text instead of moving the cursor, setting the clipboard or hiding words.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 
 _UNSAFE = re.compile(
@@ -54,6 +55,20 @@ def cut_to_cells(text: str, max_cells: int) -> str:
     while cell_width(kept) >= max_cells > 0:
         kept = kept[:-1]
     return kept + "…" if max_cells > 0 else ""
+
+
+def aligned(rows: Sequence[Sequence[str]], *, has_numbers: bool = False) -> list[str]:
+    """Rows as lines whose columns are as wide as their widest cell. `has_numbers` sets all columns but the
+    first to the right."""
+    widths = [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = []
+        for place, (text, width) in enumerate(zip(row, widths, strict=True)):
+            room = " " * (width - cell_width(text))
+            cells.append(room + text if has_numbers and place else text + room)
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def _picture(match: re.Match[str]) -> str:

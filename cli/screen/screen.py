@@ -6,13 +6,12 @@ The only writer of escape sequences. Everything that is shown goes through `plai
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Literal, TextIO, TypeAlias
 
-from nacre.cli.screen.live_area import repainted, taken_back
-from nacre.cli.screen.plain import cut_to_cells, one_line, plain
-from nacre.cli.screen.wrapping import WordWrap
+from nacre.cli.screen.plain import cell_width, cut_to_cells, one_line, plain
 
 Tone: TypeAlias = Literal["plain", "dim", "warning", "error", "added", "removed"]
 
@@ -122,3 +121,100 @@ def screen_on(stream: TextIO, environment: Mapping[str, str]) -> Screen:
     `NO_COLOR` is set (https://no-color.org)."""
     is_live = stream.isatty() and environment.get("TERM", "dumb") not in ("", "dumb")
     return Screen(stream, is_live=is_live, is_coloured=is_live and not environment.get("NO_COLOR"))
+
+
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_CLEAR_LINE = "\r\x1b[K"
+_CLEAR_DOWN = "\r\x1b[J"
+_HOLD, _SHOW = "\x1b[?2026h", "\x1b[?2026l"
+"""Between these a terminal shows nothing half drawn (synchronized output), if it knows them."""
+
+
+def repainted(area: Sequence[str], lines: Sequence[str], columns: int) -> str:
+    """What turns an area into `lines`; the cursor is at the end of the last of these then."""
+    same = next(
+        (number for number, (old, new) in enumerate(zip(area, lines, strict=False)) if old != new),
+        min(len(area), len(lines)),
+    )
+    if same == len(area):
+        added = "\n".join(lines[same:])
+        return f"\n{added}" if area and len(lines) > same else added
+    if same == len(lines) and lines:
+        same -= 1  # the cursor has to stand behind the last line that stays
+    drawn = taken_back(area[same:], columns) + "\n".join(lines[same:])
+    return f"{_HOLD}{drawn}{_SHOW}" if len(area) - same > 1 else drawn
+
+
+def taken_back(area: Sequence[str], columns: int) -> str:
+    """What clears an area and leaves the cursor at its beginning, also where the width has changed since."""
+    if not area:
+        return ""
+    rows = sum(max(1, -(-_cells(line) // columns)) for line in area)
+    return f"\x1b[{rows - 1}A{_CLEAR_DOWN}" if rows > 1 else _CLEAR_LINE
+
+
+def _cells(line: str) -> int:
+    return cell_width(_STYLE.sub("", line))
+
+
+_TAB = "    "
+
+
+class WordWrap:
+    """Text for a screen some columns wide. A word is held back until its end is known.
+
+    A line breaks at a space, or beside a wide character; a word longer than a line breaks anywhere. With
+    `hangs`, a line goes on under its text: behind its indentation, or behind a label and the two spaces or
+    more that set it off, unless these take more than half of the columns.
+    """
+
+    def __init__(self, *, hangs: bool = False) -> None:
+        self._hangs = hangs
+        self._hang = 0
+        self._column = 0
+        self._word = ""
+        self._spaces = ""
+
+    @property
+    def is_in_line(self) -> bool:
+        return bool(self._column or self._word or self._spaces)
+
+    def feed(self, text: str, columns: int) -> str:
+        """Takes the next characters; returns what can be shown now."""
+        shown: list[str] = []
+        for character in text:
+            if character == "\n":
+                shown += [self._placed(columns), "\n"]
+                self._column, self._spaces, self._hang = 0, "", 0
+            elif character in " \t":
+                shown.append(self._placed(columns))
+                self._spaces += _TAB if character == "\t" else character
+            elif cell_width(character) == 2:
+                shown.append(self._placed(columns))
+                self._word = character
+                shown.append(self._placed(columns))
+            else:
+                self._word += character
+        return "".join(shown)
+
+    def finish(self, columns: int) -> str:
+        """The text is complete: returns what was held back."""
+        return self._placed(columns)
+
+    def _placed(self, columns: int) -> str:
+        if not self._word:
+            return ""
+        word, width = self._word, cell_width(self._word)
+        before, needed = self._spaces, len(self._spaces) + width
+        self._word, self._spaces = "", ""
+        if self._column and self._column + needed > columns:
+            hang = self._hang if self._hang + width <= columns else 0
+            self._column = (hang + width) % columns or columns
+            return "\n" + " " * hang + word
+        if self._hangs and not self._hang and (len(before) > 1 or not self._column):
+            start = self._column + len(before)
+            self._hang = start if 2 * start <= columns else 0
+        self._column += needed
+        if self._column > columns:
+            self._column %= columns
+        return before + word

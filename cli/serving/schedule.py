@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.invocation import begin, json_option, shared_options, with_ledger
+from nacre.cli.nouns import Listing
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@click.group("schedule", invoke_without_command=True)
+@click.group("schedule", cls=Listing, noun="admin schedule")
 @json_option("Print a JSON array.")
 @shared_options
-def command(context: click.Context, as_json: bool) -> int | None:
+def command(context: click.Context, as_json: bool) -> int:
     """List, create and remove scheduled jobs.
 
     `nacre serve` carries them out.
     """
-    return None if context.invoked_subcommand else _list(context, as_json=as_json)
+    from nacre.bridges.schedule.schedule_tool import job_line
+    from nacre.cli.screen.plain import one_line
 
-
-@command.command("list")
-@json_option("Print a JSON array.")
-@shared_options
-def list_(context: click.Context, as_json: bool) -> int:
-    """List them, the same as without `list`."""
-    return _list(context, as_json=as_json)
+    invocation = begin(context)
+    jobs = _with_timetable(invocation, lambda timetable: timetable.jobs(invocation.config.agent_id))
+    if as_json:
+        return print_json([_json(job) for job in jobs])
+    invocation.say(*(one_line(job_line(job)) for job in jobs) if jobs else ("There are no jobs.",))
+    return 0
 
 
 @command.command("add")
@@ -98,37 +98,10 @@ def remove(context: click.Context, job_id: str, as_json: bool) -> int:
     return 0
 
 
-def _list(context: click.Context, *, as_json: bool) -> int:
-    from nacre.bridges.schedule.schedule_tool import job_line
-    from nacre.cli.screen.plain import one_line
-
-    invocation = begin(context)
-    jobs = _with_timetable(invocation, lambda timetable: timetable.jobs(invocation.config.agent_id))
-    if as_json:
-        return print_json([_json(job) for job in jobs])
-    invocation.say(*(one_line(job_line(job)) for job in jobs) if jobs else ("There are no jobs.",))
-    return 0
-
-
 def _with_timetable(invocation: Invocation, work: Callable[[Timetable], Awaitable[T]]) -> T:
     from nacre.bridges.schedule.timetable import Timetable
-    from nacre.runtime.contracts.clock import owner_clock
-    from nacre.runtime.ledger.records import LedgerUnusable
-    from nacre.runtime.storage.storage import ledger_of
 
-    now = owner_clock(invocation.config.settings.agent.user_timezone)
-
-    async def run() -> T:
-        tables = await ledger_of(invocation.config).open_tables(now=now)
-        try:
-            return await work(Timetable(tables, now=now))
-        finally:
-            await tables.close()
-
-    try:
-        return asyncio.run(run())
-    except LedgerUnusable as error:
-        raise click.ClickException(str(error)) from error
+    return with_ledger(invocation, lambda tables, now: work(Timetable(tables, now=now)))
 
 
 def _json(job: Job) -> dict[str, Any]:

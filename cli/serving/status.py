@@ -1,4 +1,4 @@
-"""The command `nacre status`: how the assistant is, and the program that serves it, looked at from beside."""
+"""The command `nacre status`: the model, notes, sessions and cost, and the state of `nacre serve`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import begin, json_option, shared_options
-from nacre.cli.screen.json_text import print_json
+from nacre.cli.screen.json_text import camel_json, print_json
+from nacre.memory.files.sources.secrets import without_secrets
+from nacre.record import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from nacre.bridges.connections.supervisor import SavedStatus
     from nacre.cli.invocation import Invocation
+    from nacre.runtime.contracts.budget import ContextBudget
     from nacre.runtime.contracts.clock import Clock
     from nacre.runtime.settings.config import Config
+
 
 NEVER_SERVED = "`nacre serve` has never run with this state folder."
 
@@ -43,7 +50,6 @@ def command(context: click.Context, as_json: bool) -> int:
 async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
     from nacre.bridges.connections.supervisor import saved_statuses
     from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
-    from nacre.cli.serving.overview import overview_of
     from nacre.runtime.ledger.ledger import told
     from nacre.runtime.storage.storage import ledger_of
 
@@ -142,3 +148,135 @@ def _json(kept: SavedStatus) -> dict[str, Any]:
         "since": kept.since.isoformat() if kept.since is not None else None,
         "nextTry": kept.next_try.isoformat() if kept.next_try is not None else None,
     }
+
+
+_SHOWN = (
+    *("version", "agent_id", "model", "address", "has_key", "needs_key", "problem", "time_zone"),
+    *("sessions", "last_session", "today_usd", "daily_cap_usd", "history_problem"),
+)
+
+
+class Overview(Record):
+    """What is told of an agent before its channels.
+
+    `model` is empty where the offline responder answers; `problem` is why a model or its window cannot be
+    used, and then there is no `budget`. `last_session` names the one that was active last as `nacre sessions`
+    does, and `last_active` says when that was. `today_usd` is what all agents of the state folder spent.
+    """
+
+    version: str
+    agent_id: str
+    model: str
+    address: str
+    has_key: bool
+    needs_key: bool
+    budget: ContextBudget | None
+    problem: str
+    time_zone: str
+    workspace: Path
+    sessions: int
+    last_session: str
+    last_active: str
+    today_usd: float
+    daily_cap_usd: float | None
+    history_problem: str
+    """Why notes are in no git commit yet, as a clause, or `""`."""
+
+    def lines(self, short: Callable[[Path], str]) -> list[str]:
+        """For people: a row for each subject; `short` is how paths are shown."""
+        rows = [("Nacre", f"{self.version} · agent {self.agent_id}"), ("Model", self._model())]
+        if self.budget is not None:
+            budget = self.budget
+            assumed = " (assumed)" if self.model and budget.window_source == "fallback" else ""
+            rows.append(
+                (
+                    "Window",
+                    f"{budget.window_tokens:,} tokens{assumed}; notes are saved from {budget.flush_at:,}, "
+                    f"history is compacted above {budget.compact_at:,}",
+                )
+            )
+        rows.append(("Notes", f"{short(self.workspace)} · days of {self.time_zone}"))
+        if self.history_problem:
+            rows.append(("History", f"not committed: {self.history_problem}. Run `nacre doctor --fix`"))
+        last = f", the last {self.last_session}, {self.last_active}" if self.sessions else ""
+        rows.append(("Sessions", f"{self.sessions}{last}"))
+        cap = f" of ${self.daily_cap_usd:.2f}" if self.daily_cap_usd is not None else ""
+        rows.append(("Today", f"${self.today_usd:.2f}{cap}, as far as prices are known"))
+        return [f"{name:<10}{text}" for name, text in rows]
+
+    def json(self) -> dict[str, Any]:
+        """For scripts."""
+        budget = self.budget
+        return {
+            **camel_json(self, *_SHOWN),
+            "workspace": str(self.workspace),
+            "windowTokens": budget.window_tokens if budget else None,
+            "flushAtTokens": budget.flush_at if budget else None,
+            "compactAboveTokens": budget.compact_at if budget else None,
+        }
+
+    def _model(self) -> str:
+        if self.problem:
+            return self.problem
+        if not self.model:
+            return "none: the offline responder answers; `nacre init` connects one"
+        told = f"{self.model} at {self.address}" if self.address else self.model
+        if self.has_key or not self.needs_key:
+            return told
+        return f"{told} · no key was found; `nacre doctor` says where one belongs"
+
+
+async def overview_of(config: Config, now: Clock) -> Overview:
+    """Asks a model's server for the window, and nothing else; changes nothing.
+
+    Raises:
+        SessionError: sessions cannot be listed.
+    """
+    from nacre import __version__
+    from nacre.cli.screen.session_words import age, session_name
+    from nacre.runtime.agent.insight.model_facts import budget_of
+    from nacre.runtime.contracts.errors import ConfigError
+    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.providers.opening import model_facts
+    from nacre.runtime.settings.spending import spent_today_usd
+    from nacre.runtime.storage.storage import storage_of
+
+    facts, budget, problem = None, None, ""
+    try:
+        facts = model_facts(config, now)
+        budget = await budget_of(config, now)
+    except ConfigError as error:
+        problem = str(error)
+    store = storage_of(config).sessions(now=now, new_id=random_id)
+    try:
+        sessions = await store.sessions(with_earlier=False)
+    finally:
+        await store.close()
+    last = max(sessions, key=lambda each: each.active_at_ms, default=None)
+    return Overview(
+        version=__version__,
+        agent_id=config.agent_id,
+        model=without_secrets(config.model_name),  # somebody may have put a key there
+        address=facts.address if facts else "",
+        has_key=bool(facts and facts.has_key),
+        needs_key=bool(facts and facts.needs_key),
+        budget=budget,
+        problem=problem,
+        time_zone=str(now().tzinfo),
+        workspace=config.workspace,
+        sessions=len(sessions),
+        last_session=session_name(last, config.settings.session.main_key) if last else "",
+        last_active=age(last.active_at_ms, now()) if last else "",
+        today_usd=await spent_today_usd(config, now),
+        daily_cap_usd=config.settings.usage.daily_cap_usd,
+        history_problem=_history_problem(config) if config.is_in_files else "",
+    )
+
+
+def _history_problem(config: Config) -> str:
+    from nacre.memory.workspace.history.history_keeper import Health
+    from nacre.memory.workspace.history.repository import Repository
+
+    if config.settings.memory.history.commits == "off":
+        return ""
+    return Health(Repository(config.workspace, state_dir=config.state_dir)).problem()

@@ -29,7 +29,7 @@ def on_shelf(work: Callable[..., Awaitable[int]], *, reads_only: bool = False) -
             invocation.warn(*invocation.config.notices)
             return work(shelf, invocation, **options)
 
-        return _run(context, told, reads_only=reads_only)
+        return run_on_shelf(context, told, reads_only=reads_only)
 
     return run
 
@@ -56,10 +56,10 @@ async def list_(shelf: SessionShelf, invocation: Invocation, with_earlier: bool,
     from nacre.cli.screen.screen import screen_on
     from nacre.cli.sessions.text import list_json, list_lines
 
-    sessions = await shelf.sessions(with_earlier=with_earlier)
+    sessions = await shelf.store.sessions(with_earlier=with_earlier)
     if as_json:
-        return print_json(list_json(sessions, shelf.place, main_key=shelf.main_key))
-    sessions = sessions or await shelf.sessions(with_earlier=True)  # all were ended, or imported
+        return print_json(list_json(sessions, shelf.store.place, main_key=shelf.main_key))
+    sessions = sessions or await shelf.store.sessions(with_earlier=True)  # all were ended, or imported
     words = await shelf.last_words(sessions)
     screen = screen_on(sys.stdout, invocation.environment)
     for row in list_lines(sessions, words, now=shelf.now(), main_key=shelf.main_key):
@@ -84,7 +84,7 @@ async def show(shelf: SessionShelf, invocation: Invocation, name: str, last: int
     from nacre.cli.sessions.text import show_json, show_lines
 
     session = await shelf.find(name)
-    transcript = await shelf.read(session)
+    transcript = await shelf.store.stored(session)
     if as_json:
         return print_json(show_json(session, transcript, last=last, main_key=shelf.main_key))
     now, main_key, short = shelf.now(), shelf.main_key, invocation.short
@@ -119,15 +119,15 @@ async def export(
     output: Path | None,
 ) -> int:
     """Print a whole session, or write it into a new file."""
-    from nacre.cli.sessions.export import exported, printable
+    from nacre.cli.sessions.text import exported, printable
 
     by_name = {".json": "json", ".jsonl": "jsonl"}.get(output.suffix.lower(), "") if output else ""
     form = form or ("json" if as_json else by_name or "markdown")
     session = await shelf.find(name)
     if form == "jsonl":
-        data = await shelf.raw(session)
+        data = await shelf.store.exported(session.transcript)
     else:
-        data = exported(form, session, await shelf.read(session), shelf.zone)
+        data = exported(form, session, await shelf.store.stored(session), shelf.zone)
     if output is None:
         # What was said must not drive the terminal, also behind a pipe; a file gets the bytes as they are.
         sys.stdout.buffer.write(printable(form, data).encode())
@@ -136,34 +136,6 @@ async def export(
     shelf.write_new(output, data)
     invocation.say(f"Wrote session {session.session_id} to {output} ({len(data)} bytes).")
     return 0
-
-
-def _picture_file(context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
-    if value is not None and value.suffix.lower() not in (".svg", ".png"):
-        raise click.BadParameter(f"{value} is no .svg and no .png file.", context)
-    return value
-
-
-@command.command("plot")
-@click.argument("name", default="main")
-@json_option()
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    callback=_picture_file,
-    help="A new .svg or .png file; needs the extra plot.",
-)
-@shared_options
-@reading_shelf
-async def plot(
-    shelf: SessionShelf, invocation: Invocation, name: str, as_json: bool, output: Path | None
-) -> int:
-    """Draw how full the context of a session was over time."""
-    from nacre.cli.sessions.plot import plotted
-
-    return await plotted(shelf, invocation, name, as_json=as_json, output=output)
 
 
 @command.command("delete")
@@ -190,25 +162,6 @@ async def delete(shelf: SessionShelf, invocation: Invocation, names: tuple[str, 
     return 0
 
 
-@command.command("resume")
-@click.argument("name")
-@json_option("Only go back, without a chat, and print JSON.")
-@shared_options
-def resume(context: click.Context, name: str, as_json: bool) -> int:
-    """Go back to a session, and talk on in it as in nacre chat.
-
-    Its key names it again; the session that the key named before can be gone back to in the same way.
-    """
-
-    async def work(shelf: SessionShelf, invocation: Invocation) -> int:
-        from nacre.cli.sessions.resume import resume_session
-
-        session = await shelf.find(name)
-        return await resume_session(invocation, session, main_key=shelf.main_key, as_json=as_json)
-
-    return _run(context, work, interruptible=as_json or not _is_terminal())
-
-
 @command.command("cleanup")
 @click.option("--dry-run", is_flag=True, help="Change nothing, say what would be changed.")
 @json_option()
@@ -227,17 +180,14 @@ async def cleanup(shelf: SessionShelf, invocation: Invocation, dry_run: bool, as
     return 0
 
 
-def _is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def _run(
+def run_on_shelf(
     context: click.Context,
     work: Callable[[SessionShelf, Invocation], Awaitable[int]],
     *,
     interruptible: bool = True,
     reads_only: bool = False,
 ) -> int:
+    """Does `work`; what it could not read becomes a warning, and its failures a sentence and exit code 1."""
     from nacre.cli.sessions.shelf import SessionShelf
     from nacre.cli.signals import run_until_signal
     from nacre.sessions.contracts.errors import SessionError

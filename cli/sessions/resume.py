@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from nacre.cli.invocation import Invocation
+import click
+
+from nacre.cli.invocation import Invocation, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
+from nacre.cli.sessions.commands import run_on_shelf
+from nacre.cli.sessions.shelf import SessionShelf
 from nacre.cli.talk.conversation import converse
 from nacre.cli.talk.piped_chat import answer_lines
 from nacre.cli.talk.quiet_turn import owner_says, run_quiet_turn
@@ -15,8 +19,26 @@ from nacre.sessions.contracts.keys import RECOVERED, canonical_key
 from nacre.sessions.upkeep.stored_session import StoredSession
 
 
-async def resume_session(
-    invocation: Invocation, session: StoredSession, *, main_key: str, as_json: bool
+@click.command("resume")
+@click.argument("name")
+@json_option("Only go back, without a chat, and print JSON.")
+@shared_options
+def resume(context: click.Context, name: str, as_json: bool) -> int:
+    """Go back to a session, and talk on in it as in nacre chat.
+
+    Its key names it again; the session that the key named before can be gone back to in the same way.
+    """
+    is_chat = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
+
+    async def work(shelf: SessionShelf, invocation: Invocation) -> int:
+        session = await shelf.find(name)
+        return await _resume(invocation, session, main_key=shelf.main_key, as_json=as_json, is_chat=is_chat)
+
+    return run_on_shelf(context, work, interruptible=not is_chat)
+
+
+async def _resume(
+    invocation: Invocation, session: StoredSession, *, main_key: str, as_json: bool, is_chat: bool
 ) -> int:
     """Goes back to a session; with `as_json` that is all, else a chat follows.
 
@@ -28,7 +50,7 @@ async def resume_session(
     first = "" if session.is_current and key == session.key else f"/resume {session.session_id}"
     if as_json:
         return await _went_back(invocation, session, key, first)
-    if sys.stdin.isatty() and sys.stdout.isatty():
+    if is_chat:
         return await converse(invocation, key, first=first)
     return await answer_lines(invocation, key, first=first)
 

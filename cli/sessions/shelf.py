@@ -15,7 +15,6 @@ from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.errors import SessionWriteFailed
 from nacre.sessions.disk.durable import write_new
-from nacre.sessions.entries.entries import StoredTranscript
 from nacre.sessions.upkeep.maintenance import UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 
@@ -36,18 +35,9 @@ class SessionShelf:
         self.store = storage_of(config).sessions(now=self.now, new_id=random_id)
 
     @property
-    def place(self) -> str:
-        """Where the sessions are listed."""
-        return self.store.place
-
-    @property
     def notices(self) -> tuple[str, ...]:
         """Sentences for the owner about what could not be read."""
         return self.store.index.notices
-
-    async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:
-        """The sessions, the latest active first. Raises `SessionError`."""
-        return await self.store.sessions(with_earlier=with_earlier)
 
     async def find(self, name: str) -> StoredSession:
         """The session of a key, an id or the beginning of one.
@@ -55,20 +45,8 @@ class SessionShelf:
         Raises:
             SessionNotFound: there is none, or there are several.
         """
-        sessions = await self.sessions(with_earlier=True)
+        sessions = await self.store.sessions(with_earlier=True)
         return find_session(sessions, name, agent_id=self._config.agent_id, main_key=self.main_key)
-
-    async def read(self, session: StoredSession) -> StoredTranscript:
-        """A session's transcript; nothing is written.
-
-        Raises:
-            SessionNotFound: there is no file. SessionError: it cannot be read.
-        """
-        return await self.store.stored(session)
-
-    async def raw(self, session: StoredSession) -> bytes:
-        """The same as the file has it, also of a newer format. Raises as `read`."""
-        return await self.store.exported(session.transcript)
 
     async def last_words(self, sessions: Sequence[StoredSession]) -> dict[str, str]:
         """What a person said last, by session id; sessions in which nobody spoke are left out."""

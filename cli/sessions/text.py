@@ -1,4 +1,4 @@
-"""What `nacre sessions …` prints, for people and for scripts. Pure.
+"""What `nacre sessions …` prints and exports, for people and for scripts.
 
 The JSON has OpenClaw's names for what stands in `sessions.json`, with what Nacre adds beside them.
 """
@@ -6,15 +6,16 @@ The JSON has OpenClaw's names for what stands in `sessions.json`, with what Nacr
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
-from nacre.cli.screen.json_text import camel_json
-from nacre.cli.screen.plain import cell_width, cut_to_cells, one_line
+from nacre.cli.screen.json_text import camel_json, escaped_controls, json_text
+from nacre.cli.screen.plain import aligned, cut_to_cells, one_line, plain
 from nacre.cli.screen.session_words import age, session_name
-from nacre.runtime.commands.wording import short_count
+from nacre.runtime.commands.wording import counted, short_count
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY
 from nacre.sessions.contracts.keys import key_kind
@@ -22,11 +23,22 @@ from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,
     Message,
+    Text,
+    Thinking,
+    ToolCall,
     ToolResultMessage,
     UserMessage,
     message_text,
 )
-from nacre.sessions.entries.entries import BranchSummary, Compaction, Entry, StoredTranscript
+from nacre.sessions.entries.entries import (
+    BranchSummary,
+    Compaction,
+    CustomMessage,
+    Entry,
+    StoredTranscript,
+    entry_to_json,
+    header_to_json,
+)
 from nacre.sessions.index.record import record_to_json
 from nacre.sessions.upkeep.maintenance import UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession
@@ -55,8 +67,7 @@ def list_lines(
                 cut_to_cells(one_line(words.get(session.session_id, "")), _WORDS_CELLS),
             )
         )
-    widths = [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(_padded, row, widths)).rstrip() for row in rows]
+    return aligned(rows)
 
 
 def list_json(sessions: Sequence[StoredSession], place: str, *, main_key: str) -> dict[str, Any]:
@@ -93,9 +104,9 @@ def show_lines(
     spoken = _messages(transcript.branch)
     elsewhere = len(_messages(transcript.entries)) - len(spoken)
     compactions = sum(isinstance(entry.body, Compaction) for entry in transcript.branch)
-    history = _counted(len(spoken), "message")
+    history = counted(len(spoken), "message")
     history += f", {elsewhere} more on branches that were left" if elsewhere else ""
-    history += f" · {_counted(compactions, 'compaction')}" if compactions else ""
+    history += f" · {counted(compactions, 'compaction')}" if compactions else ""
     earlier = ", ".join(name[:SHORT_ID_CHARS] for name in record.previous_session_ids)
     pairs = [
         ("Session", session.session_id),
@@ -225,7 +236,7 @@ def _message_lines(message: Message, zone: tzinfo) -> list[str]:
         failed = " failed" if message.is_error else ""
         return [_detail(f"{message.tool_name}{failed}: {text}")]
     images = sum(isinstance(block, Image) for block in message.content)
-    text += f"\n[{_counted(images, 'image')}]" if images else ""
+    text += f"\n[{counted(images, 'image')}]" if images else ""
     who = "User" if isinstance(message, UserMessage) else "Assistant"
     lines = [f"[{at}] {who}: {text}"] if text else []
     if isinstance(message, AssistantMessage):
@@ -237,13 +248,95 @@ def _message_lines(message: Message, zone: tzinfo) -> list[str]:
     return lines
 
 
-def _padded(text: str, width_cells: int) -> str:
-    return text + " " * (width_cells - cell_width(text))
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
-
-
 def _detail(text: str) -> str:
     return f"  {cut_to_cells(one_line(text), _LINE_CELLS)}"
+
+
+def exported(form: str, session: StoredSession, transcript: StoredTranscript, zone: tzinfo) -> bytes:
+    """The session in the form `markdown` or `json`."""
+    text = _json(session, transcript) if form == "json" else _markdown(session, transcript, zone)
+    return f"{text}\n".encode("utf-8", "backslashreplace")
+
+
+def printable(form: str, data: bytes) -> str:
+    """An export for standard output, which may be a terminal behind any number of pipes.
+
+    What could drive it is an escape in JSON, which gives the same values, and a visible sign in Markdown.
+    """
+    text = data.decode("utf-8", "replace")
+    return plain(text) if form == "markdown" else escaped_controls(text)
+
+
+def _markdown(session: StoredSession, transcript: StoredTranscript, zone: tzinfo) -> str:
+    """The present branch for readers: who said what when, tools and their results in full."""
+    facts = {
+        "Session": transcript.header.id,
+        "Key": session.key,
+        "Begun": _at(transcript.header.timestamp, zone),
+        "Model": session.record.model or "",
+    }
+    parts = ["# Session", "\n".join(f"- {label}: {value}" for label, value in facts.items() if value)]
+    for entry in transcript.branch:
+        parts += _entry_parts(entry, zone)
+    return "\n\n".join(parts)
+
+
+def _json(session: StoredSession, transcript: StoredTranscript) -> str:
+    """Header, index line and every entry of every branch; `branch` are the ids of the present one."""
+    value = {
+        "key": session.key,
+        "index": record_to_json(session.record),
+        "header": header_to_json(transcript.header),
+        "entries": [entry_to_json(entry) for entry in transcript.entries],
+        "branch": [entry.id for entry in transcript.branch],
+    }
+    return json_text(value)
+
+
+def _entry_parts(entry: Entry, zone: tzinfo) -> list[str]:
+    body, at = entry.body, _at(entry.timestamp, zone)
+    if isinstance(body, Message):
+        return _message_parts(body, at)
+    if isinstance(body, Compaction):
+        return [f"## Summary of what came before · {at}", body.summary.strip()]
+    if isinstance(body, BranchSummary):
+        return [f"## Summary of a branch that was left · {at}", body.summary.strip()]
+    if isinstance(body, CustomMessage) and body.display:
+        return [f"## Note · {at}", body.content.strip()]
+    return []
+
+
+def _message_parts(message: Message, at: str) -> list[str]:
+    if isinstance(message, ToolResultMessage):
+        failed = ", failed" if message.is_error else ""
+        return [f"**Result of {message.tool_name}{failed}**", *(_block(block) for block in message.content)]
+    who = "User" if isinstance(message, UserMessage) else "Assistant"
+    parts = [f"## {who} · {at}"]
+    for block in message.content:
+        if isinstance(block, ToolCall):
+            arguments = json.dumps(dict(block.arguments), ensure_ascii=False, indent=2, default=str)
+            parts += [f"**Call of {block.name}**", _fenced(block.invalid_arguments or arguments, "json")]
+        elif isinstance(block, Text):
+            parts.append(block.text.strip())
+        elif not isinstance(block, Thinking):
+            parts.append(_block(block))
+    if isinstance(message, AssistantMessage) and message.error_message:
+        parts.append(f"*Broke off: {' '.join(message.error_message.split())}*")
+    return [part for part in parts if part]
+
+
+def _block(block: Text | Image) -> str:
+    return _fenced(block.text, "") if isinstance(block, Text) else f"*An image, {block.mime_type}*"
+
+
+def _fenced(text: str, language: str) -> str:
+    longest = max((len(row) for row in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _at(timestamp: str, zone: tzinfo) -> str:
+    try:
+        return f"{datetime.fromisoformat(timestamp).astimezone(zone):%Y-%m-%d %H:%M}"
+    except (ValueError, OverflowError):
+        return timestamp

@@ -84,7 +84,7 @@ async def _usage(invocation: Invocation, by: str, *, as_json: bool) -> int:
 
 
 def _table(by: str, rows: list[UsageRow]) -> list[str]:
-    from nacre.cli.screen.plain import cell_width, one_line
+    from nacre.cli.screen.plain import aligned, one_line
 
     cells = [(by.upper(), *_HEADING)]
     for row in rows:
@@ -93,16 +93,7 @@ def _table(by: str, rows: list[UsageRow]) -> list[str]:
         prompt = usage.input_tokens + usage.cache_write_tokens + cached
         numbers = (f"{prompt:,}", f"{cached:,}", f"{usage.output_tokens:,}", _cost(row))
         cells.append((one_line(row.name), f"{row.calls:,}", *numbers))
-    widths = [max(map(cell_width, column)) for column in zip(*cells, strict=True)]
-    return [
-        "  ".join(
-            text + " " * room if place == 0 else " " * room + text
-            for place, (text, room) in enumerate(
-                (text, width - cell_width(text)) for text, width in zip(line, widths, strict=True)
-            )
-        )
-        for line in cells
-    ]
+    return aligned(cells, has_numbers=True)
 
 
 def _cost(row: UsageRow) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.nouns import Listing
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
@@ -17,27 +18,15 @@ if TYPE_CHECKING:
 _HEADING = ("AGENT", "NAME", "MODEL", "WORKSPACE")
 
 
-@click.group("agents", invoke_without_command=True)
+@click.group("agents", cls=Listing, noun="admin agents")
 @json_option()
 @shared_options
-def command(context: click.Context, as_json: bool) -> int | None:
+def command(context: click.Context, as_json: bool) -> int:
     """List the agents that the settings name.
 
     --agent ID before or behind any other command chooses one of them.
     """
-    return None if context.invoked_subcommand else _list(context, as_json=as_json)
-
-
-@command.command("list")
-@json_option()
-@shared_options
-def list_(context: click.Context, as_json: bool) -> int:
-    """List the agents, the same as without `list`."""
-    return _list(context, as_json=as_json)
-
-
-def _list(context: click.Context, *, as_json: bool) -> int:
-    from nacre.cli.screen.plain import cell_width
+    from nacre.cli.screen.plain import aligned
     from nacre.cli.screen.screen import screen_on
 
     invocation = begin(context)
@@ -45,11 +34,9 @@ def _list(context: click.Context, *, as_json: bool) -> int:
     if as_json:
         return print_json([_json(agent) for agent in agents])
     rows = [_HEADING, *(_row(agent, invocation) for agent in agents)]
-    widths = [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
     screen = screen_on(sys.stdout, invocation.environment)
-    for row in rows:
-        cells = [text + " " * (width - cell_width(text)) for text, width in zip(row, widths, strict=True)]
-        screen.row("  ".join(cells).rstrip())
+    for row in aligned(rows):
+        screen.row(row)
     invocation.warn(*invocation.config.notices)
     return 0
 

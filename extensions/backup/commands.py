@@ -111,14 +111,17 @@ def restore(
     """
     from nacre.extensions.backup.encryption import KeyUnusable
     from nacre.extensions.backup.manifest import ArchiveUnusable
-    from nacre.extensions.backup.restore import RestoreRefused, restore_backup
+    from nacre.extensions.backup.restore import RestoreRefused, is_encrypted, restore_backup
     from nacre.runtime.settings.config import settings_file
 
     environment = environment_of(context)
     voice = Voice(environment=environment)
     target = target.absolute() if target is not None else settings_file(environment).parent.absolute()
-    aside = _place_aside(target, yes=yes, may_ask=not as_json)
+    may_ask = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
+    aside = _place_aside(target, yes=yes, may_ask=may_ask)
     try:
+        if identity is None and may_ask and is_encrypted(archive):
+            identity = _ask_identity(archive)
         manifest = restore_backup(archive, target, identity=identity, aside=aside)
     except RestoreRefused as error:
         raise click.ClickException(str(error)) from error
@@ -165,7 +168,7 @@ def _place_aside(target: Path, *, yes: bool, may_ask: bool) -> Path | None:
     aside = target.with_name(f"{target.name}.before-{system_clock(UTC)():%Y%m%dT%H%M%SZ}")
     if yes or not has_assistant(target):
         return aside
-    if may_ask and sys.stdin.isatty() and sys.stdout.isatty():
+    if may_ask:
         click.echo(f"{target} has an assistant already. It would move to {aside}. Stop `nacre serve` first.")
         if click.confirm("Replace it?", default=False):
             return aside
@@ -174,6 +177,17 @@ def _place_aside(target: Path, *, yes: bool, may_ask: bool) -> Path | None:
         f"{target} is not empty, and nothing was changed. --yes replaces it and keeps what is there as "
         f"{aside}; --to names another folder."
     )
+
+
+def _ask_identity(archive: Path) -> Path | None:
+    """The file with the key of an encrypted archive; `None` if the owner names none."""
+    while True:
+        question = f"{archive.name} is encrypted. The file with its key (an age identity or an SSH key)"
+        answer = str(click.prompt(question, default="", show_default=False)).strip()
+        file = Path(answer).expanduser().absolute()
+        if not answer or file.is_file():
+            return file if answer else None
+        click.echo(f"  {file} is no file.")
 
 
 def _missing_variables(state: Path, environment: Mapping[str, str]) -> tuple[str, ...]:

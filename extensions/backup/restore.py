@@ -306,13 +306,17 @@ def _entry_of(member: tarfile.TarInfo, data: IO[bytes] | None, file: BinaryIO | 
     return Entry(path=member.name, kind=FILE, size_bytes=size_bytes, sha256=hasher.hexdigest())
 
 
+def is_encrypted(archive: Path) -> bool:
+    """Whether an archive is encrypted with age. Raises `OSError`."""
+    with archive.open("rb") as file:
+        return file.read(len(AGE_HEAD)) == AGE_HEAD
+
+
 @contextmanager
 def _opened(archive: Path, identity: Path | None) -> Iterator[BinaryIO]:
     with ExitStack() as stack:
         file: BinaryIO = stack.enter_context(archive.open("rb"))
-        is_encrypted = file.read(len(AGE_HEAD)) == AGE_HEAD
-        file.seek(0)
-        if is_encrypted:
+        if is_encrypted(archive):
             if identity is None:
                 raise ArchiveUnusable("It is encrypted. Name the file that holds your key: --identity FILE.")
             file = stack.enter_context(decrypted(file, identity))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import Invocation, begin, day_option, json_option, shared_options
-from nacre.cli.memory.meter import level
+from nacre.cli.memory.text import level
 from nacre.cli.screen.json_text import print_json
 from nacre.record import Record
 

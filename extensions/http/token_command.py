@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.nouns import Listing
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
@@ -16,23 +17,30 @@ if TYPE_CHECKING:
     from nacre.extensions.http.server.tokens import Tokens
 
 
-@click.group("token", invoke_without_command=True)
+@click.group("token", cls=Listing, noun="admin access token")
 @json_option("Print a JSON object.")
 @shared_options
-def command(context: click.Context, as_json: bool) -> int | None:
+def command(context: click.Context, as_json: bool) -> int:
     """List, create and revoke the tokens of programs and browsers.
 
     docs/http.md describes what they give access to.
     """
-    return None if context.invoked_subcommand else _list(context, as_json=as_json)
-
-
-@command.command("list")
-@json_option("Print a JSON object.")
-@shared_options
-def list_(context: click.Context, as_json: bool) -> int:
-    """List the tokens, like `nacre admin access token` without a subcommand."""
-    return _list(context, as_json=as_json)
+    invocation = begin(context)
+    with _readable_errors():
+        tokens = _open_tokens(invocation).list()
+    if as_json:
+        rows = [
+            {"name": each.name, "agent": each.agent_id, "owner": each.is_owner, "created": each.created_at}
+            for each in tokens
+        ]
+        print_json({"tokens": rows})
+        return 0
+    if not tokens:
+        invocation.say("There is no token. Create one with `nacre admin access token add NAME`.")
+    for each in tokens:
+        holder = "owner" if each.is_owner else "stranger"
+        invocation.say(f"{each.name}  agent {each.agent_id}, {holder}, made {each.created_at[:10]}")
+    return 0
 
 
 @command.command("add")
@@ -71,25 +79,6 @@ def revoke(context: click.Context, name: str, as_json: bool) -> int:
     if as_json:
         return print_json({"revoked": name})
     invocation.say(f"Revoked: {name}.")
-    return 0
-
-
-def _list(context: click.Context, *, as_json: bool) -> int:
-    invocation = begin(context)
-    with _readable_errors():
-        tokens = _open_tokens(invocation).list()
-    if as_json:
-        rows = [
-            {"name": each.name, "agent": each.agent_id, "owner": each.is_owner, "created": each.created_at}
-            for each in tokens
-        ]
-        print_json({"tokens": rows})
-        return 0
-    if not tokens:
-        invocation.say("There is no token. Create one with `nacre admin access token add NAME`.")
-    for each in tokens:
-        holder = "owner" if each.is_owner else "stranger"
-        invocation.say(f"{each.name}  agent {each.agent_id}, {holder}, made {each.created_at[:10]}")
     return 0
 
 

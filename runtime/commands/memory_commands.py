@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from collections.abc import Sequence
+from pathlib import PurePosixPath
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.notes import WantedNotes
 from nacre.memory.contracts.records import Question
-from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
+from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
 from nacre.memory.files.proposals import (
     NoteChange,
     NoteCut,
@@ -19,25 +18,18 @@ from nacre.memory.files.proposals import (
     target_of_query,
     write_changes,
 )
-from nacre.memory.files.sources.sources import Sources, sources_of_hits
-from nacre.memory.workspace.git import GitFailed
+from nacre.memory.files.sources.sources import sources_of_hits
 from nacre.memory.workspace.history.commits import (
     SESSION_ID,
     SESSION_KEY,
     HistoryBusy,
     as_one_commit,
-    commit_changes,
-    known_sources,
 )
-from nacre.memory.workspace.history.repository import NO_HISTORY, Repository
-from nacre.memory.workspace.history.undo import CommitUnknown, UndoConflict, last_to_undo, named, shown, undo
-from nacre.record import Record
+from nacre.memory.workspace.history.undo import HistoryUnusable, Undone, undo_in, with_history
 from nacre.runtime.commands.command import Command, CommandRun, Outcome
 from nacre.runtime.commands.wording import counted, found_lines, shortened
 from nacre.runtime.recall.memory_plugin import Notes
 from nacre.runtime.recall.open_memory import open_memory
-
-T = TypeVar("T")
 
 MEMORY_FILE = "MEMORY.md"
 FACTS_HEADING = "## Facts"
@@ -45,53 +37,6 @@ CONFIRMED = "--yes"
 MOST_HITS = 6
 MOST_LINES = 12
 SHOWN_CHARS = 160
-
-
-class HistoryUnusable(Exception):
-    """The notes have no history, or git refused. The message is a sentence."""
-
-
-class Undone(Record):
-    """An undone commit, the new commit that holds the change, the changed notes, and a unified diff."""
-
-    undone: str
-    made: str
-    paths: tuple[str, ...]
-    diff: str
-
-
-def with_history(
-    workspace: Workspace, state_dir: Path, work: Callable[[Repository], T], *, commits: bool = False
-) -> T:
-    """Runs `work` on the git history of the notes; with `commits`, commits waiting changes first. Blocks.
-
-    Raises:
-        HistoryUnusable: there is no history, or it cannot be read or changed.
-    """
-    if workspace.folder is None:
-        raise HistoryUnusable(f"{workspace.place} has the notes; a git history needs files.")
-    repository = Repository(workspace.folder, state_dir=state_dir)
-    if not repository.is_there:
-        raise HistoryUnusable(f"{workspace.place} has no history yet. {NO_HISTORY}")
-    try:
-        repository.read()
-        if not commits:
-            return work(repository)
-        with repository.opened():
-            commit_changes(repository, known_sources(Sources(workspace)))
-            return work(repository)
-    except (GitFailed, FileBusy, OSError, CommitUnknown, UndoConflict) as error:
-        raise HistoryUnusable(str(error)) from error
-
-
-def undo_in(repository: Repository, commit: str = "") -> Undone:
-    """Undoes a commit by a new one; by default the last one that a session made.
-
-    Raises the errors of `undo`.
-    """
-    name = named(repository, commit) if commit else last_to_undo(repository).commit
-    made, paths = undo(repository, name)
-    return Undone(undone=name, made=made, paths=tuple(paths), diff=shown(repository, made))
 
 
 async def _search(run: CommandRun) -> Outcome:

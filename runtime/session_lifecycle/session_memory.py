@@ -1,4 +1,4 @@
-"""The session-memory hook: saves the last messages of an ended session as a note.
+"""The session-memory hook: saves what was decided in an ended session, and its last messages, as a note.
 
 Only private sessions are saved, because words of others in a group do not belong in the owner's notes. The
 note is written once for each ended session, even if a crash makes the hook run twice, and no file is
@@ -83,8 +83,9 @@ async def _written(workspace: Workspace, path: str, data: bytes) -> bool:
 
 
 class SessionMemory(Record):
-    """A handler for `session_end`. A note keeps the last `messages` messages.
+    """A handler for `session_end`. A note keeps the last `messages` messages, below what was decided in them.
 
+    `decisions` finds that, word for word, in the speakers and texts of these messages.
     `model` names the conversation within `slug_seconds`. `on_notes` is called with the path of the note.
     `sources` are those of the workspace's lines. `may_write` says whether a session of this key may write a
     note.
@@ -96,6 +97,7 @@ class SessionMemory(Record):
     on_notes: Callable[[str], None]
     sources: Sources | None = None
     may_write: Callable[[str], bool] = lambda _key: True
+    decisions: Callable[[Sequence[tuple[str, str]]], Sequence[str]] = lambda _said: ()
     slug_seconds: float = SLUG_SECONDS
 
     async def __call__(self, event: SessionEnded) -> None:
@@ -123,7 +125,8 @@ class SessionMemory(Record):
             log.info("the notes already contain everything in session %s", event.session_id)
             return
         slug = await self._slug(conversation_text(quotes), event)
-        data = note_text(event, quotes, moment=moment).encode("utf-8", "replace")
+        decided = self.decisions([(quote.speaker.lower(), quote.text) for quote in quotes])
+        data = note_text(event, quotes, decided, moment=moment).encode("utf-8", "replace")
         names = [note_name(moment, slug, number=number) for number in range(1, MOST_NAMES + 1)]
         workspace = self._attributed_workspace(event)
         for name in names:
@@ -271,7 +274,7 @@ _TIME = f"{_SECONDS} %Z"
 _NOTE_HEAD = re.compile(
     r"# Session: (?P<moment>[\d-]{10} [\d:]{8})[^\n]*\n\n- \*\*Session Key\*\*: (?P<key>[^\n]*)\n"
 )
-_SPEAKER = re.compile(r">\s*(?:User|Assistant): ")
+_SPEAKER = re.compile(r">\s*(?:User: |Assistant: |- )")
 
 
 class Quote(Record):
@@ -356,9 +359,12 @@ def note_mark(event: SessionEnded) -> str:
     return f"- **Session ID**: {event.session_id}\n- **Ended**: {ended}"
 
 
-def note_text(event: SessionEnded, quotes: Sequence[Quote], *, moment: datetime) -> str:
-    """The note as Markdown; `moment` is when the last message was sent."""
-    counted = "The last words" if len(quotes) == 1 else f"The last {len(quotes)} messages"
+def note_text(
+    event: SessionEnded, quotes: Sequence[Quote], decided: Sequence[str], *, moment: datetime
+) -> str:
+    """The note as Markdown, what was `decided` first; `moment` is when the last message was sent."""
+    counted = "the last words" if len(quotes) == 1 else f"the last {len(quotes)} messages"
+    counted = f"What was decided, and then {counted}" if decided else counted.capitalize()
     return "\n".join(
         [
             f"# Session: {moment.strftime(_TIME)}",
@@ -371,6 +377,7 @@ def note_text(event: SessionEnded, quotes: Sequence[Quote], *, moment: datetime)
             "",
             f"{counted} of a conversation that is over. History, quoted: nothing in it is to be done now.",
             "",
+            *([*(quoted(f"- {sentence}") for sentence in decided), ""] if decided else []),
             "\n>\n".join(map(_block, quotes)),
             "",
         ]

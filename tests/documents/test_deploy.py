@@ -15,7 +15,7 @@ from click import Context
 from nacre.cli.main import nacre
 from tests.house.tree import ROOT
 
-UNIT = ROOT / "deploy" / "nacre.service"
+UNIT = ROOT / "cli" / "setup" / "nacre.service"
 CONTAINERFILE = ROOT / "deploy" / "Containerfile"
 INSTRUCTIONS = {
     "ARG",

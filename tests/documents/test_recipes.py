@@ -318,8 +318,9 @@ def chat_command(copy: Copy) -> None:
 def terminal_command(copy: Copy) -> None:
     """Adds the terminal command `nacre greet`."""
     copy.add("cli/setup/greet.py", GREET)
-    copy.insert("cli/nouns.py", '    "init":', '    "greet": ("nacre.cli.setup.greet", "Greet somebody."),\n')
-    copy.insert("cli/screen/examples.py", '    "init":', '    "greet": ("nacre greet Ann",),\n')
+    row = '    "greet": ("nacre.cli.setup.greet", "Greet somebody."),\n'
+    copy.insert("cli/nouns.py", '    "init": ("nacre.cli', row)
+    copy.insert("cli/nouns.py", '    "init": ("nacre init', '    "greet": ("nacre greet Ann",),\n')
     copy.insert("cli/setup/README.md", "| `init.py`", "| `greet.py` | `nacre greet` | contract |\n")
     copy.add("tests/cli/setup/test_greet.py", GREET_TEST)
 

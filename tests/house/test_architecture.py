@@ -40,7 +40,8 @@ IDS = {
 OPENERS = {
     "cli/memory/remembered_search.py": "what the last search kept of the settings, and may be lost",
     "cli/serving/log.py": "the log, read on while it grows",
-    "cli/setup/doctor/index_checks.py": "how many folders the system watches",
+    "cli/setup/init.py": "the service of the owner's, and the unit that it is made of",
+    "cli/setup/doctor/disk_checks.py": "how many folders the system watches",
     "runtime/hooks/trust.py": "the hooks of the workspace, read once and without following links",
     "extensions/qmd/exports.py": "past conversations as Markdown, for the program qmd",
     "extensions/qmd/home.py": "what is noted about the program qmd, and may be lost",
@@ -65,7 +66,7 @@ OPENERS = {
     "extensions/backup/encryption.py": "the key of an archive, and pipes to what encrypts it",
     "extensions/importers/command.py": "what another program left, which is only read",
     "cli/talk/keyboard/attached_files.py": "the files that the owner sends along",
-    "cli/talk/keyboard/owner_history.py": "the line history",
+    "cli/talk/keyboard/prompt.py": "the line history",
     "extensions/discord/bridge.py": "which chats are looked through after a pause",
     "extensions/matrix/bridge.py": "the login that a homeserver gave",
     "bridges/contracts/channel.py": "files with a secret alone, which the settings name",

@@ -47,8 +47,6 @@ MAY_KNOW_FOLDERS = {
     "extensions/forget/commands.py": "says when git refused",
     "extensions/forget/search.py": "searches the git history",
     "cli/setup/doctor/disk_checks.py": "says when git refused",
-    "runtime/commands/memory_commands.py": "git wants files, and says so of notes in a database",
-    "extensions/http/page/home.py": "the page shows the git history",
     "memory/files/note_files.py": "`extraPaths` that lie outside are folders of this machine",
     "memory/files/proposals.py": "what waits lies in the state folder, beside the notes",
     "extensions/qmd/qmd_notes.py": "qmd indexes folders of this machine, and names files in them",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,33 @@ import click
 from nacre.cli.invocation import begin, environment_of, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
 from nacre.record import Record
-from nacre.runtime.settings.config import load_config, settings_file
+from nacre.runtime.settings.changes import counts_at_next_turn, is_taken_over_by_serve
+from nacre.runtime.settings.config import (
+    DATABASE_VARIABLE,
+    MODEL_VARIABLE,
+    WORKSPACE_VARIABLE,
+    load_config,
+    settings_file,
+)
+from nacre.runtime.settings.disk.json5_text import outermost
+from nacre.runtime.settings.keys import (
+    Field,
+    Key,
+    at,
+    default_of,
+    field_of,
+    hidden,
+    key_of,
+    plain,
+    section_below,
+    written_key,
+)
+from nacre.runtime.settings.meanings import kind_of, meaning_of, without_links
+from nacre.runtime.settings.sections.section import written_name
+from nacre.runtime.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from nacre.runtime.settings.keys import Key
+    from nacre.runtime.settings.config import Config
 
 
 @click.group("config")
@@ -69,9 +92,6 @@ def get(context: click.Context, key: str, as_json: bool) -> int:
       nacre config get agents.defaults.model.primary
       nacre --agent work config get agents.defaults.userTimezone
     """
-    from nacre.cli.setup.config.explained import value_of
-    from nacre.runtime.settings.keys import hidden
-
     invocation, file = begin(context), _file(context)
     if not key:
         return print_json(hidden(file.raw))
@@ -99,8 +119,6 @@ def set_(context: click.Context, key: str, value: str, as_json: bool) -> int:
       nacre config set 'agents.list[0]' '{id: "work"}'
     """
     from nacre.cli.setup.config.changing import set_value
-    from nacre.runtime.settings.keys import field_of, written_key
-    from nacre.runtime.settings.settings import Settings
 
     file = _file(context)
     found = _key(key, file)
@@ -116,7 +134,6 @@ def set_(context: click.Context, key: str, value: str, as_json: bool) -> int:
 def unset(context: click.Context, key: str, as_json: bool) -> int:
     """Take KEY out of the settings file, so that its default holds."""
     from nacre.cli.setup.config.changing import unset as taken_out
-    from nacre.runtime.settings.keys import at, written_key
 
     file = _file(context)
     found = _key(key, file)
@@ -133,8 +150,6 @@ def unset(context: click.Context, key: str, as_json: bool) -> int:
 @shared_options
 def explain(context: click.Context, key: str, as_json: bool) -> int:
     """Say what KEY is for, what holds, and where that comes from."""
-    from nacre.cli.setup.config.explained import explained
-
     invocation, file = begin(context), _file(context)
     told = explained(_key(key, file), invocation.config, text=file.text, raw=file.raw, file=file.path)
     if as_json:
@@ -160,7 +175,6 @@ def check(context: click.Context, as_json: bool) -> int:
 
     Exit code 0 when all of it can be used, 1 when a part is left out, 2 when Nacre cannot start.
     """
-    from nacre.cli.setup.config.left_out import parts_left_out
     from nacre.runtime.contracts.errors import ConfigError
 
     file = _file(context)
@@ -216,8 +230,6 @@ def path(context: click.Context) -> int:
 
 
 def _key(text: str, file: _File) -> Key:
-    from nacre.runtime.settings.keys import key_of
-
     return key_of(text, file.raw)
 
 
@@ -242,3 +254,159 @@ def _told(
     for notice in notices:
         screen_on(sys.stderr, file.environment).line(notice, "warning")
     return 0
+
+
+_ENTRY = ("agents", "list")
+_VARIABLES: Mapping[Key, str] = {
+    ("agents", "defaults", "model", "primary"): MODEL_VARIABLE,
+    ("agents", "defaults", "workspace"): WORKSPACE_VARIABLE,
+    ("storage", "url"): DATABASE_VARIABLE,
+}
+"""The keys that a variable of the environment goes before."""
+
+
+def explained(key: Key, config: Config, *, text: str, raw: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """What is known of a key: `key`, `value`, `default`, `type` (in words), `from` (a sentence), `counts`
+    (from when on a change does), `meaning`; of a section also `below`, what each key in it is for.
+    Secrets are hidden.
+
+    `text` and `raw` are the file's text and its values, `config` what one agent has of them.
+
+    Raises:
+        ConfigError: there is no such setting.
+    """
+    found = field_of(key, Settings)
+    default = None if found is None else default_of(found)
+    value, source = _holding(key, config, text=text, raw=raw, file=file, default=default)
+    shown = "[hidden]" if value and found and found.is_secret else hidden(value, str(key[-1]))
+    return {
+        "key": written_key(key),
+        "value": shown,
+        "default": default,
+        "type": "" if found is None else kind_of(found).replace("`", ""),
+        "from": source,
+        "counts": _counts(key),
+        "meaning": "" if found is None or found.info is None else without_links(meaning_of(found)),
+        "below": {} if found is None or found.info is None else _below(found),
+    }
+
+
+def value_of(key: Key, config: Config, raw: Mapping[str, Any]) -> Any:
+    """What holds for a key, as plain JSON values, secrets hidden.
+
+    Raises:
+        ConfigError: there is no such setting.
+    """
+    return explained(key, config, text="", raw=raw, file=Path())["value"]
+
+
+def _holding(
+    key: Key, config: Config, *, text: str, raw: Mapping[str, Any], file: Path, default: Any
+) -> tuple[Any, str]:
+    variable = _VARIABLES.get(key, "")
+    if variable and (value := config.environment.get(variable, "").strip()):
+        return value, f"the environment variable {variable}"
+    own = ("agents", "list", _place(config, raw), *key[2:])
+    if key[:2] == ("agents", "defaults") and at(raw, own) is not None:
+        return at(plain(config.settings), key), f"{_line(text, own, file)}, for agent {config.agent_id!r}"
+    written = at(raw, key)
+    if written is None:
+        held = at(plain(config.settings), key)
+        return (default if held is None else held), "the default"
+    held = at(plain(config.settings), key)
+    return (written if held is None else held), _line(text, key, file)
+
+
+def _counts(key: Key) -> str:
+    name = ".".join(str(step) for step in (("agents", "defaults", *key[3:]) if key[:2] == _ENTRY else key))
+    if counts_at_next_turn(name):
+        return "at the next turn"
+    return "in nacre serve within seconds" if is_taken_over_by_serve(name) else "at the next start"
+
+
+def _below(above: Field) -> dict[str, str]:
+    section, told = above.below, dict[str, str]()
+    if section is not None:
+        for name, info in section.model_fields.items():
+            written = written_name(section, name)
+            field = Field(section=section, name=written, info=info, below=section_below(info.annotation))
+            told[written] = without_links(meaning_of(field)) or "see the keys below it"
+    return told
+
+
+def _place(config: Config, raw: Mapping[str, Any]) -> int:
+    entries = at(raw, ("agents", "list")) or ()
+    ids = [str(entry.get("id", "")).strip().lower() for entry in entries]
+    return ids.index(config.agent_id) if config.agent_id in ids else -1
+
+
+def _line(text: str, key: Key, file: Path) -> str:
+    shift = 0
+    try:
+        root = outermost(text)
+        if not root.opens_with:
+            raise ValueError
+    except ValueError:
+        root, shift = outermost(f"{{{text}\n}}"), 1
+    found = root.at(key)
+    return f"{file}, line {text.count(chr(10), 0, found.start - shift) + 1}" if found else str(file)
+
+
+def parts_left_out(config: Config) -> tuple[str, ...]:
+    """A sentence for each channel, extension, memory engine or other part that cannot be used, and why."""
+    return tuple(
+        dict.fromkeys((*config.left_out, *_extensions(config), *_backend(config), *_channels(config)))
+    )
+
+
+def _extensions(config: Config) -> Iterator[str]:
+    from nacre.runtime.extensions.choice import chosen, named, not_installed
+    from nacre.runtime.extensions.installed.discovery import installed_extensions
+    from nacre.runtime.extensions.loading import problem_of
+    from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
+
+    plugins = config.settings.plugins
+    slot = plugins.slots.memory
+    wanted = dict.fromkeys(named(plugins))
+    if slot not in (MEMORY_CORE, NO_MEMORY):
+        wanted[slot] = None
+    installed = {item.id: item for item in installed_extensions()} if wanted else {}
+    for name in wanted:
+        item = installed.get(name)
+        if item is None:
+            yield not_installed(name, plugins)
+            continue
+        choice = chosen(name, item.manifest.kind if item.manifest else None, plugins)
+        if not choice.is_on and name == slot:
+            yield f"plugins.slots.memory is {name!r}, which is off: {choice.reason}. There is no memory tool."
+        elif choice.is_on and (problem := problem_of(item, plugins)):
+            yield f"The extension {name!r} was not loaded. {problem}"
+        elif choice.is_on and (problem := _missing_library(name)):
+            yield problem
+
+
+def _missing_library(name: str) -> str:
+    from importlib.util import find_spec
+
+    if name != "memory-lancedb" or find_spec("lancedb") is not None:
+        return ""
+    from nacre.installation import install_command
+
+    command = install_command("lancedb")
+    return f"The extension {name!r} is left out: LanceDB is missing. Install it with: {command}"
+
+
+def _backend(config: Config) -> Iterator[str]:
+    from nacre.runtime.extensions.loading import load_backend
+
+    backend, problems = load_backend(config.settings)
+    yield from problems
+    if backend is not None and (problem := backend.problem(config)):
+        yield problem
+
+
+def _channels(config: Config) -> Iterator[str]:
+    if config.settings.channels:
+        from nacre.bridges.channels.configured import configured_accounts
+
+        yield from configured_accounts(config.settings, state_dir=config.state_dir, home=config.home).problems

@@ -1,18 +1,22 @@
-"""Checks of the disk: room, permissions, locks, what a killed process left, workspace and history. Edge."""
+"""Checks of what is on the disk: room, permissions, locks, what a killed process left, workspace, history,
+index, transcripts. Repairs rebuild the index."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nacre.cli.setup.doctor.finding import Finding
+from nacre.runtime.commands.wording import counted
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.runtime.contracts.clock import Clock
+
 
 _LEAST_BYTES = 100 << 20
 _SCARCE_BYTES = 1 << 30
@@ -210,3 +214,194 @@ def _workspace(invocation: Invocation) -> Finding:
             advice="Give yourself the right to write there, or name another folder with --workspace.",
         )
     return Finding(area="workspace", state="well", text=place)
+
+
+_WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
+
+
+async def index_findings(invocation: Invocation, now: Clock) -> list[Finding]:
+    """How the index is, whether it fits the notes, and whether changes of the notes are seen."""
+    settings = invocation.config.settings.agent.memory_search
+    if not settings.enabled:
+        text = "memory search is switched off"
+        return [Finding(area="index", state="note", text=text, advice="memorySearch.enabled says so.")]
+    if not invocation.config.is_in_files:
+        return [
+            Finding(area="index", state="well", text="in the database; `nacre memory status --deep` reads it")
+        ]
+    return [await _index(invocation, now), await asyncio.to_thread(_watcher, invocation)]
+
+
+async def _index(invocation: Invocation, now: Clock) -> Finding:
+    from nacre.memory.stores.index_file import examined_index
+
+    config = invocation.config
+    path = config.folders.index_file
+    facts = await asyncio.to_thread(examined_index, path)
+
+    async def bring_in_line() -> str:
+        return await _synced(invocation, now)
+
+    if facts is None:
+        text = "there is none yet; the first search makes it"
+        return Finding(area="index", state="well", text=text)
+    if facts.damage:
+        return Finding(
+            area="index",
+            state="problem",
+            text=f"{invocation.short(path)} is damaged: {facts.damage}",
+            advice="The notes are untouched. `nacre doctor --fix` sets it aside and builds a new one.",
+            repair=bring_in_line,
+        )
+    if facts.problem:
+        advice = "Move that file away, or name another in memorySearch.store.path."
+        return Finding(area="index", state="problem", text=facts.problem, advice=advice)
+    if facts.version > facts.known_version:
+        return Finding(
+            area="index",
+            state="problem",
+            text=f"{invocation.short(path)} has version {facts.version}, this Nacre {facts.known_version}",
+            advice="Use the newer Nacre, or move the file away: it is built again from the notes.",
+        )
+    gone = [Path(each) for each in facts.paths if not (config.workspace / each).exists()]
+    if gone:
+        return Finding(
+            area="index",
+            state="problem",
+            text=f"it holds notes that are not there any more: {shown_paths(invocation, gone)}",
+            advice="`nacre memory index` or `nacre doctor --fix` brings it in line.",
+            repair=bring_in_line,
+        )
+    text = f"version {facts.version}, sound, {counted(len(facts.paths), 'file')} of notes"
+    return Finding(area="index", state="well", text=text)
+
+
+async def _synced(invocation: Invocation, now: Clock) -> str:
+    """Opening sets aside what is damaged; the sync reads the notes again."""
+    from nacre.memory.contracts.errors import MemoryIndexError
+    from nacre.runtime.recall.open_memory import open_memory
+
+    engine = await open_memory(invocation.config, now)
+    assert engine is not None, "switched off is told before"
+    try:
+        report = await engine.sync(reason="cli")
+        quarantined = (await engine.status()).quarantined
+    finally:
+        await engine.close()
+    if report.problem:
+        raise MemoryIndexError(report.problem)
+    aside = f"; the old one lies beside it as {quarantined[-1]}" if quarantined else ""
+    return f"in line with the notes, {report.indexed_files} files read{aside}"
+
+
+def _watcher(invocation: Invocation) -> Finding:
+    if not invocation.config.settings.agent.memory_search.sync.watch:
+        text = "notes are not watched (memorySearch.sync.watch is false)"
+        advice = "Changes of yours are seen at the next search."
+        return Finding(area="watcher", state="note", text=text, advice=advice)
+    folders = _folders(invocation.config.workspace)
+    try:
+        most = int(_WATCHES.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return Finding(area="watcher", state="well", text="the system watches the notes")
+    if folders > most // 2:
+        return Finding(
+            area="watcher",
+            state="note",
+            text=f"the workspace has {folders} folders, and this system watches {most} at most",
+            advice="Raise fs.inotify.max_user_watches, or keep large folders out of the workspace.",
+        )
+    return Finding(
+        area="watcher", state="well", text=f"{counted(folders, 'folder')} to watch, {most} possible"
+    )
+
+
+def _folders(top: Path) -> int:
+    """How many folders of notes there are; hidden ones are left out."""
+    count = 0
+    for _, names, _ in os.walk(top):
+        count += 1
+        names[:] = [name for name in names if not name.startswith(".")]
+    return max(1, count)
+
+
+_SHOWN_LINES = 5
+
+
+async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
+    """What is wrong with sessions and their files."""
+    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.storage.storage import storage_of
+    from nacre.sessions.contracts.errors import SessionError
+
+    store = storage_of(invocation.config).sessions(now=now, new_id=random_id)
+    try:
+        sessions = await store.sessions(with_earlier=True)
+        found = [
+            Finding(area="sessions", state="problem", text=notice, advice=_SET_ASIDE)
+            for notice in store.index.notices
+        ]
+    except SessionError as error:
+        return [Finding(area="sessions", state="problem", text=str(error), advice="Nothing was changed.")]
+    finally:
+        await store.close()
+    lost = [each.key for each in sessions if each.is_current and each.size_bytes is None]
+    if lost:
+        found.append(
+            Finding(
+                area="sessions",
+                state="note",
+                text=f"the list names transcripts that are not there: {', '.join(lost[:_SHOWN_LINES])}",
+                advice="Such a session begins anew with its next message. If you have the file in a backup, "
+                "put it back.",
+            )
+        )
+    if invocation.config.is_in_files:
+        found += await _files(invocation)
+    if not any(each.state == "problem" for each in found):
+        found.append(Finding(area="sessions", state="well", text=f"{len(sessions)} can be read"))
+    return found
+
+
+_SET_ASIDE = "What could not be read was set aside beside the list, not overwritten."
+
+
+async def _files(invocation: Invocation) -> list[Finding]:
+    from nacre.sessions.contracts.errors import SessionError
+    from nacre.sessions.upkeep.checking import orphaned_results, running_turns, transcript_problems
+
+    config = invocation.config
+    folder = config.folders.sessions_file.parent
+    try:
+        broken = await asyncio.to_thread(lambda: list(transcript_problems(folder)))
+        orphans = await asyncio.to_thread(orphaned_results, folder)
+    except SessionError as error:
+        return [Finding(area="sessions", state="problem", text=str(error), advice="Nothing was changed.")]
+    found = []
+    for each in broken:
+        lines = ", ".join(map(str, each.unreadable_lines[:_SHOWN_LINES]))
+        told = each.problem or (f"line {lines} cannot be read" if lines else "its last line is torn")
+        found.append(
+            Finding(
+                area="sessions",
+                state="problem",
+                text=f"{invocation.short(each.path)}: {told}",
+                advice="A newer Nacre wrote it, or it is no file of its own; it is left as it is."
+                if each.problem
+                else "The next turn of that session sets a copy aside and goes on with what can be read.",
+            )
+        )
+    if orphans:
+        found.append(
+            Finding(
+                area="sessions",
+                state="note",
+                text=f"results of tools without their transcript: {shown_paths(invocation, orphans)}",
+                advice="Nothing uses them. Move them away if you do not expect the transcript back.",
+            )
+        )
+    running = await asyncio.to_thread(running_turns, config.folders.private_dir(config.state_dir) / "locks")
+    text = (
+        f"{running} held: a turn is running" if running else "none is held, and a killed process leaves none"
+    )
+    return [*found, Finding(area="locks", state="well", text=text)]

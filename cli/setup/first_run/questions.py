@@ -146,6 +146,11 @@ def ask_telegram() -> str:
     return ask_secret("The token (not shown; blank to leave it)")
 
 
+def ask_service(file: str) -> bool:
+    """Whether `nacre serve` is to be a service of the owner's."""
+    return click.confirm(f"Write {file}, a service that runs `nacre serve`", default=False)
+
+
 def ask_key(
     model_name: str,
     environment: Mapping[str, str],

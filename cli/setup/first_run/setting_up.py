@@ -1,18 +1,25 @@
-"""The order of a first run: what is not known yet is found or asked, tried, and kept. Edge."""
+"""The order of a first run: what is not known yet is found or asked, tried, and kept."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from nacre.cli.setup.first_run import questions
-from nacre.cli.setup.first_run.keeping import (
-    keep_key,
-    keep_name,
-    keep_settings,
-    keep_telegram,
-    knows_no_name,
+from nacre.cli.setup.config.changing import change_file
+from nacre.cli.setup.config.editing import example
+from nacre.cli.setup.first_run.questions import (
+    ask_address,
+    ask_key,
+    ask_listed,
+    ask_model,
+    ask_name,
+    ask_server_name,
+    ask_telegram,
+    ask_time_zone,
+    ask_what_next,
+    ask_whether_to_keep,
 )
 from nacre.installation import install_extra
 from nacre.record import Record
@@ -22,9 +29,14 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.providers.opening import ProviderMissing, missing_extra, model_catalog
 from nacre.runtime.providers.provider import Offer
 from nacre.runtime.settings.config import SETTINGS_FILE
-from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE, has_keyring
+from nacre.runtime.settings.disk.json5_edits import with_value
+from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE, has_keyring, keep_in_file, keep_in_keyring
+from nacre.runtime.settings.disk.settings_file import settings_as_written
+from nacre.runtime.settings.keys import at
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from nacre.cli.invocation import Invocation
     from nacre.memory.contracts.workspace import Workspace
     from nacre.runtime.agent.insight.trial import Key
@@ -113,14 +125,14 @@ def set_up_with_questions(invocation: Invocation, workspace: Workspace) -> Chose
     config = invocation.config
     time_zone = ""
     if asyncio.run(knows_no_name(workspace)):
-        name = questions.ask_name()
+        name = ask_name()
         if name:
             asyncio.run(keep_name(workspace, name))
         if not config.settings.agent.user_timezone:
-            time_zone = questions.ask_time_zone(str(owner_zone(None)))
+            time_zone = ask_time_zone(str(owner_zone(None)))
     chosen = Chosen(model_name=config.model_name) if config.model_name else _asked(invocation)
     _keep(invocation, chosen, time_zone=time_zone)
-    if "telegram" not in config.settings.channels and (token := questions.ask_telegram()):
+    if "telegram" not in config.settings.channels and (token := ask_telegram()):
         keep_telegram(config.state_dir, config.state_dir / SETTINGS_FILE, config.environment, token)
         invocation.say("`nacre serve` answers there; write to the bot, and it tells you the next step.")
     return chosen
@@ -136,19 +148,19 @@ def _asked(invocation: Invocation) -> Chosen:
         return chosen
     choices = asyncio.run(catalog.found_choices(invocation.config.environment))
     while True:
-        answer = questions.ask_model(choices, catalog.offers())
+        answer = ask_model(choices, catalog.offers())
         if not answer:
             return chosen
         picked = _picked(invocation, answer)
         if picked is None:
             continue
         trial = _tried(invocation, picked, asks=True)
-        if trial.problem and not questions.ask_whether_to_keep(picked.model_name):
+        if trial.problem and not ask_whether_to_keep(picked.model_name):
             continue
         picked = replace(picked, trial=trial)
         more = (*chosen.fallbacks, picked) if chosen.model_name else ()
         tried_now = replace(chosen, fallbacks=more) if chosen.model_name else picked
-        following = "keep" if trial.problem else questions.ask_what_next()
+        following = "keep" if trial.problem else ask_what_next()
         if following != "another":
             chosen = tried_now
         if following == "keep":
@@ -174,20 +186,20 @@ def _of_provider(invocation: Invocation, offer: Offer) -> Chosen | None:
     key = None if provider and provider.api_key else _key(invocation, model_catalog().suggested_model(name))
     secret = key.secret if key else provider.api_key if provider else ""
     offered = asyncio.run(model_catalog().offered_models(name, environment, secret))
-    model_name = questions.ask_listed(offered)
+    model_name = ask_listed(offered)
     return Chosen(model_name=model_name, key=key) if model_name else None
 
 
 def _on_own_server(invocation: Invocation, offer: Offer, *, is_asked: bool = True) -> Chosen | None:
     """A model of a server that the owner runs: its address is probed, and a key asked where it wants one."""
-    address = questions.ask_address(offer.address) if is_asked else offer.address
+    address = ask_address(offer.address) if is_asked else offer.address
     name, key = offer.provider_name, None
     while address:
         base_url, found = asyncio.run(model_catalog().probed(address, key.secret if key else ""))
         if found.is_served:
-            name = name or questions.ask_server_name(base_url)
+            name = name or ask_server_name(base_url)
         if found.talking:
-            model_name = questions.ask_listed(model_catalog().model_choices(name, found.talking))
+            model_name = ask_listed(model_catalog().model_choices(name, found.talking))
             kept = "" if base_url == model_catalog().usual_address(name) else base_url
             return Chosen(model_name=model_name, key=key, base_url=kept) if model_name else None
         is_refused = found.status in (401, 403)
@@ -197,13 +209,13 @@ def _on_own_server(invocation: Invocation, offer: Offer, *, is_asked: bool = Tru
                 continue
         problem = "refused the key" if is_refused else "is no server of models that answers"
         invocation.warn(f"{base_url} {problem}.")
-        address, key = questions.ask_address(""), None
+        address, key = ask_address(""), None
     return None
 
 
 def _key(invocation: Invocation, model_name: str, *, is_wanted: bool = False) -> Key | None:
     config = invocation.config
-    return questions.ask_key(
+    return ask_key(
         model_name,
         config.environment,
         variables=model_catalog().key_variables(model_name, is_wanted=is_wanted),
@@ -243,3 +255,104 @@ def _keep(invocation: Invocation, chosen: Chosen, *, time_zone: str) -> None:
             base_url=each.base_url,
             fallbacks=fallbacks if place == 0 else (),
         )
+
+
+OWNERS_FILE = "USER.md"
+_NAME_LINE = "- **Name:**"
+TELEGRAM_VARIABLE = "TELEGRAM_BOT_TOKEN"
+_MODEL = ("agents", "defaults", "model", "primary")
+_FALLBACKS = ("agents", "defaults", "model", "fallbacks")
+_TIME_ZONE = ("agents", "defaults", "userTimezone")
+
+
+async def knows_no_name(workspace: Workspace) -> bool:
+    """Whether USER.md has its line for the owner's name, and nobody filled it in."""
+    found = (await workspace.read_many((OWNERS_FILE,)))[OWNERS_FILE]
+    return not isinstance(found, Exception) and _NAME_LINE in _lines(found.data)
+
+
+async def keep_name(workspace: Workspace, name: str) -> None:
+    """Fills in the line for the owner's name, if it is still empty.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+
+    def change(old: bytes | None) -> bytes:
+        lines = _lines(old or b"")
+        if _NAME_LINE in lines:
+            lines[lines.index(_NAME_LINE)] = f"{_NAME_LINE} {' '.join(name.split())}"
+        return "\n".join(lines).encode("utf-8", errors="surrogateescape")
+
+    await workspace.change(OWNERS_FILE, change)
+
+
+def keep_key(key: Key, state_dir: Path) -> None:
+    """Puts a key where the owner wants it.
+
+    Raises:
+        ConfigError: it cannot be put there, or another one of its name is there already.
+    """
+    if key.place == "file":
+        keep_in_file(state_dir / ENVIRONMENT_FILE, key.variable, key.secret)
+    elif key.place == "keyring":
+        keep_in_keyring(key.variable, key.secret)
+
+
+def keep_settings(
+    file: Path,
+    environment: Mapping[str, str],
+    *,
+    model_name: str,
+    is_chosen: bool,
+    time_zone: str,
+    key: Key | None,
+    base_url: str = "",
+    fallbacks: Sequence[str] = (),
+) -> None:
+    """Writes what was chosen into the settings, which begin with a commented example if there are none.
+
+    A value that stands there stays. Without `is_chosen` only the model's provider is written.
+
+    Raises:
+        ConfigError: the settings cannot be read or changed.
+    """
+    provider = ("models", "providers", model_name.partition("/")[0])
+    wanted: list[tuple[tuple[str, ...], Any]] = [(_TIME_ZONE, time_zone)]
+    wanted += [(_MODEL, model_name)] if is_chosen else []
+    wanted += [((*provider, "baseUrl"), base_url), (_FALLBACKS, list(fallbacks))]
+    if key is not None:
+        wanted.append(((*provider, "apiKey"), key.in_settings))
+    _keep_missing(file, environment, wanted)
+
+
+def keep_telegram(state_dir: Path, settings: Path, environment: Mapping[str, str], token: str) -> None:
+    """Keeps the token of a bot apart, and has the settings name it.
+
+    Raises:
+        ConfigError: one of both cannot be written.
+    """
+    keep_in_file(state_dir / ENVIRONMENT_FILE, TELEGRAM_VARIABLE, token)
+    named = (("channels", "telegram", "botToken"), f"${{{TELEGRAM_VARIABLE}}}")
+    _keep_missing(settings, {**environment, TELEGRAM_VARIABLE: token}, [named])
+
+
+def _keep_missing(
+    file: Path, environment: Mapping[str, str], wanted: Sequence[tuple[tuple[str, ...], Any]]
+) -> None:
+    written = settings_as_written(file)
+    missing = [(path, value) for path, value in wanted if value and not at(written, path)]
+    if not missing:
+        return
+
+    def change(text: str) -> str:
+        text = text if text.strip() else example()
+        for path, value in missing:
+            text = with_value(text, path, value)
+        return text
+
+    change_file(file, environment, change)
+
+
+def _lines(data: bytes) -> list[str]:
+    return data.decode("utf-8", errors="surrogateescape").split("\n")

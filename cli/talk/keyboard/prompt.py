@@ -7,9 +7,12 @@ stays in a history file that only the owner can read.
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
+import re
 import sys
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -17,7 +20,7 @@ from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.history import DummyHistory
+from prompt_toolkit.history import DummyHistory, FileHistory
 from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -25,8 +28,38 @@ from prompt_toolkit.output import ColorDepth
 
 from nacre.cli.talk.keyboard.attached_files import dropped_files
 from nacre.cli.talk.keyboard.completion import Known, MessageCompleter
-from nacre.cli.talk.keyboard.owner_history import OwnerHistory
-from nacre.cli.talk.keyboard.pastes import Pastes
+
+_MOST_LINES = 12
+_MOST_CHARS = 2_000
+_SIGN = re.compile(r"\[paste (\d+): [^\]\n]*\]")
+
+
+class Pastes:
+    """The large pastes of one chat. Two of the same text have the same sign."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def shown(self, text: str) -> str:
+        """What stands in the line for a paste: the paste itself, or a sign such as `[paste 1: 240 lines]`."""
+        lines = text.count("\n") + 1
+        if lines <= _MOST_LINES and len(text) <= _MOST_CHARS:
+            return text
+        if text not in self._texts:
+            self._texts.append(text)
+        size = f"{lines} lines" if lines > 1 else f"{len(text)} characters"
+        return f"[paste {self._texts.index(text) + 1}: {size}]"
+
+    def whole(self, typed: str) -> str:
+        """A message with the pastes in the places of their signs; a sign that nobody made stays as it is."""
+
+        def paste(match: re.Match[str]) -> str:
+            number = int(match[1])
+            is_one = 0 < number <= len(self._texts) and self.shown(self._texts[number - 1]) == match[0]
+            return self._texts[number - 1] if is_one else match[0]
+
+        return _SIGN.sub(paste, typed)
+
 
 _MARK: StyleAndTextTuples = [("bold", "› ")]  # not ">", which begins a Markdown quote in answers
 _CONTINUATION = "  "
@@ -179,3 +212,35 @@ def _bindings(completer: MessageCompleter, pastes: Pastes, show_details: Callabl
             buffer.start_completion(insert_common_part=True)
 
     return bindings
+
+
+log = logging.getLogger(__name__)
+
+
+class OwnerHistory(FileHistory):
+    """A history file with mode 0600, with pastes whole; one that cannot be written is done without."""
+
+    def __init__(self, file: Path, pastes: Pastes) -> None:
+        super().__init__(file)
+        self._pastes = pastes
+        try:
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+            file.chmod(0o600)
+        except OSError as error:
+            log.warning("the history of the prompt cannot be kept in %s: %s", file, error)
+
+    def load_history_strings(self) -> Iterable[str]:
+        try:
+            return super().load_history_strings()
+        except OSError as error:
+            log.warning("the history of the prompt cannot be read: %s", error)
+            return []
+
+    def append_string(self, string: str) -> None:
+        super().append_string(self._pastes.whole(string))
+
+    def store_string(self, string: str) -> None:
+        try:
+            super().store_string(string)
+        except OSError as error:
+            log.warning("the history of the prompt cannot be written: %s", error)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from io import BytesIO
 from itertools import count
@@ -13,24 +13,21 @@ from typing import TypeVar
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES, FoundNote
 from nacre.memory.contracts.records import Question, SearchReport
-from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.files.sources.source import source_text
 from nacre.memory.files.sources.sources import Sources
-from nacre.memory.workspace.git import GitFailed
-from nacre.memory.workspace.history.commits import commit_changes, known_sources
-from nacre.memory.workspace.history.repository import NO_HISTORY, Repository
+from nacre.memory.workspace.history.commits import known_sources
+from nacre.memory.workspace.history.repository import Repository
 from nacre.memory.workspace.history.undo import (
     Commit,
-    CommitUnknown,
-    UndoConflict,
     commits,
     line_origins,
     named,
     shown,
-    undo,
+    undo_in,
     undo_line,
+    with_history,
 )
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
@@ -211,10 +208,6 @@ def _title(words: str) -> str:
     return line if len(line) <= _MOST_TITLE_CHARS else line[: _MOST_TITLE_CHARS - 1].rstrip() + "…"
 
 
-class HistoryUnusable(Exception):
-    """There is no history, or git failed; the message is a sentence."""
-
-
 class NoteCommit(Record):
     """A commit with its diff. `is_undone` says that a later commit undid it."""
 
@@ -255,7 +248,7 @@ def latest_commits(
         )
         return found, len(known) > skip + most
 
-    return _with_repository(config, read_commits)
+    return _with_history(config, read_commits)
 
 
 def line_history(config: Config, name: str, text: str, zone: tzinfo | None) -> list[LineHistory]:
@@ -287,7 +280,7 @@ def line_history(config: Config, name: str, text: str, zone: tzinfo | None) -> l
                 )
         return found
 
-    return _with_repository(config, read_lines)
+    return _with_history(config, read_lines)
 
 
 def undo_commit(config: Config, commit: str) -> str:
@@ -295,14 +288,8 @@ def undo_commit(config: Config, commit: str) -> str:
 
     Manual changes since then are committed first and stay.
     """
-
-    def undo_in(repository: Repository) -> str:
-        with _committed(config, repository):
-            name = named(repository, commit)
-            _made, paths = undo(repository, name)
-        return f"Undid {name[:12]} in {', '.join(paths)}."
-
-    return _with_repository(config, undo_in)
+    done = _with_history(config, lambda repository: undo_in(repository, commit), commits=True)
+    return f"Undid {done.undone[:12]} in {', '.join(done.paths)}."
 
 
 def undo_note_line(config: Config, name: str, number: int, commit: str) -> str:
@@ -310,31 +297,13 @@ def undo_note_line(config: Config, name: str, number: int, commit: str) -> str:
 
     Blocks. Raises `HistoryUnusable`.
     """
-
-    def undo_in(repository: Repository) -> str:
-        with _committed(config, repository):
-            made = undo_line(repository, name, number - 1, named(repository, commit))
-        return f"Line {number} is as it was before {commit[:7]}. The change is {made[:7]} in the timeline."
-
-    return _with_repository(config, undo_in)
-
-
-@contextmanager
-def _committed(config: Config, repository: Repository) -> Iterator[None]:
-    with repository.opened():
-        commit_changes(repository, known_sources(Sources(storage_of(config).workspace())))
-        yield
+    made = _with_history(
+        config,
+        lambda repository: undo_line(repository, name, number - 1, named(repository, commit)),
+        commits=True,
+    )
+    return f"Line {number} is as it was before {commit[:7]}. The change is {made[:7]} in the timeline."
 
 
-def _with_repository(config: Config, action: Callable[[Repository], T]) -> T:
-    workspace = storage_of(config).workspace()
-    if workspace.folder is None:
-        raise HistoryUnusable(f"{workspace.place} stores the notes; a git history needs files.")
-    repository = Repository(workspace.folder, state_dir=config.state_dir)
-    try:
-        if not repository.is_there:
-            raise HistoryUnusable(f"{workspace.place} has no history yet. {NO_HISTORY}")
-        repository.read()
-        return action(repository)
-    except (GitFailed, FileBusy, OSError, CommitUnknown, UndoConflict) as error:
-        raise HistoryUnusable(str(error)) from error
+def _with_history(config: Config, action: Callable[[Repository], T], *, commits: bool = False) -> T:
+    return with_history(storage_of(config).workspace(), config.state_dir, action, commits=commits)

@@ -15,7 +15,6 @@ from starlette.responses import RedirectResponse, Response
 
 from nacre.extensions.http.page.access import HEADERS
 from nacre.extensions.http.page.home import (
-    HistoryUnusable,
     LineHistory,
     NoteChanged,
     NoteCommit,
@@ -31,7 +30,7 @@ from nacre.memory.contracts.notes import FoundNote
 from nacre.memory.files.proposals import ProposalConflict, ProposalUnknown, ReviewQueue
 from nacre.memory.files.sources.source import audience_text
 from nacre.memory.workspace.history.history_keeper import commit_notes
-from nacre.memory.workspace.history.undo import Commit
+from nacre.memory.workspace.history.undo import Commit, HistoryUnusable
 from nacre.record import Record
 from nacre.runtime.contracts.policy import readers_of
 

@@ -14,11 +14,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from nacre.extensions.http.page.access import HEADERS, Login, Logins, Refused, check_form
-from nacre.extensions.http.page.home import HistoryUnusable, PageHome
+from nacre.extensions.http.page.home import PageHome
 from nacre.extensions.http.page.rendering import Pages, day_name
 from nacre.extensions.http.page.transcript import LiveTurns
 from nacre.memory.contracts.errors import MemoryIndexError, ReadRefused
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
+from nacre.memory.workspace.history.undo import HistoryUnusable
 from nacre.record import Record
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.extensions.service import CALLER

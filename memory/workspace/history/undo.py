@@ -4,14 +4,15 @@ lines in the present notes."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-from nacre.memory.contracts.workspace import PathOutsideRoot
-from nacre.memory.files.sources.sources import SOURCES_FOLDER
+from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
+from nacre.memory.files.sources.sources import SOURCES_FOLDER, Sources
 from nacre.memory.workspace.folder import change_locked
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.commits import (
@@ -20,12 +21,17 @@ from nacre.memory.workspace.history.commits import (
     SESSION_KEY,
     TIDIED,
     UNDOES,
+    commit_changes,
     hunks,
+    known_sources,
     lines_of,
     message_of,
 )
-from nacre.memory.workspace.history.repository import BRANCH, Draft, Repository, is_kept
+from nacre.memory.workspace.history.repository import BRANCH, NO_HISTORY, Draft, Repository, is_kept
 from nacre.memory.workspace.paths import contained_path
+from nacre.record import Record
+
+T = TypeVar("T")
 
 
 class UndoConflict(Exception):
@@ -386,3 +392,50 @@ def _commit(row: str) -> Commit:
         undoes=undoes.strip(),
         tidied=tidied.strip(),
     )
+
+
+class HistoryUnusable(Exception):
+    """The notes have no history, or git refused. The message is a sentence."""
+
+
+class Undone(Record):
+    """An undone commit, the new commit that holds the change, the changed notes, and a unified diff."""
+
+    undone: str
+    made: str
+    paths: tuple[str, ...]
+    diff: str
+
+
+def with_history(
+    workspace: Workspace, state_dir: Path, work: Callable[[Repository], T], *, commits: bool = False
+) -> T:
+    """Runs `work` on the git history of the notes; with `commits`, commits waiting changes first. Blocks.
+
+    Raises:
+        HistoryUnusable: there is no history, or it cannot be read or changed.
+    """
+    if workspace.folder is None:
+        raise HistoryUnusable(f"{workspace.place} has the notes; a git history needs files.")
+    repository = Repository(workspace.folder, state_dir=state_dir)
+    if not repository.is_there:
+        raise HistoryUnusable(f"{workspace.place} has no history yet. {NO_HISTORY}")
+    try:
+        repository.read()
+        if not commits:
+            return work(repository)
+        with repository.opened():
+            commit_changes(repository, known_sources(Sources(workspace)))
+            return work(repository)
+    except (GitFailed, FileBusy, OSError, CommitUnknown, UndoConflict) as error:
+        raise HistoryUnusable(str(error)) from error
+
+
+def undo_in(repository: Repository, commit: str = "") -> Undone:
+    """Undoes a commit by a new one; by default the last one that a session made.
+
+    Raises the errors of `undo`.
+    """
+    name = named(repository, commit) if commit else last_to_undo(repository).commit
+    made, paths = undo(repository, name)
+    return Undone(undone=name, made=made, paths=tuple(paths), diff=shown(repository, made))

@@ -297,6 +297,12 @@ def open_approvals(
     )
 
 
+def _decisions_of(said: Sequence[tuple[str, str]]) -> Sequence[str]:
+    from nacre.runtime.models.offline.summary import decisions_of
+
+    return decisions_of(said)
+
+
 def register_hooks(
     given: AuthorParts, of_engine: HookTable, turn: TurnParts, config: Config
 ) -> tuple[str, ...]:
@@ -317,6 +323,7 @@ def register_hooks(
             on_notes=turn.on_notes,
             sources=turn.sources,
             may_write=lambda key: workspace_access(key, turn.settings) == "rw",
+            decisions=_decisions_of,
         )
         turn.hooks.on("session_end", handler)
     try:

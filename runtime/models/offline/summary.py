@@ -6,7 +6,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 
 from nacre.memory.text.evidence import fold
 from nacre.memory.text.forms.words import stop_words_for
@@ -91,6 +91,16 @@ def flush_notes(request: ModelRequest, said: Sequence[Said], *, count_tokens: Ca
     groups = {Section(title=_IN_FLUSH[section], level=3): notes for section, notes in found.items()}
     text = _outline(groups, request, count_tokens, "")
     return f"{text}\n" if text else ""
+
+
+def decisions_of(said: Sequence[tuple[str, str]]) -> list[str]:
+    """What was decided, preferred or dated in a conversation of (`user` or `assistant`, text), word for word.
+
+    In the order in which it was said; the newest ones where there are many.
+    """
+    parts = [Said(speaker="user" if who == "user" else "assistant", text=text) for who, text in said]
+    newest = islice(notes_of(parts, Known(()), {"decision", "preference", "date"}), MOST_ITEMS_PER_SECTION)
+    return [item.text for item in sorted(newest, key=lambda item: item.order)]
 
 
 def _newest_notes(said: Sequence[Said], known: Known, *, most: int) -> dict[Section, list[Item]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from nacre.cli.screen.wrapping import WordWrap
+from nacre.cli.screen.screen import WordWrap
 from tests.cli.program import run_here
 from tests.runtime.agents import write_settings
 

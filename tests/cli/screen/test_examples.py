@@ -14,7 +14,7 @@ import click
 import pytest
 
 from nacre.cli.main import nacre
-from nacre.cli.screen.examples import EXAMPLES
+from nacre.cli.nouns import EXAMPLES
 from tests.cli.program import run_nacre
 from tests.runtime.agents import write_settings
 
@@ -39,7 +39,7 @@ COMMANDS = {name: (command, context) for name, command, context in all_commands(
 
 
 def test_help_shows_examples() -> None:
-    """A new command needs a line or two in `cli/screen/examples.py`."""
+    """A new command needs a line or two in `cli/nouns.py`."""
     helps = {name: command.get_help(context) for name, (command, context) in COMMANDS.items()}
 
     assert [name for name, text in helps.items() if name and "Examples:" not in text] == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyte
 from hypothesis import given, settings, strategies as st
 
-from nacre.cli.screen.live_area import repainted, taken_back
+from nacre.cli.screen.screen import repainted, taken_back
 
 COLUMNS, ROWS = 10, 50
 AREA = st.lists(st.sampled_from(["", "a", "boat", "船の名", "0123456789"]), max_size=6)

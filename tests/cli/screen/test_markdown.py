@@ -9,10 +9,9 @@ import pyte
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from nacre.cli.screen.markdown import markdown_blocks, markdown_lines
+from nacre.cli.screen.markdown import StreamedMarkdown, markdown_blocks, markdown_lines
 from nacre.cli.screen.plain import cell_width, plain
 from nacre.cli.screen.screen import Screen
-from nacre.cli.screen.streamed_markdown import StreamedMarkdown
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 PIECES = st.lists(

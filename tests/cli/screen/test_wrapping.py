@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, strategies as st
 
 from nacre.cli.screen.plain import cell_width
-from nacre.cli.screen.wrapping import WordWrap
+from nacre.cli.screen.screen import WordWrap
 
 
 def wrapped(pieces: list[str], columns: int) -> str:

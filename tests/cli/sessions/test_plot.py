@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nacre.cli.sessions.timeline import chart_lines, legend
+from nacre.cli.sessions.plot import chart_lines, legend
 from nacre.runtime.agent.insight.timeline import Point, Timeline, timeline
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.models.scripted import ScriptedModel, calls, says

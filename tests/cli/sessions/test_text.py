@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from nacre.cli.screen.session_words import age
-from nacre.cli.sessions.export import exported
-from nacre.cli.sessions.text import list_lines, show_json, show_lines
+from nacre.cli.sessions.text import exported, list_lines, show_json, show_lines
 from nacre.sessions.contracts.messages import Image, Text, Thinking, UserMessage
 from nacre.sessions.entries.entries import (
     BranchSummary,

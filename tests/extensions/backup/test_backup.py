@@ -17,7 +17,7 @@ import pytest
 from nacre.extensions.backup.manifest import ArchiveUnusable, Entry
 from nacre.extensions.backup.restore import check_backup, one_name_twice, restore_backup
 from nacre.locks import try_lock
-from tests.cli.program import run_nacre
+from tests.cli.program import Terminal, run_nacre
 from tests.runtime.agents import opened, write_settings
 
 
@@ -299,11 +299,18 @@ def test_an_archive_for_the_holder_of_a_key(tmp_path: Path) -> None:
     none = run_nacre(tmp_path, "restore", "a.age", "--to", "new")
     right = run_nacre(tmp_path, "restore", "a.age", "--to", "new", "--identity", "own.key")
     nobody = run_nacre(tmp_path, "backup", "b.age", "--recipient", "age1nobody")
+    with Terminal(tmp_path, "init", "--restore", "a.age", NACRE_STATE_DIR=str(tmp_path / "3")) as terminal:
+        terminal.wait_for("The file with its key")
+        terminal.type("nothing.key\r")
+        terminal.wait_for("nothing.key is no file")
+        terminal.type("own.key\r")
+        assert terminal.exit_code() == 0
 
     assert made.returncode == 0, made.stderr
     assert (tmp_path / "a.age").read_bytes().startswith(b"age-encryption.org/v1")
     assert (wrong.returncode, "cannot be decrypted with other.key" in wrong.stderr) == (1, True)
     assert (none.returncode, "It is encrypted" in none.stderr) == (1, True)
     assert (right.returncode, (tmp_path / "new/workspace/MEMORY.md").exists()) == (0, True)
+    assert (tmp_path / "3/workspace/MEMORY.md").exists()
     assert (nobody.returncode, "is not a valid recipient" in nobody.stderr) == (1, True)
     assert not list(tmp_path.glob("*b.age*"))

@@ -43,7 +43,7 @@ LIBRARIES = {
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("extensions/providers/litellm.py",),
     "llama_cpp": ("extensions/providers/embedding/local_models.py",),
-    "matplotlib": ("cli/sessions/picture.py",),
+    "matplotlib": ("cli/sessions/plot.py",),
     "mcp": (
         "extensions/mcp/command.py",
         "extensions/mcp/server/*.py",

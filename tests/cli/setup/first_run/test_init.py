@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import plistlib
+import re
+import shlex
 import socket
 import stat
 from collections.abc import Iterator
@@ -10,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from nacre.cli.setup.init import service_for
 from nacre.extensions.providers.catalog import LOCAL_SERVERS
 from nacre.extensions.providers.openai_compatible.providers import PROVIDERS
 from nacre.runtime.settings.config import load_config
-from tests.cli.program import Terminal, run_nacre
+from tests.cli.program import Terminal, run_here, run_nacre
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
 
@@ -114,7 +119,7 @@ def test_a_server_of_the_owners_with_a_fallback_and_telegram(tmp_path: Path, nob
         server.facts = {"/v1/models": listed}
         server.reply("ready")
         second.reply("ready")
-        with Terminal(tmp_path, "init", **nobody) as terminal:
+        with Terminal(tmp_path, "init", **nobody, **with_systemd(tmp_path)) as terminal:
             terminal.wait_for("restore a backup")
             terminal.type("\r")
             terminal.wait_for("What is your name")
@@ -148,7 +153,10 @@ def test_a_server_of_the_owners_with_a_fallback_and_telegram(tmp_path: Path, nob
             terminal.type("y\r")
             terminal.wait_for("blank to leave it): ")
             terminal.type("123:abc\r")
+            terminal.wait_for("a service that runs `nacre serve`")
+            terminal.type("y\r")
             terminal.wait_for("Model      desk/qwen3")
+            terminal.wait_for("to start it: systemctl --user enable")
             assert terminal.exit_code() == 0
     config = load_config({"HOME": str(tmp_path)})
     providers, model = config.settings.models.providers, config.settings.agent.model
@@ -158,6 +166,57 @@ def test_a_server_of_the_owners_with_a_fallback_and_telegram(tmp_path: Path, nob
     kept = (tmp_path / ".nacre" / ".env").read_text()
     assert "TELEGRAM_BOT_TOKEN='123:abc'" in kept
     assert "123:abc" not in (tmp_path / ".nacre" / "nacre.json5").read_text()
+    assert (tmp_path / ".config/systemd/user/nacre.service").is_file()
+    assert not (tmp_path / "asked").exists()
+
+
+def with_systemd(home: Path) -> dict[str, str]:
+    """A PATH with a `systemctl` that leaves the file `asked` when somebody runs it."""
+    program = home / "bin" / "systemctl"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ntouch {home}/asked\n")
+    program.chmod(0o755)
+    return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+
+
+def test_a_service_is_written_once_and_never_started(tmp_path: Path) -> None:
+    """It runs this program with this state folder; one that somebody changed stays as it is."""
+    systemd = with_systemd(tmp_path)
+    written = run_here(tmp_path, "init", "--service", **systemd)
+    again = run_here(tmp_path, "init", "--service", "--json", **systemd)
+    unit = tmp_path / ".config/systemd/user/nacre.service"
+    text = unit.read_text()
+    unit.write_text("# mine\n")
+    other = run_here(tmp_path, "init", "--service", **systemd)
+
+    assert "to start it: systemctl --user enable --now nacre" in written.stdout
+    assert json.loads(again.stdout)["service"] == str(unit)
+    (command,) = re.findall(r"(?m)^ExecStart=(.+)$", text)
+    assert Path(shlex.split(command)[0]).is_file()
+    assert shlex.split(command)[-1] == "serve"
+    assert "other content" in other.stderr
+    assert unit.read_text() == "# mine\n"
+    assert not (tmp_path / "asked").exists()
+
+
+def test_a_service_for_each_system(tmp_path: Path) -> None:
+    """systemd on Linux, launchd on a Mac; elsewhere none. A state folder of one's own is named in it."""
+    state, program = tmp_path / "100% mine", ["/opt/n b/nacre", "serve"]
+    path = with_systemd(tmp_path)["PATH"]
+    unit = service_for("linux", {"HOME": str(tmp_path), "PATH": path}, state, program)
+    agent = service_for("darwin", {"HOME": str(tmp_path)}, state, program)
+    assert unit is not None
+    assert agent is not None
+    text, listed = unit.data.decode(), plistlib.loads(agent.data)
+
+    assert 'ExecStart="/opt/n b/nacre" "serve"\n' in text
+    assert f'Environment="NACRE_STATE_DIR={tmp_path}/100%% mine"\n' in text
+    assert f"EnvironmentFile=-{tmp_path}/100%% mine/serve.env\n" in text
+    assert agent.file == tmp_path / "Library/LaunchAgents/nacre.plist"
+    assert listed["ProgramArguments"] == program
+    assert listed["EnvironmentVariables"] == {"NACRE_STATE_DIR": str(state)}
+    assert service_for("win32", {"HOME": str(tmp_path)}, state, program) is None
+    assert service_for("linux", {"HOME": str(tmp_path), "PATH": ""}, state, program) is None
 
 
 def test_an_address_without_questions(tmp_path: Path, nobody: dict[str, str]) -> None:

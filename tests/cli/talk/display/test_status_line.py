@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nacre.cli.talk.display.status_line import status_line, window_bar
+from nacre.cli.talk.conversation import status_line, window_bar
 from nacre.runtime.commands.conversation.status import SessionStatus
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.sessions.contracts.messages import Usage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nacre.cli.talk.keyboard.pastes import Pastes
+from nacre.cli.talk.keyboard.prompt import Pastes
 
 ROWS = "\n".join(f"row {number}" for number in range(30))
 

@@ -98,10 +98,13 @@ async def take(folder: Path) -> None:
                         else QUESTIONS[number % 2]
                     )
                     await browser.say(text, reply=None)
+                await browser.say("/remember The east hive has a new queen, marked blue.", reply=None)
                 await browser.get("/memory/changes")  # commits the notes
             for size, scheme, kind, views in LOOKS:
                 async with window(page, size, scheme=scheme) as seen:
                     for name, path in views.items():
+                        if name == "login":  # the last one of its window
+                            await seen.context.clear_cookies()
                         await seen.page.goto(page.url + path)
                         if name == "session":
                             await seen.page.get_by_role("link", name="transcript").first.click()
@@ -123,9 +126,17 @@ LOOKS = (
             "search": "/search?q=hive+light",
             "note": "/memory/note?path=memory/2026-03-03.md",
             "review": "/memory/review",
+            "conversations": "/sessions",
+            "notes": "/memory",
         },
     ),
-    (PHONE, "dark", "phone", {"chat": "/chat", "context": "/context"}),
+    (
+        {"width": 1200, "height": 640},
+        "light",
+        "desk",
+        {"timeline": "/memory/changes", "usage": "/usage"},
+    ),
+    (PHONE, "dark", "phone", {"chat": "/chat", "context": "/context", "login": "/login"}),
 )
 
 if __name__ == "__main__":

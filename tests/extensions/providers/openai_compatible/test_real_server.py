@@ -9,19 +9,29 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nacre.extensions.providers.openai_compatible.body import Dialect, RequestBodies
 from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.contracts.errors import ContextOverflow
 from nacre.runtime.contracts.events import CompactionEnded, FlushEnded, PromptRead, ReplyReady
-from nacre.runtime.contracts.model import ModelAlive, ModelRequest, SystemPrompt, TextDelta
+from nacre.runtime.contracts.model import ModelAlive, ModelRequest, SystemPrompt, TextDelta, ToolSpec
 from nacre.runtime.models.scripted import Clock
 from nacre.runtime.models.tokenizer import count_tokens_for
 from nacre.runtime.settings.config import load_config
-from nacre.sessions.contracts.messages import AssistantMessage, Message, message_text, user_message
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Message,
+    Text,
+    ToolCall,
+    ToolResultMessage,
+    message_text,
+    user_message,
+)
 from tests.cli.program import run_nacre
 from tests.runtime.agents import events_of, opened, said, write_settings
 from tests.servers.llama_server import is_installed
@@ -38,8 +48,15 @@ BEES = "The hive at the wall has nine frames, and the queen is marked blue. "
 @pytest.fixture(scope="session")
 def url() -> Iterator[str]:
     """The address of the server, which is started once."""
+    with serving() as address:
+        yield address
+
+
+@contextlib.contextmanager
+def serving(*arguments: str) -> Iterator[str]:
+    """A running server."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.servers.llama_server", str(WINDOW_TOKENS)],
+        [sys.executable, "-m", "tests.servers.llama_server", str(WINDOW_TOKENS), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -150,6 +167,73 @@ async def test_whoever_hangs_up_stops_the_servers_work(url: str) -> None:
 def _is_busy(url: str) -> bool:
     with urllib.request.urlopen(f"{url.removesuffix('/v1')}/slots", timeout=60) as answer:
         return any(slot["is_processing"] for slot in json.load(answer))
+
+
+def weighed(number: int, hive: str, frames: int) -> list[Message]:
+    """A question, the call of a tool, its result, and the answer."""
+    call = ToolCall(id=f"c{number}", name="weigh", arguments={"hive": hive, "frames": frames})
+    given = {"api": "", "provider": "desk", "model": "smollm2", "usage": None, "timestamp_ms": number}
+    return [
+        user_message(f"Weigh the {hive} hive with {frames} frames.", timestamp_ms=number),
+        AssistantMessage(content=(call,), stop_reason="toolUse", **given),
+        ToolResultMessage(
+            tool_call_id=call.id,
+            tool_name="weigh",
+            content=(Text(text="31 kg"),),
+            is_error=False,
+            timestamp_ms=number,
+        ),
+        AssistantMessage(content=(Text(text="31 kg."),), stop_reason="stop", **given),
+    ]
+
+
+async def test_a_tool_call_is_held_to_the_schema_that_we_send() -> None:
+    """The server makes a grammar of it: even this model calls with arguments that fit."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "hive": {"type": "string", "enum": ["garden", "orchard"]},
+            "frames": {"type": "integer", "minimum": 1, "maximum": 9},
+        },
+        "required": ["hive", "frames"],
+        "additionalProperties": False,
+    }
+    earlier = (("orchard", 4), ("garden", 3), ("garden", 5), ("orchard", 8))
+    said_before = [each for number, call in enumerate(earlier, 1) for each in weighed(number, *call)]
+    question = asked(*said_before, "Weigh the garden hive with 90 frames.", most_tokens=120)
+    tool = ToolSpec(name="weigh", description="Weigh a hive by its name.", parameters=schema)
+    with serving("tools") as url:
+        async with contextlib.aclosing(model_at(url)) as model:
+            options = (("tool_choice", "required"), ("parallel_tool_calls", False), ("temperature", 0))
+            model._bodies = RequestBodies(Dialect(model="smollm2", family="openai", options=options))
+            answer = [item async for item in model.stream(replace(question, tools=(tool,)))][-1]
+    assert isinstance(answer, AssistantMessage)
+    (call,) = answer.tool_calls
+    assert (answer.stop_reason, call.name, call.invalid_arguments) == ("toolUse", "weigh", None)
+    assert call.arguments["hive"] in ("garden", "orchard")
+    assert 1 <= call.arguments["frames"] <= 9
+
+
+def test_its_vectors_find_notes(tmp_path: Path) -> None:
+    """As long as the model makes them, of notes and questions; without the server words are searched."""
+    notes = tmp_path / ".nacre/workspace/memory"
+    notes.mkdir(parents=True)
+    (notes / "2026-01-20.md").write_text(f"# 2026-01-20\n\n- {BEES}\n")
+    (notes / "2026-01-21.md").write_text("# 2026-01-21\n\n- The boat Halcyon needs a new mast.\n")
+    with serving("embeddings") as address:
+        search = {"provider": "desk", "model": "smollm2", "remote": {"baseUrl": address}}
+        write_settings(tmp_path / ".nacre", {"agents": {"defaults": {"memorySearch": search}}})
+        assert "2 vectors made" in run_nacre(tmp_path, "memory", "index").stdout
+        (agent,) = json.loads(run_nacre(tmp_path, "memory", "status", "--deep", "--json").stdout)
+        found = json.loads(run_nacre(tmp_path, "search", "a hive with nine frames", "--json").stdout)
+    without = run_nacre(tmp_path, "search", "mast")
+
+    vectors = agent["status"]["vector"]
+    assert (vectors["entries"], vectors["dims"]) == (2, 576)
+    assert (found["mode"], found["model"], found["degraded"]) == ("hybrid", "smollm2", None)
+    assert found["results"][0]["path"] == "memory/2026-01-20.md"
+    assert "needs a new mast" in without.stdout
+    assert "Only words were searched" in without.stderr
 
 
 async def test_an_agent_talks_flushes_and_compacts(url: str, tmp_path: Path) -> None:
