@@ -70,6 +70,9 @@ class RequestBodies:
         ]
         if request.tools:
             fields.append(b'"tools":' + self._tool_bytes(request.tools))
+        if request.output is not None:
+            asked = {"name": request.output.name, "schema": request.output.schema}
+            fields.append(_field("response_format", {"type": "json_schema", "json_schema": asked}))
         if request.max_output_tokens is not None:
             fields.append(_field(dialect.max_tokens_field, request.max_output_tokens))
         fields.append(_field("stream", True))

@@ -50,6 +50,13 @@ class OpenAICompatibleModel(ProviderModel):
     def load_ahead(self) -> None:
         Thread(target=load_client, name="httpx", daemon=True).start()
 
+    @property
+    def takes_output_schema(self) -> bool:
+        """Whether it answers with JSON that fits a schema, also beside tools."""
+        endpoint = self._endpoint()
+        is_known = endpoint.provider.takes_output_schema and endpoint.is_providers_own
+        return is_known and bool(self._known.entry.get("supports_response_schema"))
+
     async def learn_window(self) -> None:
         """Asks the owner's server, and a provider's server only if the price map lacks the model."""
         if self._learning is None or (self._learning.done() and self._tries_left > 0):

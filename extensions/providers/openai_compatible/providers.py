@@ -21,6 +21,8 @@ class Provider(Record):
     one's own machine have no `needs_key`. `adds_v1`: an address without a path means `/v1` below it.
     `counts_unasked`: the usage comes without being asked for, and asking is refused. No tool's schema may
     have `refused_schema_keys`. `takes_images` `False`: content is text, except for models that see.
+    `takes_output_schema`: `response_format` with a JSON schema is obeyed in a stream and beside tools, by
+    models of which the price map says that they take one.
     """
 
     base_url: str = ""
@@ -31,6 +33,7 @@ class Provider(Record):
     counts_unasked: bool = False
     refused_schema_keys: frozenset[str] = frozenset()
     takes_images: bool = True
+    takes_output_schema: bool = False
 
 
 def _local(port: int, *variables: str, keys: tuple[str, ...] = (), refused: str = "") -> Provider:
@@ -55,6 +58,7 @@ PROVIDERS: Mapping[str, Provider] = {
         base_url="https://api.openai.com/v1",
         base_url_variables=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
         key_variables=("OPENAI_API_KEY",),
+        takes_output_schema=True,
     ),
     "openrouter": Provider(
         base_url="https://openrouter.ai/api/v1",

@@ -279,12 +279,9 @@ class AgentsSettings(SettingsSection):
         """All agents of the state folder, in the order of the list."""
         return tuple(entry.id for entry in self.entries) or (FIRST_AGENT,)
 
-    def entry(self, agent_id: str) -> AgentEntry | None:
-        """What the list says of an agent."""
-        return self._by_id.get(agent_id)
-
     @cached_property
-    def _by_id(self) -> Mapping[str, AgentEntry]:
+    def by_id(self) -> Mapping[str, AgentEntry]:
+        """What the list says of each agent."""
         return {entry.id: entry for entry in self.entries}
 
     @cached_property
