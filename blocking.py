@@ -24,6 +24,7 @@ from nacre.runtime.commands.conversation.status import SessionStatus
 from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import CompactionEnded, Event
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
+from nacre.runtime.contracts.model import ModelParameters
 from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.output import TypeForm
 from nacre.sessions.contracts.messages import Usage
@@ -153,6 +154,7 @@ class BlockingAgent:
         session: str = "",
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
         context: object = None,
         output_type: None = None,
     ) -> Reply[None] | None: ...
@@ -165,6 +167,7 @@ class BlockingAgent:
         session: str = "",
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
         context: object = None,
         output_type: TypeForm[T],
     ) -> Reply[T]: ...
@@ -176,34 +179,58 @@ class BlockingAgent:
         session: str = "",
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
         context: object = None,
         output_type: TypeForm[Any] | None = None,
     ) -> Reply[Any] | None:
         """The reply to a private message of the owner; see `Agent.ask`."""
         inbound = owner_says(text, session, attachments, context)
-        return self.respond(inbound, limits=limits, output_type=output_type)
+        return self.respond(inbound, limits=limits, parameters=parameters, output_type=output_type)
 
     @overload
     def respond(
-        self, inbound: Inbound, *, limits: UsageLimits | None = None, output_type: None = None
+        self,
+        inbound: Inbound,
+        *,
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: None = None,
     ) -> Reply[None] | None: ...
 
     @overload
     def respond(
-        self, inbound: Inbound, *, limits: UsageLimits | None = None, output_type: TypeForm[T]
+        self,
+        inbound: Inbound,
+        *,
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: TypeForm[T],
     ) -> Reply[T]: ...
 
     def respond(
-        self, inbound: Inbound, *, limits: UsageLimits | None = None, output_type: TypeForm[Any] | None = None
+        self,
+        inbound: Inbound,
+        *,
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: TypeForm[Any] | None = None,
     ) -> Reply[Any] | None:
         """Runs one turn and returns its reply; see `Agent.respond`."""
-        return self._loop.run(self._agent.respond(inbound, limits=limits, output_type=output_type))
+        responding = self._agent.respond(
+            inbound, limits=limits, parameters=parameters, output_type=output_type
+        )
+        return self._loop.run(responding)
 
     def stream(
-        self, inbound: Inbound, *, limits: UsageLimits | None = None, output_type: TypeForm[Any] | None = None
+        self,
+        inbound: Inbound,
+        *,
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: TypeForm[Any] | None = None,
     ) -> Iterator[Event]:
         """Runs one turn and yields its events; see `Agent.stream`. Leaving the loop early stops the turn."""
-        events = self._agent.stream(inbound, limits=limits, output_type=output_type)
+        events = self._agent.stream(inbound, limits=limits, parameters=parameters, output_type=output_type)
 
         async def following() -> Event | None:
             return await anext(events, None)

@@ -40,7 +40,7 @@ from nacre.runtime.contracts.errors import AgentError, OutputInvalid, TurnBroken
 from nacre.runtime.contracts.events import Emit, Event, ReplyReady, Silence, TurnFailed
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
-from nacre.runtime.contracts.model import Answering, ChatModel, ModelRequest
+from nacre.runtime.contracts.model import Answering, ChatModel, ModelParameters, ModelRequest
 from nacre.runtime.hooks.hooks import Hooks, HookTable
 from nacre.runtime.open_sessions.routing import Route, route as route_of
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
@@ -218,6 +218,7 @@ class Agent:
         session: str = "",
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
         context: object = None,
         output_type: None = None,
     ) -> Reply[None] | None: ...
@@ -230,6 +231,7 @@ class Agent:
         session: str = "",
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
         context: object = None,
         output_type: TypeForm[T],
     ) -> Reply[T]: ...
@@ -241,6 +243,7 @@ class Agent:
         session: str = "",
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
         context: object = None,
         output_type: TypeForm[Any] | None = None,
     ) -> Reply[Any] | None:
@@ -249,31 +252,47 @@ class Agent:
         `session` defaults to the main session. A plain name is a private conversation of that name; a key
         such as `agent:main:project` has the audience that it names. Bridges, and programs that speak for
         others than the owner, use `respond` or `stream`. `limits` replaces the agent's limits, `context` is
-        `Inbound.context`, and `output_type` is as in `respond`.
+        `Inbound.context`, and the other options are as in `respond`.
 
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
         inbound = owner_says(text, session, attachments, context)
-        return await self.respond(inbound, limits=limits, output_type=output_type)
+        return await self.respond(inbound, limits=limits, parameters=parameters, output_type=output_type)
 
     @overload
     async def respond(
-        self, inbound: Inbound, *, limits: UsageLimits | None = None, output_type: None = None
+        self,
+        inbound: Inbound,
+        *,
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: None = None,
     ) -> Reply[None] | None: ...
 
     @overload
     async def respond(
-        self, inbound: Inbound, *, limits: UsageLimits | None = None, output_type: TypeForm[T]
+        self,
+        inbound: Inbound,
+        *,
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: TypeForm[T],
     ) -> Reply[T]: ...
 
     async def respond(
-        self, inbound: Inbound, *, limits: UsageLimits | None = None, output_type: TypeForm[Any] | None = None
+        self,
+        inbound: Inbound,
+        *,
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: TypeForm[Any] | None = None,
     ) -> Reply[Any] | None:
         """Runs one turn and returns its reply, or `None` if the assistant stays silent.
 
         With `output_type`, a pydantic model, a dataclass, a union or another type that pydantic can check,
         the answer is a value of it, `reply.output`. A wrong answer is asked for again, twice at most.
+        `parameters` replaces those of the settings in this turn.
 
         Raises:
             ConfigError: the `output_type` has no schema.
@@ -281,7 +300,7 @@ class Agent:
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
         events: list[Event] = []
-        task = self._start(inbound, events.append, limits, output_type)
+        task = self._start(inbound, events.append, limits, _options(output_type, parameters))
         ending = await ending_of(task, events)
         if isinstance(ending, TurnFailed):
             raise ending.error
@@ -292,7 +311,12 @@ class Agent:
         return reply
 
     def stream(
-        self, inbound: Inbound, *, limits: UsageLimits | None = None, output_type: TypeForm[Any] | None = None
+        self,
+        inbound: Inbound,
+        *,
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: TypeForm[Any] | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Runs one turn and yields its events; the last is `ReplyReady`, `Silence` or `TurnFailed`.
 
@@ -304,7 +328,7 @@ class Agent:
             ConfigError: the `output_type` has no schema.
         """
         begun: list[bool] = []
-        events = self._events(inbound, limits, output_type, begun)
+        events = self._events(inbound, limits, _options(output_type, parameters), begun)
         finalize(events, warn_unread, begun).atexit = False
         return events
 
@@ -312,12 +336,12 @@ class Agent:
         self,
         inbound: Inbound,
         limits: UsageLimits | None,
-        output_type: TypeForm[Any] | None,
+        options: TurnOptions,
         begun: list[bool],
     ) -> AsyncGenerator[Event, None]:
         begun.append(True)
         events = EventQueue()
-        task = self._start(inbound, events.put, limits, output_type)
+        task = self._start(inbound, events.put, limits, options)
         task.add_done_callback(lambda _done: events.put(None))
         last: Event | None = None
         try:
@@ -391,13 +415,11 @@ class Agent:
         return await self.ask(text, session=key, attachments=attachments, limits=limits)
 
     def _start(
-        self, inbound: Inbound, emit: Emit, limits: UsageLimits | None, output_type: TypeForm[Any] | None
+        self, inbound: Inbound, emit: Emit, limits: UsageLimits | None, options: TurnOptions
     ) -> asyncio.Task[None]:
         if self._closed:
             raise TurnBroken("This agent is closed. Open a new one.")
-        output = None if output_type is None else output_of(output_type)
         parts, bounds = self._parts, TurnBounds(limits or self._parts.limits)
-        options = TurnOptions(output=output)
         try:
             check_chat(inbound)
             route = self._route(inbound)
@@ -407,3 +429,7 @@ class Agent:
 
     def _route(self, inbound: Inbound) -> Route:
         return route_of(inbound, agent_id=self._parts.agent_id, settings=self._parts.turn.settings.session)
+
+
+def _options(output_type: TypeForm[Any] | None, parameters: ModelParameters | None) -> TurnOptions:
+    return TurnOptions(output=None if output_type is None else output_of(output_type), parameters=parameters)

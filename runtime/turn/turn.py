@@ -14,7 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from nacre.runtime.contracts.budget import ContextBudget
@@ -27,7 +27,7 @@ from nacre.runtime.contracts.errors import (
 )
 from nacre.runtime.contracts.events import Emit, MessageJoined, ReplyReady, Silence, Warned
 from nacre.runtime.contracts.inbound import Attachment, Quoted, Reply, Trigger
-from nacre.runtime.contracts.model import ModelRequest, takes_images
+from nacre.runtime.contracts.model import ModelParameters, ModelRequest, takes_images
 from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.hooks.hooks import around_turn, run_inbound_hooks, with_model_hooks
 from nacre.runtime.models.failover import Candidate, ModelChain
@@ -271,7 +271,15 @@ class Turn:
             tools=context.specs,
             purpose="background" if self.trigger else "turn",
             output=output.schema if output is not None and context.output is None else None,
+            parameters=self._parameters,
         )
+
+    @cached_property
+    def _parameters(self) -> ModelParameters:
+        given, settings = self.parts.options.parameters, self.parts.settings.agent.params
+        if given is not None:
+            return given
+        return ModelParameters(temperature=settings.temperature, reasoning_effort=settings.reasoning_effort)
 
     async def make_room(self, overflow: ContextOverflow) -> bool:
         """Shortens what is too large, or flushes and compacts once a turn; `False` after that.
@@ -314,6 +322,8 @@ class Turn:
         await self.session.journal.append(message)
         if isinstance(message, AssistantMessage):
             context.results.begin_step(len(message.tool_calls))
+            if message.tool_calls and self._parameters.tool_choice:
+                self._parameters = replace(self._parameters, tool_choice="")
             if message.usage is not None:
                 self.spend(message.usage)
             if message_text(message).strip():

@@ -12,7 +12,7 @@ from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.ids import NewId
-from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.contracts.model import ChatModel, ModelParameters
 from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.open_sessions.open_session import NoticeLog, OpenSession, SessionOpener
@@ -30,13 +30,16 @@ from nacre.sessions.contracts.messages import Usage
 
 
 class TurnOptions(Record):
-    """What one call asks of its turn besides its limits. `output` is the type that the answer must have."""
+    """What one call asks of its turn besides its limits. `output` is the type that the answer must have,
+    `parameters` are those of its model calls; without them, the settings decide.
+    """
 
     output: Output | None = None
+    parameters: ModelParameters | None = None
 
     @property
     def is_empty(self) -> bool:
-        return self.output is None
+        return self.output is None and self.parameters is None
 
 
 class TurnParts(Record):

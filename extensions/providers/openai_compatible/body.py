@@ -19,6 +19,7 @@ from nacre.extensions.providers.completions.messages import (
     add_tail,
     mark_last_user_message,
     outgoing,
+    parameter_fields,
     provider_family,
     sendable,
     system_messages,
@@ -70,6 +71,7 @@ class RequestBodies:
         ]
         if request.tools:
             fields.append(b'"tools":' + self._tool_bytes(request.tools))
+        fields += [_field(name, value) for name, value in parameter_fields(request).items()]
         if request.output is not None:
             asked = {"name": request.output.name, "schema": request.output.schema}
             fields.append(_field("response_format", {"type": "json_schema", "json_schema": asked}))

@@ -186,6 +186,15 @@ class SandboxSettings(SettingsSection):
         return self.mode == "all" and self.workspace_access != "rw"
 
 
+class ParameterSettings(SettingsSection):
+    """`agents.defaults.params`: how models are asked in turns."""
+
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    """How much chance there is in an answer, 0 to 2; unset is the provider's. Some models refuse it."""
+    reasoning_effort: str = ""
+    """How long a model may think: mostly `low`, `medium` or `high`; blank is the provider's."""
+
+
 class AgentSettings(SettingsSection):
     """`agents.defaults`: the assistant itself."""
 
@@ -197,6 +206,7 @@ class AgentSettings(SettingsSection):
     )
     models: Mapping[str, ModelEntry] = Field(default_factory=dict)
     """Models that `/new` knows by a part of their name or by an alias."""
+    params: ParameterSettings = Field(default_factory=ParameterSettings.unwritten)
     user_timezone: str = ""
     """IANA name of the owner's time zone; blank is the system's."""
     context_tokens: Annotated[int, Field(ge=SMALLEST_WINDOW_TOKENS)] | None = None
