@@ -9,6 +9,7 @@ from .runtime.contracts.inbound import (
     Quoted as Quoted,
     Reply as Reply,
 )
+from .runtime.contracts.model import ModelParameters as ModelParameters
 from .runtime.extensions.host import ExtensionHost as ExtensionHost
 from .runtime.hooks.events import (
     AfterCompaction as AfterCompaction,

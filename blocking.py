@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from nacre.runtime.agent.agent import Agent
+from nacre.runtime.agent.answering import owner_says
 from nacre.runtime.agent.opening.agent_parts import StopAfter
 from nacre.runtime.agent.sessions import SessionInfo
 from nacre.runtime.commands.conversation.branching import Rewound
@@ -21,7 +24,9 @@ from nacre.runtime.commands.conversation.status import SessionStatus
 from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import CompactionEnded, Event
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
+from nacre.runtime.contracts.model import ModelParameters
 from nacre.runtime.turn.loop import UsageLimits
+from nacre.runtime.turn.output import TypeForm
 from nacre.sessions.contracts.messages import Usage
 
 P = ParamSpec("P")
@@ -33,6 +38,7 @@ class _LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._has_warned = "ipykernel" in sys.modules  # a notebook's loop has nothing else to do
         self._thread = threading.Thread(target=self._loop.run_forever, name="nacre", daemon=True)
         self._thread.start()
 
@@ -48,6 +54,7 @@ class _LoopThread:
                 else "A blocking agent was called on its own event loop, which would wait for itself. "
                 "Use `nacre.Agent` there."
             )
+        self._warn_in_a_loop()
         done: Future[T] = Future()
         tasks: list[asyncio.Task[T]] = []
 
@@ -62,6 +69,19 @@ class _LoopThread:
             self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
             wait([done])
             raise
+
+    def _warn_in_a_loop(self) -> None:
+        if self._has_warned:
+            return
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            self._has_warned = True
+            warnings.warn(
+                "A BlockingAgent is used where an event loop runs, which stands still until each call ends. "
+                "Write `async with nacre.Agent.open(…) as agent:` there.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
 
     def close(self) -> None:
         """Ends the loop and its thread. Safe to repeat."""
@@ -126,6 +146,7 @@ class BlockingAgent:
         """The folder with the notes."""
         return self._agent.workspace
 
+    @overload
     def ask(
         self,
         text: str,
@@ -133,18 +154,83 @@ class BlockingAgent:
         session: str = "",
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
-    ) -> Reply | None:
+        parameters: ModelParameters | None = None,
+        context: object = None,
+        output_type: None = None,
+    ) -> Reply[None] | None: ...
+
+    @overload
+    def ask(
+        self,
+        text: str,
+        *,
+        session: str = "",
+        attachments: tuple[Attachment, ...] = (),
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        context: object = None,
+        output_type: TypeForm[T],
+    ) -> Reply[T]: ...
+
+    def ask(
+        self,
+        text: str,
+        *,
+        session: str = "",
+        attachments: tuple[Attachment, ...] = (),
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        context: object = None,
+        output_type: TypeForm[Any] | None = None,
+    ) -> Reply[Any] | None:
         """The reply to a private message of the owner; see `Agent.ask`."""
-        asking = self._agent.ask(text, session=session, attachments=attachments, limits=limits)
-        return self._loop.run(asking)
+        inbound = owner_says(text, session, attachments, context)
+        return self.respond(inbound, limits=limits, parameters=parameters, output_type=output_type)
 
-    def respond(self, inbound: Inbound, *, limits: UsageLimits | None = None) -> Reply | None:
+    @overload
+    def respond(
+        self,
+        inbound: Inbound,
+        *,
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: None = None,
+    ) -> Reply[None] | None: ...
+
+    @overload
+    def respond(
+        self,
+        inbound: Inbound,
+        *,
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: TypeForm[T],
+    ) -> Reply[T]: ...
+
+    def respond(
+        self,
+        inbound: Inbound,
+        *,
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: TypeForm[Any] | None = None,
+    ) -> Reply[Any] | None:
         """Runs one turn and returns its reply; see `Agent.respond`."""
-        return self._loop.run(self._agent.respond(inbound, limits=limits))
+        responding = self._agent.respond(
+            inbound, limits=limits, parameters=parameters, output_type=output_type
+        )
+        return self._loop.run(responding)
 
-    def stream(self, inbound: Inbound, *, limits: UsageLimits | None = None) -> Iterator[Event]:
+    def stream(
+        self,
+        inbound: Inbound,
+        *,
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: TypeForm[Any] | None = None,
+    ) -> Iterator[Event]:
         """Runs one turn and yields its events; see `Agent.stream`. Leaving the loop early stops the turn."""
-        events = self._agent.stream(inbound, limits=limits)
+        events = self._agent.stream(inbound, limits=limits, parameters=parameters, output_type=output_type)
 
         async def following() -> Event | None:
             return await anext(events, None)

@@ -79,6 +79,7 @@ class Record:
     __signature__ = _Signature()
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()  # a record may be generic
         dataclass(init=False, repr=False, eq=False)(cls)
         own = fields(cls)
         cls._names = frozenset([each.name for each in own])

@@ -155,7 +155,7 @@ def _is_plain(config: Config) -> bool:
     from nacre.runtime.settings.sections.plugins import MEMORY_CORE
 
     settings, agents = config.settings, config.settings.agents
-    entry = agents.entry(config.agent_id)
+    entry = agents.by_id.get(config.agent_id)
     named = [
         *(config.environment.get(name) for name in _PATHS),
         agents.defaults.workspace,

@@ -8,16 +8,19 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
+from weakref import finalize
 
 from nacre.memory.contracts.facts import FactMemory
 from nacre.runtime.agent.answering import (
     EventQueue,
+    check_chat,
     ending_of,
     owner_says,
     refuse,
     run_turn,
     stopped,
+    warn_unread,
 )
 from nacre.runtime.agent.approvals import PendingApprovals
 from nacre.runtime.agent.open_result import opening
@@ -33,20 +36,25 @@ from nacre.runtime.agent.sessions import Sessions
 from nacre.runtime.commands.command import Command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.errors import AgentError, TurnBroken
+from nacre.runtime.contracts.errors import AgentError, OutputInvalid, TurnBroken
 from nacre.runtime.contracts.events import Emit, Event, ReplyReady, Silence, TurnFailed
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
-from nacre.runtime.contracts.model import Answering, ChatModel, ModelRequest
+from nacre.runtime.contracts.model import Answering, ChatModel, ModelParameters, ModelRequest
 from nacre.runtime.hooks.hooks import Hooks, HookTable
 from nacre.runtime.open_sessions.routing import Route, route as route_of
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import load_config, process_environment
 from nacre.runtime.settings.settings import Settings
+from nacre.runtime.tools.function import ToolChats
 from nacre.runtime.turn.loop import TurnBounds, UsageLimits
+from nacre.runtime.turn.output import TypeForm, output_of
 from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
 from nacre.runtime.turn.sub_agent import AuthorTool
+from nacre.runtime.turn.turn_parts import TurnOptions
 from nacre.sessions.contracts.errors import SessionError
+
+T = TypeVar("T")
 
 
 class Agent:
@@ -73,6 +81,7 @@ class Agent:
         workspace: Path | str | None = None,
         model: ChatModel | str | Sequence[ChatModel | str] | None = None,
         tools: Sequence[AuthorTool | Callable[..., Any]] = (),
+        tool_chats: Sequence[ToolChats] | None = None,
         instructions: str = "",
         commands: Sequence[FunctionCommand] = (),
         limits: UsageLimits | None = None,
@@ -91,10 +100,12 @@ class Agent:
         `model` is a `ChatModel`, a name such as `openai/gpt-5-mini`, or a list of these, of which the next
         one is asked when one fails; without one, `$NACRE_MODEL` or the
         settings decide, and otherwise the offline responder answers. `tools` are typed functions that the
-        model may call, see `nacre.tool`, and sub-agents, see `nacre.sub_agent`. `instructions` are added to
-        the system prompt of every chat, and `prompt_parts` as sections of their own, see
-        `nacre.prompt_part`. `commands` are chat commands, see `nacre.command`. `limits` bounds turns without
-        limits of their own. `memory` replaces the memory engine of the settings, see `nacre.MemoryPlugin`.
+        model may call, see `nacre.tool`, objects with methods that are tools, and sub-agents, see
+        `nacre.sub_agent`. `tool_chats` are the chats of tools that name none: some of `private` (the owner
+        alone, the default), `direct` (somebody else) and `group`. `instructions` are added to the system
+        prompt of every chat, and `prompt_parts` as sections of their own, see `nacre.prompt_part`.
+        `commands` are chat commands, see `nacre.command`. `limits` bounds turns without limits of their own.
+        `memory` replaces the memory engine of the settings, see `nacre.MemoryPlugin`.
         `hooks` are handlers by name, see `nacre.Hooks`. `clock` returns aware datetimes in the owner's zone.
         `watch` follows changes that others make to the notes.
 
@@ -111,7 +122,7 @@ class Agent:
         )
         given = AuthorParts(
             models=author_models(model),
-            tools=author_tools(tools),
+            tools=author_tools(tools, tool_chats),
             commands=tuple(command.to_command() for command in commands),
             limits=limits,
             prompt_parts=author_prompt_parts(instructions, prompt_parts),
@@ -199,6 +210,7 @@ class Agent:
         called = self._parts.commands.called(inbound.text, self._route(inbound).policy)
         return called.command.name if called is not None else ""
 
+    @overload
     async def ask(
         self,
         text: str,
@@ -206,40 +218,130 @@ class Agent:
         session: str = "",
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
-    ) -> Reply | None:
+        parameters: ModelParameters | None = None,
+        context: object = None,
+        output_type: None = None,
+    ) -> Reply[None] | None: ...
+
+    @overload
+    async def ask(
+        self,
+        text: str,
+        *,
+        session: str = "",
+        attachments: tuple[Attachment, ...] = (),
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        context: object = None,
+        output_type: TypeForm[T],
+    ) -> Reply[T]: ...
+
+    async def ask(
+        self,
+        text: str,
+        *,
+        session: str = "",
+        attachments: tuple[Attachment, ...] = (),
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        context: object = None,
+        output_type: TypeForm[Any] | None = None,
+    ) -> Reply[Any] | None:
         """The reply to a private message of the owner; `None` if the assistant stays silent.
 
         `session` defaults to the main session. A plain name is a private conversation of that name; a key
         such as `agent:main:project` has the audience that it names. Bridges, and programs that speak for
-        others than the owner, use `respond` or `stream`. `limits` replaces the agent's limits.
+        others than the owner, use `respond` or `stream`. `limits` replaces the agent's limits, `context` is
+        `Inbound.context`, and the other options are as in `respond`.
 
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
-        return await self.respond(owner_says(text, session, attachments), limits=limits)
+        inbound = owner_says(text, session, attachments, context)
+        return await self.respond(inbound, limits=limits, parameters=parameters, output_type=output_type)
 
-    async def respond(self, inbound: Inbound, *, limits: UsageLimits | None = None) -> Reply | None:
+    @overload
+    async def respond(
+        self,
+        inbound: Inbound,
+        *,
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: None = None,
+    ) -> Reply[None] | None: ...
+
+    @overload
+    async def respond(
+        self,
+        inbound: Inbound,
+        *,
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: TypeForm[T],
+    ) -> Reply[T]: ...
+
+    async def respond(
+        self,
+        inbound: Inbound,
+        *,
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: TypeForm[Any] | None = None,
+    ) -> Reply[Any] | None:
         """Runs one turn and returns its reply, or `None` if the assistant stays silent.
 
+        With `output_type`, a pydantic model, a dataclass, a union or another type that pydantic can check,
+        the answer is a value of it, `reply.output`. A wrong answer is asked for again, twice at most.
+        `parameters` replaces those of the settings in this turn.
+
         Raises:
+            ConfigError: the `output_type` has no schema.
+            OutputInvalid: there is no such value: the answers were wrong, or the assistant was silent.
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
         events: list[Event] = []
-        ending = await ending_of(self._start(inbound, events.append, limits), events)
+        task = self._start(inbound, events.append, limits, _options(output_type, parameters))
+        ending = await ending_of(task, events)
         if isinstance(ending, TurnFailed):
             raise ending.error
-        return ending.reply if isinstance(ending, ReplyReady) else None
+        reply = ending.reply if isinstance(ending, ReplyReady) else None
+        if output_type is not None and (reply is None or reply.is_command):
+            what = "Silence has" if reply is None else "The answer to a chat command has"
+            raise OutputInvalid(f"{what} no value of the output_type. Leave it out for such a message.")
+        return reply
 
-    async def stream(
-        self, inbound: Inbound, *, limits: UsageLimits | None = None
+    def stream(
+        self,
+        inbound: Inbound,
+        *,
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: TypeForm[Any] | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Runs one turn and yields its events; the last is `ReplyReady`, `Silence` or `TurnFailed`.
 
         Closing the iterator early, or cancelling the task that reads it, stops the turn. `limits` replaces
-        the agent's limits.
+        the agent's limits. With `output_type`, as in `respond`, the streamed text is JSON or nothing, and
+        `reply.output` has the value.
+
+        Raises:
+            ConfigError: the `output_type` has no schema.
         """
+        begun: list[bool] = []
+        events = self._events(inbound, limits, _options(output_type, parameters), begun)
+        finalize(events, warn_unread, begun).atexit = False
+        return events
+
+    async def _events(
+        self,
+        inbound: Inbound,
+        limits: UsageLimits | None,
+        options: TurnOptions,
+        begun: list[bool],
+    ) -> AsyncGenerator[Event, None]:
+        begun.append(True)
         events = EventQueue()
-        task = self._start(inbound, events.put, limits)
+        task = self._start(inbound, events.put, limits, options)
         task.add_done_callback(lambda _done: events.put(None))
         last: Event | None = None
         try:
@@ -312,15 +414,22 @@ class Agent:
     ) -> Reply | None:
         return await self.ask(text, session=key, attachments=attachments, limits=limits)
 
-    def _start(self, inbound: Inbound, emit: Emit, limits: UsageLimits | None) -> asyncio.Task[None]:
+    def _start(
+        self, inbound: Inbound, emit: Emit, limits: UsageLimits | None, options: TurnOptions
+    ) -> asyncio.Task[None]:
         if self._closed:
             raise TurnBroken("This agent is closed. Open a new one.")
         parts, bounds = self._parts, TurnBounds(limits or self._parts.limits)
         try:
+            check_chat(inbound)
             route = self._route(inbound)
         except Exception as error:  # noqa: BLE001 - as in the turn itself: a bug ends in an answer
             return asyncio.create_task(refuse(error, emit))
-        return parts.running.start(route.key, run_turn(parts, inbound, route, emit, bounds), bounds)
+        return parts.running.start(route.key, run_turn(parts, inbound, route, emit, bounds, options), bounds)
 
     def _route(self, inbound: Inbound) -> Route:
         return route_of(inbound, agent_id=self._parts.agent_id, settings=self._parts.turn.settings.session)
+
+
+def _options(output_type: TypeForm[Any] | None, parameters: ModelParameters | None) -> TurnOptions:
+    return TurnOptions(output=None if output_type is None else output_of(output_type), parameters=parameters)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot
@@ -19,7 +21,7 @@ from nacre.runtime.agent.opening.agent_parts import AgentParts
 from nacre.runtime.commands.command import CommandRun, Outcome, said
 from nacre.runtime.commands.review_commands import APPROVE, DENY
 from nacre.runtime.commands.status import STATUS
-from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
+from nacre.runtime.contracts.errors import AgentError, ConfigError, TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import (
     Emit,
     Event,
@@ -37,6 +39,7 @@ from nacre.runtime.open_sessions.routing import Route
 from nacre.runtime.turn.inbound_message import earlier_attempt, joined
 from nacre.runtime.turn.loop import TurnBounds
 from nacre.runtime.turn.turn import Turn
+from nacre.runtime.turn.turn_parts import TurnOptions
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)
@@ -47,7 +50,9 @@ INTERRUPTED_COMMAND = (
 )
 
 
-async def run_turn(parts: AgentParts, inbound: Inbound, route: Route, emit: Emit, bounds: TurnBounds) -> None:
+async def run_turn(
+    parts: AgentParts, inbound: Inbound, route: Route, emit: Emit, bounds: TurnBounds, options: TurnOptions
+) -> None:
     """Runs one turn and emits how it ended; only a cancellation is raised.
 
     A message waits until no other turn runs in its session. Answers to approvals and `/status` do not wait.
@@ -80,7 +85,7 @@ async def run_turn(parts: AgentParts, inbound: Inbound, route: Route, emit: Emit
             parts.turn.notice_log.once(session.session_id, session.notices, emit)
             try:
                 hooks, chat = parts.turn.hooks, parts.turn.chat(session)
-                turn = _turn(parts, session, without_streamed_text(hooks, emit), bounds)
+                turn = _turn(parts, session, without_streamed_text(hooks, emit), bounds, options)
                 left_over = await parts.turn.approvals.of_session(session.key)
                 if left_over:
                     await settle(turn, left_over, runs=False)
@@ -103,8 +108,15 @@ async def run_turn(parts: AgentParts, inbound: Inbound, route: Route, emit: Emit
         emit(TurnFailed(error=failure_of(parts.settings_file.unseen(error))))
 
 
-def _turn(parts: AgentParts, session: OpenSession, emit: Emit, bounds: TurnBounds | None = None) -> Turn:
-    return parts.chosen.applied(Turn(session, parts.turn, emit, bounds))
+def _turn(
+    parts: AgentParts,
+    session: OpenSession,
+    emit: Emit,
+    bounds: TurnBounds | None = None,
+    options: TurnOptions | None = None,
+) -> Turn:
+    of_turn = parts.turn if options is None or options.is_empty else replace(parts.turn, options=options)
+    return parts.chosen.applied(Turn(session, of_turn, emit, bounds))
 
 
 async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn, *, has_left_over: bool) -> Outcome:
@@ -177,6 +189,23 @@ def failure_of(error: Exception) -> AgentError:
     return broken
 
 
+def check_chat(inbound: Inbound) -> None:
+    """Refuses a message of a program whose chat is not what its author meant. Other unknown kinds are groups.
+
+    Raises:
+        ConfigError: the kind is another word for a direct chat, or a group has neither an id nor a session.
+    """
+    kind = inbound.chat_kind
+    if str(kind).strip().lower() in ("private", "direct", "dm", "im") and kind != "direct":
+        raise ConfigError(f"Inbound(chat_kind={kind!r}) would count as a group. Write chat_kind='direct'.")
+    is_group = kind in ("group", "channel")
+    if is_group and not (inbound.chat_id.strip() or inbound.session_key or inbound.trigger):
+        raise ConfigError(
+            f"Inbound(chat_kind={kind!r}) has no chat_id, so that all such chats would share one session. "
+            "Give the id of the chat, or a session_key."
+        )
+
+
 async def refuse(error: Exception, emit: Emit) -> None:
     """The turn of a message that belongs to no session."""
     emit(TurnFailed(error=failure_of(error)))
@@ -185,6 +214,17 @@ async def refuse(error: Exception, emit: Emit) -> None:
 def stopped() -> TurnFailed:
     """The ending of a turn that was stopped before `run_turn` could emit one."""
     return TurnFailed(error=TurnCancelled("The turn was stopped before it began."))
+
+
+def warn_unread(begun: Sequence[bool]) -> None:
+    """Warns of a stream that is gone and was never read."""
+    if not begun:
+        warnings.warn(
+            "The result of agent.stream(…) was never read, so no turn ran. "
+            "Write `async for event in agent.stream(…):`, or `await agent.respond(…)`.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 async def ending_of(task: asyncio.Task[None], events: Sequence[Event]) -> ReplyReady | Silence | TurnFailed:
@@ -199,7 +239,9 @@ async def ending_of(task: asyncio.Task[None], events: Sequence[Event]) -> ReplyR
     return last if isinstance(last, ReplyReady | Silence | TurnFailed) else stopped()
 
 
-def owner_says(text: str, session: str, attachments: tuple[Attachment, ...] = ()) -> Inbound:
+def owner_says(
+    text: str, session: str, attachments: tuple[Attachment, ...] = (), context: object = None
+) -> Inbound:
     """A private message of the owner, sent by a program."""
     return Inbound(
         text=text,
@@ -208,6 +250,7 @@ def owner_says(text: str, session: str, attachments: tuple[Attachment, ...] = ()
         is_owner=True,
         session_key=session,
         attachments=attachments,
+        context=context,
     )
 
 

@@ -27,6 +27,7 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config, ListedAgent, StateSettings, process_environment
+from nacre.runtime.tools.function import ToolChats
 from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
 from nacre.runtime.turn.sub_agent import AuthorTool
@@ -37,6 +38,7 @@ class AgentKeywords(TypedDict, total=False):
 
     model: ChatModel | str | Sequence[ChatModel | str] | None
     tools: Sequence[AuthorTool | Callable[..., Any]]
+    tool_chats: Sequence[ToolChats] | None
     instructions: str
     commands: Sequence[FunctionCommand]
     limits: UsageLimits | None
@@ -179,7 +181,7 @@ class Runtime:
 def _given(keywords: AgentKeywords) -> AuthorParts:
     return AuthorParts(
         models=author_models(keywords.get("model")),
-        tools=author_tools(keywords.get("tools", ())),
+        tools=author_tools(keywords.get("tools", ()), keywords.get("tool_chats")),
         commands=tuple(command.to_command() for command in keywords.get("commands", ())),
         limits=keywords.get("limits"),
         hooks=keywords.get("hooks") or {},

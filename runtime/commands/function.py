@@ -73,7 +73,8 @@ class CommandContext(Record):
 
     `text` is the text after the name, and `attachments` came with it. `session` is the chat's session, whose
     methods can be awaited here too. `policy` says who sees the answer and what may be shown: the owner's
-    private content only if `policy.is_private`.
+    private content only if `policy.is_private`. `reply` adds a text to the answer, before the function's
+    return value; any thread may call it.
     """
 
     name: str
@@ -83,11 +84,7 @@ class CommandContext(Record):
     channel: str
     sender_id: str
     policy: ChatPolicy
-    _replies: list[str] = field(default_factory=list, repr=False)
-
-    def reply(self, text: str) -> None:
-        """Adds text to the answer, before the function's return value. Thread-safe."""
-        self._replies.append(text)
+    reply: Callable[[str], None] = field(repr=False)
 
 
 CommandReply: TypeAlias = str | None
@@ -129,7 +126,7 @@ class FunctionCommand(Record):
             channel=origin.channel,
             sender_id=origin.sender_id,
             policy=run.turn.session.policy,
-            _replies=replies,
+            reply=replies.append,
         )
         try:
             returned = await self._called(context)

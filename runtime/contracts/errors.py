@@ -146,6 +146,10 @@ class TurnTimedOut(AgentError):
     """The turn took longer than `agents.defaults.timeoutSeconds`; what was said until then is on disk."""
 
 
+class OutputInvalid(AgentError):
+    """A call with `output_type` has no valid answer; what was said until then is on disk."""
+
+
 class UsageLimitReached(AgentError):
     """The turn used up one of its `UsageLimits`; what was said until then is on disk."""
 

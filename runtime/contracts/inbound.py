@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import field
-from typing import Literal, TypeAlias
+from typing import Any, Generic, Literal, TypeAlias
 from urllib.parse import quote
+
+from typing_extensions import TypeVar
 
 from nacre.record import Record
 from nacre.sessions.contracts.messages import Usage
+
+OutputT_co = TypeVar("OutputT_co", covariant=True, default=Any)
 
 ChatKind: TypeAlias = Literal["direct", "group", "channel"]
 Trigger: TypeAlias = Literal["", "heartbeat", "schedule"]
@@ -71,6 +75,9 @@ class Inbound(Record):
     `trigger` says what made a message that nobody sent. A heartbeat has no `text`: its text comes from
     HEARTBEAT.md. A triggered message is never a command, and neither ends a session nor keeps it from
     expiring.
+
+    `context` is any object of the program's: tools, prompt parts, hooks and sub-agents of the turn get it. It
+    is neither stored nor sent, so a message that waits on disk loses it.
     """
 
     text: str
@@ -92,6 +99,7 @@ class Inbound(Record):
     redelivered: bool = False
     joined_by: tuple[str, ...] = ()
     trigger: Trigger = ""
+    context: Any = field(default=None, repr=False, compare=False)
 
     @property
     def has_foreign_words(self) -> bool:
@@ -107,12 +115,13 @@ class Inbound(Record):
         return "/".join(quote(part, safe="", errors="replace") for part in parts)
 
 
-class Reply(Record):
+class Reply(Record, Generic[OutputT_co]):
     """The reply to a chat. Silence is `None`, not a `Reply`.
 
     `is_command` marks the answer to a chat command such as `/status`, which no model wrote. `notice` is a
     sentence of Nacre for the owner that belongs below the text, often empty. `usage` sums the tokens and the
     cost in US dollars of the turn's model calls, as the provider reported them; `None` if it reported none.
+    `output` is the value that `output_type` asked for, and `text` its JSON.
     """
 
     text: str
@@ -121,6 +130,7 @@ class Reply(Record):
     is_command: bool = False
     notice: str = ""
     usage: Usage | None = None
+    output: OutputT_co = field(default=None)  # type: ignore[assignment]  # checked where a type is asked for
 
 
 RESET_TRIGGERS = ("/new", "/reset")

@@ -37,6 +37,34 @@ class ToolSpec(Record):
     parameters: Mapping[str, Any]
 
 
+class ModelParameters(Record):
+    """How a turn's model is asked; empty values leave it to the provider, which may refuse one.
+
+    `temperature` is mostly between 0 and 2, `reasoning_effort` a word such as `low`. `tool_choice` is `auto`,
+    `none`, `required` or the name of a tool, and holds until the turn's first tool call.
+    """
+
+    temperature: float | None = None
+    reasoning_effort: str = ""
+    tool_choice: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a request in OpenAI's format."""
+        choice: Any = self.tool_choice
+        if choice and choice not in ("auto", "none", "required"):
+            choice = {"type": "function", "function": {"name": choice}}
+        given = {"reasoning_effort": self.reasoning_effort, "tool_choice": choice}
+        temperature = {} if self.temperature is None else {"temperature": self.temperature}
+        return temperature | {name: value for name, value in given.items() if value}
+
+
+class OutputSchema(Record):
+    """The JSON schema, of type object, that a whole answer has to fit."""
+
+    name: str
+    schema: Mapping[str, Any]
+
+
 class SystemPrompt(Record):
     """The system prompt, in parts so that a provider's prompt cache holds.
 
@@ -62,7 +90,9 @@ class ModelRequest(Record):
 
     `purpose` says why it is made: a turn, a flush, a summary for a compaction, a name for an ended
     conversation, a page of the bank, tidying of notes, or a turn that nobody asked for. Models may ignore
-    it. `max_output_tokens` bounds the answer; `None` leaves it to the model.
+    it. `max_output_tokens` bounds the answer; `None` leaves it to the model. `output` is set only for models
+    whose `takes_output_schema` is true: an answer without calls is JSON that fits it. `parameters` are those
+    of a turn.
     """
 
     system: SystemPrompt
@@ -70,6 +100,8 @@ class ModelRequest(Record):
     tools: tuple[ToolSpec, ...] = ()
     max_output_tokens: int | None = None
     purpose: Purpose = "turn"
+    output: OutputSchema | None = None
+    parameters: ModelParameters = ModelParameters()
 
 
 class TextDelta(Record):
@@ -114,6 +146,11 @@ def takes_images(model: ChatModel) -> bool:
     """Whether images are shown to a model, unless its own `takes_images` is false."""
     # each turn asks, and `isinstance` with a protocol costs some eighty calls
     return getattr(model, "takes_images", None) is not False
+
+
+def takes_output_schema(model: ChatModel) -> bool:
+    """Whether a model obeys `ModelRequest.output`, also beside tools: its `takes_output_schema` says so."""
+    return getattr(model, "takes_output_schema", False) is True
 
 
 async def learn_window(model: ChatModel) -> None:

@@ -12,7 +12,7 @@ from nacre.record import Record
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Quoted
 from nacre.runtime.contracts.outbound import Part, Place
 
-_OF_THE_MOMENT = ("attachments", "quoted", "redelivered", "joined_by")
+_OF_THE_MOMENT = ("attachments", "quoted", "redelivered", "joined_by", "context")
 _PLAIN = tuple(field.name for field in fields(Inbound) if field.name not in _OF_THE_MOMENT)
 
 

@@ -42,6 +42,7 @@ from nacre.runtime.contracts.model import (
     TextDelta,
     learn_window,
     overhead_tokens,
+    takes_output_schema,
 )
 from nacre.runtime.models.cooldown import CooldownFile, asking_order, cooling
 from nacre.sessions.contracts.messages import AssistantMessage
@@ -403,6 +404,11 @@ class ModelChain:
         """The window of the model that answered; the first model's if it is not in the chain."""
         candidate = self._candidates.get(f"{answer.provider}/{answer.model}", self.first)
         return candidate.budget.window_tokens
+
+    @property
+    def takes_output_schema(self) -> bool:
+        """Whether each model does, whichever answers."""
+        return all(takes_output_schema(candidate.model) for candidate in self._candidates.values())
 
     def budget_of(self, window_tokens: int) -> ContextBudget:
         """The budget of the model with this window; the first model's if there is none."""

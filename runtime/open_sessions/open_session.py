@@ -107,6 +107,7 @@ class OpenSession:
                 workspace=Path(place),
                 origin=self.route.origin,
                 sources=self.sources(sources),
+                context=self.route.context,
             )
         return self._chat
 
@@ -156,10 +157,6 @@ class OpenSession:
         """Stores a user's message."""
         await self.journal.append(message)
         await self.line.said()
-
-    async def write(self, message: Message) -> None:
-        """Stores a message of the model or a tool."""
-        await self.journal.append(message)
 
     async def compact(self, summary: str, plan: CompactionPlan, *, tokens_after: int) -> None:
         """Replaces everything before the plan's first kept entry with a summary in the model's view."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+from typing import Any
+
 from nacre.record import Record
 from nacre.runtime.contracts.errors import PrivacyError
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
@@ -25,13 +28,15 @@ from nacre.sessions.index.record import Origin
 class Route(Record):
     """A session's key, the policy that applies to it, and where its message came from.
 
-    `ids_fold_case` says whether the message's channel treats `Anna` and `anna` as the same id.
+    `ids_fold_case` says whether the message's channel treats `Anna` and `anna` as the same id; `context` is
+    the message's.
     """
 
     key: str
     policy: ChatPolicy
     origin: Origin
     ids_fold_case: bool = False
+    context: Any = field(default=None, repr=False, compare=False)
 
 
 def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Route:
@@ -65,6 +70,7 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
         policy=policy,
         origin=_origin(inbound, policy),
         ids_fold_case=inbound.ids_fold_case is True,
+        context=inbound.context,
     )
 
 

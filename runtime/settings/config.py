@@ -207,7 +207,7 @@ class StateSettings:
 
         agents = self._written.agents
         own_id = listed_id(agent_id, agents, self._file)
-        if agents.entry(own_id) is None:
+        if agents.by_id.get(own_id) is None:
             return self._written
         with variables_unseen(self._file, self._environment):
             return valid_settings(with_own_settings(self._raw, agents.ids.index(own_id)), self._file)
@@ -282,7 +282,7 @@ def _state_dir(environment: Mapping[str, str]) -> Path:
 
 
 def _listed(agents: AgentsSettings, folders: AgentFolders, chosen_model: str) -> ListedAgent:
-    entry = agents.entry(folders.agent_id)
+    entry = agents.by_id.get(folders.agent_id)
     own_model = entry.model.primary.strip() if entry else ""
     return ListedAgent(
         id=folders.agent_id,
@@ -326,7 +326,7 @@ class AgentPlaces(Record):
         from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
         agents = self.settings.agents
-        entry = agents.entry(agent_id)
+        entry = agents.by_id.get(agent_id)
         usual = self.state / "agents" / agent_id
         search = agents.defaults.memory_search
         if entry is not None and entry.memory_search.store.path:
@@ -342,13 +342,13 @@ class AgentPlaces(Record):
 
     def allowed(self, agent_id: str) -> list[Path]:
         """The places of other agents that an agent may read."""
-        entry = self.settings.agents.entry(agent_id)
+        entry = self.settings.agents.by_id.get(agent_id)
         found = (owners_path(text, self.home) for text in (entry.allow_paths if entry else ()))
         return [path.absolute() for path in found if path is not None]
 
     def _workspace(self, agent_id: str) -> Path:
         agents = self.settings.agents
-        entry, is_default = agents.entry(agent_id), agent_id == agents.default_id
+        entry, is_default = agents.by_id.get(agent_id), agent_id == agents.default_id
         texts = [
             self.named if is_default else None,
             entry.workspace if entry else None,

@@ -6,20 +6,36 @@ import inspect
 import json
 import re
 import warnings
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, get_args, get_type_hints, overload
+from typing import (
+    Any,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter, create_model
+from typing_extensions import TypeVar
 
 from nacre.record import Record
+from nacre.runtime.contracts.inbound import Attachment
 from nacre.runtime.contracts.policy import Audience, ChatPolicy
 from nacre.runtime.tools.session_sources import SessionSources
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolOutput, on_its_own_thread
+from nacre.sessions.contracts.messages import Image
 from nacre.sessions.index.record import Origin
 
+ContextT_co = TypeVar("ContextT_co", covariant=True, default=Any)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -33,11 +49,12 @@ _RESERVED_BY_PYDANTIC = frozenset(name for name in dir(BaseModel) if name.starts
 """Names that a pydantic model reserves."""
 
 
-class ToolChat(Record):
+class ToolChat(Record, Generic[ContextT_co]):
     """The chat in which a tool is offered. `workspace` is the folder with the notes.
 
     `origin` is where its latest message came from, or `None` if unknown. `sources` attributes the lines that
-    the chat's session writes, or is `None` without a session.
+    the chat's session writes, or is `None` without a session. `context` is what the program gave with the
+    message, `Inbound.context`.
     """
 
     session_key: str
@@ -47,17 +64,23 @@ class ToolChat(Record):
     workspace: Path
     origin: Origin | None = None
     sources: SessionSources | None = field(default=None, repr=False, compare=False)
+    context: ContextT_co = field(default=None, repr=False, compare=False)  # type: ignore[assignment]  # as given
 
 
-class ToolContext(Record):
-    """One call of a tool: its chat, and how to report its progress.
+class ToolContext(Record, Generic[ContextT_co]):
+    """One call of a tool: its chat, how to report its progress, and what the program gave with the message.
+
+    `context` is `Inbound.context`, of which a parameter's type says what it is: `ToolContext[User]`.
+    `progress` reports one short line to whoever watches the turn (`ToolProgressed`).
 
     A coroutine is canceled when the turn stops or the call takes too long. A plain function runs on its own
     thread, which nobody can stop and which ends with the program; a long one should check `is_cancelled` now
-    and then. Both members are thread-safe.
+    and then. `progress` and `is_cancelled` are thread-safe.
     """
 
-    chat: ToolChat
+    chat: ToolChat[ContextT_co]
+    context: ContextT_co
+    progress: Callable[[str], None] = field(repr=False)
     scope: CallScope = field(repr=False)
 
     @property
@@ -65,42 +88,52 @@ class ToolContext(Record):
         """Whether nobody waits for the result any more."""
         return self.scope.cancelled.is_set()
 
-    def progress(self, text: str) -> None:
-        """Reports progress in one short line to whoever watches the turn (`ToolProgressed`)."""
-        self.scope.progress(text)
-
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionTool(Generic[P, R]):
-    """A function as a tool, created by `tool`. Calling it calls the function."""
+    """A function as a tool, created by `tool`. Calling it calls the function. Without `chats`, the agent's
+    `tool_chats` apply.
+    """
 
     function: Callable[P, R]
     name: str
     description: str
     arguments: type[ToolArguments]
-    chats: frozenset[ToolChats]
+    chats: frozenset[ToolChats] | None
     timeout_seconds: float | None
     context_name: str
     needs_approval: bool | Callable[..., bool | str]
+    is_method: bool = False
+
+    def __get__(self, owner: object, kind: type | None = None) -> FunctionTool[..., R]:
+        """The tool of an object, for a method that is one."""
+        if owner is None or not self.is_method:
+            return self
+        method: Callable[..., R] = self.function
+        return replace(self, function=partial(method, owner), is_method=False)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
     def is_offered(self, policy: ChatPolicy) -> bool:
-        return policy.audience in self.chats
+        return policy.audience in (("private",) if self.chats is None else self.chats)
 
     def bound(self, chat: ToolChat) -> Tool:
 
         async def run(arguments: BaseModel, scope: CallScope) -> ToolOutput:
             values = _values(arguments)
             if self.context_name:
-                values[self.context_name] = ToolContext(chat=chat, scope=scope)
+                values[self.context_name] = ToolContext(
+                    chat=chat, context=chat.context, progress=scope.progress, scope=scope
+                )
             call: Callable[..., Any] = self.function
-            is_async = inspect.iscoroutinefunction(call)
+            is_async = inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
             result = call(**values) if is_async else await on_its_own_thread(partial(call, **values))
             # A plain function may return a coroutine function's awaitable, as decorators do.
             value = await result if inspect.isawaitable(result) else result
-            return value if isinstance(value, ToolOutput) else ToolOutput(text=_text(value))
+            if isinstance(value, AsyncGenerator):
+                value = await _last(value, scope.progress)
+            return value if isinstance(value, ToolOutput) else _output(value)
 
         needs = self.needs_approval
         return Tool(
@@ -111,6 +144,10 @@ class FunctionTool(Generic[P, R]):
             timeout_seconds=self.timeout_seconds,
             needs_approval=(lambda arguments: needs(**_values(arguments))) if callable(needs) else needs,
         )
+
+
+def are_chats(chats: Sequence[str]) -> bool:
+    return not isinstance(chats, str) and set(chats) <= set(get_args(Audience))
 
 
 def _values(arguments: BaseModel) -> dict[str, Any]:
@@ -126,7 +163,7 @@ def tool(
     *,
     name: str = "",
     description: str = "",
-    chats: Sequence[ToolChats] = ("private",),
+    chats: Sequence[ToolChats] | None = None,
     timeout_seconds: float | None = None,
     needs_approval: bool | Callable[..., bool | str] = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
@@ -138,7 +175,7 @@ def tool(
     *,
     name: str = "",
     description: str = "",
-    chats: Sequence[ToolChats] = ("private",),
+    chats: Sequence[ToolChats] | None = None,
     timeout_seconds: float | None = None,
     needs_approval: bool | Callable[..., bool | str] = False,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
@@ -147,11 +184,12 @@ def tool(
     The tool's name and description default to the function's name and docstring. Each parameter needs a type,
     which pydantic checks; `Annotated[int, Field(description="…", ge=1)]` describes and restricts it. A
     parameter of type `ToolContext` receives the call's context and is hidden from the model. The return value
-    becomes the result: a string as it is, anything else as JSON. The function raises `ToolFailed` with a
-    sentence for the model if it cannot do what was asked; any other exception is logged and reported to the
-    model.
+    becomes the result: a string as it is, an `Attachment` as an image or a file, anything else as JSON. An
+    async generator yields its progress and then its result. A decorated method is a tool of each object. The
+    function raises `ToolFailed` with a sentence for the model if it cannot do what was asked; any other
+    exception is logged and reported to the model.
 
-    `chats` says where the tool is offered; the default is only to the owner in private. `timeout_seconds`
+    `chats` says where the tool is offered; the default is `Agent.open(tool_chats=)`. `timeout_seconds`
     limits a call; the default is `agents.defaults.toolTimeoutSeconds`. `needs_approval` asks the owner before
     each call; a function receives the arguments by name and returns whether to ask, or the reason to ask.
 
@@ -160,13 +198,14 @@ def tool(
     """
 
     def make(function: Callable[P, R]) -> FunctionTool[P, R]:
-        tool_name = name or getattr(function, "__name__", "")
+        named = function.func if isinstance(function, partial) else function
+        tool_name = name or getattr(named, "__name__", "")
         if not _NAME.fullmatch(tool_name):
             raise TypeError(f"{tool_name!r} is not a valid tool name. Use 1 to 64 letters, digits, _ or -.")
-        text = description or inspect.getdoc(function) or ""
+        text = description or inspect.getdoc(named) or ""
         if not text.strip():
             raise TypeError(f"The tool {tool_name!r} has no docstring, which the model reads. Write one.")
-        if isinstance(chats, str) or not set(chats) <= set(get_args(Audience)):
+        if chats is not None and not are_chats(chats):
             raise TypeError(f"The tool {tool_name!r} has chats={chats!r}. Use {get_args(Audience)}.")
         context_name, fields = _parameters(tool_name, function)
         return FunctionTool(
@@ -174,10 +213,11 @@ def tool(
             name=tool_name,
             description=text.strip(),
             arguments=_arguments(tool_name, fields),
-            chats=frozenset(chats),
+            chats=None if chats is None else frozenset(chats),
             timeout_seconds=timeout_seconds,
             context_name=context_name,
             needs_approval=needs_approval,
+            is_method=_is_method(function),
         )
 
     return make if function is None else make(function)
@@ -186,14 +226,17 @@ def tool(
 def _parameters(tool_name: str, function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
     """The name of the context parameter, if any, and the other parameters as fields of a model."""
     try:
-        hints = get_type_hints(function, include_extras=True)
+        named = function.func if isinstance(function, partial) else function
+        hints = get_type_hints(named, include_extras=True)
     except NameError as error:
         raise TypeError(
             f"A type of the tool {tool_name!r} cannot be found: {error}. Import or define what the "
             "annotations name at the top of the module, not only for type checkers."
         ) from error
     context_name, fields = "", {}
-    for parameter in inspect.signature(function).parameters.values():
+    given = function.keywords if isinstance(function, partial) else {}
+    parameters = [each for each in inspect.signature(function).parameters.values() if each.name not in given]
+    for parameter in parameters[1:] if _is_method(function) else parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise TypeError(
                 f"The tool {tool_name!r} has {parameter.name!r}. Each parameter must be callable by name."
@@ -201,13 +244,23 @@ def _parameters(tool_name: str, function: Callable[..., Any]) -> tuple[str, dict
         hint = hints.get(parameter.name)
         if hint is None:
             raise TypeError(f"The parameter {parameter.name!r} of the tool {tool_name!r} has no type.")
-        if hint is ToolContext or ToolContext in get_args(hint):
+        if any((get_origin(each) or each) is ToolContext for each in (hint, *get_args(hint))):
             context_name = parameter.name
             continue
         if parameter.name.startswith("_") or parameter.name in _RESERVED_BY_PYDANTIC:
             raise TypeError(f"The parameter {parameter.name!r} of the tool {tool_name!r} needs another name.")
         fields[parameter.name] = (hint, ... if parameter.default is parameter.empty else parameter.default)
     return context_name, fields
+
+
+def _is_method(function: Callable[..., Any]) -> bool:
+    """Whether it is a method in the body of its class, so that its first parameter is the object."""
+    if not inspect.isfunction(function):
+        return False
+    place = function.__qualname__.rpartition(".")[0]
+    if not place or place.endswith("<locals>"):
+        return False
+    return next(iter(inspect.signature(function).parameters), "") == "self"
 
 
 def _arguments(tool_name: str, fields: dict[str, Any]) -> type[ToolArguments]:
@@ -222,6 +275,39 @@ def _arguments(tool_name: str, fields: dict[str, Any]) -> type[ToolArguments]:
         problem = str(error).partition("\n")[0]
         raise TypeError(f"The parameters of the tool {tool_name!r} have no schema. {problem}") from error
     return arguments
+
+
+async def _last(values: AsyncGenerator[object, None], progress: Callable[[str], None]) -> object:
+    """The last value of a generator; those before it are progress."""
+    last: object = None
+    async with aclosing(values):
+        async for value in values:
+            if last is not None:
+                progress(_text(last))
+            last = value
+    return last
+
+
+def _output(result: object) -> ToolOutput:
+    """A function's result as the model gets it, with the images in it as images."""
+    items: tuple[object, ...] = tuple(result) if isinstance(result, list | tuple) else (result,)
+    if not any(isinstance(item, Attachment) for item in items):
+        return ToolOutput(text=_text(result))
+    files = [item for item in items if isinstance(item, Attachment)]
+    images = [
+        Image(data=b64encode(file.data).decode(), mime_type=file.mime_type)
+        for file in files
+        if file.mime_type.startswith("image/")
+    ]
+    text = "\n\n".join(_file(item) if isinstance(item, Attachment) else _text(item) for item in items)
+    return ToolOutput(text=text, images=tuple(images))
+
+
+def _file(file: Attachment) -> str:
+    kind = file.mime_type.partition(";")[0].strip()
+    named = f"[{file.name}: {kind}, {len(file.data)} bytes]"
+    is_text = kind.startswith("text/") or kind == "application/json"
+    return f"{named}\n{file.data.decode('utf-8', 'replace')}" if is_text else named
 
 
 def _text(result: object) -> str:

@@ -352,7 +352,10 @@ class Toolbox:
         try:
             arguments = tool.arguments.model_validate(dict(call.arguments))
         except ValidationError as error:
-            raise ToolFailed(_argument_problems(call.name, error)) from error
+            raise ToolFailed(
+                f"The arguments of {call.name!r} do not fit: {problems_of(error)}. "
+                "Correct them and call it again."
+            ) from error
         if self._guard is not None:
             scope = replace(scope, is_approved=await self._guard.before(call, tool, arguments))
         seconds = self._timeout_seconds if tool.timeout_seconds is None else tool.timeout_seconds
@@ -419,12 +422,12 @@ def _schema(arguments: type[ToolArguments]) -> Mapping[str, Any]:
     return schema
 
 
-def _argument_problems(tool_name: str, error: ValidationError) -> str:
-    problems = "; ".join(
+def problems_of(error: ValidationError) -> str:
+    """What does not fit, each field with its place, without the values."""
+    return "; ".join(
         f"{'.'.join(str(part) for part in item['loc']) or 'arguments'}: {item['msg']}"
         for item in error.errors(include_url=False, include_input=False)
     )
-    return f"The arguments of {tool_name!r} do not fit: {problems}. Correct them and call it again."
 
 
 def _first_line(text: str) -> str:

@@ -22,6 +22,7 @@ from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.session_sources import NOTE_TOOLS
 from nacre.runtime.tools.toolbox import Tool, Toolbox, ToolResults, result_limits
 from nacre.runtime.turn.inbound_message import shown_image_problem
+from nacre.runtime.turn.output import FINAL_ANSWER, Output
 from nacre.runtime.turn.session_prompt import SessionPrompt
 from nacre.runtime.turn.sub_agent import RunSubAgent, SubAgent
 from nacre.runtime.turn.system_prompt import (
@@ -101,9 +102,10 @@ class TurnContext:
 
     @cached_property
     def toolbox(self) -> Toolbox:
-        agent = self._parts.settings.agent
+        agent, output = self._parts.settings.agent, self.output
+        tools = [tool for tool in self._tools() if agent.tools.admits(tool.name)]
         return Toolbox(
-            [tool for tool in self._tools() if agent.tools.admits(tool.name)],
+            [*tools, output.tool()] if output is not None else tools,
             now_ms=self._session.now_ms,
             timeout_seconds=agent.tool_timeout_seconds,
             guard=self.guard,
@@ -114,13 +116,20 @@ class TurnContext:
         return shown_image_problem(image, takes_images=takes_images(self._asked.model))
 
     @property
+    def output(self) -> Output | None:
+        """The type that the answer must have, if the model answers with a tool."""
+        output = self._parts.options.output
+        return None if output is None or self._parts.models.takes_output_schema else output
+
+    @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model has been told of them."""
-        return self._prompt.recorded().described(self._tool_specs)
+        told = self._prompt.recorded().described(self._tool_specs)
+        return told if self.output is None else (*told, self.output.tool().spec())
 
     @cached_property
     def _tool_specs(self) -> tuple[ToolSpec, ...]:
-        return self.toolbox.specs()
+        return tuple(spec for spec in self.toolbox.specs() if spec.name != FINAL_ANSWER)
 
     @cached_property
     def results(self) -> ToolResults:
@@ -221,6 +230,7 @@ class TurnContext:
         own = [
             tool.as_tool(self._run_sub_agent) if isinstance(tool, SubAgent) else tool for tool in parts.tools
         ]
+        self._tell_withheld(own)
         if parts.sub_agent is None:
             own += self._of_sources([tool.name for tool in own])
         if parts.sub_agent is not None and not parts.sub_agent.notes:
@@ -246,10 +256,22 @@ class TurnContext:
         offered = offered_tools((*tools, *parts.memory.tools(chat)), own, chat, rules)
         return self._fitting(self._distinct(offered))
 
+    def _tell_withheld(self, own: Sequence[FunctionTool[..., Any]]) -> None:
+        """Names the tools that are not offered here because nobody said where they are; once an agent."""
+        policy, rules = self.chat.policy, self._parts.settings.tool_rules
+        withheld = [tool.name for tool in own if tool.chats is None and not _is_offered(tool, policy, rules)]
+        if withheld:
+            names, to_write = ", ".join(withheld), f"chats=({policy.audience!r},)"
+            notice = (
+                f"Tools without chats are offered to the owner in private only, so a {policy.audience} chat "
+                f"has no {names}. Write @tool({to_write}) or Agent.open(tool_{to_write})."
+            )
+            self._parts.notice_log.once("", (notice,), self._emit)
+
     def _of_sources(self, taken: Sequence[str]) -> list[FunctionTool[..., Any]]:
         found: list[FunctionTool[..., Any]] = []
         for source in self._parts.tool_sources:
-            found += source.tools((*NOTE_TOOLS, *taken, *(tool.name for tool in found)))
+            found += source.tools((*NOTE_TOOLS, FINAL_ANSWER, *taken, *(tool.name for tool in found)))
         if self.chat.policy.is_private:
             of_sources = (notice for source in self._parts.tool_sources for notice in source.notices)
             self._tell((*of_sources, *self._parts.memory.news))

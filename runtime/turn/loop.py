@@ -31,6 +31,7 @@ from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.contracts.model import AnswerRestarted, Ask, ModelRequest, TextDelta
 from nacre.runtime.contracts.silence import SilenceFilter
 from nacre.runtime.tools.toolbox import Toolbox, ToolOutcome
+from nacre.runtime.turn.output import OutputCheck
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Message,
@@ -76,16 +77,17 @@ async def run_loop(
     emit: Emit,
     max_steps: int,
     bounds: TurnBounds | None = None,
+    output: OutputCheck | None = None,
 ) -> AssistantMessage:
     """Asks, runs the tools that the model calls, and asks again, until it answers without a call.
 
     Each message is recorded before the next step begins. After `max_steps` model calls, open tool calls are
     answered with an error that says so, and the model may answer once more. `bounds` may end the turn
-    sooner; each call has its result then, too.
+    sooner; each call has its result then, too. `output` may refuse an answer, so that it is asked for again.
 
     Raises:
         ModelError: the model could not be asked; what it had said so far is recorded.
-        StepLimitReached: it calls tools even after the limit.
+        StepLimitReached, OutputInvalid: it calls tools even after the limit; `output` refused its answers.
         UsageLimitReached: the turn's bounds are reached.
         TurnCancelled: the turn was to end when its tools were done.
     """
@@ -100,8 +102,13 @@ async def run_loop(
             except ContextOverflow as overflow:
                 if not await conversation.make_room(overflow):
                     raise
+        if output is not None:
+            answer = output.checked(answer)
         await conversation.record(answer)
         bounds.answered(answer)
+        if output is not None and output.problem:
+            await _ask_again(conversation, answer, output, emit)
+            continue
         if not answer.tool_calls:
             return answer
         if step == max_steps:
@@ -238,6 +245,14 @@ async def _refuse(conversation: Conversation, answer: AssistantMessage, reason: 
                 timestamp_ms=answer.timestamp_ms,
             )
         )
+
+
+async def _ask_again(
+    conversation: Conversation, answer: AssistantMessage, output: OutputCheck, emit: Emit
+) -> None:
+    emit(AnswerDiscarded(problem=output.problem))
+    await _refuse(conversation, answer, output.problem)
+    await output.refuse(answer)
 
 
 @contextmanager

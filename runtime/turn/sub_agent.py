@@ -12,6 +12,7 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.tools.function import FunctionTool, ToolChats, ToolContext, tool
 from nacre.runtime.tools.toolbox import CallScope, ToolArguments
 from nacre.runtime.turn.loop import UsageLimits
+from nacre.runtime.turn.output import FINAL_ANSWER, Output, TypeForm, output_of
 
 TIMEOUT_SECONDS = 600.0
 """How long a sub-agent may work on one task, unless its author says otherwise."""
@@ -38,8 +39,9 @@ class SubAgent(Record):
     model: ChatModel | str | None
     limits: UsageLimits | None
     notes: bool
-    chats: frozenset[ToolChats]
+    chats: frozenset[ToolChats] | None
     timeout_seconds: float
+    output: Output | None = None
 
     @property
     def depth(self) -> int:
@@ -78,8 +80,9 @@ def sub_agent(
     model: ChatModel | str | None = None,
     limits: UsageLimits | None = None,
     notes: bool = False,
-    chats: Sequence[ToolChats] = ("private",),
+    chats: Sequence[ToolChats] | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
+    output_type: TypeForm[Any] | None = None,
 ) -> SubAgent:
     """Makes a tool that works on a task in a turn of its own, which sees nothing but the task.
 
@@ -88,13 +91,15 @@ def sub_agent(
     has the chat's tools for files and memory. `model` is a `ChatModel` or a name such as
     `openai/gpt-5-mini`; the default is the model of the chat. `limits` bounds one task; its usage also
     counts for the calling turn and its limits. `chats` are those in which the sub-agent is offered; it
-    never sees more than its chat may. A task that takes longer than `timeout_seconds` is stopped.
+    never sees more than its chat may. A task that takes longer than `timeout_seconds` is stopped. With
+    `output_type`, as in `Agent.respond`, the result is JSON of that type.
 
     Raises:
+        ConfigError: the `output_type` has no schema.
         TypeError: a name, a tool or the model cannot be used; the message says why.
     """
     made = tuple(each if isinstance(each, FunctionTool | SubAgent) else tool(each) for each in tools)
-    names = [each.name for each in made]
+    names = [each.name for each in made] + [FINAL_ANSWER] * (output_type is not None)
     twice = sorted({each for each in names if names.count(each) > 1})
     if twice:
         raise TypeError(f"The sub-agent {name!r} has two tools named {twice[0]!r}. Give one another name.")
@@ -112,8 +117,9 @@ def sub_agent(
         model=model,
         limits=limits,
         notes=notes,
-        chats=frozenset(chats),
+        chats=None if chats is None else frozenset(chats),
         timeout_seconds=timeout_seconds,
+        output=None if output_type is None else output_of(output_type),
     )
     if agent.depth > MOST_DEPTH:
         raise TypeError(
@@ -123,7 +129,7 @@ def sub_agent(
     return agent
 
 
-def _check_as_tool(agent: SubAgent, chats: Sequence[ToolChats]) -> None:
+def _check_as_tool(agent: SubAgent, chats: Sequence[ToolChats] | None) -> None:
 
     async def work(task: str) -> str:
         return task

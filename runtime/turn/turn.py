@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import (
@@ -26,7 +27,7 @@ from nacre.runtime.contracts.errors import (
 )
 from nacre.runtime.contracts.events import Emit, MessageJoined, ReplyReady, Silence, Warned
 from nacre.runtime.contracts.inbound import Attachment, Quoted, Reply, Trigger
-from nacre.runtime.contracts.model import ModelRequest, takes_images
+from nacre.runtime.contracts.model import ModelParameters, ModelRequest, takes_images
 from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.hooks.hooks import around_turn, run_inbound_hooks, with_model_hooks
 from nacre.runtime.models.failover import Candidate, ModelChain
@@ -34,6 +35,7 @@ from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.turn.context import TurnContext, recalled
 from nacre.runtime.turn.inbound_message import message_of, unread_message
 from nacre.runtime.turn.loop import TurnBounds, paused, run_loop
+from nacre.runtime.turn.output import OutputCheck
 from nacre.runtime.turn.promise import keep_promise, writes
 from nacre.runtime.turn.system_prompt import recall_is_due
 from nacre.runtime.turn.turn_parts import TurnParts
@@ -124,7 +126,7 @@ class Turn:
         is_said: bool = True,
     ) -> None:
         session, now_ms = self.session, self.now_ms()
-        write = session.say if is_said else session.write
+        write: Callable[[UserMessage], Awaitable[object]] = session.say if is_said else session.journal.append
 
         async def put(message: UserMessage) -> None:
             if not session.policy.is_private:
@@ -155,9 +157,11 @@ class Turn:
             ModelError: no model answered; the message and all that followed are on disk.
             TurnTimedOut: the answer took too long; the same holds.
             UsageLimitReached, TurnCancelled: the turn ended before its answer; the same holds.
+            OutputInvalid: the answers were not of the type that was asked for; the same holds.
         """
         session, parts = self.session, self.parts
         agent, chat, model_name = parts.settings.agent, parts.chat(session), parts.model.name
+        output = parts.options.output
         async with around_turn(parts.hooks, chat, model_name=model_name, usage=lambda: self.usage) as replied:
             if parts.sub_agent is None:
                 for source in parts.tool_sources:
@@ -175,6 +179,7 @@ class Turn:
                         emit=self.emit,
                         max_steps=agent.max_steps,
                         bounds=self.bounds,
+                        output=None if output is None else OutputCheck(output, session.journal.append),
                     )
                 await session.line.answered(
                     answer,
@@ -262,6 +267,7 @@ class Turn:
         with paused(self._deadline):
             await (await self.window()).keep()
         session, context = self.session, await self.context()
+        output = self.parts.options.output
         if recall_is_due(session.branch):
             await self.recall()
         await context.bring_up_to_date()
@@ -270,7 +276,16 @@ class Turn:
             messages=session.view.messages(),
             tools=context.specs,
             purpose="background" if self.trigger else "turn",
+            output=output.schema if output is not None and context.output is None else None,
+            parameters=self._parameters,
         )
+
+    @cached_property
+    def _parameters(self) -> ModelParameters:
+        given, settings = self.parts.options.parameters, self.parts.settings.agent.params
+        if given is not None:
+            return given
+        return ModelParameters(temperature=settings.temperature, reasoning_effort=settings.reasoning_effort)
 
     async def make_room(self, overflow: ContextOverflow) -> bool:
         """Shortens what is too large, or flushes and compacts once a turn; `False` after that.
@@ -308,12 +323,14 @@ class Turn:
         context = await self.context()
         if isinstance(message, ToolResultMessage):
             self._has_written = self._has_written or writes(message)
-            await self.session.write(await context.results.fitted(message))
+            await self.session.journal.append(await context.results.fitted(message))
             await context.guard.recorded(message.tool_call_id)
             return
-        await self.session.write(message)
+        await self.session.journal.append(message)
         if isinstance(message, AssistantMessage):
             context.results.begin_step(len(message.tool_calls))
+            if message.tool_calls and self._parameters.tool_choice:
+                self._parameters = replace(self._parameters, tool_choice="")
             if message.usage is not None:
                 self.spend(message.usage)
             if message_text(message).strip():
@@ -357,12 +374,23 @@ class Turn:
     def reply(self, answer: AssistantMessage, texts: Sequence[str]) -> Reply | None:
         """The final text of an answer; if it has none, the last of the `texts` before its tool calls."""
         final = message_text(answer)
+        output = self.parts.options.output
+        if output is not None:
+            return self._reply(final, output=output.value(final))
         if is_silent(final):
             return None
         text = without_token(final).strip() or (without_token(texts[-1]).strip() if texts else "")
         if not text:
             self.emit(Warned(message="The model ended its turn without a word."))
             return None
+        return self._reply(text)
+
+    def _reply(self, text: str, *, output: Any = None) -> Reply:
+        session = self.session
         return Reply(
-            text=text, session_key=self.session.key, session_id=self.session.session_id, usage=self.usage
+            text=text,
+            session_key=session.key,
+            session_id=session.session_id,
+            usage=self.usage,
+            output=output,
         )

@@ -12,7 +12,7 @@ from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.ids import NewId
-from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.contracts.model import ChatModel, ModelParameters
 from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.open_sessions.open_session import NoticeLog, OpenSession, SessionOpener
@@ -23,9 +23,23 @@ from nacre.runtime.tools.function import ToolChat, ToolSource
 from nacre.runtime.tools.toolbox import CallScope
 from nacre.runtime.turn.inbound_message import VoiceNotes
 from nacre.runtime.turn.loop import TurnBounds
+from nacre.runtime.turn.output import Output
 from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.system_prompt import PromptParts, SystemPrompts
 from nacre.sessions.contracts.messages import Usage
+
+
+class TurnOptions(Record):
+    """What one call asks of its turn besides its limits. `output` is the type that the answer must have,
+    `parameters` are those of its model calls; without them, the settings decide.
+    """
+
+    output: Output | None = None
+    parameters: ModelParameters | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.output is None and self.parameters is None
 
 
 class TurnParts(Record):
@@ -36,7 +50,8 @@ class TurnParts(Record):
     notes and summaries where no model can be asked. `sources` records who said each line of the workspace,
     `review` holds the changes that wait for the owner, and `on_notes` is called with the path of each file
     that a tool wrote. `tools` are the bot author's, `tool_sources` provide others. `run_sub_agent` returns
-    the text that a sub-agent's task ended with. `sub_agent` is set in the turns of a sub-agent.
+    the text that a sub-agent's task ended with. `sub_agent` is set in the turns of a sub-agent, `options` in
+    those of a call with options.
     """
 
     agent_id: str
@@ -64,6 +79,7 @@ class TurnParts(Record):
     new_id: NewId
     count_tokens: Callable[[str], int]
     sub_agent: SubAgent | None = None
+    options: TurnOptions = TurnOptions()
 
     @property
     def model(self) -> ChatModel:

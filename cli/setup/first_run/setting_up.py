@@ -19,6 +19,7 @@ from nacre.cli.setup.first_run.questions import (
     ask_telegram,
     ask_time_zone,
     ask_what_next,
+    ask_whether_to_install,
     ask_whether_to_keep,
 )
 from nacre.installation import install_extra
@@ -228,7 +229,7 @@ def _key(invocation: Invocation, model_name: str, *, is_wanted: bool = False) ->
 def _tried(invocation: Invocation, chosen: Chosen, *, asks: bool) -> Trial:
     """One call of the model. An extra that it needs is installed first, if the owner agrees."""
     extra = "" if chosen.base_url else missing_extra(invocation.config, chosen.model_name)
-    if extra and (not asks or questions.ask_whether_to_install(extra, chosen.model_name)):
+    if extra and (not asks or ask_whether_to_install(extra, chosen.model_name)):
         invocation.warn(f"Installing the extra {extra!r} ...", tone="dim")
         if problem := install_extra(extra):
             invocation.warn(problem)

@@ -53,9 +53,19 @@ def completion_arguments(request: ModelRequest, *, model_name: str) -> dict[str,
     arguments: dict[str, Any] = {"messages": messages}
     if request.tools:
         arguments["tools"] = [tool_definition(spec) for spec in request.tools]
+    arguments |= parameter_fields(request)
     if request.max_output_tokens is not None:
         arguments["max_tokens"] = request.max_output_tokens
     return arguments
+
+
+def parameter_fields(request: ModelRequest) -> dict[str, Any]:
+    """The fields of a request's parameters; a choice of tools only where there are some."""
+    return {
+        name: value
+        for name, value in request.parameters.fields().items()
+        if request.tools or name != "tool_choice"
+    }
 
 
 def takes_cache_marks(model_name: str) -> bool:

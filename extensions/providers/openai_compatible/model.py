@@ -26,6 +26,7 @@ from nacre.extensions.providers.completions.messages import (
     add_tail,
     mark_last_user_message,
     outgoing,
+    parameter_fields,
     provider_family,
     sendable,
     system_messages,
@@ -68,6 +69,13 @@ class OpenAICompatibleModel(ProviderModel):
 
     def load_ahead(self) -> None:
         Thread(target=load_client, name="httpx", daemon=True).start()
+
+    @property
+    def takes_output_schema(self) -> bool:
+        """Whether it answers with JSON that fits a schema, also beside tools."""
+        endpoint = self._endpoint()
+        is_known = endpoint.provider.takes_output_schema and endpoint.is_providers_own
+        return is_known and bool(self._known.entry.get("supports_response_schema"))
 
     async def learn_window(self) -> None:
         """Asks the owner's server, and a provider's server only if the price map lacks the model."""
@@ -217,6 +225,13 @@ class RequestBodies:
         ]
         if request.tools:
             fields.append(b'"tools":' + self._tool_bytes(request.tools))
+        parameters = parameter_fields(request)
+        fields += [
+            _field(name, parameters[name]) for name in parameters.keys() - dict(dialect.options).keys()
+        ]
+        if request.output is not None:
+            asked = {"name": request.output.name, "schema": request.output.schema}
+            fields.append(_field("response_format", {"type": "json_schema", "json_schema": asked}))
         if request.max_output_tokens is not None:
             fields.append(_field(dialect.max_tokens_field, request.max_output_tokens))
         fields.append(_field("stream", True))

@@ -22,6 +22,8 @@ class Provider(Record):
     `counts_unasked`: the usage is reported without `stream_options`, which are refused. A tool's schema must
     not contain `refused_schema_keys`. `takes_images` `False`: content is text, except for models with vision.
     `signs_calls`: tool calls carry Google's thought signature, and are refused without one.
+    `takes_output_schema`: `response_format` with a JSON schema is obeyed in a stream and beside tools, by
+    models that take one according to the price map.
     """
 
     base_url: str = ""
@@ -33,6 +35,7 @@ class Provider(Record):
     refused_schema_keys: frozenset[str] = frozenset()
     takes_images: bool = True
     signs_calls: bool = False
+    takes_output_schema: bool = False
 
 
 def _local(port: int, *variables: str, keys: tuple[str, ...] = (), refused: str = "") -> Provider:
@@ -57,6 +60,7 @@ PROVIDERS: Mapping[str, Provider] = {
         base_url="https://api.openai.com/v1",
         base_url_variables=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
         key_variables=("OPENAI_API_KEY",),
+        takes_output_schema=True,
     ),
     "openrouter": Provider(
         base_url="https://openrouter.ai/api/v1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, get_args
 
 from nacre.memory.contracts.facts import FactMemory
 from nacre.record import Record
@@ -12,6 +12,7 @@ from nacre.runtime.commands.command import Command
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.contracts.policy import Audience
 from nacre.runtime.extensions.choice import asks_backend, needed_by
 from nacre.runtime.extensions.host import MakeToolSource, OpeningAgent
 from nacre.runtime.extensions.loading import backend_of, load_extensions, no_backend
@@ -20,8 +21,9 @@ from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.tools.file_tools import FILE_TOOL_NAMES
-from nacre.runtime.tools.function import FunctionTool, tool
+from nacre.runtime.tools.function import FunctionTool, ToolChats, are_chats, tool
 from nacre.runtime.turn.loop import UsageLimits
+from nacre.runtime.turn.output import FINAL_ANSWER
 from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart, prompt_part
 from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.system_prompt import instructions_part
@@ -102,21 +104,23 @@ def extended(given: AuthorParts, opening: OpeningAgent) -> tuple[AuthorParts, Co
     return given, loaded.commands, (*loaded.notices, *missing)
 
 
-BUILT_IN_TOOLS = frozenset({*FILE_TOOL_NAMES, *MEMORY_TOOL_NAMES})
+BUILT_IN_TOOLS = frozenset({*FILE_TOOL_NAMES, *MEMORY_TOOL_NAMES, FINAL_ANSWER})
 """Names that no other tool may have, whichever memory engine is used."""
 
 
 def author_tools(
-    given: Sequence[AuthorTool | Callable[..., Any]],
+    given: Sequence[AuthorTool | Callable[..., Any]], chats: Sequence[ToolChats] | None
 ) -> tuple[AuthorTool, ...]:
-    """Tools and sub-agents as they are, plain functions as tools.
+    """Tools and sub-agents as they are, plain functions as tools; `chats` are for those that name none.
 
     Raises:
-        ConfigError: a function cannot be a tool, or two tools have the same name.
+        ConfigError: a function cannot be a tool, two tools have the same name, or `chats` has another word.
     """
+    if chats is not None and not are_chats(chats):
+        raise ConfigError(f"Agent.open(tool_chats={chats!r}) cannot be used. Use {get_args(Audience)}.")
     tools: list[AuthorTool] = []
     taken = set(BUILT_IN_TOOLS)
-    for item in given:
+    for item in [each for one in given for each in _methods(one) or (one,)]:
         try:
             made = item if isinstance(item, FunctionTool | SubAgent) else tool(item)
         except TypeError as error:
@@ -127,9 +131,28 @@ def author_tools(
             raise ConfigError(
                 f"There are two tools named {made.name!r}. Give yours another name: @tool(name='...')."
             )
+        if isinstance(made, FunctionTool) and made.is_method:
+            raise ConfigError(
+                f"The tool {made.name!r} is a method without an object. Give the object that has it, "
+                "Agent.open(tools=[my_object]), or the method of an object."
+            )
         taken.add(made.name)
-        tools.append(made)
+        tools.append(made if chats is None else _in_chats(made, frozenset(chats)))
     return tuple(tools)
+
+
+def _methods(given: object) -> list[AuthorTool]:
+    """The tools among the methods of an object, in the order in which its class has them."""
+    if isinstance(given, FunctionTool | SubAgent | type):
+        return []
+    members = {name: member for kind in reversed(type(given).__mro__) for name, member in vars(kind).items()}
+    return [getattr(given, name) for name, member in members.items() if isinstance(member, FunctionTool)]
+
+
+def _in_chats(tool: AuthorTool, chats: frozenset[ToolChats]) -> AuthorTool:
+    if isinstance(tool, SubAgent):
+        tool = replace(tool, tools=tuple(_in_chats(each, chats) for each in tool.tools))
+    return replace(tool, chats=chats) if tool.chats is None else tool
 
 
 def author_prompt_parts(

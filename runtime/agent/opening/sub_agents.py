@@ -37,7 +37,7 @@ from nacre.runtime.tools.toolbox import CallScope, ToolFailed
 from nacre.runtime.turn.loop import TurnBounds
 from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.turn import Turn
-from nacre.runtime.turn.turn_parts import CallingTurn, TurnParts
+from nacre.runtime.turn.turn_parts import CallingTurn, TurnOptions, TurnParts
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import key_kind
 from nacre.sessions.index.record import Origin
@@ -105,7 +105,8 @@ class SubAgents:
         origin = Origin(
             chat_kind=caller.policy.chat_kind, channel=caller.route.origin.channel, chat_name=name
         )
-        session = await parts.sessions.open(Route(key=key, policy=caller.policy, origin=origin))
+        route = Route(key=key, policy=caller.policy, origin=origin, context=caller.route.context)
+        session = await parts.sessions.open(route)
         called_by = {
             "name": name,
             "sessionKey": caller.key,
@@ -135,6 +136,7 @@ class SubAgents:
             task.caller.parts,
             sub_agent=task.sub_agent,
             tools=task.sub_agent.tools,
+            options=TurnOptions(output=task.sub_agent.output),
             models=task.caller.parts.models if model is None else self._chosen.chain(model),
         )
 

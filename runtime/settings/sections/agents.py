@@ -185,6 +185,15 @@ class SandboxSettings(SettingsSection):
         return self.mode == "all" and self.workspace_access != "rw"
 
 
+class ParameterSettings(SettingsSection):
+    """`agents.defaults.params`: the parameters of model calls in turns."""
+
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    """The sampling temperature, 0 to 2. Default: the provider's. Some models refuse it."""
+    reasoning_effort: str = ""
+    """How much a reasoning model thinks: usually `low`, `medium` or `high`. Default: the provider's."""
+
+
 class AgentSettings(SettingsSection):
     """`agents.defaults`: the settings of all agents."""
 
@@ -196,6 +205,7 @@ class AgentSettings(SettingsSection):
     )
     models: Mapping[str, ModelEntry] = Field(default_factory=dict)
     """Models that `/new` and `/model` accept by alias or by a part of their name."""
+    params: ParameterSettings = Field(default_factory=ParameterSettings.unwritten)
     user_timezone: str = ""
     """The IANA name of the owner's time zone. Default: the system's."""
     context_tokens: Annotated[int, Field(ge=SMALLEST_WINDOW_TOKENS)] | None = None
@@ -278,12 +288,9 @@ class AgentsSettings(SettingsSection):
         """The ids of all agents, in the order of the list."""
         return tuple(entry.id for entry in self.entries) or (FIRST_AGENT,)
 
-    def entry(self, agent_id: str) -> AgentEntry | None:
-        """The entry of an agent in the list, or `None`."""
-        return self._by_id.get(agent_id)
-
     @cached_property
-    def _by_id(self) -> Mapping[str, AgentEntry]:
+    def by_id(self) -> Mapping[str, AgentEntry]:
+        """The entries of the list, by id."""
         return {entry.id: entry for entry in self.entries}
 
     @cached_property

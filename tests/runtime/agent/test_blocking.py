@@ -94,14 +94,6 @@ def test_sessions_can_be_worked_on(tmp_path: Path) -> None:
         assert session.session_id == first_id
 
 
-async def test_it_works_where_an_event_loop_runs_already(tmp_path: Path) -> None:
-    """As in a notebook, whose cells run on a loop."""
-    with opened(tmp_path, says("Hello.")) as agent:
-        reply = agent.ask("Hi")
-    assert reply is not None
-    assert reply.text == "Hello."
-
-
 def test_another_thread_stops_a_turn(tmp_path: Path) -> None:
     """`stop` is heard while the first thread waits, which gets the same error as with `Agent`."""
     stopping: list[threading.Thread] = []

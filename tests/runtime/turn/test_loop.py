@@ -20,6 +20,7 @@ from nacre.runtime.contracts.errors import (
 )
 from nacre.runtime.contracts.events import Event, ReplyReady, TextStreamed, ToolEnded, ToolStarted, TurnFailed
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
+from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, ScriptedStep, calls, fails, says
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 from nacre.runtime.turn.loop import StepLimitReached, run_loop
@@ -427,5 +428,11 @@ def test_three_may_stand_one_inside_the_other() -> None:
 
 def test_it_is_the_owners_alone_unless_it_says_so() -> None:
     """As with every tool, a group is offered nothing by accident."""
-    assert scout().chats == frozenset({"private"})
+
+    async def work(_agent: SubAgent, task: str, _scope: CallScope) -> str:
+        return task
+
+    offered = scout().as_tool(work).is_offered
+    assert offered(ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True))
+    assert not offered(ChatPolicy(chat_kind="group", is_owner=True, session_key_is_private=False))
     assert not scout().notes

@@ -141,11 +141,11 @@ async def test_a_group_is_told_of_its_own_files_alone(tmp_path: Path) -> None:
     """What changes in private memory and in the logs is nothing that others are told of."""
     model = ScriptedModel(says("ok"), says("ok"))
     async with opened(tmp_path, model) as agent:
-        await agent.respond(said("hi", chat_kind="group"))
+        await agent.respond(said("hi", chat_kind="group", chat_id="club"))
         for name in ("MEMORY.md", "USER.md", TODAY):
             (agent.workspace / name).write_text("SECRET\n", encoding="utf-8")
         noted(agent.workspace / "SOUL.md", "Be curt.\n")
-        await agent.respond(said("and now?", chat_kind="group"))
+        await agent.respond(said("and now?", chat_kind="group", chat_id="club"))
 
     assert "> Be curt." in told(model.requests[1])
     assert "SECRET" not in transcript_file(tmp_path).read_text(encoding="utf-8")

@@ -257,7 +257,7 @@ async def test_a_file_that_changes_between_two_turns_is_read_in_the_next_one(tmp
 
 async def test_a_group_does_not_learn_where_the_workspace_lies(tmp_path: Path) -> None:
     """The path has the account's name in it; groups and strangers read names from the workspace downwards."""
-    for inbound in (said("hi", chat_kind="group"), said("hi", is_owner=False, sender_id="x")):
+    for inbound in (said("hi", chat_kind="group", chat_id="club"), said("hi", is_owner=False, sender_id="x")):
         model = ScriptedModel(says("hello"))
         async with opened(tmp_path, model) as agent:
             await agent.respond(inbound)

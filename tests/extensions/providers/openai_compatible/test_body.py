@@ -11,8 +11,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from nacre.extensions.providers.completions.messages import completion_arguments, provider_family
-from nacre.extensions.providers.openai_compatible.model import Dialect, RequestBodies
-from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec
+from nacre.extensions.providers.openai_compatible.model import Dialect, OpenAICompatibleModel, RequestBodies
+from nacre.runtime.contracts.model import (
+    ModelRequest,
+    OutputSchema,
+    SystemPrompt,
+    ToolSpec,
+    takes_output_schema,
+)
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,
@@ -146,6 +152,30 @@ def test_what_is_kept_is_bounded() -> None:
     asked = request(says("one"), says("two"), says("three" * 20))
     assert bodies.body(asked) == bodies.body(asked) == plainly(asked, "openai/gpt-4o")
     assert 0 < bodies.kept_bytes <= 60
+
+
+def test_a_schema_for_the_answer_is_a_response_format() -> None:
+    """Only a request with an output has one."""
+    bodies = RequestBodies(dialect("openai/gpt-5-mini"))
+    schema = {"type": "object", "properties": {"answer": {"type": "integer"}}}
+    sent = json.loads(bodies.body(request(says("hi"), output=OutputSchema(name="n", schema=schema))))
+    assert sent["response_format"] == {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    assert "response_format" not in json.loads(bodies.body(request(says("hi"))))
+
+
+@pytest.mark.parametrize(
+    ("model_name", "base_url", "takes"),
+    [
+        ("openai/gpt-4.1-mini", None, True),
+        ("openai/gpt-4", None, False),
+        ("openai/gpt-4.1-mini", "http://127.0.0.1:9/v1", False),
+        ("groq/llama-3.3-70b-versatile", None, False),
+    ],
+)
+def test_who_takes_a_schema(model_name: str, base_url: str | None, takes: bool) -> None:
+    """OpenAI's own models of which the price map says so; whoever may refuse it gets a tool."""
+    model = OpenAICompatibleModel(model_name, base_url=base_url, now_ms=lambda: 0)
+    assert takes_output_schema(model) is takes
 
 
 def test_a_dialect_leaves_out_what_its_provider_refuses() -> None:

@@ -1,0 +1,172 @@
+"""Typed answers: what `output_type` asks of a model, and how its answer is checked.
+
+The model calls the tool `final_answer`, or answers with JSON if each model of the chain takes a schema.
+Either way an accepted answer is stored as plain JSON text; a refused one is stored as a failed answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
+from typing_extensions import TypeForm as TypeForm
+
+from nacre.prompts.rendering import render
+from nacre.record import Record
+from nacre.runtime.contracts.errors import ConfigError, OutputInvalid
+from nacre.runtime.contracts.model import OutputSchema
+from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolFailed, ToolOutput, problems_of
+from nacre.sessions.contracts.messages import AssistantMessage, Text, ToolCall, message_text
+from nacre.sessions.entries.entries import CustomMessage
+
+FINAL_ANSWER = "final_answer"
+MOST_ANSWERS = 3
+"""How many answers of one turn may be wrong."""
+OUTPUT_TYPE = "nacre.output"
+"""The kind of message that says why a text was no answer."""
+
+
+class Output(Record):
+    """A type that an answer must have. `arguments` has it as its field `answer`, because a schema is of an
+    object.
+    """
+
+    name: str
+    arguments: type[ToolArguments]
+
+    @property
+    def schema(self) -> OutputSchema:
+        return OutputSchema(name=FINAL_ANSWER, schema=self.tool().spec().parameters)
+
+    def tool(self) -> Tool:
+        """The tool whose call is the answer. It runs only beside other calls, and refuses that."""
+
+        async def run(_arguments: BaseModel, _scope: CallScope) -> ToolOutput:
+            raise ToolFailed("Call it alone, when you have the results of the other tools.")
+
+        return Tool(
+            name=FINAL_ANSWER,
+            description="Gives your final answer. Call it once, alone, when you need no other tool any more. "
+            "Text outside of it is not an answer.",
+            arguments=self.arguments,
+            run=run,
+        )
+
+    def value(self, text: str) -> Any:
+        """The value of a stored answer.
+
+        Raises:
+            OutputInvalid: the text is no such value.
+        """
+        try:
+            return self._checked(json.loads(text))
+        except ValueError as error:  # pydantic's are among these
+            raise OutputInvalid(
+                f"The stored answer is no {self.name}: {_problem(error)}. Ask again for one."
+            ) from error
+
+    def _checked(self, answer: object) -> Any:
+        checked = self.arguments.model_validate_json(json.dumps({"answer": answer}))
+        return getattr(checked, "answer")  # noqa: B009 - the field is made at run time
+
+    def accepted(self, answer: AssistantMessage) -> AssistantMessage:
+        """The answer as plain JSON text. One that calls other tools is returned as it is.
+
+        Raises:
+            ValueError: it is not such a value.
+        """
+        calls = answer.tool_calls
+        if calls and (len(calls) > 1 or calls[0].name != FINAL_ANSWER):
+            return answer
+        if calls and calls[0].invalid_arguments is not None:
+            raise ValueError("the arguments were not a JSON object")
+        given: object = dict(calls[0].arguments) if calls else json.loads(_unfenced(message_text(answer)))
+        if isinstance(given, dict) and given.keys() == {"answer"}:
+            given = given["answer"]
+        self._checked(given)
+        kept = [block for block in answer.content if not isinstance(block, Text | ToolCall)]
+        text = Text(text=json.dumps(given, ensure_ascii=False))
+        return replace(answer, content=(*kept, text), stop_reason="stop")
+
+
+def output_of(output_type: TypeForm[Any]) -> Output:
+    """What a type asks of an answer: a pydantic model, a dataclass, a union, or any other type that pydantic
+    can check.
+
+    Raises:
+        ConfigError: pydantic has no schema for it.
+    """
+    name = getattr(output_type, "__name__", "") or str(output_type)
+    try:
+        TypeAdapter(output_type)
+        arguments = create_model(
+            "output",
+            __base__=ToolArguments,
+            answer=(output_type, Field(description="What you were asked for.")),
+        )
+        output = Output(name=name, arguments=arguments)
+        _ = output.schema
+    except (PydanticUserError, NameError, SyntaxError, TypeError) as error:
+        problem = str(error).partition("\n")[0]
+        raise ConfigError(
+            f"output_type={name} cannot be asked for: {problem} Give a pydantic model, a dataclass, a union, "
+            "or a type such as int or list[str]."
+        ) from error
+    return output
+
+
+class OutputCheck:
+    """Checks the answers of one turn; `append` adds to its transcript."""
+
+    def __init__(self, output: Output, append: Callable[[CustomMessage], Awaitable[object]]) -> None:
+        self._output = output
+        self._append = append
+        self._refused = 0
+        self.problem = ""
+        """Why the last answer is refused; empty if it is not."""
+
+    def checked(self, answer: AssistantMessage) -> AssistantMessage:
+        """The answer as it is to be recorded; sets `problem`."""
+        self.problem = ""
+        try:
+            return self._output.accepted(answer)
+        except ValueError as error:
+            self.problem = _problem(error)
+        if answer.tool_calls:
+            self.problem = f"it does not fit: {self.problem}. Correct it and call {FINAL_ANSWER} again."
+            return answer
+        message = f"no {self._output.name}: {self.problem}"
+        return replace(answer, stop_reason="error", error_message=message)
+
+    async def refuse(self, answer: AssistantMessage) -> None:
+        """Counts the refusal, and tells the model what is wrong if no result of a call does.
+
+        Raises:
+            OutputInvalid: this was the last answer that may be wrong.
+        """
+        self._refused += 1
+        if self._refused == MOST_ANSWERS:
+            raise OutputInvalid(
+                f"The model gave no valid {self._output.name} in {MOST_ANSWERS} answers. The last one: "
+                f"{self.problem.rstrip('.')}. Loosen the type, describe its fields, or ask a stronger model."
+            )
+        if not answer.tool_calls:
+            text = render("session/output_refused", problem=self.problem)
+            await self._append(CustomMessage(custom_type=OUTPUT_TYPE, content=text))
+
+
+def _unfenced(text: str) -> str:
+    # Small models put JSON into a Markdown block.
+    text = text.strip()
+    if text.startswith("```") and text.endswith("```"):
+        text = text[3:-3].removeprefix("json")
+    return text
+
+
+def _problem(error: ValueError) -> str:
+    if isinstance(error, ValidationError):
+        return problems_of(error)
+    return "it is not JSON" if isinstance(error, json.JSONDecodeError) else str(error)

@@ -1,0 +1,104 @@
+"""What an author writes by mistake is either done as it was meant, or answered with what to write."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from nacre import Agent, BlockingAgent, tool
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.contracts.events import Warned
+from nacre.runtime.models.scripted import ScriptedModel, says
+from tests.runtime.agents import events_of, opened, said
+
+
+@tool
+def who() -> str:
+    """Who it is."""
+    return "Ann"
+
+
+@tool(chats=["private"])
+def secret() -> str:
+    """What only the owner may ask."""
+    return "4711"
+
+
+STRANGER = {"is_owner": False, "sender_id": "ann"}
+
+
+async def test_a_withheld_tool_is_named_once_with_the_rule(tmp_path: Path) -> None:
+    """Not in the next chat of that kind, and not where its author said which chats it is for."""
+    async with opened(tmp_path, ScriptedModel(says("a"), says("b")), tools=[who, secret]) as agent:
+        first = await events_of(agent, said("hi", **STRANGER))
+        second = await events_of(agent, said("hi", is_owner=False, sender_id="bob"))
+    [warned] = [event.message for event in first if isinstance(event, Warned)]
+    assert warned == (
+        "Tools without chats are offered to the owner in private only, so a direct chat has no who. "
+        "Write @tool(chats=('direct',)) or Agent.open(tool_chats=('direct',))."
+    )
+    assert not [event for event in second if isinstance(event, Warned)]
+
+
+async def test_the_agent_says_where_tools_are_that_say_nothing(tmp_path: Path) -> None:
+    """Those that name their chats keep them."""
+    model = ScriptedModel(says("a"))
+    async with Agent.open(
+        state_dir=tmp_path,
+        model=model,
+        tools=[who, secret],
+        tool_chats=["private", "direct"],
+        environment={},
+        watch=False,
+    ) as agent:
+        events = await events_of(agent, said("hi", **STRANGER))
+    names = [spec.name for spec in model.requests[0].tools]
+    assert "who" in names
+    assert "secret" not in names
+    assert not [event for event in events if isinstance(event, Warned)]
+    with pytest.raises(ConfigError, match=r"tool_chats=\['everywhere'\]"):
+        await Agent.open(state_dir=tmp_path, tool_chats=["everywhere"], environment={})  # type: ignore[list-item]
+
+
+async def test_another_word_for_a_direct_chat_is_refused(tmp_path: Path) -> None:
+    """The sentence says what to write; nothing is stored and no model is asked."""
+    async with opened(tmp_path, ScriptedModel()) as agent:
+        for kind in ("private", "Direct", "dm"):
+            with pytest.raises(ConfigError, match=f"{kind}.* would count as a group"):
+                await agent.respond(said("hi", chat_kind=kind))
+        assert await agent.sessions.list() == ()
+
+
+async def test_a_group_needs_an_id(tmp_path: Path) -> None:
+    """Or a session: all groups without one would share a session."""
+    async with opened(tmp_path, ScriptedModel(says("hello"))) as agent:
+        with pytest.raises(ConfigError, match="has no chat_id"):
+            await agent.respond(said("hi", chat_kind="group"))
+        assert await agent.respond(said("hi", chat_kind="group", session_key="agent:main:web:group:7"))
+
+
+async def test_a_stream_that_nobody_reads_warns(tmp_path: Path) -> None:
+    """One that is read does not."""
+    async with opened(tmp_path, ScriptedModel(says("hello"))) as agent:
+        with pytest.warns(RuntimeWarning, match="was never read"):
+            agent.stream(said("hi"))  # gone at once: nothing holds it
+        await events_of(agent, said("hi"))
+
+
+async def test_a_blocking_agent_in_a_coroutine_warns_once(tmp_path: Path) -> None:
+    """It works, but the loop stands still; outside of one nothing is said."""
+    with (
+        pytest.warns(RuntimeWarning, match="stands still") as warned,
+        BlockingAgent.open(state_dir=tmp_path, environment={}, watch=False) as agent,
+    ):
+        assert agent.ask("hello") is not None
+    assert len(warned) == 1
+    assert await asyncio.to_thread(_asked, tmp_path)
+
+
+def _asked(state_dir: Path) -> str:
+    with BlockingAgent.open(state_dir=state_dir, environment={}, watch=False) as agent:
+        reply = agent.ask("hello")
+    return reply.text if reply is not None else ""
