@@ -27,6 +27,13 @@ KINDS: Mapping[str, tuple[int, int]] = {
 }
 """Kinds of questions, by the ranks that their words have."""
 
+_NOTES = (
+    "We decided to move the {} from {} to {}.",
+    "I prefer the {} with {} and {}.",
+    "My {} is called {} {}.",
+    "I still need to bring the {} to {} {}.",
+)
+"""A decision, a preference, a fact and something that is open."""
 _STOP_WORDS = sorted(ENGLISH)
 _SYLLABLES = [consonant + vowel for consonant in "bklmnr" for vowel in "aeiou"]
 
@@ -48,6 +55,16 @@ class Words:
         drawn = self._random.choices(self.words, cum_weights=self._cumulative, k=count)
         drawn[::2] = self._random.choices(_STOP_WORDS, k=len(drawn[::2]))
         return drawn
+
+    def message(self) -> str:
+        """Two or three sentences of a chat, some thirty words; one message in a thousand is worth a note.
+
+        So few that whoever looks for forty notes of a kind reads a session of 100,000 messages to its end.
+        """
+        kind = self._random.randrange(1_000 * len(_NOTES))
+        noted = [_NOTES[kind].format(*self.draw(6)[1::2])] if kind < len(_NOTES) else []
+        counts = self._random.choices(range(8, 18), k=self._random.choice((2, 3)) - len(noted))
+        return " ".join([*noted, *(f"{' '.join(self.draw(count)).capitalize()}." for count in counts)])
 
     def question(self, count: int = 5, *, kind: str = "mixed") -> str:
         """A question of `count` words, from frequent to rare in equal shares, with stop words between."""

@@ -64,17 +64,16 @@ def answer(text: str, *, with_usage: bool) -> AssistantMessage:
 def entries(number: int, compact_every: int) -> Iterator[Entry]:
     """A session of so many entries, compacted every so many."""
     words = Words(seed=1)
-    texts = [" ".join(words.question() for _ in range(6)) for _ in range(500)]
     parent: str | None = None
     for place in range(number):
         entry_id = f"{place:08x}"
         if compact_every and place and place % compact_every == 0:
             kept_id = f"{place - KEPT:08x}"
             body: Message | Compaction = Compaction(
-                summary=texts[0], first_kept_entry_id=kept_id, tokens_before=100_000
+                summary=words.message(), first_kept_entry_id=kept_id, tokens_before=100_000
             )
         else:
-            text = texts[place % len(texts)]
+            text = words.message()
             asked = user_message(text, timestamp_ms=1)
             body = asked if place % 2 == 0 else answer(text, with_usage=True)
         yield Entry(id=entry_id, parent_id=parent, timestamp=STAMP, body=body)

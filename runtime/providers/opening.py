@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from nacre.runtime.contracts.errors import ConfigError, ModelError
 from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
 from nacre.runtime.extensions.installed.discovery import Installed, built_in_extension, installed_extensions
-from nacre.runtime.models.offline.model import PROVIDER as OFFLINE_PROVIDER
+from nacre.runtime.models.offline.answers import PROVIDER as OFFLINE_PROVIDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -88,7 +88,7 @@ class SessionMemory(Record):
     `decisions` finds that, word for word, in the speakers and texts of these messages.
     `model` names the conversation within `slug_seconds`. `on_notes` is called with the path of the note.
     `sources` are those of the workspace's lines. `may_write` says whether a session of this key may write a
-    note.
+    note. An answer that `says_nothing` is left out.
     """
 
     workspace: Workspace
@@ -98,6 +98,7 @@ class SessionMemory(Record):
     sources: Sources | None = None
     may_write: Callable[[str], bool] = lambda _key: True
     decisions: Callable[[Sequence[tuple[str, str]]], Sequence[str]] = lambda _said: ()
+    says_nothing: Callable[[AssistantMessage], bool] = lambda _answer: False
     slug_seconds: float = SLUG_SECONDS
 
     async def __call__(self, event: SessionEnded) -> None:
@@ -108,7 +109,12 @@ class SessionMemory(Record):
             PathOutsideRoot: the folder of notes is outside the workspace.
             FileBusy: another process holds the file.
         """
-        quotes = last_quotes(event.entries, self.messages) if event.is_private else ()
+        entries = [
+            entry
+            for entry in event.entries
+            if not (isinstance(entry.body, AssistantMessage) and self.says_nothing(entry.body))
+        ]
+        quotes = last_quotes(entries, self.messages) if event.is_private else ()
         if not quotes or not self.may_write(event.session_key):
             log.info("session %s leaves no note", event.session_id)
             return

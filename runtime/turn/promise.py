@@ -88,7 +88,7 @@ def promised(words: str, reply: str) -> tuple[str, bool]:
     claims = _has(_CLAIMING, answered) and _CLAIMS.search(answered) is not None
     if not claims and not (_has(_ASKING, asked) and _has(_ASKING, _RHETORICAL.sub("", asked))):
         return "", False
-    from nacre.runtime.models.offline.intent import read_intent  # compiles its patterns on first use
+    from nacre.runtime.models.offline.reading import read_intent  # compiles its patterns on first use
 
     intent = read_intent(words)
     kept = intent.to_keep[:MOST_CHARS].strip()

@@ -31,6 +31,7 @@ from nacre.runtime.extensions.engine_parts import EngineParts, engine_parts
 from nacre.runtime.extensions.loading import load_facts
 from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
 from nacre.runtime.hooks.trust import TrustedHooks, register_workspace_hooks
+from nacre.runtime.models.offline.answers import quotes_nothing
 from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.open_sessions.open_session import NoticeLog, SessionOpener
 from nacre.runtime.open_sessions.routing import history_turns_of, workspace_access
@@ -298,7 +299,7 @@ def open_approvals(
 
 
 def _decisions_of(said: Sequence[tuple[str, str]]) -> Sequence[str]:
-    from nacre.runtime.models.offline.summary import decisions_of
+    from nacre.runtime.models.offline.responder import decisions_of
 
     return decisions_of(said)
 
@@ -317,6 +318,7 @@ def register_hooks(
     internal = turn.settings.hooks.internal
     if internal.enabled and internal.entries.session_memory.enabled:
         handler = SessionMemory(
+            says_nothing=quotes_nothing,
             workspace=turn.workspace,
             messages=internal.entries.session_memory.messages,
             model=turn.model,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nacre.record import Record
-from nacre.sessions.contracts.messages import ToolCall
+from nacre.sessions.contracts.messages import AssistantMessage, ToolCall, message_text
+
+PROVIDER = "offline"
 
 
 class Answer(Record):
@@ -96,3 +98,9 @@ def is_quoting(text: str) -> bool:
 def leaves_open(text: str) -> bool:
     """Whether an answer in a transcript is this responder's and left the question open."""
     return any(map(text.__contains__, _LEAVING_OPEN))
+
+
+def quotes_nothing(message: AssistantMessage) -> bool:
+    """Whether this responder wrote the answer and spoke of itself alone, such as of what it can do."""
+    is_own = message.provider == PROVIDER and not message.tool_calls
+    return is_own and not is_quoting(message_text(message))

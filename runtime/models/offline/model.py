@@ -11,10 +11,10 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from nacre.record import paused_collector
 from nacre.runtime.contracts.model import ModelRequest, TextDelta, overhead_tokens
+from nacre.runtime.models.offline.answers import PROVIDER, Answer
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     StopReason,
@@ -25,13 +25,11 @@ from nacre.sessions.contracts.messages import (
 )
 from nacre.sessions.view.sent_view import estimate_message_tokens
 
-if TYPE_CHECKING:
-    from nacre.runtime.models.offline.answers import Answer
-
-PROVIDER = "offline"
 MODEL = "extractive"
 CONTEXT_WINDOW_TOKENS = 32_000
 
+MOST_COUNTED_MESSAGES = 2_000
+"""More are counted as one text, of which the counter takes samples."""
 MOST_QUICK_MESSAGES = 4
 _PIECE = re.compile(r"\S{1,24}\s{0,24}|\s{1,24}")
 MOST_QUICK_CHARS = 50_000
@@ -110,8 +108,12 @@ class OfflineModel:
         )
 
     def _request_tokens(self, request: ModelRequest) -> int:
-        messages = (estimate_message_tokens(message, self._count_tokens) for message in request.messages)
-        return overhead_tokens(request.system, request.tools, self._count_tokens) + sum(messages)
+        overhead = overhead_tokens(request.system, request.tools, self._count_tokens)
+        if len(request.messages) > MOST_COUNTED_MESSAGES:
+            return overhead + self._count_tokens("\n".join(map(message_text, request.messages)))
+        return overhead + sum(
+            estimate_message_tokens(message, self._count_tokens) for message in request.messages
+        )
 
     def _within(self, text: str, max_output_tokens: int | None) -> str:
         if max_output_tokens is None or self._count_tokens(text) <= max_output_tokens:

@@ -9,7 +9,7 @@ string, and every open run has an upper bound.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import pairwise
 
 from nacre.memory.text.days.day_words import MONTHS, WEEKDAYS
@@ -95,14 +95,21 @@ asking     weißt|erinnerst|sag|zeig|such|suche|dime|dis|cherche|busca|dimmi|с�
 """
 
 
-_DECIDING = (
-    "deci|déci|entscheid|settled|picked|agreed|chose|entschieden|beschlossen|vereinbart|festgelegt|wir nehmen|wir v|wir e"
+_SIGNS = {
+    "decision": "deci|déci|entsch|settled|picked|agreed|chose|beschlossen|vereinbart|festgelegt|wir nehmen|wir v|wir e"
     "|e'll |i'll |e will |i will |going to |let's |lets |convenu|choisi|acorda|elegimos|escolhemos|combinamos"
-    "|scelto|concordato|решил|договорились|выбрали|决定|选择|约定|商定|定下|로 |ことに|決め|採用"
-)
-DECIDING = tuple(_DECIDING.translate(ONE_WRITING).split("|"))
-"""One of these stands in every decision, so that most texts need not be looked at closely."""
-DECIDING_IN_ASCII = tuple(filter(str.isascii, DECIDING))
+    "|scelto|concordato|решил|договорились|выбрали|决定|选择|约定|商定|定下|로 |ことに|決め|採用",
+    "preference": "prefer|préfère|favo|from now on|allerg|vega|veget|végét|left-hand|lactose|blind|like|love|hate|enjoy|stand"
+    "|do not |don't |dont |never|always|ich |lieblings|détest|detest|aime|adore|prefier|prefir|odio|odeio|soy al|gusta"
+    "|encanta|gosto|mi piac|предпочита|люблю|ненави|нрав|喜欢|讨厌|偏好|偏爱|爱吃|爱喝|习惯|过敏|好き|嫌い|苦手|アレルギー|좋아|싫어|알레르기",
+    "rule": "always|never|at most|at least|no more than|must|instead of|rather than|do not |don't |dont |please |immer|niemals"
+    "|höchstens|mindestens|toujours|jamais|siempre|nunca|sempre|никогда|всегда|一定要|不要|不能|总是|必ず|絶対に|しないで|항상|절대",
+    "open": "need |needs |have to|have you|i must|we must|i should|we should|still |also |want to|want you|ought |to-do|todo|blocked "
+    "|stuck |waiting |remind me|remember to|forget to|ich |wir |erinner"
+    "|il faut|je dois|nous devons|on doit|rappelle|tengo que|tenemos|hay que|necesito|debemos|recuérdame|preciso|temos que"
+    "|tenho que|devo|dobbiamo|bisogna|нужно|надо|долж|需要|必须|应该|提醒|しなければ|必要|すべき|해야|필요",
+}
+"""One of these stands in every statement of the kind: most texts of a long history have none of them."""
 
 _SEARCHED = frozenset(("marked", "decision", "preference", "rule", "open", "request", "fact", "date"))
 
@@ -176,3 +183,18 @@ PHRASES = {kind: re.compile("|".join(rows)) for kind, rows in _ROWS.items() if k
 def occurs(kind: str, text: str) -> bool:
     """Whether one of `STATEMENTS` stands in a `plain` text."""
     return (_IN_ASCII if text.isascii() else STATEMENTS)[kind].search(text) is not None
+
+
+def sign_test(kinds: Collection[str]) -> Callable[[str], bool]:
+    """A quick test whether there can be a statement of one of these kinds in a text, which need not be `plain`."""
+    if any(kind not in _SIGNS for kind in kinds):
+        return lambda _text: True
+    signs = tuple(dict.fromkeys("|".join(_SIGNS[kind] for kind in kinds).translate(ONE_WRITING).split("|")))
+    in_ascii = tuple(filter(str.isascii, signs))
+
+    def may_occur(text: str) -> bool:
+        if text.isascii():
+            return any(map(text.lower().__contains__, in_ascii))
+        return any(map(text.translate(ONE_WRITING).lower().__contains__, signs))
+
+    return may_occur

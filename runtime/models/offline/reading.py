@@ -1,23 +1,28 @@
-"""Reads a request the way the offline responder understands it: who said what, and what is only quoted.
+"""Reads a request as the offline responder understands it: who said what, and what each message wants.
 
-Summaries, recalled logs and tool results are data: nothing in them counts as something just asked.
+Summaries, recalled logs and tool results are data: nothing in them counts as a wish. What a sentence is (a
+request to keep something, a question, a decision, a fact) is read off its shape.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from typing import Literal, TypeAlias
 
-from nacre.memory.text.evidence import fold
+from nacre.memory.contracts.words import MatchQuery
+from nacre.memory.text.evidence import Finder, fold
+from nacre.memory.text.forms.words import stop_words_for
+from nacre.memory.text.lexical import match_query
 from nacre.prompts import render
 from nacre.record import Record
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.contracts.silence import SILENT_TOKEN
-from nacre.runtime.models.offline.intent import is_question, may_decide
-from nacre.runtime.models.offline.sentences import RECALLED, own_words, plain, sentences
+from nacre.runtime.models.offline.phrases import PHRASES, occurs
+from nacre.runtime.models.offline.sentences import RECALLED, folded, own_words, plain, sentences
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,
@@ -28,6 +33,156 @@ from nacre.sessions.contracts.messages import (
     call_text,
     message_text,
 )
+
+SENTENCE_CHARS = 600  # what is longer is no sentence; its beginning says what kind it is
+MOST_WORDS_WITHOUT_MARK = 14  # a longer sentence without a question mark is a statement
+MOST_CHARS_OF_PLAIN_FACTS = 1_500  # longer messages are pasted more often than facts
+MOST_CHARS_OF_SMALL_TALK = 60
+
+KINDS = ("decision", "preference", "rule", "open", "request", "fact", "date")
+"""The kinds of statements; of several that fit, the first counts."""
+
+_KEPT_UNASKED = ("decision", "preference", "fact")
+_SMALL_TALK = {
+    kind: re.compile(rf"\W*(?:(?:{PHRASES[kind].pattern})(?![a-z0-9])\W*)+")
+    for kind in ("greeting", "thanks", "farewell")
+}
+_POLITE = re.compile(rf"^(?:{PHRASES['polite'].pattern}){{1,4}}")
+# What has been passed is not tried again at shorter lengths: else a row of blanks takes its square of time.
+_QUESTION_MARK = re.compile(r"[?](?<![?][?])[?]*+[\s\"'”»)\]」』*_]*+$")
+_STATED = re.compile(r"[,;:.!](?:(?<=[,;:])|$)")
+_GAP = r"[\s:,;、。.!\-–—]*+"
+_TO_KEEP = re.compile(
+    rf"{_GAP}(?P<that>(?:that|dass|(?:de )?que|che|att|dat|что)\b|qu'"
+    rf"|(?:this|it|the following)(?=\s*(?:[:.!?]|$)))?{_GAP}"
+)
+
+
+class Intent(Record):
+    """What one message wants: to store `to_keep`, to look up `question`, or a kind of `small_talk`.
+
+    What is asked to be kept and is empty was said before ("remember that").
+    """
+
+    to_keep: str = ""
+    asked_to_keep: bool = False
+    question: str = ""
+    small_talk: str = ""
+
+
+def read_intent(message: str) -> Intent:
+    """What the message wants; an empty `Intent` when no pattern fits."""
+    own = own_words(message).strip()
+    said = [*sentences(own)]
+    questions = [sentence for sentence in said if is_question(sentence)]
+    if small_talk := _small_talk(own, questions):
+        return Intent(small_talk=small_talk)
+    question, kept = " ".join(questions), _asked_to_keep(message, said)
+    if kept is not None:
+        return Intent(to_keep=kept, asked_to_keep=True, question=question)
+    if PHRASES["forget"].search(plain(own[:SENTENCE_CHARS])):
+        return Intent(small_talk="forget")
+    typed = said if len(own) <= MOST_CHARS_OF_PLAIN_FACTS else ()
+    facts = (part for part in typed if part not in questions and _is_kept_unasked(part))
+    return Intent(to_keep="\n".join(facts), question=question)
+
+
+def kind_of(sentence: str, among: Collection[str] = KINDS) -> str:
+    """The first of `KINDS` whose patterns fit a sentence; empty unless one of those `among` them fits."""
+    start = plain(sentence[:SENTENCE_CHARS])
+    if len(among) < len(KINDS) and not any(occurs(kind, start) for kind in among):
+        return ""
+    return next((kind for kind in KINDS if occurs(kind, start)), "")
+
+
+def is_question(sentence: str) -> bool:
+    """Whether a sentence asks something, with or without a question mark."""
+    if len(sentence) > SENTENCE_CHARS or not _sounds_like_a_question(plain(sentence)):
+        return False
+    return bool(folded(sentence)) and _start_to_keep(sentence) is None
+
+
+def _sounds_like_a_question(text: str) -> bool:
+    begun = _begun(text)
+    if PHRASES["look_up"].match(text) or (begun and PHRASES["look_up"].match(text, begun)):
+        return True
+    if _QUESTION_MARK.search(text) or occurs("marked", text):
+        return True
+    is_statement = _STATED.search(text) or len(text.split()) > MOST_WORDS_WITHOUT_MARK
+    return bool(not is_statement and PHRASES["question"].match(text, begun))
+
+
+def _begun(text: str) -> int:
+    polite = _POLITE.match(text)
+    return polite.end() if polite else 0
+
+
+def has_question_mark(sentence: str) -> bool:
+    """Whether a sentence ends as a question, in the marks of any script."""
+    return _QUESTION_MARK.search(plain(sentence)) is not None
+
+
+def finder_for(question: str) -> Finder:
+    """Looks for the words that say what a question is about, for `plain` text."""
+    query = match_query(plain(question)) or MatchQuery()
+    nothing = stop_words_for(query.terms)
+    told = (term for term in query.terms if term not in nothing and not PHRASES["asking"].fullmatch(term))
+    return Finder(replace(query, terms=tuple(told)))
+
+
+def without_request(sentence: str) -> str:
+    """The sentence without the words that ask to keep it; unchanged when there are none."""
+    return sentence[_start_to_keep(sentence) or 0 :] or sentence
+
+
+def _small_talk(own: str, questions: list[str]) -> str:
+    for kind, pattern in _SMALL_TALK.items():
+        if own and len(own) <= MOST_CHARS_OF_SMALL_TALK and pattern.fullmatch(plain(own)):
+            return kind
+    asked = questions[0] if questions else own
+    return "about" if len(asked) <= SENTENCE_CHARS and PHRASES["about"].search(plain(asked)) else ""
+
+
+def _is_kept_unasked(sentence: str) -> bool:
+    start = plain(sentence[:SENTENCE_CHARS])
+    return not PHRASES["supposed"].match(start) and any(occurs(kind, start) for kind in _KEPT_UNASKED)
+
+
+def _asked_to_keep(message: str, said: list[str]) -> str | None:
+    """The text that the message asks to keep, empty when it points back, `None` when it asks nothing.
+
+    After a lead ("Remember …") it goes up to the next question; code and quotations there belong to it.
+    """
+    for at, sentence in enumerate(said):
+        text = plain(sentence)
+        start, tail = _start_to_keep(sentence), PHRASES["keep_tail"].search(text[:SENTENCE_CHARS])
+        if start is not None:
+            following = message.partition(sentence)[2]
+            asked = next(filter(is_question, sentences(own_words(following))), "")
+            following = following.partition(asked)[0].rstrip(" \t\n-*") if asked else following
+            kept = (sentence[start:] + following).strip()
+            kept = kept.rstrip("?\uff1f") if _QUESTION_MARK.search(text) else kept
+        elif tail and not _QUESTION_MARK.search(text):
+            kept = sentence[: tail.start()].rstrip(" 、,\uff0c")
+        else:
+            continue
+        return kept or " ".join(part for part in said[:at] if not is_question(part))
+    return None
+
+
+def _start_to_keep(sentence: str) -> int | None:
+    """Where the text begins that a sentence asks to keep; `None` for others: "Can you remember …?" asks."""
+    text = plain(sentence)
+    begun = _begun(text)
+    lead, whole = PHRASES["keep"].match(text, begun), PHRASES["keep_whole"].match(text, begun)
+    if not (lead or whole) or occurs("marked", text):
+        return None
+    if whole:
+        return begun
+    to_keep = _TO_KEEP.match(text, lead.end()) if lead else None
+    asks = _QUESTION_MARK.search(text) and not re.search("please|bitte", text[:begun])
+    return to_keep.end() if to_keep and (to_keep["that"] or not asks) else None
+
 
 Speaker: TypeAlias = Literal["user", "assistant", "calls", "other"]
 
@@ -60,16 +215,6 @@ class Said(Record):
     def questions(self) -> Collection[str]:
         """Those of the sentences that ask something."""
         return {sentence for sentence in self.sentences if is_question(sentence)}
-
-    @cached_property
-    def kinds(self) -> dict[tuple[str, Collection[str]], str]:
-        """What was found out about its sentences: their kinds, by the sentence and the kinds looked for."""
-        return {}
-
-    @cached_property
-    def may_decide(self) -> bool:
-        """Whether there can be a decision in it."""
-        return may_decide(self.text)
 
     @cached_property
     def folded_text(self) -> str:
@@ -132,10 +277,10 @@ def conversation(messages: Sequence[Message]) -> list[Said]:
     said: list[Said] = []
     for message in messages:
         if isinstance(message, UserMessage):
-            said.append(heard("user", message_text(message)))
+            said.append(said_by("user", message_text(message)))
         elif isinstance(message, AssistantMessage):
-            said.append(heard("assistant", message_text(message)))
-            said.extend(heard("calls", call_text(call)) for call in message.tool_calls)
+            said.append(said_by("assistant", message_text(message)))
+            said.extend(said_by("calls", call_text(call)) for call in message.tool_calls)
     return [contribution for contribution in said if contribution.text]
 
 
@@ -181,12 +326,11 @@ def read_labelled(text: str) -> list[Said]:
     """A serialised conversation as contributions; reasoning and results are left out."""
     _, *labelled = _LABEL.split(text)
     pairs = zip(labelled[::2], labelled[1::2], strict=True)
-    said = [heard(_SPEAKERS[label], words.strip()) for label, words in pairs if label in _SPEAKERS]
+    said = [said_by(_SPEAKERS[label], words.strip()) for label, words in pairs if label in _SPEAKERS]
     return [contribution for contribution in said if contribution.text]
 
 
-@lru_cache(maxsize=200_000)  # a summary reads what the flush before it read; the next answer clears it
-def heard(speaker: Speaker, text: str) -> Said:
-    """A contribution, the same object for the same words, so that nothing is classified twice in a turn."""
+def said_by(speaker: Speaker, text: str) -> Said:
+    """A contribution without its speaker line; what the runtime put in a person's place is `other`."""
     text = (_SPEAKER_LINE.sub("", text) if speaker == "user" else text).strip()
     return Said(speaker="other" if speaker == "user" and is_background(text) else speaker, text=text)

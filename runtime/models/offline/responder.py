@@ -2,40 +2,53 @@
 
 A call that was made since the person spoke is done: the transcript shows the step of a turn. A question is
 answered with quotes, from the results of `memory_search` and from the conversation. Nothing is concluded, and
-nothing that is quoted is obeyed. Words are compared as in the search.
+nothing that is quoted is obeyed. Words are compared as in the search. A summary and the notes of a flush are
+sentences that were said.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from itertools import islice
+from itertools import chain, islice, zip_longest
 from typing import Any
 
 from nacre.memory.text.days.day_words import DAY_WORDS
-from nacre.memory.text.evidence import Finder
+from nacre.memory.text.evidence import Finder, fold
+from nacre.memory.text.forms.words import stop_words_for
 from nacre.memory.text.snippet import GAP
 from nacre.record import Record
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.models.offline import answers
-from nacre.runtime.models.offline.answers import Answer
-from nacre.runtime.models.offline.intent import (
+from nacre.runtime.models.offline.answers import Answer, is_quoting, leaves_open
+from nacre.runtime.models.offline.phrases import PHRASES, sign_test
+from nacre.runtime.models.offline.reading import (
+    DAILY_LOG,
+    KINDS,
+    SENTENCE_CHARS,
     Intent,
+    Reading,
+    Said,
     finder_for,
+    finished_calls,
     has_question_mark,
     is_question,
+    kind_of,
     read_intent,
+    read_labelled,
+    read_request,
+    todays_log,
     without_request,
 )
-from nacre.runtime.models.offline.notes import Known
-from nacre.runtime.models.offline.reading import DAILY_LOG, Reading, Said, heard, read_request, todays_log
 from nacre.runtime.models.offline.sentences import clipped, folded, own_words, plain, sentences, unmarked
-from nacre.runtime.models.offline.summary import flush_notes, slug_of, summary_of
-from nacre.sessions.contracts.messages import ToolCall
+from nacre.sessions.compaction.facts import has_identifier
+from nacre.sessions.contracts.messages import ToolCall, message_text
 
 APPEND, SEARCH = "append", "memory_search"
 MAX_CONFIRMED_CHARS = 300
@@ -61,7 +74,6 @@ def respond(request: ModelRequest, *, clock_date: date, count_tokens: Callable[[
     # Nobody else's chat writes into the owner's log.
     is_private = not _NOT_PRIVATE.search(request.system.changing)
     intent = _intent(reading)
-    heard.cache_clear()
     if calls := _calls(reading, intent, log, tools if is_private else tools - {APPEND}):
         return Answer(calls=calls)
     parts = [*_about_keeping(reading, intent), *_about_question(reading, intent)]
@@ -297,3 +309,389 @@ def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:
                 )
             )
     return sorted(found, key=lambda passage: (passage.asks, -passage.matched))[:MOST_LINES]
+
+
+MAX_NOTE_CHARS = 400
+MOST_PARTS_TO_AN_ANSWER = 40
+"""How much later in a conversation the answer to a question is looked for, in contributions."""
+LEAST_WORDS_OF_AN_ANSWER = 2
+"""With fewer words that say something, a question has too many sentences that share them."""
+
+
+class Item(Record):
+    """A line to keep; `order` is its place in the conversation, from 0, and negative for what was before."""
+
+    text: str
+    order: int
+    kind: str = ""
+
+
+class Known:
+    """The text that is written down already, compared without case and punctuation."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._text = " \n ".join(f" {folded(text)} " for text in texts)
+
+    def has(self, sentence: str) -> bool:
+        """Whether the whole sentence stands there; one without words always does."""
+        words = folded(sentence)
+        return not words or f" {words} " in self._text
+
+
+class _Notes:
+    """The notes of a conversation, newest first, each once; of an assistant's words only decisions.
+
+    They are looked for as they are asked for, and only of the `wanted` kinds, which may become fewer
+    meanwhile: who needs a few does not wait for a long conversation.
+    """
+
+    def __init__(self, said: Sequence[Said], known: Known, wanted: Collection[str] = KINDS) -> None:
+        self._said = said
+        self._known = known
+        self._wanted = wanted
+        self._kept: set[str] = set()
+        self._answered: list[Said] = []
+        self._closed: set[str] = set()
+
+    def __iter__(self) -> Iterator[Item]:
+        following, kinds = None, 0
+        may_decide = may_be_wanted = sign_test(("decision",))
+        for order in range(len(self._said) - 1, -1, -1):
+            part = self._said[order]
+            if len(self._wanted) != kinds:
+                kinds = len(self._wanted)
+                may_be_wanted = sign_test([kind for kind in self._wanted if kind != "request"])
+            if part.speaker == "user":
+                is_answered = following is not None and is_answer(following)
+                if is_answered:
+                    self._answered.append(part)
+                yield from self._of_user(order, may_be_wanted, is_answered=is_answered)
+            elif part.speaker == "assistant" and "decision" in self._wanted and may_decide(part.text):
+                yield from self._of_assistant(order)
+            following = part if part.speaker in ("user", "assistant") else following
+
+    def _of_user(
+        self, order: int, may_be_wanted: Callable[[str], bool], *, is_answered: bool
+    ) -> Iterator[Item]:
+        part = self._said[order]
+        asks_nothing = is_answered or "open" not in self._wanted
+        if asks_nothing and not may_be_wanted(part.text):
+            return
+        for sentence in part.sentences:
+            if asks_nothing and not may_be_wanted(sentence):
+                continue
+            text = without_request(sentence)
+            kind = self._kind(sentence, is_told=text != sentence, asks_nothing=asks_nothing)
+            if asks_nothing and kind in ("", "request"):
+                continue
+            is_asked = text == sentence and (kind == "request" or is_question(sentence))
+            if is_asked and is_answered:
+                continue
+            if is_asked and self._is_closed(folded(text)):
+                continue
+            kind = "open" if is_asked else kind
+            if kind and (note := self._noted(sentence, text, kind, order)):
+                yield note
+
+    def _of_assistant(self, order: int) -> Iterator[Item]:
+        part = self._said[order]
+        for sentence in () if is_quoting(part.text) else part.sentences:
+            is_decision = kind_of(sentence, ("decision",)) and not is_question(sentence)
+            if is_decision and (note := self._noted(sentence, without_request(sentence), "decision", order)):
+                yield note
+
+    def _kind(self, sentence: str, *, is_told: bool, asks_nothing: bool) -> str:
+        kind = kind_of(sentence, self._wanted if asks_nothing and not is_told else KINDS)
+        if is_told:
+            return "fact" if kind in ("", "request") else kind
+        is_exact = not kind and "fact" in self._wanted and has_identifier(sentence[:SENTENCE_CHARS])
+        return "fact" if is_exact else kind
+
+    def _noted(self, sentence: str, text: str, kind: str, order: int) -> Item | None:
+        words = folded(text)
+        if words in self._kept:
+            return None
+        is_known = self._known.has(text) or (text != sentence and self._known.has(sentence))
+        if is_known and not has_question_mark(sentence):
+            return None
+        self._kept.add(words)
+        if kind == "open" and (answer := _told_later(sentence, self._said, order)) is not None:
+            order, sentence = answer
+            text, kind = without_request(sentence), "fact"
+            is_known = folded(text) in self._kept or self._known.has(text)
+            self._kept.add(folded(text))
+        if is_known or kind not in self._wanted:
+            return None
+        return Item(kind=kind, text=clipped(sentence, MAX_NOTE_CHARS), order=order)
+
+    def _is_closed(self, words: str) -> bool:
+        """Whether the same was asked again later, and answered then."""
+        for part in self._answered:
+            self._closed.update(folded(without_request(sentence)) for sentence in part.sentences)
+        self._answered.clear()
+        return words in self._closed
+
+
+def _told_later(question: str, said: Sequence[Said], order: int) -> tuple[int, str] | None:
+    finder = finder_for(question)
+    if len(finder.terms) < LEAST_WORDS_OF_AN_ANSWER:
+        return None
+    for at in range(order + 1, min(len(said), order + 1 + MOST_PARTS_TO_AN_ANSWER)):
+        part = said[at]
+        if part.speaker != "user" or not all(term in part.folded_text for term in finder.terms):
+            continue
+        for sentence in part.sentences:
+            has_all = len(finder.look(plain(sentence)).terms) == len(finder.terms)
+            if has_all and not is_question(sentence) and kind_of(sentence) not in ("open", "request"):
+                return at, sentence
+    return None
+
+
+def is_answer(part: Said) -> bool:
+    """Whether a contribution is an answer; that nothing was found is none."""
+    return part.speaker == "assistant" and not leaves_open(part.text)
+
+
+SUMMARY_TOKENS = 1_500  # whatever more a request allows: summaries of summaries must not grow
+
+
+class Section(Record):
+    """A heading of a `level`; `under` is one above it without own lines, `{}` in `marker` a line's number."""
+
+    title: str
+    marker: str = "- "
+    under: str = ""
+    level: int = 2
+
+
+GOAL, CONSTRAINTS = Section(title="Goal"), Section(title="Constraints & Preferences")
+DONE = Section(title="Done", marker="- [x] ", under="Progress", level=3)
+IN_PROGRESS = Section(title="In Progress", marker="- [ ] ", under="Progress", level=3)
+BLOCKED, DECISIONS = Section(title="Blocked", under="Progress", level=3), Section(title="Key Decisions")
+NEXT_STEPS, CONTEXT = Section(title="Next Steps", marker="{}. "), Section(title="Critical Context")
+SECTIONS = (GOAL, CONSTRAINTS, DONE, IN_PROGRESS, BLOCKED, DECISIONS, NEXT_STEPS, CONTEXT)
+
+ORIGINAL_REQUEST = Section(title="Original Request", marker="")
+EARLY_PROGRESS, SUFFIX_CONTEXT = Section(title="Early Progress"), Section(title="Context for Suffix")
+_AS_USUAL = {ORIGINAL_REQUEST.title: GOAL, EARLY_PROGRESS.title: DONE, SUFFIX_CONTEXT.title: CONTEXT}
+
+_PLACES = {
+    DECISIONS: ("decision",),
+    CONSTRAINTS: ("preference", "rule"),
+    CONTEXT: ("fact", "date"),
+    NEXT_STEPS: ("open",),
+}
+"""Which kinds of notes stand in a section of a summary."""
+_IN_FLUSH = {DECISIONS: "Decisions", CONSTRAINTS: "Preferences", CONTEXT: "Facts", NEXT_STEPS: "Open asks"}
+"""The headings of the same in the notes of a flush."""
+
+MOST_GOALS, MOST_ITEMS_PER_SECTION, MOST_SLUG_WORDS = 8, 40, 2
+MAX_LAST_ASK_CHARS, MAX_ASK_CHARS, MAX_STEP_CHARS = 600, 200, 240
+
+_CONVERSATION = re.compile(r"<conversation>(.*)</conversation>", re.DOTALL)
+_PREVIOUS = re.compile(r"<previous-summary>(.*?)</previous-summary>", re.DOTALL)
+_FOCUS = re.compile(r"^Additional focus[^:\n]*:[ \t]*([^\n]+)", re.MULTILINE)
+_EARLIER = 1_000_000  # what was said before has places before those of a conversation
+_SUMMARY_HEADING = re.compile(r"\n#{1,6} +")
+_NO_ITEM = re.compile(r"\W*(?:none|nothing|n/a)?\W*|---.*|\*\*Turn Context.*", re.IGNORECASE)
+_CALL = re.compile(r"(?:^|; )(append|write|edit)\((?:.{0,40}?)path=\"([^\"\n]{1,200})\"", re.DOTALL)
+_QUOTED_LINE = re.compile(r"^> (?!—)(.+)$", re.MULTILINE)
+_SLUG_USER = re.compile(r"^User: (.*?)(?=^(?:User|Assistant): |\Z)", re.DOTALL | re.MULTILINE)
+
+
+def summary_of(request: ModelRequest, *, count_tokens: Callable[[str], int]) -> str:
+    """The summary that a request asks for; nothing inside the tags of the prompt is an instruction."""
+    prompt = message_text(request.messages[-1]) if request.messages else ""
+    talk, without_talk = _CONVERSATION.search(prompt), _CONVERSATION.sub("", prompt)
+    previous, instructions = _PREVIOUS.search(without_talk), _PREVIOUS.sub("", without_talk)
+    said = read_labelled(talk[1]) if talk else []
+    if f"## {ORIGINAL_REQUEST.title}" in instructions:
+        candidates = _of_turn_prefix(said)
+    else:
+        focus = _FOCUS.search(instructions)
+        candidates = _of_history(said, previous[1] if previous else "", focus[1] if focus else "")
+    return _outline(candidates, request, count_tokens, "(none)")
+
+
+def flush_notes(request: ModelRequest, said: Sequence[Said], *, count_tokens: Callable[[str], int]) -> str:
+    """The notes of what was `said` before a request; empty when none is new, worth keeping, and fits."""
+    calls = (done.call for done in finished_calls(request.messages) if not done.failed)
+    appended = [str(call.arguments.get("text")) for call in calls if call.name == "append"]
+    recalled = [part.text for part in said if part.speaker == "other"]
+    known = Known([request.system.joined(), *recalled, *appended])
+    found = _newest_notes(said, known, most=MOST_ITEMS_PER_SECTION)
+    groups = {Section(title=_IN_FLUSH[section], level=3): notes for section, notes in found.items()}
+    text = _outline(groups, request, count_tokens, "")
+    return f"{text}\n" if text else ""
+
+
+def decisions_of(said: Sequence[tuple[str, str]]) -> list[str]:
+    """What was decided, preferred or dated in a conversation of (`user` or `assistant`, text), word for word.
+
+    In the order in which it was said; the newest ones where there are many.
+    """
+    parts = [Said(speaker="user" if who == "user" else "assistant", text=text) for who, text in said]
+    newest = islice(_Notes(parts, Known(()), {"decision", "preference", "date"}), MOST_ITEMS_PER_SECTION)
+    return [item.text for item in sorted(newest, key=lambda item: item.order)]
+
+
+def _newest_notes(said: Sequence[Said], known: Known, *, most: int) -> dict[Section, list[Item]]:
+    """The newest `most` notes of each section; no more is read than that takes."""
+    found: dict[Section, list[Item]] = {section: [] for section in _PLACES}
+    section_of = {kind: section for section, kinds in _PLACES.items() for kind in kinds}
+    wanted = set(KINDS)
+    for note in _Notes(said, known, wanted):
+        section = section_of[note.kind]
+        found[section].append(note)
+        if len(found[section]) == most:
+            wanted.difference_update(_PLACES[section])
+            if wanted.isdisjoint(section_of):
+                break
+    return found
+
+
+def slug_of(request: ModelRequest) -> str:
+    """One or two words that the person used most, joined by `-`; none when they have no plain letters."""
+    prompt = message_text(request.messages[-1]) if request.messages else ""
+    said = fold("\n".join(_SLUG_USER.findall(prompt.rpartition("</conversation>")[0])))
+    words = re.findall(r"(?<!\w)[a-z]{3,14}(?!\w)", said)
+    nothing, asking = stop_words_for(words), PHRASES["asking"]
+    counted = Counter(word for word in words if word not in nothing and not asking.fullmatch(word))
+    # Of words that were said equally often the longer one says more.
+    most = sorted(counted, key=lambda word: (-counted[word], -len(word)))[:MOST_SLUG_WORDS]
+    return "-".join(word for word in counted if word in most)
+
+
+def _of_history(said: Sequence[Said], previous: str, focus: str) -> dict[Section, list[Item]]:
+    # What has words of the focus goes first, wherever it was said; else the newest.
+    most = sys.maxsize if focus else MOST_ITEMS_PER_SECTION
+    new = {section: list[Item]() for section in SECTIONS} | _newest_notes(said, Known(()), most=most)
+    new |= {GOAL: _goals(said), DONE: _done(said, most=most)}
+    old, finder = _earlier(previous), finder_for(focus)
+    candidates: dict[Section, list[Item]] = {}
+    for section in SECTIONS:
+        both = [*filter(None, chain.from_iterable(zip_longest(new[section], old[section])))]
+        # Words of the focus first; sorting keeps the order of what has as many.
+        both.sort(key=lambda item: -len(finder.look(plain(item.text)).terms))
+        candidates[section] = both[:MOST_ITEMS_PER_SECTION]
+    return candidates
+
+
+def _of_turn_prefix(said: Sequence[Said]) -> dict[Section, list[Item]]:
+    asked = [part.text for part in said if part.speaker == "user"]
+    steps = [Item(text=_gist(part), order=at) for at, part in enumerate(said) if _gist(part)]
+    return {
+        ORIGINAL_REQUEST: [Item(text=clipped(text, MAX_LAST_ASK_CHARS), order=0) for text in asked],
+        EARLY_PROGRESS: [*_done(said, most=MOST_ITEMS_PER_SECTION), *steps][:MOST_ITEMS_PER_SECTION],
+        SUFFIX_CONTEXT: [*_Notes(said, Known(asked))],
+    }
+
+
+def _goals(said: Sequence[Said]) -> list[Item]:
+    """What a person asked last, newest first, the very last in full length; what was told is a note."""
+    goals: list[str] = []
+    for part in reversed(said):
+        wish = read_intent(part.text) if part.speaker == "user" and part.sentences else None
+        if wish and not wish.small_talk and (wish.question or not wish.to_keep):
+            goals.append(clipped(part.text, MAX_ASK_CHARS if goals else MAX_LAST_ASK_CHARS))
+            if len(goals) == MOST_GOALS:
+                break
+    return [Item(text=text, order=at - 2 * _EARLIER) for at, text in enumerate(goals)]
+
+
+def _done(said: Sequence[Said], *, most: int) -> list[Item]:
+    """What was written into files, and questions with the beginning of their answers, newest first.
+
+    `most` or a few more; no more turns are read than that takes.
+    """
+    done: list[Item] = []
+    end = len(said)
+    while end and len(done) < most:
+        start = next((at for at in range(end - 1, 0, -1) if said[at].speaker == "user"), 0)
+        done += sorted(_done_in_turn(said, start, end), key=lambda item: -item.order)
+        end = start
+    return done
+
+
+def _done_in_turn(said: Sequence[Said], start: int, end: int) -> list[Item]:
+    done: list[Item] = []
+    question = ""
+    for order in range(start, end):
+        part, told = said[order], list[str]()
+        if part.speaker == "user":
+            question = " ".join(sentence for sentence in part.sentences if sentence in part.questions)
+        elif part.speaker == "calls":
+            told = [f"`{name}` on `{path}`" for name, path in _CALL.findall(part.text)]
+        elif question and is_answer(part) and (gist := _gist(part)):
+            told = [f"Asked “{clipped(question, MAX_ASK_CHARS)}”, answered: {gist}"]
+            question = ""
+        done.extend(Item(text=text, order=order) for text in told)
+    return done
+
+
+def _gist(part: Said) -> str:
+    """The first sentence of an answer, or the first quotation when this responder wrote it."""
+    if part.speaker != "assistant":
+        return ""
+    if not is_quoting(part.text):
+        return clipped(part.first_sentence, MAX_STEP_CHARS)
+    quoted = _QUOTED_LINE.search(part.text)
+    return clipped(quoted[1], MAX_STEP_CHARS) if quoted else ""
+
+
+def _earlier(summary: str) -> dict[Section, list[Item]]:
+    """The items of an earlier summary under today's headings, the newest first."""
+    sections = {section.title: section for section in SECTIONS} | _AS_USUAL
+    found = {section: list[Item]() for section in SECTIONS}
+    for block in _SUMMARY_HEADING.split(f"\n{summary}"):
+        title, *lines = block.split("\n")
+        section = sections.get(title.strip("*: "), CONTEXT)
+        texts = [text for line in lines if not _NO_ITEM.fullmatch(text := unmarked(line))]
+        items = [
+            Item(text=clipped(text, MAX_NOTE_CHARS), order=at - _EARLIER) for at, text in enumerate(texts)
+        ]
+        # Of goals the newest stand first; everywhere else they stand last.
+        found[section] += items if section is GOAL else reversed(items)
+    return found
+
+
+def _outline(
+    candidates: Mapping[Section, Sequence[Item]],
+    request: ModelRequest,
+    count: Callable[[str], int],
+    empty: str,
+) -> str:
+    """The headings with as many candidates as fit, taken from each section in turn, each statement once.
+
+    Candidates come most important first and are written in their order. The first section, which says what
+    was asked, may repeat others. A heading without lines has `empty` under it, or is left out without that.
+    """
+    allowed_tokens = SUMMARY_TOKENS if request.max_output_tokens is None else request.max_output_tokens
+    most_tokens = min(SUMMARY_TOKENS, allowed_tokens)
+    chosen: list[tuple[Section, Item]] = []
+    seen = set[tuple[bool, str]]()
+    left_tokens = most_tokens - count(_written(candidates, chosen, empty))
+    first = next(iter(candidates))
+    in_turn = zip_longest(*([(section, item) for item in items] for section, items in candidates.items()))
+    for section, item in filter(None, chain.from_iterable(in_turn)):
+        statement = (section is first, folded(item.text))
+        tokens = count(f"{section.marker}{item.text}\n") + 1
+        if tokens <= left_tokens and statement not in seen:
+            seen.add(statement)
+            chosen.append((section, item))
+            left_tokens -= tokens
+    while chosen and count(_written(candidates, chosen, empty)) > most_tokens:
+        chosen.pop()
+    return _written(candidates, chosen, empty)
+
+
+def _written(sections: Iterable[Section], chosen: Sequence[tuple[Section, Item]], empty: str) -> str:
+    parts: list[str] = []
+    for section in sections:
+        items = sorted((item for of, item in chosen if of is section), key=lambda item: item.order)
+        lines = [section.marker.format(number) + item.text for number, item in enumerate(items, start=1)]
+        above = f"## {section.under}" if section.under else ""
+        if lines or empty:
+            parts += [above] if above and above not in parts else []
+            parts.append("\n".join([f"{'#' * section.level} {section.title}", *(lines or [empty])]))
+    return "\n\n".join(parts)

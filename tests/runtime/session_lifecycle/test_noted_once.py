@@ -66,6 +66,17 @@ async def test_an_answer_from_the_notes_is_not_noted(tmp_path: Path) -> None:
     assert "> > — `memory/2026-03-14" in asked
 
 
+async def test_what_the_offline_responder_says_of_itself_is_not_noted(tmp_path: Path) -> None:
+    """Its description of what it is and can do says nothing about the conversation."""
+    async with opened(tmp_path, None) as agent:
+        for text in ("The heron nests by the mill.", "What can you do?", "/new"):
+            await agent.respond(said(text))
+
+    [note] = notes(tmp_path)
+    assert "> User: The heron nests by the mill." in note
+    assert "Assistant" not in note
+
+
 def test_what_an_answer_repeats_of_the_notes_is_left_out() -> None:
     """Quoted lines, whole sentences and quoted words go; what the model says of its own stays."""
     recalled = KnownNotes(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nacre.runtime.models.offline.reading import read_request
-from nacre.runtime.models.offline.summary import flush_notes, summary_of
-from nacre.sessions.contracts.messages import Message, ToolCall, message_text, serialise_for_summary
+from nacre.runtime.models.offline.responder import flush_notes
+from nacre.sessions.contracts.messages import Message, ToolCall, message_text
 from tests.runtime.models.offline.requests import (
     APPEND,
     SEARCH,
@@ -224,20 +224,3 @@ def test_a_message_costs_little(sentence: str, most_calls: int) -> None:
     with watched_work() as work:
         flush_notes(asked, read_request(asked).said, count_tokens=count_tokens)
     assert work.calls < most_calls * len(talk) // 2
-
-
-async def test_a_summary_does_not_classify_again_what_the_flush_before_it_read() -> None:
-    """A long session is compacted by a flush and a summary, and both read the same messages."""
-    talk = [user(f"The pump {number} ran, and box {number} was shut.") for number in range(500)]
-    flush = request(*talk, PROMPT, purpose="flush", tools=(APPEND,))
-    labelled = serialise_for_summary(talk)
-    summary = request(f"<conversation>\n{labelled}\n</conversation>", purpose="compaction")
-
-    await said("Hello.")  # an answer ends what is remembered
-    with watched_work() as alone:
-        text = summary_of(summary, count_tokens=count_tokens)
-    await said("Hello.")
-    await answer(flush)
-    with watched_work() as behind_a_flush:
-        assert summary_of(summary, count_tokens=count_tokens) == text
-    assert behind_a_flush.calls * 2 < alone.calls

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from nacre.runtime.models.offline.intent import is_decision, may_decide
-from nacre.runtime.models.offline.phrases import STATEMENTS, occurs
+from nacre.runtime.models.offline.phrases import STATEMENTS, occurs, sign_test
+from nacre.runtime.models.offline.reading import kind_of
 
 
-@given(text=st.from_regex(STATEMENTS["decision"]))
-def test_an_answer_with_a_decision_is_always_looked_at(text: str) -> None:
-    """Whatever the table takes for a decision has one of the words by which answers are chosen."""
-    assert may_decide(text)
+@pytest.mark.parametrize("kind", ["decision", "open", "preference", "rule"])
+@given(data=st.data())
+def test_a_text_with_a_statement_is_always_looked_at(kind: str, data: st.DataObject) -> None:
+    """Whatever the table takes for a statement of a kind has one of the signs by which texts are chosen."""
+    assert sign_test([kind])(data.draw(st.from_regex(STATEMENTS[kind])))
 
 
 @pytest.mark.parametrize(
@@ -28,9 +29,16 @@ def test_an_answer_with_a_decision_is_always_looked_at(text: str) -> None:
 )
 def test_decisions_in_any_writing_are_looked_at(text: str) -> None:
     """Capitals, printed apostrophes and traditional Chinese are brought to one form first."""
-    assert is_decision(text)
+    may_decide = sign_test(["decision"])
+    assert kind_of(text) == "decision"
     assert may_decide(text)
     assert may_decide(f"İstanbul.\n{text}")
+
+
+def test_other_texts_are_not_looked_at() -> None:
+    """What most texts have none of costs nothing; kinds without signs are looked for everywhere."""
+    assert not sign_test(["decision", "open", "preference", "rule"])("The bus leaves at nine.")
+    assert sign_test(["decision", "fact"])("The bus leaves at nine.")
 
 
 @pytest.mark.parametrize("kind", sorted(STATEMENTS))

@@ -6,10 +6,8 @@ import json
 
 import pytest
 
-from nacre.runtime.models.offline.intent import finder_for
-from nacre.runtime.models.offline.notes import Known
-from nacre.runtime.models.offline.reading import Said
-from nacre.runtime.models.offline.responder import said_before
+from nacre.runtime.models.offline.reading import Said, finder_for
+from nacre.runtime.models.offline.responder import Known, said_before
 from tests.runtime.models.offline.requests import (
     assistant,
     called,

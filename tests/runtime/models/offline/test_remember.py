@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.runtime.models.offline.intent import read_intent
+from nacre.runtime.models.offline.reading import read_intent
 from tests.runtime.models.offline.requests import (
     APPEND,
     GROUP,
