@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from contextvars import ContextVar
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
 from nacre.extensions.postgres import session_statements as statements
 from nacre.extensions.postgres.server.connections import DatabaseError
-from nacre.extensions.postgres.server.database import Database
+from nacre.extensions.postgres.server.database import Database, TakenLane
 from nacre.extensions.postgres.session_rows import (
     AgentRows,
     EndingRows,
@@ -55,6 +56,27 @@ from nacre.sessions.upkeep.maintenance import (
 from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts, last_message_text
 
 
+class LeftLanes:
+    """The lanes that a turn left, to be freed by the statement that says how it ended.
+
+    Until then they are the process's, as the turn is. What is left after `close` is freed at once.
+    """
+
+    def __init__(self) -> None:
+        self.fences: dict[tuple[str, str], int] = {}
+        """By agent and key."""
+        self.is_closed = False
+
+    def close(self) -> dict[tuple[str, str], int]:
+        """Takes nothing more; gives what is to be freed."""
+        self.is_closed = True
+        return self.fences
+
+
+LEFT_LANES: ContextVar[LeftLanes | None] = ContextVar("left_lanes", default=None)
+"""Set by whoever runs a turn and keeps its outcome."""
+
+
 class Lane:
     """The lane of one key, for an `async with`. Raises `SessionStoreRefused` on entering."""
 
@@ -72,11 +94,19 @@ class Lane:
             await process.beat()
         except DatabaseError as error:
             raise SessionStoreRefused(str(error)) from error
-        values = {"lane": self._key, "holder": self._holder, "process": process.number}
-        taken = await self._rows.single(lambda rows: rows.run(statements.TAKE_LANE, **values))
-        if not taken:
-            return False
-        self._fence = self._rows.held[self._key] = taken[0][0]
+        left = LEFT_LANES.get()
+        if left is not None and not left.is_closed:  # the same turn comes back to it
+            self._fence = left.fences.pop((self._rows.agent, self._key), None)
+            await self._leave()
+        found = process.taken_lanes.pop((self._rows.agent, self._key), None)
+        if found is None:
+            values = {"lane": self._key, "holder": self._holder, "process": process.number}
+            taken = await self._rows.single(lambda rows: rows.run(statements.TAKE_LANE, **values))
+            if not taken:
+                return False
+            found = TakenLane(*taken[0])
+        self._rows.taken[self._key], self._rows.lines[self._key] = found, found.line
+        self._fence = self._rows.held[self._key] = found.fence
         self._keeping = asyncio.create_task(process.keep(), name="session-lane")
         return True
 
@@ -89,7 +119,19 @@ class Lane:
             await self._keeping
         if self._rows.held.get(self._key) == self._fence:
             del self._rows.held[self._key]
+            self._rows.taken.pop(self._key, None)
+            self._rows.lines.pop(self._key, None)
+        left = LEFT_LANES.get()
+        if left is not None and not left.is_closed:
+            left.fences[self._rows.agent, self._key] = self._fence
+        else:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        if self._fence is None:
+            return
         values = {"lane": self._key, "fence": self._fence}
+        self._fence = None
         with suppress(SessionError):
             await self._rows.single(lambda rows: rows.run(statements.LEAVE_LANE, **values))
 
@@ -282,6 +324,8 @@ class PostgresSessionStore:
             name = self.transcript_name(record)
         except SessionCorrupt:
             return False
+        if any(taken.name == name for taken in self._rows.taken.values()):
+            return True
         found = await self._rows.single(lambda rows: rows.run(statements.HAS_TRANSCRIPT, name=name))
         return bool(found)
 

@@ -411,6 +411,18 @@ class Pace:
     silent_seconds: float = 10.0
 
 
+class TakenLane(NamedTuple):
+    """A lane with its fence, and what was read as it was taken: the session's line, and the row of the
+    transcript that it names."""
+
+    fence: int
+    line: str | None
+    name: str | None
+    id: object
+    lines: int | None
+    size_bytes: int | None
+
+
 class Process:
     """This process in one database, under a number.
 
@@ -422,6 +434,8 @@ class Process:
         self.number = secrets.randbits(62)
         self.places = 0
         """How many turns it runs at once; 0 where it is no worker."""
+        self.taken_lanes: dict[tuple[str, str], TakenLane] = {}
+        """Lanes that were taken together with a turn and wait for it, by agent and session key."""
         self.pace = pace
         self._database = weakref.ref(database)
         self._beaten = -math.inf

@@ -137,7 +137,9 @@ async def test_an_answer_outlives_the_worker_that_asked(tmp_path: Path, database
                 await server.until(lambda server: len(server.shown("n")) == 3)
                 assert await paid(database_url) == 0
                 workers.append(started(tmp_path, database_url))
-                await server.until(lambda server: ["Wrote" in text for text in server.shown("n")[3:]] == [True])
+                await server.until(
+                    lambda server: ["Wrote" in text for text in server.shown("n")[3:]] == [True]
+                )
                 assert await paid(database_url) == 1
                 assert await sql(database_url, "SELECT count(*) FROM approvals") == 0
 
@@ -149,7 +151,9 @@ async def test_an_answer_outlives_the_worker_that_asked(tmp_path: Path, database
                 await server.until(lambda server: "waits for the owner's approval" in server.shown("m")[-1])
                 assert await paid(database_url) == 1
                 server.say(f"/approve {name}", chat="m", sender="nora")
-                await server.until(lambda server: ["Wrote" in text for text in server.shown("m")[2:]] == [True])
+                await server.until(
+                    lambda server: ["Wrote" in text for text in server.shown("m")[2:]] == [True]
+                )
                 assert await paid(database_url) == 2
         finally:
             for worker in workers:
