@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from nacre.extensions.postgres import ledger_statements as statements
@@ -253,6 +253,8 @@ class PostgresLedger(SqlLedger):
     """The ledger of an agent. Open it with `open`."""
 
     _holding: Holding | None = None
+    _receipts: Iterator[int]
+    """Begins with the number that the process drew, so that no two calls of any have the same."""
     _keeping: asyncio.Task[None]
 
     @classmethod
@@ -289,6 +291,7 @@ class PostgresLedger(SqlLedger):
         fenced = PostgresRows(database, agent, fence=fence)
         ledger = cls(fenced, statements, now=now, ledger_id=ledger_id)
         ledger.people = KeptPeople(fenced, statements)
+        ledger._receipts = count(database.process.number)
         ledger._holding = holding
         ledger._keeping = asyncio.create_task(holding.keep(look_seconds), name="ledger-lock")
         return ledger
@@ -317,7 +320,7 @@ class PostgresLedger(SqlLedger):
             body=inbound_to_json(inbound),
             cursor=cursor,
             owner_chat=asker_to_json(inbound) if is_owner_chat(inbound) else "",
-            receipt=secrets.randbits(62),
+            receipt=next(self._receipts),
         )
         if number is None:
             return None

@@ -138,9 +138,7 @@ def near_index(agent: str, build: int, bits: int) -> str:
 
 def of_build(moment: Moment, statement: LiteralString, bits: int) -> LiteralString:
     """A statement whose `{agent}`, `{build}` and the like stand in its text."""
-    from psycopg.sql import Literal
-
-    agent = Literal(moment.agent).as_string(moment.connection).replace("%", "%%")
+    agent = "'" + moment.agent.replace("'", "''").replace("%", "%%") + "'"
     found = {"{agent}": agent, "{build}": str(moment.build), "{bits}": str(bits)}
     found["{candidates}"] = str(INDEXED_CANDIDATES)
     found["{index}"] = near_index(moment.agent, moment.build, bits)

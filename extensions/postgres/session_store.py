@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from contextvars import ContextVar
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
 from nacre.extensions.postgres import session_statements as statements
 from nacre.extensions.postgres.server.connections import DatabaseError
-from nacre.extensions.postgres.server.database import Database, TakenLane
+from nacre.extensions.postgres.server.database import LEFT_LANES, Database, TakenLane
 from nacre.extensions.postgres.session_rows import (
     AgentRows,
     EndingRows,
@@ -54,27 +53,6 @@ from nacre.sessions.upkeep.maintenance import (
     without_session,
 )
 from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts, last_message_text
-
-
-class LeftLanes:
-    """The lanes that a turn left, to be freed by the statement that says how it ended.
-
-    Until then they are the process's, as the turn is. What is left after `close` is freed at once.
-    """
-
-    def __init__(self) -> None:
-        self.fences: dict[tuple[str, str], int] = {}
-        """By agent and key."""
-        self.is_closed = False
-
-    def close(self) -> dict[tuple[str, str], int]:
-        """Takes nothing more; gives what is to be freed."""
-        self.is_closed = True
-        return self.fences
-
-
-LEFT_LANES: ContextVar[LeftLanes | None] = ContextVar("left_lanes", default=None)
-"""Set by whoever runs a turn and keeps its outcome."""
 
 
 class Lane:

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -421,6 +421,27 @@ class TakenLane(NamedTuple):
     id: object
     lines: int | None
     size_bytes: int | None
+
+
+class LeftLanes:
+    """The lanes that a turn left, to be freed by the statement that says how it ended.
+
+    Until then they are the process's, as the turn is. What is left after `close` is freed at once.
+    """
+
+    def __init__(self) -> None:
+        self.fences: dict[tuple[str, str], int] = {}
+        """By agent and key."""
+        self.is_closed = False
+
+    def close(self) -> dict[tuple[str, str], int]:
+        """Takes nothing more; gives what is to be freed."""
+        self.is_closed = True
+        return self.fences
+
+
+LEFT_LANES: ContextVar[LeftLanes | None] = ContextVar("left_lanes", default=None)
+"""Set by whoever runs a turn and keeps its outcome."""
 
 
 class Process:

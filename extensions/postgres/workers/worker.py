@@ -16,8 +16,14 @@ import click
 
 from nacre.cli.invocation import begin, shared_options
 from nacre.extensions.postgres.server.connections import ConnectionLimits, DatabaseError
-from nacre.extensions.postgres.server.database import Database, Notifications, Pace, shared_database
-from nacre.extensions.postgres.session_store import LEFT_LANES, LeftLanes
+from nacre.extensions.postgres.server.database import (
+    LEFT_LANES,
+    Database,
+    LeftLanes,
+    Notifications,
+    Pace,
+    shared_database,
+)
 from nacre.extensions.postgres.workers.stored_events import given_up, outcome_of
 from nacre.extensions.postgres.workers.turn_rows import TakenTurn, TurnKey, TurnRows
 from nacre.runtime.agent.agent import Agent

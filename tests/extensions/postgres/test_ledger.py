@@ -130,6 +130,48 @@ async def test_a_lock_that_was_lost_is_taken_again(database_url: str) -> None:
     await database.close()
 
 
+async def test_a_statement_whose_answer_was_lost_does_nothing_twice(database_url: str) -> None:
+    """A message that its own call stored before is no duplicate, and an answer is there once."""
+    calls: list[tuple[str, dict[str, Any]]] = []
+
+    class Twice(PostgresRows):
+        async def run(self, statement: str, /, **values: object) -> list[Any]:
+            if statement in (statements.RECEIVE_ALL, statements.FINISH_ALL):
+                calls.append((statement, values))
+                await super().run(statement, **values)
+            return await super().run(statement, **values)
+
+    async with opened(database_url) as ledger:
+        ledger.rows = Twice(ledger.rows._database, "main", fence=ledger.rows._fence)  # type: ignore[attr-defined]
+        received = await ledger.receive(said(1), "k", cursor="1")
+        assert received is not None
+        assert await ledger.open_messages() == (received,)
+        assert await ledger.receive(said(1), "k", cursor="1") is None, "another call is another message"
+        await ledger.finish([received], PLACE, ["one", "two"])
+        assert await ledger.outbox.counts() == {"pending": 2}
+    assert len(calls) == 3
+
+
+async def test_a_role_is_taken_back_within_a_second(database_url: str) -> None:
+    """By another program; by the program itself, at once."""
+    who = ("line", "default", "ann")
+    named = dict(zip(("channel", "account", "sender_id"), who, strict=True))
+    async with opened(database_url) as ledger:
+        rows = ledger.rows
+        await rows.write(lambda run: run(statements.LET_IN, **named, role="guest", at_ms=1))
+        assert await ledger.people.role(who) == "guest"
+        await rows.run(statements.REVOKE, channel="line", sender_id="ann")
+        async with asyncio.timeout(30):
+            while await ledger.people.role(who):
+                pass
+        await rows.write(lambda run: run(statements.LET_IN, **named, role="owner", at_ms=1))
+        async with asyncio.timeout(30):
+            while await ledger.people.role(who) != "owner":
+                pass
+        assert await ledger.people.revoke("line", "ann")
+        assert await ledger.people.role(who) == ""
+
+
 async def test_an_agents_rows_are_its_own(database_url: str) -> None:
     """The same message of two assistants is one of each."""
     async with opened(database_url) as main, opened(database_url, "other") as other:
