@@ -6,7 +6,7 @@ import hashlib
 import struct
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Any, LiteralString, cast
+from typing import Any, LiteralString
 
 from nacre.extensions.postgres.memory_words import Head, Moment, Tokens, WordReader, narrowed
 from nacre.memory.contracts.records import (
@@ -143,7 +143,7 @@ def of_build(moment: Moment, statement: LiteralString, bits: int) -> LiteralStri
     found["{candidates}"] = str(INDEXED_CANDIDATES)
     found["{index}"] = near_index(moment.agent, moment.build, bits)
     for name, text in found.items():
-        statement = statement.replace(name, cast("LiteralString", text))
+        statement = statement.replace(name, text)
     return statement
 
 
