@@ -7,19 +7,34 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from nacre.extensions.postgres import ledger_statements as statements
 from nacre.extensions.postgres.server.connections import ConnectionLimits, DatabaseError, connected
 from nacre.extensions.postgres.server.database import Database
-from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.contracts.outbound import Place
 from nacre.runtime.ledger.moving import COLUMNS, Contents, as_row
-from nacre.runtime.ledger.records import LedgerUnusable
+from nacre.runtime.ledger.records import (
+    MOST_KEPT_IDS,
+    Along,
+    LedgerUnusable,
+    Received,
+    Who,
+    asker_to_json,
+    chat_of,
+    inbound_to_json,
+    is_owner_chat,
+    sendable,
+)
 from nacre.runtime.ledger.sql_ledger import SqlLedger
-from nacre.runtime.ledger.sql_tables import Run
+from nacre.runtime.ledger.sql_tables import LedgerRows, LedgerStatements, Run, SqlPeople
 
 if TYPE_CHECKING:
     from nacre.extensions.postgres.server.connections import Connection
@@ -100,6 +115,8 @@ class PostgresRows:
 
 def _kept(value: object) -> object:
     """A value as the database takes it: it has no character zero."""
+    if isinstance(value, list):
+        return [_kept(each) for each in value]
     return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
 
 
@@ -192,10 +209,52 @@ def _locked(url: str, agent: str) -> Connection | None:
     return None
 
 
+ROLE_SECONDS = 1.0
+"""For so long a role is not looked up again, also that of somebody who has none."""
+MOST_ROLES = 10_000
+
+
+class KeptPeople(SqlPeople):
+    """People of a program that serves, which asks for a sender's role four times in a turn.
+
+    What another program gives or takes back is noticed within `ROLE_SECONDS`.
+    """
+
+    def __init__(self, rows: LedgerRows, sql: LedgerStatements) -> None:
+        super().__init__(rows, sql)
+        self._roles: dict[Who, tuple[str, float]] = {}
+
+    async def role(self, who: Who) -> str:
+        """The role of a sender, at most `ROLE_SECONDS` old."""
+        now = time.monotonic()
+        kept, until = self._roles.get(who, ("", 0.0))
+        if now < until:
+            return kept
+        if len(self._roles) > MOST_ROLES:
+            self._roles.clear()
+        role = await super().role(who)
+        self._roles[who] = role, now + ROLE_SECONDS
+        return role
+
+    async def approve(self, code: str, role: str, *, now_ms: int, since_ms: int) -> Who | None:
+        """Lets somebody in."""
+        found = await super().approve(code, role, now_ms=now_ms, since_ms=since_ms)
+        self._roles.clear()
+        return found
+
+    async def revoke(self, channel: str, sender_id: str) -> bool:
+        """Takes a role back."""
+        done = await super().revoke(channel, sender_id)
+        self._roles.clear()
+        return done
+
+
 class PostgresLedger(SqlLedger):
     """The ledger of an agent. Open it with `open`."""
 
     _holding: Holding | None = None
+    _receipts: Iterator[int]
+    """Begins with the number that the process drew, so that no two calls of any have the same."""
     _keeping: asyncio.Task[None]
 
     @classmethod
@@ -231,9 +290,59 @@ class PostgresLedger(SqlLedger):
             raise
         fenced = PostgresRows(database, agent, fence=fence)
         ledger = cls(fenced, statements, now=now, ledger_id=ledger_id)
+        ledger.people = KeptPeople(fenced, statements)
+        ledger._receipts = count(database.process.number)
         ledger._holding = holding
         ledger._keeping = asyncio.create_task(holding.keep(look_seconds), name="ledger-lock")
         return ledger
+
+    async def receive(
+        self,
+        inbound: Inbound,
+        session_key: str,
+        *,
+        agent_id: str = "",
+        cursor: str = "",
+        along: Along | None = None,
+    ) -> Received | None:
+        """Keeps a message, as one statement where it has an id by which its row is known again."""
+        if along is not None or not inbound.message_id:
+            return await super().receive(inbound, session_key, agent_id=agent_id, cursor=cursor, along=along)
+        [(number,)] = await self.rows.run(
+            statements.RECEIVE_ALL,
+            channel=inbound.channel,
+            account=inbound.account,
+            chat_id=inbound.chat_id,
+            message_id=inbound.message_id,
+            session_key=session_key,
+            answered_by=agent_id,
+            at_ms=epoch_ms(self._now()),
+            body=inbound_to_json(inbound),
+            cursor=cursor,
+            owner_chat=asker_to_json(inbound) if is_owner_chat(inbound) else "",
+            receipt=next(self._receipts),
+        )
+        if number is None:
+            return None
+        return Received(number=number, session_key=session_key, inbound=inbound, agent_id=agent_id)
+
+    async def finish(self, batch: Sequence[Received], place: Place, texts: Sequence[str]) -> None:
+        """Keeps the end of a turn as one statement, which does nothing when it did it before."""
+        last = batch[-1].inbound
+        await self.rows.run(
+            statements.FINISH_ALL,
+            numbers=[received.number for received in batch],
+            turn=batch[0].number,
+            channel=place.channel,
+            account=place.account,
+            chat_id=place.chat_id,
+            thread_id=place.thread_id,
+            answers=last.message_id,
+            asker=asker_to_json(last),
+            texts=[sendable(text) for text in texts],
+            kept_in=list(chat_of(last)),
+            most=MOST_KEPT_IDS,
+        )
 
     async def close(self) -> None:
         """Takes nothing more, and lets another program have it. Safe to repeat."""

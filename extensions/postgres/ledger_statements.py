@@ -61,6 +61,16 @@ VALUES (%(agent)s, %(channel)s, %(account)s, %(chat_id)s, nullif(%(message_id)s:
     %(answered_by)s, 'waiting', %(at_ms)s, %(body)s)
 ON CONFLICT (agent, channel, account, chat_id, message_id) DO NOTHING RETURNING number
 """
+RECEIVE_ALL = """
+SELECT ledger_receive(%(agent)s, %(ledger_fence)s, %(channel)s, %(account)s, %(chat_id)s, %(message_id)s,
+    %(session_key)s, %(answered_by)s, %(at_ms)s, %(body)s, %(cursor)s, %(owner_chat)s, %(receipt)s)
+"""
+"""`PUT_CURSOR`, `RECEIVE` and `PUT_OWNER_CHAT` as one statement. `receipt` is drawn for each call."""
+FINISH_ALL = """
+SELECT ledger_finish(%(agent)s, %(ledger_fence)s, %(numbers)s::bigint[], %(turn)s, %(channel)s, %(account)s,
+    %(chat_id)s, %(thread_id)s, %(answers)s, %(asker)s, %(texts)s::text[], %(kept_in)s::text[], %(most)s::int)
+"""
+"""All that is kept of the end of a turn as one statement."""
 OPEN_MESSAGES = """
 SELECT number, session_key, body, turn, state = 'running', attempts, answered_by, joined FROM ledger_inbound
 WHERE agent = %(agent)s AND state IN ('waiting', 'running') ORDER BY number
@@ -113,16 +123,14 @@ UPDATE ledger_outbound
 SET text = %(text)s, asker = %(asker)s, state = CASE WHEN sent_id = '' THEN 'unsure' ELSE 'pending' END
 WHERE agent = %(agent)s AND number = %(number)s
 """
-NEXT_PART = f"""
-SELECT number FROM ledger_outbound
-WHERE agent = %(agent)s AND {_CHAT} AND state IN ('pending', 'unsure') AND number > %(after)s
-ORDER BY number LIMIT 1
-"""
-PART_ROW = """
+_PART_COLUMNS = """
 SELECT number, channel, account, chat_id, thread_id, answers, text, state, was_draft::int, attempts, sent_id,
     asker
-FROM ledger_outbound WHERE agent = %(agent)s AND number = %(number)s
+FROM ledger_outbound WHERE agent = %(agent)s AND"""
+NEXT_PART = f"""{_PART_COLUMNS} {_CHAT} AND state IN ('pending', 'unsure') AND number > %(after)s
+ORDER BY number LIMIT 1
 """
+PART_ROW = f"{_PART_COLUMNS} number = %(number)s"
 CHATS = """
 SELECT DISTINCT chat_id FROM ledger_outbound
 WHERE agent = %(agent)s AND channel = %(channel)s AND account = %(account)s AND state IN ('pending', 'unsure')
@@ -267,6 +275,6 @@ FENCED = {
         "WHERE agent = %(agent)s", "WHERE agent = %(agent)s AND ledger_is_held(%(agent)s, %(ledger_fence)s)"
     )
     for statement in _REPEATABLE
-}
+} | {RECEIVE_ALL: RECEIVE_ALL, FINISH_ALL: FINISH_ALL}
 """Statements that do nothing new when they are run again, each with the fence in itself. The server raises an
 error when a later program serves."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -22,16 +23,20 @@ from nacre.memory.contracts.words import Atom, MatchQuery
 from nacre.memory.vectors.vector_math import is_zero, question, question_code
 
 EXACT_UP_TO = 1_500
-"""With no more vectors than this, each one is compared exactly: the coarse pass would not be faster."""
+"""With no more chunks than this, each vector is compared exactly: the coarse pass would not be faster."""
+
+INDEXED_FROM = 20_000
+"""From so many vectors on, a build has an index of its own over their codes."""
+INDEXED_CANDIDATES = 1_000
+"""How many candidates that index gives, and at most can give."""
 
 _FACTS = """
 SELECT extversion, to_regprocedure('hamming_distance(bit,bit)') IS NOT NULL
 FROM pg_extension WHERE extname = 'vector'
 """
-_COUNT = """
-SELECT count(*) FROM (
-    SELECT 1 FROM memory_chunk_vectors WHERE agent = %(agent)s AND build = %(build)s LIMIT %(most)s
-) AS few
+_IS_INDEXED = """
+SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(%(index)s) AND indisvalid),
+    set_config('hnsw.ef_search', %(candidates)s::text, TRUE)
 """
 _VECTORS_OF_THE_BUILD: LiteralString = """
     SELECT chunk_id, vector_id FROM memory_chunk_vectors
@@ -39,6 +44,12 @@ _VECTORS_OF_THE_BUILD: LiteralString = """
 """
 _HAMMING: LiteralString = " ORDER BY hamming_distance(code, %(code)s::varbit) LIMIT %(wanted)s"
 _BIT_COUNT: LiteralString = " ORDER BY bit_count(code # %(code)s::varbit) LIMIT %(wanted)s"
+_INDEXED: LiteralString = """
+    SELECT chunk_id, vector_id FROM memory_chunk_vectors
+    WHERE agent = {agent} AND build = {build} AND length(code) = {bits}
+    ORDER BY code::bit({bits}) <~> %(code)s::bit({bits}) LIMIT {candidates}
+"""
+"""Literals, because the index is one of an agent's build alone, and the planner is to know the limit."""
 _COSINES: LiteralString = """
 SELECT chunk_id, max(-(embedding <#> %(asked)s::vector)) AS cosine FROM ({candidates}) AS candidates
 CROSS JOIN LATERAL (
@@ -65,25 +76,30 @@ class VectorReader:
         )
         return VectorEngine(name=f"pgvector {version}", problem=problem)
 
-    def nearest(self, moment: Moment, vector: Vector, limit: int, scope: Scope) -> dict[int, float]:
+    def nearest(
+        self, moment: Moment, head: Head, vector: Vector, limit: int, scope: Scope
+    ) -> dict[int, float]:
         """The chunks whose best piece has the highest cosine, best first."""
         asked = question(vector)
         if is_zero(asked):
             return {}
         inside = narrowed(moment, scope)
+        code = question_code(asked)
+        bits = 8 * len(code)
         candidates = _VECTORS_OF_THE_BUILD + (
             inside.admits("memory_chunk_vectors.chunk_id") if inside else ""
         )
-        if moment.value(_COUNT, most=EXACT_UP_TO + 1) > EXACT_UP_TO:
+        if inside is None and head.chunks >= INDEXED_FROM and self._is_indexed(moment, bits):
+            candidates = of_build(moment, _INDEXED, bits)
+        elif head.chunks > EXACT_UP_TO:
             candidates += _HAMMING if self._known(moment)[1] else _BIT_COUNT
-        code = question_code(asked)
-        rows = moment.rows(
+        rows = moment.searched(
             _COSINES.replace("{candidates}", candidates) + " LIMIT %(limit)s",
             asked=vector_text(asked),
             dimensions=len(vector),
             code=code_text(code),
-            bits=8 * len(code),
-            wanted=candidates_for(len(vector), limit),
+            bits=bits,
+            wanted=candidates_for(len(vector), limit, head.chunks),
             limit=limit,
             **(inside.values if inside else {}),
         )
@@ -103,6 +119,11 @@ class VectorReader:
         )
         return dict(rows)
 
+    def _is_indexed(self, moment: Moment, bits: int) -> bool:
+        """Whether the build has an index over its codes, which then gives all candidates that it can."""
+        index = near_index(moment.agent, moment.build, bits)
+        return bool(moment.value(_IS_INDEXED, index=index, candidates=INDEXED_CANDIDATES))
+
     def _known(self, moment: Moment) -> tuple[str, bool]:
         if self._facts is None:
             version, compares_codes = moment.rows(_FACTS)[0]
@@ -110,9 +131,26 @@ class VectorReader:
         return self._facts
 
 
-def candidates_for(dimensions: int, limit: int) -> int:
-    """How many coarse candidates are scored exactly: the fewer bits a code has, the more."""
-    return max(2 * limit, 300 if dimensions >= 384 else 600)
+def near_index(agent: str, build: int, bits: int) -> str:
+    """The name of the index over the codes of a build."""
+    return f"memory_near_{hashlib.blake2b(agent.encode(), digest_size=8).hexdigest()}_{build}_{bits}"
+
+
+def of_build(moment: Moment, statement: LiteralString, bits: int) -> LiteralString:
+    """A statement whose `{agent}`, `{build}` and the like stand in its text."""
+    agent = "'" + moment.agent.replace("'", "''").replace("%", "%%") + "'"
+    found = {"{agent}": agent, "{build}": str(moment.build), "{bits}": str(bits)}
+    found["{candidates}"] = str(INDEXED_CANDIDATES)
+    found["{index}"] = near_index(moment.agent, moment.build, bits)
+    for name, text in found.items():
+        statement = statement.replace(name, text)
+    return statement
+
+
+def candidates_for(dimensions: int, limit: int, chunks: int) -> int:
+    """How many coarse candidates are scored exactly: more for few bits in a code, and for many chunks."""
+    least = INDEXED_CANDIDATES if chunks >= INDEXED_FROM else 300 if dimensions >= 384 else 600
+    return max(2 * limit, least)
 
 
 def vector_text(asked: bytes) -> str:
@@ -269,7 +307,7 @@ class PostgresSnapshot:
         return self._words.counts_of(self._moment, self._head, atoms, self._tokens)
 
     def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
-        return self._vectors.nearest(self._moment, vector, limit, scope)
+        return self._vectors.nearest(self._moment, self._head, vector, limit, scope)
 
     def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
         return self._vectors.cosines(self._moment, vector, chunk_ids)

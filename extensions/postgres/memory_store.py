@@ -15,10 +15,21 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, LiteralString, TypeAlias, TypeVar
 
-from nacre.extensions.postgres.memory_reading import PostgresSnapshot, VectorReader
+from nacre.extensions.postgres.memory_reading import (
+    INDEXED_FROM,
+    PostgresSnapshot,
+    VectorReader,
+    near_index,
+    of_build,
+)
 from nacre.extensions.postgres.memory_words import ANALYSIS, BUILD_TABLES, Moment, Tokens, WordReader, head_of
 from nacre.extensions.postgres.memory_writing import PostgresWriter
-from nacre.extensions.postgres.server.connections import DatabaseError, StatementRefused
+from nacre.extensions.postgres.server.connections import (
+    ANSWER_SECONDS,
+    DatabaseError,
+    StatementRefused,
+    is_pooled,
+)
 from nacre.memory.contracts.errors import IndexBusy, IndexClosed, IndexDamaged, IndexUnusable
 from nacre.memory.contracts.store import Snapshot, Writer
 
@@ -26,6 +37,8 @@ if TYPE_CHECKING:
     from nacre.extensions.postgres.server.connections import Connection
     from nacre.extensions.postgres.server.database import Database
 
+
+log = logging.getLogger(__name__)
 
 ID_STEP = 1 << 32
 """How far the ids of a build start above those of the one before, so that no id ever means two chunks."""
@@ -209,6 +222,35 @@ FROM memory_builds WHERE agent = %(agent)s AND build = %(build)s
 """
 
 
+LOOK_FOR_SIZE_SECONDS = 60.0
+"""How often a store that gets vectors looks whether they are enough for an index."""
+INDEX_SECONDS = 3600.0
+"""How long the making of an index may take."""
+_BITS = """
+SELECT max(length(code)) FROM (
+    SELECT code FROM memory_chunk_vectors WHERE agent = %(agent)s AND build = %(build)s LIMIT %(most)s
+) AS few
+HAVING count(*) >= %(most)s
+    AND EXISTS (SELECT FROM pg_opclass WHERE opcname = 'bit_hamming_ops')
+"""
+"""The length of the codes of a build that is large enough, where pgvector (0.7) can index them."""
+_NEAR_INDEXES = """
+SELECT relname::text, indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+WHERE relnamespace = current_schema()::regnamespace AND starts_with(relname::text, %(prefix)s)
+    AND (relname = %(wanted)s OR NOT EXISTS (
+        SELECT FROM memory_builds WHERE agent = %(agent)s
+            AND starts_with(relname::text, %(prefix)s || build::text || '_')))
+"""
+_ALONE = "SELECT pg_try_advisory_lock(hashtextextended(%(wanted)s, 8))"
+_NOT_ALONE = "SELECT pg_advisory_unlock(hashtextextended(%(wanted)s, 8))"
+_INDEX_CODES: LiteralString = """
+CREATE INDEX CONCURRENTLY "{index}" ON memory_chunk_vectors
+USING hnsw ((code::bit({bits})) bit_hamming_ops)
+WHERE agent = {agent} AND build = {build} AND length(code) = {bits}
+"""
+"""For one build of one agent: an index of all agents would be searched through the neighbors of others."""
+
+
 class _Held(Exception):
     """Another process is alone with the index."""
 
@@ -229,6 +271,7 @@ class PostgresStore:
         self._reading = asyncio.Semaphore(1)
         self._running: set[asyncio.Future[None]] = set()
         self._closed = False
+        self._looked_at = -LOOK_FOR_SIZE_SECONDS
         self.alone_by = ""
 
     @classmethod
@@ -251,10 +294,22 @@ class PostgresStore:
             return await self.search(work)
 
     async def write(self, work: Callable[[Writer], T]) -> T:
-        return await self.change(partial(self._write, work))
+        result, has_attached = await self.change(partial(self._write, work))
+        if has_attached and time.monotonic() - self._looked_at > LOOK_FOR_SIZE_SECONDS:
+            await self.tidy()
+        return result
 
     async def tidy(self) -> None:
-        """Nothing: the server tidies by itself."""
+        """Makes the index over the codes of a large build, and drops those of builds that are gone.
+
+        Searches and other agents' writes go on meanwhile. A server or a role that cannot do it leaves
+        searches as slow as they are.
+        """
+        self._looked_at = time.monotonic()
+        try:
+            await self._answered(lambda: self.database.single(self._index_codes))
+        except IndexUnusable as error:
+            log.warning("The index for vectors of %r was not made: %s", self.agent, error)
 
     async def begin_rebuild(self, identity: Mapping[str, str]) -> PostgresRebuild:
         lease = await self._building_lease()
@@ -343,12 +398,37 @@ class PostgresStore:
         moment = Moment(connection=connection, agent=self.agent, build=head.build)
         return work(PostgresSnapshot(moment, head, self._words, self._vectors, self._tokens))
 
-    def _write(self, work: Callable[[Writer], T], connection: Connection) -> T:
+    def _index_codes(self, connection: Connection) -> None:
+        build = head_of(connection, self.agent, self._build).build
+        moment = Moment(connection=connection, agent=self.agent, build=build)
+        bits = moment.value(_BITS, most=INDEXED_FROM)
+        wanted = near_index(self.agent, build, bits) if bits else ""
+        others = near_index(self.agent, build, 0).removesuffix(f"{build}_0")
+        made = moment.rows(_NEAR_INDEXES, prefix=others, wanted=wanted)
+        due = bits and (wanted, True) not in made
+        gone = [name for name, is_valid in made if name != wanted or not is_valid]
+        if (not due and not gone) or is_pooled(connection) or not moment.value(_ALONE, wanted=others):
+            return
+        limit_seconds, connection.answer_seconds = connection.answer_seconds, INDEX_SECONDS
+        try:
+            connection.execute("SET statement_timeout = 0; SET lock_timeout = 0")
+            for name in gone:
+                connection.execute(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"'.encode())
+            if due:
+                connection.execute(of_build(moment, _INDEX_CODES, bits).encode())
+        finally:
+            connection.answer_seconds = limit_seconds
+            with suppress(Exception):  # a connection that is gone has no limits or locks either
+                ms = int((limit_seconds - ANSWER_SECONDS) * 1000)
+                connection.execute(f"SET statement_timeout = {ms}; SET lock_timeout = {ms}".encode())
+                moment.value(_NOT_ALONE, wanted=others)
+
+    def _write(self, work: Callable[[Writer], T], connection: Connection) -> tuple[T, bool]:
         build = self.locked_build(connection)
         writer = PostgresWriter(Moment(connection=connection, agent=self.agent, build=build), self._tokens)
         result = work(writer)
         writer.finish()
-        return result
+        return result, writer.has_attached
 
     async def _building_lease(self) -> Lease | None:
         return await self._answered(lambda: Lease.take(self.database, self.agent, "building"))
@@ -414,9 +494,6 @@ class PostgresRebuild:
     async def leave(self) -> None:
         await self._hidden.close()
         await self._lease.release()
-
-
-log = logging.getLogger(__name__)
 
 
 class PostgresIndexPlace:

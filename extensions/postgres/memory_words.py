@@ -69,6 +69,15 @@ class Moment:
         found: list[tuple[Any, ...]] = self.connection.execute(sql, self._with(values)).fetchall()
         return found
 
+    def searched(self, sql: LiteralString, **values: Any) -> list[tuple[Any, ...]]:
+        """`rows` of a statement that is planned for its values each time.
+
+        What a prepared one is planned for after some calls, any values, takes twice as long.
+        """
+        cursor = self.connection.execute(sql, self._with(values), prepare=False)
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+        return found
+
     def value(self, sql: LiteralString, **values: Any) -> Any:
         """The first column of the first row, or `None` without a row."""
         row = self.connection.execute(sql, self._with(values)).fetchone()
@@ -121,8 +130,10 @@ def narrowed(moment: Moment, scope: Scope) -> Narrowed | None:
         conditions += " AND starts_with(chunks.path, %(below)s)"
     others = [source for source in get_args(Source) if source not in scope.sources]
     if others and moment.value(
-        "SELECT EXISTS (SELECT 1 FROM memory_files"
-        " WHERE agent = %(agent)s AND build = %(build)s AND source = ANY(%(others)s))",
+        # A look for each, in the order of the key: a plan for any source reads all files where it has none.
+        "SELECT count(*) FROM unnest(%(others)s::text[]) AS others (source), LATERAL ("
+        "SELECT FROM memory_files WHERE agent = %(agent)s AND build = %(build)s"
+        " AND memory_files.source = others.source ORDER BY path LIMIT 1) AS found",
         others=others,
     ):
         conditions += " AND chunks.source = ANY(%(sources)s)"
@@ -223,14 +234,15 @@ SELECT (
 # With f the weighted frequency and K = k₁ (1 − b + b · length / usual length), f (k₁ + 1) / (f + K) is
 # (k₁ + 1) (1 − K / (f + K)); k₁ is 1.2 and b 0.75.
 _BEST: LiteralString = """
-SELECT chunk_id, (
-    SELECT sum(
-        asked.idf * 2.2 * (1 - weight.k / (weight.k + ts_rank_cd(%(weights)s::real[], words, asked.atom)))
-    ) FROM unnest(%(atoms)s::text[]::tsquery[], %(idfs)s::float8[]) AS asked (atom, idf)
-) AS score
+SELECT chunk_id, {scores} AS score
 FROM memory_words, LATERAL (SELECT 1.2 * (0.25 + 0.75 * tokens / %(usual_tokens)s::float8) AS k) AS weight
 WHERE agent = %(agent)s AND build = %(build)s AND words @@ %(query)s::tsquery
 """
+_SCORE: LiteralString = """
+%(idf_{at})s::float8 * 2.2
+    * (1 - k / (k + ts_rank_cd(%(weights)s::real[], words, %(atom_{at})s::tsquery)))
+"""
+"""What one atom adds to the score of a row."""
 _ORDER: LiteralString = " ORDER BY score DESC, chunk_id LIMIT %(limit)s"
 
 
@@ -272,11 +284,13 @@ class WordReader:
         idfs = {atom: idf(rows[atom], head.chunks) for atom in atoms}
 
         def best(asked: Asked) -> dict[int, float]:
-            found = moment.rows(
-                _BEST + condition + _ORDER,
+            places = range(len(asked.atoms))
+            scores = " + ".join(_SCORE.replace("{at}", str(at)) for at in places)
+            found = moment.searched(
+                _BEST.replace("{scores}", scores) + condition + _ORDER,
                 query=asked.query,
-                atoms=list(asked.atoms),
-                idfs=[idfs[atom] for atom in asked.atoms],
+                **{f"atom_{at}": asked.atoms[at] for at in places},
+                **{f"idf_{at}": idfs[asked.atoms[at]] for at in places},
                 weights=WEIGHTS,
                 usual_tokens=max(head.tokens / head.chunks, 1e-9),
                 limit=limit,

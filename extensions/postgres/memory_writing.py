@@ -226,6 +226,7 @@ class PostgresWriter:
         self._moment = moment
         self._tokens = tokens
         self._chunks = self._words = 0
+        self.has_attached = False
 
     def finish(self) -> None:
         """Writes down how many chunks and words came and went: the last thing in the transaction."""
@@ -330,6 +331,7 @@ class PostgresWriter:
         )
 
     def attach_known(self, embedder: str, pieces: Sequence[Piece], *, now_seconds: int) -> set[bytes]:
+        self.has_attached = True
         return attach_known(self._moment, self.meta(), embedder, pieces, now_seconds=now_seconds)
 
     def put_vectors(self, embedder: str, vectors: Mapping[bytes, Vector | None], *, now_seconds: int) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from nacre.extensions.postgres import session_statements as statements
 from nacre.extensions.postgres.server.connections import DatabaseError
-from nacre.extensions.postgres.server.database import Database
+from nacre.extensions.postgres.server.database import Database, TakenLane
 from nacre.sessions.contracts.errors import (
     SessionCorrupt,
     SessionStoreRefused,
@@ -87,12 +87,19 @@ class Moment:
 
 
 class AgentRows:
-    """The rows of one agent. `held` says which lanes this process has, with the fence of each."""
+    """The rows of one agent.
+
+    `held` says which lanes this process has, with the fence of each; `taken`, what was read with a lane,
+    until it is used or something is written.
+    """
 
     def __init__(self, database: Database, agent: str) -> None:
         self.database = database
         self.agent = agent
         self.held: dict[str, int] = {}
+        self.taken: dict[str, TakenLane] = {}
+        self.lines: dict[str, str | None] = {}
+        """The lines of held lanes as they were read or written last, to be replaced without another look."""
 
     @property
     def place(self) -> str:
@@ -217,6 +224,9 @@ class LineRows:
 
     async def get(self, key: str) -> SessionRecord | None:
         """The line of a key."""
+        taken = self._rows.taken.get(key)
+        if taken is not None:
+            return None if taken.line is None else _record(taken.line)
         return await self._rows.single(lambda rows: _line(rows, key))
 
     async def all(self) -> dict[str, SessionRecord]:
@@ -236,15 +246,20 @@ class LineRows:
             SessionTakenOver: this process had the key's lane, and another has it by now.
         """
 
+        known = self._rows.lines
         while True:
-            found = await self._rows.single(lambda rows: rows.run(statements.LINE, key=key))
-            old = str(found[0][0]) if found else None
+            if key in known:
+                old = known.pop(key)
+            else:
+                found = await self._rows.single(lambda rows: rows.run(statements.LINE, key=key))
+                old = str(found[0][0]) if found else None
             present = None if old is None else _record(old)
             record = change(present)
             if record == present:
                 return record
             if record is None:
                 removing = partial(_removed, key=key, old=old)
+                self._rows.taken.pop(key, None)
                 if await self._rows.write(removing):
                     return None
                 continue
@@ -252,7 +267,10 @@ class LineRows:
             replacing = partial(
                 _replaced, tries=count(), key=key, session_id=record.session_id, line=line, old=old
             )
+            self._rows.taken.pop(key, None)
             if await self._rows.single(replacing):
+                if key in self._rows.held:
+                    known[key] = line
                 return record
 
     async def mirror(
@@ -468,7 +486,7 @@ class TranscriptRows:
 
     async def _caught_up(self) -> bool:
         """Reads what others added since; whether there was anything."""
-        head = await self._rows.single(lambda rows: head_of(rows, self.name))
+        head = self._taken() or await self._rows.single(lambda rows: head_of(rows, self.name))
         if head is not None and head.id == self._head.id and head.lines <= self._known:
             self._head = head
             return False
@@ -476,9 +494,19 @@ class TranscriptRows:
         self._take(fresh)
         return bool(fresh)
 
+    def _taken(self) -> Head | None:
+        """What the statement that took the lane said of this transcript, once."""
+        lane = self._head.lane or ""
+        taken = self._rows.taken.get(lane)
+        if taken is None or taken.name != self.name or taken.lines is None or taken.size_bytes is None:
+            return None
+        del self._rows.taken[lane]
+        return Head(id=taken.id, lines=taken.lines, size_bytes=taken.size_bytes, lane=lane)
+
     async def _is_added(self, line: bytes) -> bool:
         owner_key, chat_kind = owner_of(line)
         number, head, at = self._known, self._head, self._now()
+        self._rows.taken.pop(head.lane or "", None)
 
         def work(rows: Moment) -> bool:
             added = rows.fenced(

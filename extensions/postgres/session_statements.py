@@ -151,17 +151,8 @@ WHERE agent = %(agent)s AND ended_at_ms = %(ended_at_ms)s AND session_id = %(ses
 """
 ENDINGS = "SELECT body FROM endings WHERE agent = %(agent)s ORDER BY ended_at_ms, session_id"
 
-TAKE_LANE = """
-INSERT INTO lanes AS lane (agent, key, fence, holder, held_until, life)
-VALUES (%(agent)s, %(lane)s, 1, %(holder)s, 'infinity', %(process)s)
-ON CONFLICT (agent, key) DO UPDATE
-SET fence = lane.fence + 1, holder = EXCLUDED.holder, held_until = EXCLUDED.held_until, life = EXCLUDED.life
-WHERE lane.held_until < clock_timestamp() OR lane.holder = EXCLUDED.holder
-    OR lane.held_until = 'infinity' AND NOT EXISTS (
-        SELECT FROM processes WHERE number = lane.life AND alive_until > clock_timestamp())
-RETURNING fence
-"""
-"""A lane that was left, or whose process is silent. A holder whose answer was lost gets a later fence."""
+TAKE_LANE = "SELECT * FROM lane_take(%(agent)s, %(lane)s, %(holder)s, %(process)s)"
+"""Its fence, and what a turn reads first."""
 LEAVE_LANE = """
 UPDATE lanes SET held_until = '-infinity'
 WHERE agent = %(agent)s AND key = %(lane)s AND fence = %(fence)s

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from nacre.extensions.postgres import session_statements as statements
 from nacre.extensions.postgres.server.connections import DatabaseError
-from nacre.extensions.postgres.server.database import Database
+from nacre.extensions.postgres.server.database import LEFT_LANES, Database, TakenLane
 from nacre.extensions.postgres.session_rows import (
     AgentRows,
     EndingRows,
@@ -72,11 +72,19 @@ class Lane:
             await process.beat()
         except DatabaseError as error:
             raise SessionStoreRefused(str(error)) from error
-        values = {"lane": self._key, "holder": self._holder, "process": process.number}
-        taken = await self._rows.single(lambda rows: rows.run(statements.TAKE_LANE, **values))
-        if not taken:
-            return False
-        self._fence = self._rows.held[self._key] = taken[0][0]
+        left = LEFT_LANES.get()
+        if left is not None and not left.is_closed:  # the same turn comes back to it
+            self._fence = left.fences.pop((self._rows.agent, self._key), None)
+            await self._leave()
+        found = process.taken_lanes.pop((self._rows.agent, self._key), None)
+        if found is None:
+            values = {"lane": self._key, "holder": self._holder, "process": process.number}
+            taken = await self._rows.single(lambda rows: rows.run(statements.TAKE_LANE, **values))
+            if not taken:
+                return False
+            found = TakenLane(*taken[0])
+        self._rows.taken[self._key], self._rows.lines[self._key] = found, found.line
+        self._fence = self._rows.held[self._key] = found.fence
         self._keeping = asyncio.create_task(process.keep(), name="session-lane")
         return True
 
@@ -89,7 +97,19 @@ class Lane:
             await self._keeping
         if self._rows.held.get(self._key) == self._fence:
             del self._rows.held[self._key]
+            self._rows.taken.pop(self._key, None)
+            self._rows.lines.pop(self._key, None)
+        left = LEFT_LANES.get()
+        if left is not None and not left.is_closed:
+            left.fences[self._rows.agent, self._key] = self._fence
+        else:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        if self._fence is None:
+            return
         values = {"lane": self._key, "fence": self._fence}
+        self._fence = None
         with suppress(SessionError):
             await self._rows.single(lambda rows: rows.run(statements.LEAVE_LANE, **values))
 
@@ -282,6 +302,8 @@ class PostgresSessionStore:
             name = self.transcript_name(record)
         except SessionCorrupt:
             return False
+        if any(taken.name == name for taken in self._rows.taken.values()):
+            return True
         found = await self._rows.single(lambda rows: rows.run(statements.HAS_TRANSCRIPT, name=name))
         return bool(found)
 

@@ -57,7 +57,7 @@ class SqlOutbox:
     ) -> OutboundPart | None:
         chat = {"channel": channel, "account": account, "chat_id": chat_id, "after": after}
         found = await self._rows.read(self._sql.NEXT_PART, **chat)
-        return await self._part(found[0][0]) if found else None
+        return part_from_row(found[0], self._id) if found else None
 
     async def chats_with_parts(self, channel: str, account: str) -> tuple[str, ...]:
         rows = await self._rows.read(self._sql.CHATS, channel=channel, account=account)

@@ -184,14 +184,13 @@ DRAFT_BECOMES = """
 UPDATE outbound SET text = :text, asker = :asker, state = iif(sent_id = '', 'unsure', 'pending')
 WHERE seq = :number
 """
-NEXT_PART = f"""
-SELECT seq FROM outbound WHERE {_CHAT} AND state IN ('pending', 'unsure') AND seq > :after
+_PART_COLUMNS = """
+SELECT seq, channel, account, chat_id, thread_id, answers, text, state, is_draft, attempts, sent_id, asker
+FROM outbound WHERE"""
+NEXT_PART = f"""{_PART_COLUMNS} {_CHAT} AND state IN ('pending', 'unsure') AND seq > :after
 ORDER BY seq LIMIT 1
 """
-PART_ROW = """
-SELECT seq, channel, account, chat_id, thread_id, answers, text, state, is_draft, attempts, sent_id, asker
-FROM outbound WHERE seq = :number
-"""
+PART_ROW = f"{_PART_COLUMNS} seq = :number"
 CHATS = """
 SELECT DISTINCT chat_id FROM outbound
 WHERE channel = :channel AND account = :account AND state IN ('pending', 'unsure')

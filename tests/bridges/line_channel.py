@@ -73,12 +73,12 @@ class LineServer:
         """What the chat shows of the bridge."""
         return [sent.text for sent in self.sent if sent.chat == chat]
 
-    def wait_for(self, done: Any, seconds: float = 60) -> None:
+    def wait_for(self, done: Any, seconds: float = 150) -> None:
         """Waits until `done(self)`, looked at after each thing that arrives."""
         with self._changed:
             assert self._changed.wait_for(lambda: done(self), seconds), f"never: {self.sent} {self.signs}"
 
-    async def until(self, done: Any, seconds: float = 60) -> None:
+    async def until(self, done: Any, seconds: float = 150) -> None:
         """The same for async tests."""
         await asyncio.to_thread(self.wait_for, done, seconds)
 

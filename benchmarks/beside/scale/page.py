@@ -92,6 +92,31 @@ def _agents(found: Mapping[str, Any]) -> str:
     )
 
 
+def _fleets(found: Mapping[str, Any]) -> str:
+    spent = ("gateway_seconds", "worker_seconds", "database_seconds", "outside_seconds")
+    rows = [
+        (
+            f"{each['workers']:.0f} × 16",
+            f"{each['turns_a_second']:.1f}",
+            *(f"{1_000 * each[name]:.0f}" for name in spent),
+            f"{each['commits']:.0f}",
+            f"{each['cores']:.2f}, {each['cores_of_others']:.2f}",
+        )
+        for each in found["fleets"]
+    ]
+    head = (
+        "Workers × places",
+        "turns a second",
+        "gateway, ms a turn",
+        "workers, ms",
+        "server, ms",
+        "chats and model, ms",
+        "commits",
+        "cores of all this, and of others",
+    )
+    return _table(head, rows)
+
+
 def _checked(found: Mapping[str, Any]) -> str:
     first, *others = found["loads"]
     bare = arithmetic.costs_of(first, model=arithmetic.LOOPBACK_SECONDS)
@@ -205,6 +230,7 @@ TABLES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "costs": _costs,
     "kept": _kept,
     "agents": _agents,
+    "fleets": _fleets,
     "checked": _checked,
     "grown": _grown,
     "steps": _steps,

@@ -90,6 +90,72 @@ async def loads(url: str, rates: list[float], seconds: float) -> list[dict[str, 
     return found
 
 
+FLEETS = (1, 2, 4)
+FLEET_PLACES = 16
+FLEET_CHATS = 160
+
+
+def _slow_model(_request: Mapping[str, Any]) -> wire.Step:
+    time.sleep(1)
+    return wire.reply(ANSWER)
+
+
+async def fleets(url: str, seconds: float) -> list[dict[str, float]]:
+    """Turns a second of 1, 2 and 4 workers with 16 places and a model that takes a second.
+
+    160 chats say the next thing as soon as they are answered. `cores` are those that all of it used.
+    """
+    database = Database(url)
+    row = await database.read(lambda connection: connection.execute("SELECT pg_backend_pid()").fetchone())
+    assert row is not None
+    found = []
+    for count in FLEETS:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Clocked() as server,
+            ProviderServer(responder=_slow_model) as provider,
+            ExitStack() as running,
+        ):
+            state_dir = Path(folder)
+            write_settings(state_dir, settings(provider, FLEET_CHATS))
+            started = [running_worker(state_dir, url, at_once=FLEET_PLACES) for _ in range(count)]
+            workers = [running.enter_context(worker) for worker in started]
+            gateway = gateway_started(state_dir, url, server.port)
+            running.callback(gateway.join)
+            running.callback(gateway.kill)
+            assert gateway.pid is not None
+            processes = {"gateway": [gateway.pid], "worker": workers}
+            await _everybody_talks(server, 3 + 6 / count)
+            server.took.clear()
+            spent, rows, busy = _seconds(processes, row[0]), await _rows(database), Busy()
+            began = time.perf_counter()
+            await _everybody_talks(server, seconds)
+            wall, used, turns = time.perf_counter() - began, busy.cores(), len(server.took)
+            spent = {name: each - spent[name] for name, each in _seconds(processes, row[0]).items()}
+            commits = ((await _rows(database))["commits"] - rows["commits"]) / turns
+            found.append(
+                {
+                    "workers": count,
+                    "turns_a_second": turns / wall,
+                    "commits": commits,
+                    "cores": sum(spent.values()) / wall,
+                    "cores_of_others": max(0.0, used - sum(spent.values()) / wall),
+                    **{f"{name}_seconds": each / turns for name, each in spent.items()},
+                }
+            )
+    await database.close()
+    return found
+
+
+async def _everybody_talks(server: Clocked, seconds: float) -> None:
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        for number in range(FLEET_CHATS):
+            if f"chat-{number}" not in server.waiting:
+                server.ask(f"chat-{number}")
+        await asyncio.sleep(0.02)
+
+
 async def _load(
     database: Database,
     server: Clocked,

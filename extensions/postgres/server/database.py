@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -411,6 +411,39 @@ class Pace:
     silent_seconds: float = 10.0
 
 
+class TakenLane(NamedTuple):
+    """A lane with its fence, and what was read as it was taken: the session's line, and the row of the
+    transcript that it names."""
+
+    fence: int
+    line: str | None
+    name: str | None
+    id: object
+    lines: int | None
+    size_bytes: int | None
+
+
+class LeftLanes:
+    """The lanes that a turn left, to be freed by the statement that says how it ended.
+
+    Until then they are the process's, as the turn is. What is left after `close` is freed at once.
+    """
+
+    def __init__(self) -> None:
+        self.fences: dict[tuple[str, str], int] = {}
+        """By agent and key."""
+        self.is_closed = False
+
+    def close(self) -> dict[tuple[str, str], int]:
+        """Takes nothing more; gives what is to be freed."""
+        self.is_closed = True
+        return self.fences
+
+
+LEFT_LANES: ContextVar[LeftLanes | None] = ContextVar("left_lanes", default=None)
+"""Set by whoever runs a turn and keeps its outcome."""
+
+
 class Process:
     """This process in one database, under a number.
 
@@ -422,6 +455,8 @@ class Process:
         self.number = secrets.randbits(62)
         self.places = 0
         """How many turns it runs at once; 0 where it is no worker."""
+        self.taken_lanes: dict[tuple[str, str], TakenLane] = {}
+        """Lanes that were taken together with a turn and wait for it, by agent and session key."""
         self.pace = pace
         self._database = weakref.ref(database)
         self._beaten = -math.inf

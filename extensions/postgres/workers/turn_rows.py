@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeAlias
 
-from nacre.extensions.postgres.server.database import Database
+from nacre.extensions.postgres.server.database import Database, TakenLane
 from nacre.extensions.postgres.workers.stored_events import asked_by, question_of
 from nacre.record import Record
 from nacre.runtime.contracts.events import ApprovalAsked
@@ -43,23 +43,35 @@ WITH free AS MATERIALIZED (
             SELECT FROM turns AS earlier WHERE earlier.agent = turn.agent AND earlier.state <> 'done'
                 AND earlier.session_key = turn.session_key AND earlier.number < turn.number)
     ORDER BY number LIMIT %(most)s FOR UPDATE SKIP LOCKED
+), claimed AS (
+    UPDATE turns SET state = 'running', process = %(process)s, fence = fence + 1, tries = tries + 1,
+        due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
+    FROM free WHERE turns.agent = free.agent AND turns.id = free.id AND turns.state <> 'done'
+    RETURNING turns.*
 )
-UPDATE turns SET state = 'running', process = %(process)s, fence = fence + 1, tries = tries + 1,
-    due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
-FROM free WHERE turns.agent = free.agent AND turns.id = free.id AND turns.state <> 'done'
-RETURNING turns.agent, turns.id, fence, tries, inbound, is_redelivered, ARRAY(
+SELECT claimed.agent, id, fence, tries, inbound, is_redelivered, ARRAY(
     SELECT json_build_array(turn_words.number, name)::text FROM turn_words
-    WHERE turn_words.agent = turns.agent AND turn = turns.id ORDER BY turn_words.number)
+    WHERE turn_words.agent = claimed.agent AND turn = id ORDER BY turn_words.number), session_key, lane.*
+FROM claimed LEFT JOIN LATERAL
+    lane_take(claimed.agent, session_key, 'turn ' || id, %(process)s) AS lane ON TRUE
 """
 """Turns of all agents, each the first of its session: those that wait, those of silent processes, those
 without progress, and those of this process that it knows nothing of, because the answer to a claim was lost.
-With what was said into them before."""
-GIVE_BACK: LiteralString = """
+With what was said into them before, and with the lane of the session, unless somebody else has that."""
+_LEFT: LiteralString = """
+WITH left_lanes AS (
+    UPDATE lanes SET held_until = '-infinity'
+    FROM unnest(%(lane_agents)s::text[], %(lane_keys)s::text[], %(lane_fences)s::bigint[])
+        AS mine (agent, key, fence)
+    WHERE lanes.agent = mine.agent AND lanes.key = mine.key AND lanes.fence = mine.fence
+)"""
+"""Leaves the lanes of a turn in the statement that says how it ended, whoever's the turn is by then."""
+GIVE_BACK: LiteralString = f"""{_LEFT}
 UPDATE turns SET state = 'waiting', tries = tries - %(uncounted)s, process = NULL,
     due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running'
 """
-FINISH: LiteralString = """
+FINISH: LiteralString = f"""{_LEFT}
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s
     AND (state = 'running' OR state = 'done' AND outcome = %(outcome)s)
@@ -152,6 +164,9 @@ WHERE places > 0 AND alive_until > clock_timestamp()
 
 TurnKey: TypeAlias = tuple[str, str]
 """The agent and the id of a turn."""
+LaneFences: TypeAlias = Mapping[tuple[str, str], int]
+"""The fences of lanes, by agent and session key."""
+_NO_LANES: LaneFences = {}
 KEPT_SECONDS = 86_400.0
 """For so long an outcome is there for a program that hands its message in again."""
 
@@ -165,6 +180,7 @@ class TakenTurn(Record):
 
     agent_id: str
     id: str
+    session_key: str
     inbound: Inbound
     fence: int
     tries: int
@@ -240,7 +256,11 @@ class TurnRows:
             mine=[f"{agent_id} {turn_id}" for agent_id, turn_id in mine],
             seconds=progress_seconds,
         )
-        return [_taken(*row) for row in rows]
+        for agent_id, *_, key, fence, line, name, transcript, lines, size_bytes in rows:
+            if fence is not None:
+                lane = TakenLane(fence, line, name, transcript, lines, size_bytes)
+                process.taken_lanes[agent_id, key] = lane
+        return [_taken(*row[:8]) for row in rows]
 
     async def say_into(self, agent_id: str, turn_id: str, inbound: Inbound) -> None:
         """Says a message into a turn, wherever it runs, unless it is over."""
@@ -273,15 +293,20 @@ class TurnRows:
         """Moves the time on after which others may claim a turn that its process still has."""
         await self._run(PROGRESS, **turn.place, seconds=progress_seconds)
 
-    async def finish(self, turn: TakenTurn, outcome: str) -> Kept | None:
-        """Keeps the outcome; `None` if another one took or ended the turn meanwhile."""
-        rows = await self._run(FINISH, **turn.place, outcome=outcome)
+    async def finish(self, turn: TakenTurn, outcome: str, lanes: LaneFences = _NO_LANES) -> Kept | None:
+        """Keeps the outcome and leaves the turn's lanes; `None` if another one took or ended the turn."""
+        rows = await self._run(FINISH, **turn.place, **_columns(lanes), outcome=outcome)
         return Kept(has_next=bool(rows[0][1])) if rows else None
 
-    async def give_back(self, turn: TakenTurn, *, is_counted: bool, pause_seconds: float) -> None:
-        """Leaves a turn to the next worker after a pause; `is_counted`: as a worker that ended over it."""
-        uncounted = 0 if is_counted else 1
-        await self._run(GIVE_BACK, **turn.place, uncounted=uncounted, seconds=pause_seconds)
+    async def give_back(
+        self, turn: TakenTurn, *, is_counted: bool, pause_seconds: float, lanes: LaneFences = _NO_LANES
+    ) -> None:
+        """Leaves a turn and its lanes to the next worker after a pause.
+
+        `is_counted`: as a worker that ended over it.
+        """
+        values = {"uncounted": 0 if is_counted else 1, "seconds": pause_seconds, **_columns(lanes)}
+        await self._run(GIVE_BACK, **turn.place, **values)
 
     async def stop(self, agent_id: str, session_key: str, outcome: str) -> None:
         """Ends all turns of a session with an outcome; what their workers still say is refused."""
@@ -328,8 +353,23 @@ class TurnRows:
         return await self._database.single(work)
 
 
+def _columns(lanes: LaneFences) -> dict[str, object]:
+    return {
+        "lane_agents": [agent for agent, _ in lanes],
+        "lane_keys": [key for _, key in lanes],
+        "lane_fences": list(lanes.values()),
+    }
+
+
 def _taken(
-    agent_id: str, turn_id: str, fence: int, tries: int, body: str, is_redelivered: bool, said: list[str]
+    agent_id: str,
+    turn_id: str,
+    fence: int,
+    tries: int,
+    body: str,
+    is_redelivered: bool,
+    said: list[str],
+    session_key: str,
 ) -> TakenTurn:
     inbound, words = inbound_from_json(body), [json.loads(each) for each in said]
     if fence == 1:
@@ -337,7 +377,15 @@ def _taken(
     else:  # what an earlier worker's turn heard stands in the transcript; the rest gets turns of its own
         again = replace(inbound, redelivered=True, joined_by=tuple(name for _, name in words))
     last = max((number for number, _ in words), default=0) if fence > 1 else 0
-    return TakenTurn(agent_id=agent_id, id=turn_id, inbound=again, fence=fence, tries=tries, words=last)
+    return TakenTurn(
+        agent_id=agent_id,
+        id=turn_id,
+        session_key=session_key,
+        inbound=again,
+        fence=fence,
+        tries=tries,
+        words=last,
+    )
 
 
 def _id_of(inbound: Inbound) -> str:

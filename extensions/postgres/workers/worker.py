@@ -16,7 +16,14 @@ import click
 
 from nacre.cli.invocation import begin, shared_options
 from nacre.extensions.postgres.server.connections import ConnectionLimits, DatabaseError
-from nacre.extensions.postgres.server.database import Database, Notifications, Pace, shared_database
+from nacre.extensions.postgres.server.database import (
+    LEFT_LANES,
+    Database,
+    LeftLanes,
+    Notifications,
+    Pace,
+    shared_database,
+)
 from nacre.extensions.postgres.workers.stored_events import given_up, outcome_of
 from nacre.extensions.postgres.workers.turn_rows import TakenTurn, TurnKey, TurnRows
 from nacre.runtime.agent.agent import Agent
@@ -56,6 +63,7 @@ class _Running:
         self.agent: Agent | None = None
         self.task: asyncio.Task[None] | None = None
         self.progress_at = self.extended_at = time.monotonic()
+        self.left_lanes = LeftLanes()
         self.is_asking = False
         """Whether it waits for its owner, which is progress enough."""
 
@@ -170,6 +178,7 @@ class Worker:
 
     async def _work(self, running: _Running) -> None:
         turn, outcome, is_counted = running.turn, "", False
+        LEFT_LANES.set(running.left_lanes)
         try:
             if turn.tries > MOST_TRIES:
                 outcome = given_up(MOST_TRIES)
@@ -188,14 +197,19 @@ class Worker:
 
     async def _end(self, running: _Running, outcome: str, *, is_counted: bool) -> None:
         """Keeps the outcome, or gives the turn back, as soon as the database takes it."""
-        turn = running.turn
+        turn, lanes = running.turn, running.left_lanes.close()
+        lane = turn.agent_id, turn.session_key
+        if (unused := self._process.taken_lanes.pop(lane, None)) is not None:
+            lanes[lane] = unused.fence
         try:
             while True:
                 try:
                     if not outcome:
-                        await self._rows.give_back(turn, is_counted=is_counted, pause_seconds=PAUSE_SECONDS)
+                        await self._rows.give_back(
+                            turn, is_counted=is_counted, pause_seconds=PAUSE_SECONDS, lanes=lanes
+                        )
                         return
-                    kept = await self._rows.finish(turn, outcome)
+                    kept = await self._rows.finish(turn, outcome, lanes)
                     if kept is None:
                         log.warning("the turn %s is another worker's by now, or was stopped", turn.id)
                     elif kept.has_next or len(self._running) >= self._most_at_once:

@@ -22,8 +22,14 @@ from tests.runtime.ledger.ledger_contract import CHAT, PLACE, LedgerContract, Op
 
 pytestmark = pytest.mark.postgres
 NAMED = {name: text for name, text in vars(statements).items() if name.isupper() and name[0] != "_"}
+FUNCTIONS = ("RECEIVE_ALL", "FINISH_ALL")
+"""What the server does in these is not in their plan; their text names the agent in each statement."""
 STATEMENTS: dict[str, str] = {
-    **{name: text for name, text in NAMED.items() if isinstance(text, str) and name != "IS_SERVED"},
+    **{
+        name: text
+        for name, text in NAMED.items()
+        if isinstance(text, str) and name not in ("IS_SERVED", *FUNCTIONS)
+    },
     **{f"{make.__name__} {name}": make(name) for name in COLUMNS for make in (all_of, none_of)},
 }
 NUMBERS = ("after", "number", "turn", "most", "fence", "restarts")
@@ -122,6 +128,48 @@ async def test_a_lock_that_was_lost_is_taken_again(database_url: str) -> None:
         await ledger.outbox.put(PLACE, ["still"])
     assert not await rows.read(statements.IS_SERVED), "who closes lets go of it"
     await database.close()
+
+
+async def test_a_statement_whose_answer_was_lost_does_nothing_twice(database_url: str) -> None:
+    """A message that its own call stored before is no duplicate, and an answer is there once."""
+    calls: list[tuple[str, dict[str, Any]]] = []
+
+    class Twice(PostgresRows):
+        async def run(self, statement: str, /, **values: object) -> list[Any]:
+            if statement in (statements.RECEIVE_ALL, statements.FINISH_ALL):
+                calls.append((statement, values))
+                await super().run(statement, **values)
+            return await super().run(statement, **values)
+
+    async with opened(database_url) as ledger:
+        ledger.rows = Twice(ledger.rows._database, "main", fence=ledger.rows._fence)  # type: ignore[attr-defined]
+        received = await ledger.receive(said(1), "k", cursor="1")
+        assert received is not None
+        assert await ledger.open_messages() == (received,)
+        assert await ledger.receive(said(1), "k", cursor="1") is None, "another call is another message"
+        await ledger.finish([received], PLACE, ["one", "two"])
+        assert await ledger.outbox.counts() == {"pending": 2}
+    assert len(calls) == 3
+
+
+async def test_a_role_is_taken_back_within_a_second(database_url: str) -> None:
+    """By another program; by the program itself, at once."""
+    who = ("line", "default", "ann")
+    named = dict(zip(("channel", "account", "sender_id"), who, strict=True))
+    async with opened(database_url) as ledger:
+        rows = ledger.rows
+        await rows.write(lambda run: run(statements.LET_IN, **named, role="guest", at_ms=1))
+        assert await ledger.people.role(who) == "guest"
+        await rows.run(statements.REVOKE, channel="line", sender_id="ann")
+        async with asyncio.timeout(30):
+            while await ledger.people.role(who):
+                pass
+        await rows.write(lambda run: run(statements.LET_IN, **named, role="owner", at_ms=1))
+        async with asyncio.timeout(30):
+            while await ledger.people.role(who) != "owner":
+                pass
+        assert await ledger.people.revoke("line", "ann")
+        assert await ledger.people.role(who) == ""
 
 
 async def test_an_agents_rows_are_its_own(database_url: str) -> None:

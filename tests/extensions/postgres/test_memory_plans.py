@@ -35,12 +35,12 @@ class PlansOf:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
 
-    def execute(self, sql: str, values: Mapping[str, Any]) -> Any:
+    def execute(self, sql: str, values: Mapping[str, Any], **options: bool) -> Any:
         if sql not in self._plans and _PLANNED.match(sql.strip()):
             row = self._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}".encode(), values).fetchone()
             assert row is not None
             self._plans[sql] = row[0] if isinstance(row[0], list) else json.loads(row[0])
-        return self._connection.execute(sql.encode(), values)
+        return self._connection.execute(sql.encode(), values, **options)
 
     def cursor(self) -> PlansOf:
         return self

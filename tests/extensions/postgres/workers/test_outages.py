@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import pytest
 
+from nacre.extensions.postgres.server.connections import ConnectionLimits
 from tests.bridges.line_channel import LineServer
 from tests.extensions.postgres.workers.crowd import Crowd
 from tests.extensions.postgres.workers.served import gateway, settings
@@ -29,7 +30,9 @@ pytestmark = pytest.mark.postgres
 
 CHATS = 6
 OUTAGE_SECONDS = float(os.environ.get("NACRE_WORKER_SECONDS", "6"))
-RECOVERY_SECONDS = 60.0
+RECOVERY_SECONDS = 150.0
+IMPATIENT = ConnectionLimits(most_connections=3, retry_seconds=OUTAGE_SECONDS / 20)
+"""An outage is for these what one of ten minutes is for others: twenty times as long as they try again."""
 
 
 def answer(request: Mapping[str, Any]) -> wire.Step:
@@ -43,10 +46,10 @@ def greeting(_request: Mapping[str, Any]) -> wire.Step:
     return wire.reply("hi")
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("state", ["cut", "silent"])
+@pytest.mark.timeout(800)
+@pytest.mark.parametrize(("state", "limits"), [("cut", None), ("silent", None), ("cut", IMPATIENT)])
 async def test_every_worker_takes_turns_after_an_outage(
-    tmp_path: Path, database_url: str, state: Literal["cut", "silent"]
+    tmp_path: Path, database_url: str, state: Literal["cut", "silent"], limits: ConnectionLimits | None
 ) -> None:
     """Each of three, asked alone; what was said during the outage is answered once, in order."""
     with (
@@ -55,7 +58,7 @@ async def test_every_worker_takes_turns_after_an_outage(
         CutNetwork(database_url) as network,
     ):
         write_settings(tmp_path, settings(provider, CHATS))
-        workers = [started(tmp_path, network.url) for _ in range(3)]
+        workers = [started(tmp_path, network.url, limits=limits) for _ in range(3)]
         crowd = Crowd(server, CHATS)
         try:
             async with gateway(tmp_path, database_url, server.port):
@@ -71,6 +74,68 @@ async def test_every_worker_takes_turns_after_an_outage(
             for worker in workers:
                 worker.kill()
                 worker.join()
+
+
+async def test_a_worker_that_starts_in_an_outage_exits(tmp_path: Path, database_url: str) -> None:
+    """It does not hang, so whoever keeps it running starts the next one, which works."""
+    with (
+        LineServer() as server,
+        ProviderServer(responder=greeting) as provider,
+        CutNetwork(database_url) as network,
+    ):
+        write_settings(tmp_path, settings(provider, 1))
+        network.become("cut")
+        early = started(tmp_path, network.url)
+        await asyncio.to_thread(early.join, RECOVERY_SECONDS)
+        network.become("open")
+        worker = started(tmp_path, network.url)
+        try:
+            async with gateway(tmp_path, database_url, server.port):
+                server.say("hello", chat="n", sender="ann")
+                await server.until(lambda server: server.sent)
+        finally:
+            for process in (early, worker):
+                process.kill()
+                process.join()
+    assert early.exitcode == 1
+    assert server.shown("n") == ["hi"]
+
+
+async def test_programs_stop_in_an_outage(tmp_path: Path, database_url: str) -> None:
+    """A worker in the middle of a turn, and its gateway: both end without the database, which they cannot
+    tell, and others go on."""
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow(_request: Mapping[str, Any]) -> wire.Step:
+        begun.set()
+        goes_on.wait(RECOVERY_SECONDS)
+        return wire.reply("hi")
+
+    with (
+        LineServer() as server,
+        ProviderServer(responder=slow) as provider,
+        CutNetwork(database_url) as network,
+    ):
+        write_settings(tmp_path, settings(provider, 1))
+        worker = started(tmp_path, network.url, limits=IMPATIENT)
+        try:
+            async with asyncio.timeout(RECOVERY_SECONDS), gateway(tmp_path, network.url, server.port):
+                server.say("hello", chat="n", sender="ann")
+                await asyncio.to_thread(begun.wait, RECOVERY_SECONDS)
+                network.become("cut")
+                assert worker.pid is not None
+                os.kill(worker.pid, signal.SIGTERM)
+                await asyncio.to_thread(worker.join, RECOVERY_SECONDS)
+                assert worker.exitcode is not None
+            goes_on.set()
+            network.become("open")
+            worker = started(tmp_path, network.url)
+            async with gateway(tmp_path, network.url, server.port):
+                await server.until(lambda server: server.sent)
+        finally:
+            worker.kill()
+            worker.join()
+    assert server.shown("n") == ["hi"]
 
 
 @pytest.mark.parametrize("chat", ["a\0b", "a\ud800b"])

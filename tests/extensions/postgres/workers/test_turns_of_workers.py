@@ -51,7 +51,7 @@ async def test_what_waits_for_a_worker_is_told(tmp_path: Path, database_url: str
 
 async def test_the_gateway_does_not_cap_its_workers(tmp_path: Path, database_url: str) -> None:
     """Six turns run at once in a worker with eight places, although `maxConcurrent` is two."""
-    together = threading.Barrier(6, timeout=60)
+    together = threading.Barrier(6, timeout=120)
 
     def answer(_request: Mapping[str, Any]) -> wire.Step:
         together.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing
+import signal
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -12,7 +13,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from nacre.extensions.postgres.server.database import Pace
+from nacre.extensions.postgres.server.connections import ConnectionLimits
+from nacre.extensions.postgres.server.database import Pace, shared_database
 from nacre.extensions.postgres.workers.worker import opened_worker
 from nacre.runtime.settings.config import load_config
 from tests.extensions.postgres.workers.served import gateway
@@ -23,9 +25,11 @@ AT_ONCE = 8
 Main: TypeAlias = Callable[[Path, str], Coroutine[Any, Any, None]]
 
 
-def started(state_dir: Path, database_url: str, pace: Pace = PACE) -> BaseProcess:
-    """A worker that runs."""
-    return _started(partial(_work, pace), state_dir, database_url)
+def started(
+    state_dir: Path, database_url: str, pace: Pace = PACE, limits: ConnectionLimits | None = None
+) -> BaseProcess:
+    """A worker that runs; SIGTERM stops it."""
+    return _started(partial(_work, pace, limits), state_dir, database_url)
 
 
 def gateway_started(state_dir: Path, database_url: str, port: int) -> BaseProcess:
@@ -45,7 +49,7 @@ def _run(main: Main, state_dir: Path, database_url: str) -> None:
     logging.basicConfig(
         filename=state_dir / "workers.log", format="%(process)d %(asctime)s %(name)s %(message)s"
     )
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt, asyncio.CancelledError):
         asyncio.run(main(state_dir, database_url))
 
 
@@ -54,8 +58,13 @@ async def _serve(port: int, state_dir: Path, database_url: str) -> None:
         await asyncio.Event().wait()
 
 
-async def _work(pace: Pace, state_dir: Path, database_url: str) -> None:
+async def _work(pace: Pace, limits: ConnectionLimits | None, state_dir: Path, database_url: str) -> None:
+    working = asyncio.current_task()
+    assert working is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
+    database = shared_database(database_url, limits=limits, pace=pace)  # the worker's, too
     environment = {"HOME": str(state_dir), "NACRE_DATABASE_URL": database_url}
     config = load_config(environment, state_dir=state_dir)
     async with opened_worker(config, environment, most_at_once=AT_ONCE, pace=pace) as worker:
         await worker.run(last_seconds=5)
+    await database.close()
