@@ -6,6 +6,7 @@ it. `sessions.json` mirrors them for listings and other programs.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -33,6 +34,7 @@ from nacre.sessions.contracts.messages import (
     message_from_json,
     message_text,
 )
+from nacre.sessions.disk.durable import wait_until_done
 from nacre.sessions.entries.entries import Compaction, Entry, SessionOwner, started_in_private
 from nacre.sessions.index.record import (
     Origin,
@@ -153,8 +155,15 @@ class OpenSession:
         return epoch_ms(self._now())
 
     async def say(self, message: UserMessage) -> None:
-        """Stores a user's message."""
-        await self.journal.append(message)
+        """Stores a user's message, and the session's record with it if that is new."""
+        if self.line.record.system_sent:
+            await self.journal.append(message)
+        else:
+            indexed = asyncio.ensure_future(self.line.flush())
+            try:
+                await self.journal.append(message)
+            finally:
+                await wait_until_done(indexed)
         await self.line.said()
 
     async def write(self, message: Message) -> None:
@@ -190,6 +199,10 @@ class IndexLine:
         self._now = now
         self._said_at_ms: int | None = None
         self.record = record
+
+    async def flush(self) -> None:
+        """Waits until the record of a new session is on disk."""
+        await self._index.flush()
 
     async def said(self) -> None:
         """Records that a person said something now.
@@ -320,7 +333,7 @@ class SessionOpener:
             in_private = None
         if in_private is None:
             owner = SessionOwner(key=route.key, chat_kind=policy.chat_kind, is_private=policy.is_private)
-            await journal.append(owner.to_record())
+            await journal.append(owner.to_record(), durable=False)  # the first message is
         return OpenSession(
             route,
             journal,
@@ -378,7 +391,8 @@ class SessionOpener:
                 record = next_session(record, session_id=self._new_id(), at_ms=at_ms)
             return with_origin(record, route.origin)
 
-        record = await self.index.update(route.key, started)
+        # Until something is said, a power failure may take a new session and its record.
+        record = await self.index.update(route.key, started, durable=current is not None)
         if record is None:
             raise RuntimeError(f"the index returned no record for {route.key!r} although one was written")
         return record
