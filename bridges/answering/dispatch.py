@@ -63,7 +63,7 @@ class Dispatcher:
         self._unhook = [agent.hooks.on("before_tool", self._check_rights) for agent in agents]
         self._tasks: set[asyncio.Task[None]] = set()
         at_once = asyncio.Semaphore(agents.default.settings.agent.max_concurrent)
-        self._are_slots_taken = lambda: not runner.has_places and at_once.locked()
+        self._are_slots_taken: Callable[[], bool] = lambda: not runner.has_places and at_once.locked()
         self._slots: AbstractAsyncContextManager[None] = nullcontext() if runner.has_places else at_once
         self._stopped: set[str] = set()
         self._is_closing = False

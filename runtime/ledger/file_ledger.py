@@ -290,7 +290,7 @@ class SqliteRows:
                 return _run_on(self._reading)(statement, **values)
         return await self.run(statement, **values)
 
-    async def run(self, statement: str, /, durable: bool = True, **values: object) -> list[Any]:
+    async def run(self, statement: str, durable: bool = True, /, **values: object) -> list[Any]:
         work = partial(_run_one, statement, values)
         return await self.transact(work, durable=durable)
 

@@ -34,7 +34,6 @@ from nacre.sessions.contracts.messages import (
     message_from_json,
     message_text,
 )
-from nacre.sessions.disk.durable import wait_until_done
 from nacre.sessions.entries.entries import Compaction, Entry, SessionOwner, started_in_private
 from nacre.sessions.index.record import (
     Origin,
@@ -81,6 +80,7 @@ class OpenSession:
         self.view = ModelView(journal, history_turns=history_turns)
         self.flushes = FlushRecords(journal, self.line)
         self._now = now
+        self._index = index
         self._notices = notices
         self._chat: ToolChat | None = None
         self._waiting: list[WaitsForReview] = []
@@ -159,11 +159,7 @@ class OpenSession:
         if self.line.record.system_sent:
             await self.journal.append(message)
         else:
-            indexed = asyncio.ensure_future(self.line.flush())
-            try:
-                await self.journal.append(message)
-            finally:
-                await wait_until_done(indexed)
+            await asyncio.gather(self.journal.append(message), self._index.flush())
         await self.line.said()
 
     async def write(self, message: Message) -> None:
@@ -199,10 +195,6 @@ class IndexLine:
         self._now = now
         self._said_at_ms: int | None = None
         self.record = record
-
-    async def flush(self) -> None:
-        """Waits until the record of a new session is on disk."""
-        await self._index.flush()
 
     async def said(self) -> None:
         """Records that a person said something now.

@@ -196,7 +196,9 @@ class Journal:
         check_addable(body, self.tree)
         # A write that nobody waits for is faster than a thread.
         entry = self._file.try_append(body) if not durable and self._worker.is_idle else None
-        return entry or await self._worker.run(lambda: self._file.append(body, durable=durable))
+        if entry is None:
+            entry = await self._worker.run(lambda: self._file.append(body, durable=durable))
+        return entry
 
     async def append_custom(self, custom_type: str, data: Any, *, durable: bool = True) -> Entry:
         """Appends a program's own record, which the model never sees."""

@@ -82,7 +82,7 @@ class LedgerContract:
             )
 
     async def test_a_message_may_be_begun_as_it_is_received(self, open_ledger: OpenLedger) -> None:
-        """The next program has it as one that was handed to the agent once; a repeated one changes nothing."""
+        """The next program has it as one that was handed to the agent once; a repeated one is dropped."""
         async with open_ledger() as ledger:
             one = await ledger.receive(said(1), "k", agent_id="main", begins=True)
             assert one is not None
