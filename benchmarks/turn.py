@@ -1,12 +1,14 @@
 """What a turn costs of our own: an agent beside a model that answers at once, and two synced appends.
 
-    python -m benchmarks.turn [--history 10 1000 100000] [--chats 1 100 1000] [--turns 40] [--folder DIR]
+    python -m benchmarks.turn [--history 10 1000 100000] [--chats 1 100 1000] [--new 100] [--turns 40]
+        [--folder DIR]
 
 Two synced appends, a question and an answer, are the least that a turn can do on this disk; each figure
 is given beside them, measured anew right before it, because disks and machines are not always equally fast.
 `history` measures turns in one session that already holds so many messages, `chats` measures turns in the
-last of so many chats, and turns a second over all of them, one after the other; `taskset -c 0` in front of
-it keeps all threads on one core. The last line counts what a turn makes the machine do.
+last of so many chats, and turns a second over all of them, one after the other; `new` measures the first turn
+of so many chats, each beside the two that follow it. `taskset -c 0` in front of it keeps all threads on one
+core. The last line counts what a turn makes the machine do.
 """
 
 from __future__ import annotations
@@ -129,6 +131,15 @@ async def with_chats(folder: Path, chats: int, turns: int) -> tuple[float, float
         return last, limit, chats / (time.perf_counter() - begun)
 
 
+async def with_new_chats(folder: Path, chats: int) -> tuple[float, float]:
+    """The median of the first turns of so many chats, and of the two turns after each, in milliseconds."""
+    async with await opened(folder) as agent:
+        await agent.respond(said("first"))
+        await asyncio.sleep(SETTLED_SECONDS)
+        taken = [await turns_ms(agent, f"new-{number}", 3) for number in range(chats)]
+    return median(first for first, *_ in taken), median(ms for _, *later in taken for ms in later)
+
+
 async def counted(folder: Path, turns: int) -> Work:
     """What so many turns make the machine do."""
     with watched_work() as work:
@@ -145,6 +156,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--history", type=int, nargs="*", default=[10, 1_000, 100_000])
     parser.add_argument("--chats", type=int, nargs="*", default=[1, 100, 1_000])
+    parser.add_argument("--new", type=int, default=100)
     parser.add_argument("--turns", type=int, default=40)
     parser.add_argument("--folder", type=Path, default=None)
     arguments = parser.parse_args()
@@ -158,6 +170,11 @@ def main() -> None:
         for chats in arguments.chats:
             taken, limit, rate = asyncio.run(with_chats(folder / f"chats-{chats}", chats, arguments.turns))
             print(f"chat {chats:>5,} of as many: {beside(taken, limit)}; {rate:.0f} turns/s over all")
+        if arguments.new:
+            first, later = asyncio.run(with_new_chats(folder / "new", arguments.new))
+            print(
+                f"first turn of a chat: {first:6.2f} ms, {first / later:.2f} x a later one of {later:.2f} ms"
+            )
         turns = arguments.turns
         work = asyncio.run(counted(folder / "counted", turns))
         print(

@@ -275,7 +275,8 @@ class Gateway:
             log.warning("a message from %s was not taken: %s", inbound.channel, error)
             await self._ledger.pass_over(inbound, cursor)
             return
-        received = await self._ledger.receive(inbound, key, agent_id=agent.id, cursor=cursor)
+        begins = self._dispatcher.begins_at_once(inbound, key, agent)
+        received = await self._ledger.receive(inbound, key, agent_id=agent.id, cursor=cursor, begins=begins)
         if received is None:
             log.info("a repeated message in %s was dropped", key)
         else:

@@ -3,8 +3,8 @@
     python -m benchmarks.process.chats [--chats 1 100 1000] [--messages 200] [--folder DIR]
 
 A bridge in this process hands messages in, one after the other, and is done when it is given the reply; the
-model answers at once. Beside it the turn alone, through `Agent.respond`, in as many chats. Medians in
-milliseconds, and messages a second when all chats speak at once.
+model answers at once. In turn with each message goes a turn alone, through `Agent.respond`, in the same chat.
+Medians in milliseconds, and messages a second when all chats speak at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from benchmarks.turn import QUESTION, InstantModel
+from benchmarks.turn import QUESTION, SETTLED_SECONDS, InstantModel
 from nacre import Agent, Inbound
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part
 from nacre.bridges.gateway import Gateway
@@ -86,10 +86,11 @@ async def measured(folder: Path, chats: int, messages: int) -> str:
             names = [f"c{number}" for number in range(chats)]
             for name in names:
                 await bridge.ask(name)
-            one_by_one = [await bridge.ask(names[number % chats]) for number in range(messages)]
-            alone = []
+            await asyncio.sleep(SETTLED_SECONDS)
+            one_by_one, alone = [], []
             for number in range(messages):
                 name = names[number % chats]
+                one_by_one.append(await bridge.ask(name))
                 begun = time.perf_counter()
                 await agent.respond(
                     Inbound(text=QUESTION, chat_kind="direct", channel="loop", chat_id=name, sender_id=name)

@@ -12,7 +12,7 @@ from nacre.bridges.access.bindings import BoundAgents
 from nacre.bridges.access.gate import Gate
 from nacre.bridges.answering.turns import TurnRunner, Turns
 from nacre.bridges.connections.connections import Connections
-from nacre.bridges.queueing.batches import Steering, may_join
+from nacre.bridges.queueing.batches import COLLECTING, Steering, may_join
 from nacre.bridges.queueing.session_queues import SessionQueues
 from nacre.bridges.queueing.session_rules import (
     CHOICE_COMMANDS,
@@ -63,6 +63,7 @@ class Dispatcher:
         self._unhook = [agent.hooks.on("before_tool", self._check_rights) for agent in agents]
         self._tasks: set[asyncio.Task[None]] = set()
         at_once = asyncio.Semaphore(agents.default.settings.agent.max_concurrent)
+        self._are_slots_taken: Callable[[], bool] = lambda: not runner.has_places and at_once.locked()
         self._slots: AbstractAsyncContextManager[None] = nullcontext() if runner.has_places else at_once
         self._stopped: set[str] = set()
         self._is_closing = False
@@ -125,6 +126,16 @@ class Dispatcher:
             self._start(self._steering.steer(received, self._queues.running(key)))
         else:
             self._enqueue(received)
+
+    def begins_at_once(self, inbound: Inbound, session_key: str, agent: Agent) -> bool:
+        """Whether a new message is answered now, alone: nothing runs, and it waits for no other one."""
+        if self._is_closing or self._are_slots_taken() or self.is_busy_in(session_key):
+            return False
+        new = Received(number=0, session_key=session_key, inbound=inbound, agent_id=agent.id)
+        rules = self._rules.queue(new)
+        waits = rules.mode in COLLECTING and rules.first_debounce_seconds > 0
+        is_plain = not (is_stop(inbound.text) or self._command(new))
+        return is_plain and not waits and self._rules.may_answer(new)
 
     async def finish(self, turn_seconds: float) -> None:
         """Starts no further turn and waits up to `turn_seconds` for those that run."""

@@ -98,7 +98,8 @@ class Turns:
             return
         if first.was_begun:
             inbound = replace(inbound, redelivered=True, joined_by=self._steering.candidate_ids(batch))
-        await self._ledger.begin(batch)
+        if first.was_begun or not first.begins or len(batch) > 1:
+            await self._ledger.begin(batch)
         read_ids: set[str] = set()
         outcome = await self._run_until_reachable(asked, inbound, read_ids)
         joined, unread = self._steering.end(batch, read_ids)

@@ -166,7 +166,7 @@ class Outgoing:
             if found is not None:
                 await self._outbox.sent(part, found, is_whole=not part.was_draft)
                 return
-        await self._outbox.sending(part)
+        await self._outbox.sending(part, durable=not bridge.capabilities.has_idempotent_sends)
         sent_id = await bridge.deliver(self._marked(part) if step == "mark" else part.part)
         # A draft that is sent again under its key still shows the draft's text.
         shows_draft = part.was_draft and part.state == "unsure" and step == "send" and bool(sent_id)

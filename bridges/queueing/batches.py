@@ -160,7 +160,7 @@ class Steering:
         if messages:
             await self._ledger.part(messages)
         for received in messages:
-            self._put(replace(received, turn=0, has_joined=False, was_begun=False, attempts=0))
+            self._put(replace(received, turn=0, has_joined=False, was_begun=False, attempts=0, begins=False))
 
     def _candidates(self, batch: Sequence[Received]) -> list[Received]:
         joined = [received for received in batch if received.has_joined]

@@ -55,7 +55,12 @@ class Screen:
 
     def row(self, text: str) -> None:
         """Shows a row of a table on one line, its columns as they are, cut where the screen ends."""
-        self.line(cut_to_cells(plain(text), self.columns))
+        shown = cut_to_cells(plain(text), self.columns)
+        if "\n" in shown or "\t" in shown:
+            self.line(shown)
+        else:  # it fits: thousands of rows need not be looked at letter by letter
+            self.end_line()
+            self._write(shown.rstrip(" ") + "\n")
 
     def end_line(self) -> None:
         """Ends a line that streamed text left open."""

@@ -66,7 +66,7 @@ class PostgresRows:
         """What `work` reads, all of one moment. Raises `LedgerUnusable`."""
         return await self._tried(self._database.read, work)
 
-    async def run(self, statement: str, /, **values: object) -> list[Any]:
+    async def run(self, statement: str, durable: bool = True, /, **values: object) -> list[Any]:  # noqa: ARG002 - each commit is
         """What one statement changes, and the rows that it gives. Raises `LedgerUnusable`."""
         if statement in statements.FENCED:
             fenced = statements.FENCED[statement]

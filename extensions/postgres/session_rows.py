@@ -238,7 +238,11 @@ class LineRows:
         return await self.get(key)
 
     async def update(
-        self, key: str, change: Callable[[SessionRecord | None], SessionRecord | None]
+        self,
+        key: str,
+        change: Callable[[SessionRecord | None], SessionRecord | None],
+        *,
+        durable: bool = True,  # noqa: ARG002 - each commit is
     ) -> SessionRecord | None:
         """Replaces a line by what `change` makes of the present one; `None` is no line. Gives the new one.
 
@@ -272,6 +276,9 @@ class LineRows:
                 if key in self._rows.held:
                     known[key] = line
                 return record
+
+    async def flush(self) -> None:
+        """Does nothing: each commit is durable."""
 
     async def mirror(
         self, key: str, change: Callable[[SessionRecord], SessionRecord]
@@ -425,14 +432,14 @@ class TranscriptRows:
         async with self._in_order:
             return await self._caught_up()
 
-    async def append(self, body: KnownBody) -> Entry:
+    async def append(self, body: KnownBody, *, durable: bool = True) -> Entry:  # noqa: ARG002 - each is
         """Adds an entry behind the newest. Raises `ValueError` as `check_addable`."""
         check_addable(body, self.tree)
         return await self._added(body)
 
-    async def append_custom(self, custom_type: str, data: Any) -> Entry:
+    async def append_custom(self, custom_type: str, data: Any, *, durable: bool = True) -> Entry:
         """Adds a program's own record."""
-        return await self.append(CustomRecord(custom_type=custom_type, data=data))
+        return await self.append(CustomRecord(custom_type=custom_type, data=data), durable=durable)
 
     async def rewind(self, leaf_id: str | None, *, summary: str = "") -> Entry:
         """Goes back to an entry, or to the beginning. Raises `ValueError` if there is no such entry."""

@@ -20,6 +20,7 @@ test double all keep (`tests/runtime/models/contract/model_contract.py` checks e
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -184,4 +185,6 @@ def overhead_tokens(
 ) -> int:
     """Tokens of every request besides the transcript: system prompt and tool schemas."""
     schemas = json.dumps([[tool.name, tool.description, dict(tool.parameters)] for tool in tools])
-    return count_tokens(system.joined()) + count_tokens(schemas)
+    # Section by section: most are those of another chat, and a counter remembers what it counted.
+    sections = re.split(r"(?<=\n\n)(?=#)", system.joined())
+    return sum(map(count_tokens, sections)) + count_tokens(schemas)

@@ -8,10 +8,11 @@ import asyncio
 import json
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -250,13 +251,23 @@ class _Work:
     run: Callable[[Connection], Any]
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[Any]
+    durable: bool
+
+
+_QUICK = frozenset((statements.ROLE, statements.NEXT_PART, statements.PART_ROW))
+"""Statements of every message that find a row by an index: a thread takes longer than they do."""
+
+
+def _run_one(statement: str, values: Mapping[str, object], db: Connection) -> list[Any]:
+    return _run_on(db)(statement, **values)
 
 
 class SqliteRows:
     """The `LedgerRows` of a file, which other processes may have open as well.
 
     A thread of its own runs all work; what is waiting at the same time is synced to disk once. What `write`
-    returns from survives a kill and a power cut.
+    returns from survives a kill and a power cut. The few statements in `_QUICK` are read on the caller's
+    thread, beside any writer.
     """
 
     def __init__(self, connection: Connection, path: Path) -> None:
@@ -265,31 +276,46 @@ class SqliteRows:
         self._waiting: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
         self._is_closed = False
+        self._is_synced = True
+        self._reading: Connection | None = None
         self._thread.start()
 
     async def read(self, statement: str, /, **values: object) -> list[Any]:
+        if statement in _QUICK:
+            self._refuse_if_closed()
+            # What a lock or an unusual state of the file delays is read on the thread.
+            with suppress(apsw.Error):
+                if self._reading is None:
+                    self._reading = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READONLY)
+                return _run_on(self._reading)(statement, **values)
         return await self.run(statement, **values)
 
-    async def run(self, statement: str, /, **values: object) -> list[Any]:
-        return await self.write(lambda run: run(statement, **values))
+    async def run(self, statement: str, durable: bool = True, /, **values: object) -> list[Any]:
+        work = partial(_run_one, statement, values)
+        return await self.transact(work, durable=durable)
 
     async def write(self, work: Callable[[Run], T]) -> T:
         return await self.transact(lambda db: work(_run_on(db)))
 
-    async def transact(self, work: Callable[[Connection], T]) -> T:
+    async def transact(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
         """Like `write`, with the connection."""
-        if self._is_closed:
-            raise LedgerUnusable(f"The ledger {self._path} is closed.")
+        self._refuse_if_closed()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        self._waiting.put(_Work(work, loop, done))
+        self._waiting.put(_Work(work, loop, done, durable))
         return await done
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise LedgerUnusable(f"The ledger {self._path} is closed.")
 
     async def close(self) -> None:
         """Finishes what was asked for and closes the file. Safe to repeat."""
         if not self._is_closed:
             self._is_closed = True
             self._waiting.put(None)
+            if self._reading is not None:
+                self._reading.close()
         await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
@@ -309,6 +335,9 @@ class SqliteRows:
         """Runs all work in one transaction; failed work rolls back only itself."""
         outcomes: list[tuple[Any, Exception | None]] = []
         try:
+            if self._is_synced != (is_synced := any(work.durable for work in together)):
+                self._connection.pragma("synchronous", "full" if is_synced else "normal")
+                self._is_synced = is_synced
             with _transaction(self._connection):
                 outcomes += [self._one(work) for work in together]
         except apsw.Error as error:

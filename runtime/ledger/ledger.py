@@ -54,11 +54,17 @@ class Outbox(Protocol):
     async def chats_with_parts(self, channel: str, account: str) -> tuple[str, ...]:
         """The chats with unsent parts."""
 
-    async def sending(self, part: OutboundPart) -> None:
-        """Records that a part is about to be sent: until `sent`, nobody knows whether it arrived."""
+    async def sending(self, part: OutboundPart, *, durable: bool = True) -> None:
+        """Records that a part is about to be sent: until `sent`, nobody knows whether it arrived.
+
+        It need not be `durable` where a second delivery shows nothing new.
+        """
 
     async def sent(self, part: OutboundPart, sent_id: str, *, is_whole: bool = True) -> None:
-        """Records that a part arrived. If it is not `is_whole`, it still has to be edited."""
+        """Records that a part arrived. If it is not `is_whole`, it still has to be edited.
+
+        A power cut may take this; then nobody knows whether the part arrived.
+        """
 
     async def drafted(self, part: OutboundPart, sent_id: str) -> None:
         """Records that the beginning of an answer is shown."""
@@ -184,8 +190,11 @@ class Ledger(LedgerTables, Protocol):
         agent_id: str = "",
         cursor: str = "",
         along: Along | None = None,
+        begins: bool = False,
     ) -> Received | None:
         """Stores a message, its bridge's cursor, and `along`; `None` if the message was received before.
+
+        `begins` records in the same step that it is handed to the agent alone, as `begin` does.
 
         If the owner wrote it in private, the owner can be reached there from now on. Raises `JobChanged`,
         and then stores nothing.

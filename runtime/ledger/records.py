@@ -114,7 +114,7 @@ class Received(Record):
 
     `turn` is the number of the first one of its batch. `was_begun`: it was handed to the agent before, in
     that turn, which nobody finished; `attempts` counts how often. `has_joined`: it joined that turn while
-    it ran.
+    it ran. `begins`: it is new, and recorded as handed to the agent already.
     """
 
     number: int
@@ -125,6 +125,7 @@ class Received(Record):
     was_begun: bool = False
     attempts: int = 0
     has_joined: bool = False
+    begins: bool = False
 
     @property
     def named(self) -> Received:

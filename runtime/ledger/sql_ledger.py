@@ -63,13 +63,12 @@ class SqlOutbox:
         rows = await self._rows.read(self._sql.CHATS, channel=channel, account=account)
         return tuple(str(chat_id) for (chat_id,) in rows)
 
-    async def sending(self, part: OutboundPart) -> None:
-        await self._rows.run(self._sql.SET_STATE, number=part.number, state="sending")
+    async def sending(self, part: OutboundPart, *, durable: bool = True) -> None:
+        await self._rows.run(self._sql.SET_STATE, durable, number=part.number, state="sending")
 
     async def sent(self, part: OutboundPart, sent_id: str, *, is_whole: bool = True) -> None:
         state = "sent" if is_whole else "pending"
-
-        await self._rows.run(self._sql.SENT, number=part.number, sent_id=sent_id, state=state)
+        await self._rows.run(self._sql.SENT, not is_whole, number=part.number, sent_id=sent_id, state=state)
 
     async def drafted(self, part: OutboundPart, sent_id: str) -> None:
         await self._rows.run(self._sql.DRAFTED, number=part.number, sent_id=sent_id)
@@ -108,6 +107,7 @@ class SqlLedger(SqlTables):
         agent_id: str = "",
         cursor: str = "",
         along: Along | None = None,
+        begins: bool = False,
     ) -> Received | None:
         sql, at_ms = self.sql, epoch_ms(self._now())
         body, asker = inbound_to_json(inbound), asker_to_json(inbound)
@@ -130,10 +130,15 @@ class SqlLedger(SqlTables):
                 run(sql.PUT_OWNER_CHAT, **account, answered_by=agent_id, at_ms=at_ms, inbound=asker)
             if along is not None:
                 write_along(run, sql, along)
-            return int(added[0][0]) if added else 0
+            number = int(added[0][0]) if added else 0
+            if begins and number:
+                run(sql.BEGIN, numbers=[number], turn=number)
+            return number
 
         number = await self.rows.write(work)
-        received = Received(number=number, session_key=session_key, inbound=inbound, agent_id=agent_id)
+        received = Received(
+            number=number, session_key=session_key, inbound=inbound, agent_id=agent_id, begins=begins
+        )
         return received.named if number else None
 
     async def tell(self, asker: Inbound, texts: Sequence[str], *, along: Along | None = None) -> None:

@@ -38,8 +38,11 @@ class LedgerRows(Protocol):
     async def read(self, statement: str, /, **values: object) -> list[Any]:
         """The rows of one reading statement."""
 
-    async def run(self, statement: str, /, **values: object) -> list[Any]:
-        """Runs one changing statement, and returns its rows."""
+    async def run(self, statement: str, durable: bool = True, /, **values: object) -> list[Any]:
+        """Runs one changing statement, and returns its rows.
+
+        A power cut may take a change that is not `durable`, until a later one is.
+        """
 
     async def write(self, work: Callable[[Run], T]) -> T:
         """Calls `work` in a transaction and returns its result. It may be called again from the

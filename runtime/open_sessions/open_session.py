@@ -6,6 +6,7 @@ it. `sessions.json` mirrors them for listings and other programs.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -79,6 +80,7 @@ class OpenSession:
         self.view = ModelView(journal, history_turns=history_turns)
         self.flushes = FlushRecords(journal, self.line)
         self._now = now
+        self._index = index
         self._notices = notices
         self._chat: ToolChat | None = None
         self._waiting: list[WaitsForReview] = []
@@ -154,8 +156,11 @@ class OpenSession:
         return epoch_ms(self._now())
 
     async def say(self, message: UserMessage) -> None:
-        """Stores a user's message."""
-        await self.journal.append(message)
+        """Stores a user's message, and the session's record with it if that is new."""
+        if self.line.record.system_sent:
+            await self.journal.append(message)
+        else:
+            await asyncio.gather(self.journal.append(message), self._index.flush())
         await self.line.said()
 
     async def compact(self, summary: str, plan: CompactionPlan, *, tokens_after: int) -> None:
@@ -317,7 +322,7 @@ class SessionOpener:
             in_private = None
         if in_private is None:
             owner = SessionOwner(key=route.key, chat_kind=policy.chat_kind, is_private=policy.is_private)
-            await journal.append(owner.to_record())
+            await journal.append(owner.to_record(), durable=False)  # the first message is
         return OpenSession(
             route,
             journal,
@@ -375,7 +380,8 @@ class SessionOpener:
                 record = next_session(record, session_id=self._new_id(), at_ms=at_ms)
             return with_origin(record, route.origin)
 
-        record = await self.index.update(route.key, started)
+        # Until something is said, a power failure may take a new session and its record.
+        record = await self.index.update(route.key, started, durable=current is not None)
         if record is None:
             raise RuntimeError(f"the index returned no record for {route.key!r} although one was written")
         return record

@@ -161,7 +161,8 @@ class SessionPrompt:
         if recorded.frozen is not None:
             await recall_again()
         prompt = FrozenPrompt(frame=part.digest, known=present)
-        await journal.append_custom(PROMPT_TYPE, prompt.to_record())
+        # A prompt that a power failure takes is recorded again.
+        await journal.append_custom(PROMPT_TYPE, prompt.to_record(), durable=False)
 
     def recorded(self) -> RecordedPrompt:
         recorded = self._session.journal.cached(RecordedPrompt)

@@ -166,6 +166,7 @@ class SystemPrompts:
         self._count_tokens = count_tokens
         self._files = ContextFiles(workspace, now_ns=lambda: epoch_ms(now()) * 1_000_000)
         self._made: dict[_Kind, _Made] = {}
+        self._texts_of: dict[tuple[str, ...], tuple[Sequence[ContextFile], Mapping[str, str]]] = {}
         self._log_days: tuple[date, ...] = ()
         self._log_paths: tuple[str, ...] = ()
         self._log_files: tuple[ContextFile, ...] = ()
@@ -294,7 +295,13 @@ class SystemPrompts:
         return frozenset(found)
 
     async def _texts(self, files: Sequence[ContextFile]) -> Mapping[str, str]:
-        return {file.name: await own_lines(self._sources, file.name, file.text) for file in files}
+        """The texts of files as the model sees them, made once for all chats that see these files."""
+        names = tuple(file.name for file in files)
+        known = self._texts_of.get(names)
+        if known is None or known[0] is not files:
+            texts = {file.name: await own_lines(self._sources, file.name, file.text) for file in files}
+            known = self._texts_of[names] = files, texts
+        return known[1]
 
     async def overhead_tokens(self, system: SystemPrompt, tools: tuple[ToolSpec, ...]) -> int:
         """Tokens of a system prompt and the tools' schemas, counted on a thread."""

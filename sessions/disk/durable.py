@@ -28,6 +28,11 @@ READ_BLOCK_BYTES = 1 << 18
 Sync: TypeAlias = Callable[[int], None]
 """Flushes a descriptor's file or folder to disk. It is `os.fsync` except where tests observe it."""
 
+
+def no_sync(_descriptor: int) -> None:
+    """A `Sync` for what a later write flushes, or what is also stored elsewhere."""
+
+
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 

@@ -53,6 +53,7 @@ class SessionIndex:
         self._files = IndexFiles(self.path, now=now, sync=sync)
         self._worker = OrderedWorker()
         self._pending_edits: _JoinedEdits | None = None
+        self._flushing: asyncio.Future[None] | None = None
         self._checkpoint: asyncio.Task[None] | None = None
         self._due_at: datetime | None = None
 
@@ -96,7 +97,11 @@ class SessionIndex:
         return await self._worker.run(lambda: self._files.recover(key, has_transcript))
 
     async def update(
-        self, key: str, change: Callable[[SessionRecord | None], SessionRecord | None]
+        self,
+        key: str,
+        change: Callable[[SessionRecord | None], SessionRecord | None],
+        *,
+        durable: bool = True,
     ) -> SessionRecord | None:
         """Replaces a key's record with the result of `change` and returns it.
 
@@ -105,7 +110,8 @@ class SessionIndex:
         raises, nothing is written, and its exception is passed on. On return, the change is visible to every
         process and outlives this one. A change that no transcript records, such as which session the key
         refers to, has also been flushed to disk. Other changes (`MIRRORED` in `record.py`) reach the disk
-        within seconds, or with the next flushed change.
+        within seconds, or with the next flushed change. So does any change that is not `durable`, at the
+        latest with the next `flush`.
 
         Raises:
             SessionWriteFailed: the system refused; the index is unchanged.
@@ -114,7 +120,15 @@ class SessionIndex:
         def one(records: Mapping[str, SessionRecord]) -> Mapping[str, SessionRecord | None]:
             return {key: change(records.get(key))}
 
-        return (await self.edit(one))[key]
+        after = None if durable else self._edit_now(one, durable=False)
+        return (after or await self.edit(one))[key]
+
+    async def flush(self) -> None:
+        """Flushes changes to disk that were not `durable`. Raises `SessionWriteFailed`."""
+        if self._files.is_flush_due:
+            self._flushing = asyncio.ensure_future(asyncio.to_thread(self._files.flush))
+        if self._flushing is not None:  # it may have begun after this caller's change
+            await wait_until_done(self._flushing)
 
     async def mirror(
         self, key: str, change: Callable[[SessionRecord], SessionRecord]
@@ -132,11 +146,16 @@ class SessionIndex:
             record = records.get(key)
             return {key: None if record is None else change(record)}
 
-        after = self._files.try_edit(one) if self._worker.is_idle else None
-        if after is None:
-            return (await self.edit(one))[key]
-        self._checkpoint_if_due()
-        return after[key]
+        return (self._edit_now(one, durable=True) or await self.edit(one))[key]
+
+    def _edit_now(self, change: Change, *, durable: bool) -> Mapping[str, SessionRecord | None] | None:
+        is_queued = self._pending_edits is not None and not self._pending_edits.written.done()
+        if is_queued or not self._worker.is_idle:
+            return None
+        after = self._files.try_edit(change, durable=durable)
+        if after is not None:
+            self._checkpoint_if_due()
+        return after
 
     async def edit(self, change: Change) -> Mapping[str, SessionRecord | None]:
         """Replaces several records at once and returns what `change` returned.

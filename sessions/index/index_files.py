@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -21,6 +22,8 @@ from nacre.sessions.disk.durable import (
     append_all,
     locked,
     locked_if_free,
+    no_sync,
+    open_plain,
     read_plain,
     reading,
     remove_unfinished,
@@ -67,6 +70,8 @@ class IndexFiles:
         self._now = now
         self._sync = sync
         self._is_swept = False
+        self.is_flush_due = False
+        """Whether a change is written that neither the disk nor a transcript has for certain."""
         self._reader = IndexReader(self.paths)
         # The locks are taken in this order. The first is held while waiting for other processes and for the
         # disk, the second only while the image and the files are compared.
@@ -119,10 +124,11 @@ class IndexFiles:
                 self._append(image, patches, after)
             return after
 
-    def try_edit(self, change: Change) -> Mapping[str, SessionRecord | None] | None:
+    def try_edit(self, change: Change, *, durable: bool = True) -> Mapping[str, SessionRecord | None] | None:
         """Like `edit`, but waits neither for another writer nor for the disk.
 
-        `None` means that it would have had to wait and wrote nothing; `change` may have been called.
+        `None` means that it would have had to wait and wrote nothing; `change` may have been called. A change
+        that is not `durable` reaches the disk with the next one that is, or by `flush`.
 
         Raises:
             SessionWriteFailed: the system refused; the index is unchanged.
@@ -134,11 +140,26 @@ class IndexFiles:
                 return None
             try:
                 with locked_if_free(self.paths.base) as is_ours:
-                    return self._edit_present(change) if is_ours else None
+                    return self._edit_present(change, durable=durable) if is_ours else None
             finally:
                 self._image_lock.release()
         finally:
             self._edit_lock.release()
+
+    def flush(self) -> None:
+        """Flushes the change log to disk. Raises `SessionWriteFailed`."""
+        # A rewrite that replaces the log meanwhile has flushed its content.
+        self.is_flush_due = False
+        try:
+            with reported("write", self.paths.log), suppress(FileNotFoundError):
+                descriptor = open_plain(self.paths.log, os.O_RDWR)
+                try:
+                    self._sync(descriptor)
+                finally:
+                    os.close(descriptor)
+        except BaseException:
+            self.is_flush_due = True
+            raise
 
     def recover(self, key: str, has_transcript: Callable[[SessionRecord], bool]) -> SessionRecord | None:
         """Implements `SessionIndex.recover`."""
@@ -188,33 +209,43 @@ class IndexFiles:
             if is_same and unfinished.exists():
                 self._put_in_place(unfinished, image, contained=contained)
 
-    def _edit_present(self, change: Change) -> Mapping[str, SessionRecord | None] | None:
+    def _edit_present(self, change: Change, *, durable: bool) -> Mapping[str, SessionRecord | None] | None:
         """Edits under all locks if the index is as it was read and needs no flush to disk."""
         image = self._reader.present
         if image is None or image.base is None or image.log is None or image.is_torn:
             return None
         after = change(image)
         patches = _patches(image, after)
-        if not all(patch.is_mirrored for patch in patches):
+        is_mirrored = all(patch.is_mirrored for patch in patches)
+        if durable and not is_mirrored:
             return None
         if patches:
-            self._append(image, patches, after)
+            self._append(image, patches, after, durable=durable)
+            self.is_flush_due = self.is_flush_due or not is_mirrored
         return after
 
     def _append(
-        self, image: IndexImage, patches: list[Patch], after: Mapping[str, SessionRecord | None]
+        self,
+        image: IndexImage,
+        patches: list[Patch],
+        after: Mapping[str, SessionRecord | None],
+        *,
+        durable: bool = True,
     ) -> None:
-        """Writes an edit whose result is the records `after`; flushes it unless transcripts record it too."""
+        """Writes an edit whose result is the records `after`.
+
+        It is flushed to disk unless transcripts record it too, or it need not be `durable`.
+        """
         paths, is_first = self.paths, image.log is None
         line = edit_line(patches)
         header = header_line(has_base=image.base is not None) if is_first else b""
-        must_last = is_first or not all(patch.is_mirrored for patch in patches)
+        must_last = is_first or (durable and not all(patch.is_mirrored for patch in patches))
         try:
             facts = append_all(
                 paths.log,
                 header + line,
                 at_bytes=image.log_bytes,
-                sync=self._sync if must_last else _no_sync,
+                sync=self._sync if must_last else no_sync,
             )
         except Exception:
             self._reader.image = None
@@ -299,10 +330,6 @@ def _recovery_notice(name: str, key: str, raw: object, better: SessionRecord | N
     if better is None:
         return f"{problem} No other session of it was found, so the conversation starts again."
     return f"{problem} The conversation continues in {better.session_id}, from its backup or the transcripts."
-
-
-def _no_sync(_descriptor: int) -> None:
-    """A power failure may lose the last seconds of changes that a transcript records too."""
 
 
 SETTLED_AFTER_SECONDS = 0.05

@@ -30,7 +30,9 @@ from nacre.sessions.disk.durable import (
     append_all,
     copy_plain,
     locked,
+    locked_if_free,
     make_folder,
+    no_sync,
     open_plain,
     read_plain,
     reading,
@@ -38,6 +40,7 @@ from nacre.sessions.disk.durable import (
     replace_file,
     reported,
     set_aside,
+    sync_folder,
 )
 from nacre.sessions.disk.json_text import Line, read_lines, split_lines, timestamp_text, to_line
 from nacre.sessions.entries.entries import (
@@ -88,6 +91,8 @@ class Journal:
     ) -> Journal:
         """Reads a transcript, or creates one with a header if there is none.
 
+        A new file is on disk with its first durable entry.
+
         An incomplete end is set aside and cut off. A file without a header is set aside and its entries are
         kept. `notices` says so. `session_id` and `cwd` are used only for a new header.
 
@@ -98,6 +103,8 @@ class Journal:
         """
         header = SessionHeader(id=session_id, timestamp=timestamp_text(now()), cwd=str(cwd))
         journal = cls(JournalFile(path, fresh_header=header, now=now, new_id=new_id, sync=sync))
+        if journal._file.try_create():
+            return journal
 
         @paused_collector()
         def load() -> None:
@@ -176,19 +183,26 @@ class Journal:
         """Reads what others appended since the last read; whether there was anything."""
         return not self._file.is_current() and await self._worker.run(self._file.refresh)
 
-    async def append(self, body: KnownBody) -> Entry:
+    async def append(self, body: KnownBody, *, durable: bool = True) -> Entry:
         """Appends an entry as a child of the newest one.
+
+        If it is not `durable`, it survives the end of this process, and a power failure only once a later
+        entry is durable.
 
         Raises:
             ValueError: a compaction's summary is blank or its first kept entry is not on the branch, or a
                 label's target does not exist.
         """
         check_addable(body, self.tree)
-        return await self._worker.run(lambda: self._file.append(body))
+        # A write that nobody waits for is faster than a thread.
+        entry = self._file.try_append(body) if not durable and self._worker.is_idle else None
+        if entry is None:
+            entry = await self._worker.run(lambda: self._file.append(body, durable=durable))
+        return entry
 
-    async def append_custom(self, custom_type: str, data: Any) -> Entry:
+    async def append_custom(self, custom_type: str, data: Any, *, durable: bool = True) -> Entry:
         """Appends a program's own record, which the model never sees."""
-        return await self.append(CustomRecord(custom_type=custom_type, data=data))
+        return await self.append(CustomRecord(custom_type=custom_type, data=data), durable=durable)
 
     async def rewind(self, leaf_id: str | None, *, summary: str = "") -> Entry:
         """Rewinds: the next entry becomes a child of `leaf_id`, or a new root if that is `None`.
@@ -246,12 +260,30 @@ class JournalFile:
         self.size_bytes = 0
         self._identity = _NEVER_READ
         self._tail = b""
+        self._is_named = False
+        """Whether the folder's entry for the file is known to be on disk."""
         self._busy = threading.Lock()
 
     def load(self) -> None:
         """Reads the file, repairs crash damage, and creates the file if there is none."""
         with self._busy, locked(self.path):
-            self._load()
+            if not self._create():
+                self._load()
+
+    def try_create(self) -> bool:
+        """Creates the file if there is none and nobody has to be waited for; whether it did."""
+        if os.path.lexists(self.path):
+            return False
+        with self._busy, locked_if_free(self.path) as is_ours:
+            return is_ours and self._create()
+
+    def _create(self) -> bool:
+        if os.path.lexists(self.path):
+            return False
+        line = to_line(header_to_json(self.header))
+        facts = append_all(self.path, line, at_bytes=0, sync=no_sync)
+        self._identity, self.size_bytes, self._tail = (facts.st_dev, facts.st_ino), len(line), line
+        return True
 
     def is_current(self) -> bool:
         """Whether nobody has written since the last read. Never waits; `False` may be wrong."""
@@ -268,26 +300,44 @@ class JournalFile:
         with self._busy, locked(self.path):
             return self._catch_up()
 
-    def append(self, body: KnownBody, *, parent_id: str | EllipsisType | None = ...) -> Entry:
-        """Writes one entry and flushes it to disk.
+    def append(
+        self, body: KnownBody, *, parent_id: str | EllipsisType | None = ..., durable: bool = True
+    ) -> Entry:
+        """Writes one entry and, if it is to be `durable`, flushes it to disk.
 
         The parent is the newest entry unless `parent_id` is given; `None` begins a new branch.
         """
         with self._busy, locked(self.path):
-            self._catch_up()
-            parent = self.linker.tree.leaf_id if parent_id is ... else parent_id
-            entry = Entry(
-                id=self.linker.unused_id(self._new_id),
-                parent_id=parent,
-                timestamp=timestamp_text(self._now()),
-                body=body,
-            )
-            line = to_line(entry_to_json(entry))
-            self._write(line)
-            self.size_bytes += len(line)
-            self._tail = (self._tail + line)[-_TAIL_BYTES:]
-            self.linker.add(entry)
-            return entry
+            return self._append(body, parent_id, durable=durable)
+
+    def try_append(self, body: KnownBody) -> Entry | None:
+        """Writes one entry without waiting for the disk; `None` if another writer must be waited for."""
+        if not self._busy.acquire(blocking=False):
+            return None
+        try:
+            with locked_if_free(self.path) as is_ours:
+                return self._append(body, ..., durable=False) if is_ours else None
+        finally:
+            self._busy.release()
+
+    def _append(self, body: KnownBody, parent_id: str | EllipsisType | None, *, durable: bool) -> Entry:
+        self._catch_up()
+        entry = Entry(
+            id=self.linker.unused_id(self._new_id),
+            parent_id=self.linker.tree.leaf_id if parent_id is ... else parent_id,
+            timestamp=timestamp_text(self._now()),
+            body=body,
+        )
+        line = to_line(entry_to_json(entry))
+        self._write(line, sync=self._sync if durable else no_sync)
+        self.size_bytes += len(line)
+        self._tail = (self._tail + line)[-_TAIL_BYTES:]
+        self.linker.add(entry)
+        if durable and not self._is_named:
+            with reported("write", self.path):
+                sync_folder(self.path.parent, sync=self._sync)
+            self._is_named = True
+        return entry
 
     def fork(self, path: Path, *, session_id: str, leaf_id: str | None) -> None:
         """Writes the branch to `leaf_id` to a new session's file atomically.
@@ -322,6 +372,8 @@ class JournalFile:
         linker = EntryLinker(header.id)
         self._read_lines(linker, start_bytes=0)
         self.header, self.linker = header, linker
+        # Whoever wrote the first entries may have been killed before the folder was on disk.
+        self._is_named = len(linker.tree) > 1
         self._remember()
 
     def _catch_up(self) -> bool:
@@ -419,10 +471,10 @@ class JournalFile:
         with reading(self.path, start_bytes=max(0, facts.st_size - _TAIL_BYTES)) as file:
             self._tail = file.read()
 
-    def _write(self, data: bytes, *, at_bytes: int | None = None) -> None:
+    def _write(self, data: bytes, *, at_bytes: int | None = None, sync: Sync | None = None) -> None:
         """Appends. If the system refuses, the file is truncated to its previous size."""
         end = self.size_bytes if at_bytes is None else at_bytes
-        append_all(self.path, data, at_bytes=end, sync=self._sync)
+        append_all(self.path, data, at_bytes=end, sync=sync or self._sync)
 
     def _truncate(self, size_bytes: int) -> None:
         with reported("cut off the incomplete end of", self.path):

@@ -46,9 +46,19 @@ class SessionRecords(Protocol):
         """
 
     async def update(
-        self, key: str, change: Callable[[SessionRecord | None], SessionRecord | None]
+        self,
+        key: str,
+        change: Callable[[SessionRecord | None], SessionRecord | None],
+        *,
+        durable: bool = True,
     ) -> SessionRecord | None:
-        """Replaces a record with the result of `change` and returns it; `None` means no record."""
+        """Replaces a record with the result of `change` and returns it; `None` means no record.
+
+        A change that is not `durable` outlives this process, and a power failure after `flush`.
+        """
+
+    async def flush(self) -> None:
+        """Waits until changes that were not `durable` are on disk."""
 
     async def mirror(
         self, key: str, change: Callable[[SessionRecord], SessionRecord]
@@ -112,10 +122,14 @@ class Transcript(Protocol):
     async def refresh(self) -> bool:
         """Reads what others appended; whether there was anything."""
 
-    async def append(self, body: KnownBody) -> Entry:
-        """Appends an entry after the newest one; it is on disk on return."""
+    async def append(self, body: KnownBody, *, durable: bool = True) -> Entry:
+        """Appends an entry after the newest one; it is on disk on return.
 
-    async def append_custom(self, custom_type: str, data: Any) -> Entry:
+        If it is not `durable`, it survives the end of this process, and a power failure only once a later
+        entry is durable.
+        """
+
+    async def append_custom(self, custom_type: str, data: Any, *, durable: bool = True) -> Entry:
         """Appends a program's own record."""
 
     async def rewind(self, leaf_id: str | None, *, summary: str = "") -> Entry:

@@ -546,9 +546,10 @@ def is_little_to_count(items: Sequence[TranscriptItem]) -> bool:
     """Whether `measure_context` takes less time than a thread handover: a few short texts."""
     newest = items[-MOST_QUICK_MESSAGES:]
     place = last_counted_place(newest)
-    if place is None:
+    if place is None and len(items) > len(newest):
         return False
-    blocks = [block for item in newest[place + 1 :] for block in item.message.content]
+    fresh = newest if place is None else newest[place + 1 :]
+    blocks = [block for item in fresh for block in item.message.content]
     chars = sum(len(block.text) for block in blocks if isinstance(block, Text))
     return chars <= MOST_QUICK_CHARS and all(isinstance(block, Text) for block in blocks)
 

@@ -81,6 +81,18 @@ class LedgerContract:
                 three,
             )
 
+    async def test_a_message_may_be_begun_as_it_is_received(self, open_ledger: OpenLedger) -> None:
+        """The next program has it as one that was handed to the agent once; a repeated one is dropped."""
+        async with open_ledger() as ledger:
+            one = await ledger.receive(said(1), "k", agent_id="main", begins=True)
+            assert one is not None
+            assert (one.begins, one.was_begun) == (True, False)
+            assert await ledger.receive(said(1), "k", agent_id="main", begins=True) is None
+            assert await ledger.not_done() == {"running": 1}
+        async with open_ledger() as ledger:
+            begun = replace(one, turn=one.number, was_begun=True, attempts=1, begins=False)
+            assert await ledger.open_messages() == (begun,)
+
     async def test_a_turn_ends_with_its_words_or_not_at_all(self, open_ledger: OpenLedger) -> None:
         """They go out in their order in each chat, as answers to the last message; silence says nothing."""
         async with open_ledger() as ledger:

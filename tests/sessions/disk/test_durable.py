@@ -7,6 +7,8 @@ import os
 import stat
 from pathlib import Path
 
+import pytest
+
 from nacre.sessions.disk.durable import replace_file, set_aside, write_all
 from tests.sessions.talk import START, HeldDisk, opened, user
 
@@ -58,12 +60,30 @@ def test_what_is_set_aside_is_synced_with_its_name(tmp_path: Path) -> None:
 async def test_an_append_returns_once_the_disk_has_the_entry(tmp_path: Path) -> None:
     """One sync of the whole file, after its last byte."""
     path = tmp_path / "s.jsonl"
-    await opened(path)
     disk = Watched(path)
     journal = await opened(path, sync=disk.sync)
     await journal.append(user("hi"))
+    disk.synced.clear()
+    await journal.append(user("again"))
     written = path.read_bytes()
     assert disk.synced == [(f"{len(written)} bytes", written)]
+
+
+@pytest.mark.parametrize("is_opened_again", [False, True])
+async def test_a_new_transcript_is_synced_with_its_folder_by_the_first_message(
+    tmp_path: Path, is_opened_again: bool
+) -> None:
+    """Header and records before it cost no wait of their own, also if whoever wrote them was killed."""
+    path = tmp_path / "s.jsonl"
+    disk = Watched(path)
+    journal = await opened(path, sync=disk.sync)
+    await journal.append_custom("record", {}, durable=False)
+    assert (disk.synced, len(path.read_bytes().splitlines())) == ([], 2)
+    if is_opened_again:
+        journal = await opened(path, sync=disk.sync)
+    await journal.append(user("hi"))
+    written = path.read_bytes()
+    assert disk.synced == [(f"{len(written)} bytes", written), ("folder", written)]
 
 
 async def test_an_append_waits_for_the_disk(tmp_path: Path) -> None:

@@ -296,3 +296,23 @@ async def test_edits_that_come_together_wait_for_the_disk_once_and_see_each_othe
     assert isinstance(given[30], LookupError)
     assert len(synced) - before < 10
     assert set(await stored(tmp_path)) == {MAIN, *(f"agent:main:{number}" for number in range(1, 30))}
+
+
+async def test_a_change_that_may_wait_for_the_disk_is_seen_at_once_and_flushed_later(tmp_path: Path) -> None:
+    """A new session's record waits for the disk together with its first message."""
+    synced: list[int] = []
+
+    def counting(descriptor: int) -> None:
+        synced.append(descriptor)
+        os.fsync(descriptor)
+
+    sessions = SessionIndex(tmp_path, now=ticking_clock(), sync=counting)
+    await sessions.update(MAIN, lambda _record: record())
+    synced.clear()
+    await sessions.update("agent:main:new", lambda _record: record(session_id="s-new"), durable=False)
+    assert (synced, set(await stored(tmp_path))) == ([], {MAIN, "agent:main:new"})
+    await asyncio.gather(sessions.flush(), sessions.flush())
+    assert len(synced) >= 1
+    synced.clear()
+    await sessions.flush()
+    assert synced == []

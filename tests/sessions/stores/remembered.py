@@ -39,9 +39,16 @@ class RememberedLines:
         return self._everything.lines.get(key)
 
     async def update(
-        self, key: str, change: Callable[[SessionRecord | None], SessionRecord | None]
+        self,
+        key: str,
+        change: Callable[[SessionRecord | None], SessionRecord | None],
+        *,
+        durable: bool = True,
     ) -> SessionRecord | None:
         return (await self.edit(lambda lines: {key: change(lines.get(key))}))[key]
+
+    async def flush(self) -> None:
+        """Does nothing."""
 
     async def mirror(
         self, key: str, change: Callable[[SessionRecord], SessionRecord]

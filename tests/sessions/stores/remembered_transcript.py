@@ -99,12 +99,12 @@ class RememberedTranscript:
     async def refresh(self) -> bool:
         return self._follow()
 
-    async def append(self, body: KnownBody) -> Entry:
+    async def append(self, body: KnownBody, *, durable: bool = True) -> Entry:
         self._follow()
         return self._added(body, self.tree.leaf_id)
 
-    async def append_custom(self, custom_type: str, data: Any) -> Entry:
-        return await self.append(CustomRecord(custom_type=custom_type, data=data))
+    async def append_custom(self, custom_type: str, data: Any, *, durable: bool = True) -> Entry:
+        return await self.append(CustomRecord(custom_type=custom_type, data=data), durable=durable)
 
     async def rewind(self, leaf_id: str | None, *, summary: str = "") -> Entry:
         self.branch(leaf_id)
