@@ -196,8 +196,10 @@ def _later_claims(lines: Sequence[_Line]) -> Iterator[_Pair]:
             if not (_are_about_one_matter(newer, older) and (earlier < day or below)):
                 continue
             # One common word of the question, such as "locker", may be two people's.
-            is_one_subject = (older.terms == newer.terms and len(older.terms) > 1) or begin_alike(
-                newer.claim, older.claim
+            is_one_subject = (
+                (older.terms == newer.terms and len(older.terms) > 1)
+                or begin_alike(newer.claim, older.claim)
+                or older.claim.stems.keys() <= newer.claim.stems.keys()
             )
             if (is_one_subject and says_otherwise(newer.claim, older.claim)) or (
                 has_other_value(newer.claim, older.claim) and newer.above == older.above
