@@ -36,13 +36,13 @@ _Pair = tuple["_Line", "_Line"]
 class Intent(Record):
     """What a wording asks for: `finder` finds its terms, `denied` are the numbers of the negated ones.
 
-    `until` is the last day that it names, if any. `is_past` means that it does not ask what is so now.
+    `until` is the last day that it names, if any. `asks_now`: it is a question about what is so now.
     """
 
     finder: Finder
     denied: frozenset[int]
     until: date | None
-    is_past: bool
+    asks_now: bool
 
 
 class Supersession(Record):
@@ -111,7 +111,7 @@ def intent_of(text: str, finder: Finder, days: Sequence[DayRange]) -> Intent:
         finder=finder,
         denied=claim.having(finder.terms, denied=True),
         until=max((span.last for span in days), default=None),
-        is_past=claim.asks_about_past,
+        asks_now=text.rstrip().endswith(("?", "\uff1f")) and not claim.asks_about_past,
     )
 
 
@@ -228,7 +228,7 @@ def _latest_first(
 ) -> list[HitGroup]:
     # Of hits that score alike and have as much of the question on a line as the first, the latest answers
     # what is so now. A page without days may be newer than all, but what a log says was said on its day.
-    if not hits or (intent := intents[hits[0][0].chunk_id]) is None or (intent.is_past and not intent.until):
+    if not hits or (intent := intents[hits[0][0].chunk_id]) is None or not (intent.asks_now or intent.until):
         return list(hits)
     best = hits[0][0].explanation.final
     said: dict[int, _Line] = {}
