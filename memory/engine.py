@@ -146,6 +146,7 @@ class MemoryEngine(SyncedIndex):
                 ),
                 after=days.after,
                 before=days.before,
+                undated=days.undated,
                 below=question.below,
             ),
             settings=settings,

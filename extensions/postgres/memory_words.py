@@ -125,7 +125,7 @@ def narrowed(moment: Moment, scope: Scope) -> Narrowed | None:
     if scope.after is not None:
         conditions += " AND chunks.day >= %(after)s"
     if scope.before is not None:
-        conditions += " AND chunks.day <= %(before)s"
+        conditions += " AND (chunks.day <= %(before)s" + (" OR chunks.day IS NULL)" if scope.undated else ")")
     if scope.below:
         conditions += " AND starts_with(chunks.path, %(below)s)"
     others = [source for source in get_args(Source) if source not in scope.sources]

@@ -119,6 +119,7 @@ class QmdNotes:
             sources=("memory", "sessions") if question.sources is None else tuple(question.sources),
             after=days.after,
             before=days.before,
+            undated=days.undated,
             below=question.below,
         )
         limits = self._settings.limits

@@ -51,8 +51,9 @@ class Question(Record):
 
     `also` has up to 4 other wordings, or translations into the languages of the notes; a hit has the best
     score of all wordings. `after` and `before` are inclusive and leave out chunks without a date. `as_of`
-    asks as on that day, without later notes. `sources` can only narrow those of the settings, and `below`, a
-    folder of the workspace, limits the search to its notes. With `explain`, hits say how they were ranked.
+    asks as on that day, without later notes; without other limits, chunks without a date stay. `sources` can
+    only narrow those of the settings, and `below`, a folder of the workspace, limits the search to its notes.
+    With `explain`, hits say how they were ranked.
     """
 
     text: str

@@ -50,7 +50,8 @@ class IndexedFile(Record):
 
 
 class Scope(Record):
-    """The chunks that a search may return. Day limits are inclusive and exclude chunks without a date.
+    """The chunks that a search may return. Day limits are inclusive and exclude chunks without a date, unless
+    `undated` is true.
 
     `below` is a folder of the workspace that limits the search, or empty.
     """
@@ -58,6 +59,7 @@ class Scope(Record):
     sources: tuple[Source, ...]
     after: date | None = None
     before: date | None = None
+    undated: bool = False
     below: str = ""
 
     def admits(self, source: Source, path: str, day: date | None) -> bool:
@@ -66,7 +68,9 @@ class Scope(Record):
             return False
         if self.after is None and self.before is None:
             return True
-        return day is not None and (self.after or date.min) <= day <= (self.before or date.max)
+        if day is None:
+            return self.undated
+        return (self.after or date.min) <= day <= (self.before or date.max)
 
 
 class Piece(Record):

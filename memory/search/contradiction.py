@@ -15,13 +15,17 @@ from itertools import permutations
 from nacre.memory.contracts.records import Chunk, Superseded, citation
 from nacre.memory.search.ranking import Ranked
 from nacre.memory.text.chunker import day_in
-from nacre.memory.text.claims import Claim, has_other_value, says_otherwise
+from nacre.memory.text.claims import Claim, begin_alike, has_other_value, says_otherwise
+from nacre.memory.text.days.ranges import DayRange
 from nacre.memory.text.evidence import Finder, fold
 from nacre.memory.text.markdown_blocks import HEADING, ITEM, outline
 from nacre.record import Record
 
 LINES = 2
 """How many lines of a hit are compared: those with most terms of the question, at least half."""
+
+ALIKE = 0.85
+"""The share of the best score from which a hit may answer as well as the first, and be newer."""
 
 HitGroup = tuple[Ranked, Sequence[Chunk]]
 """A hit, and the chunks that only repeat it."""
@@ -32,12 +36,13 @@ _Pair = tuple["_Line", "_Line"]
 class Intent(Record):
     """What a wording asks for: `finder` finds its terms, `denied` are the numbers of the negated ones.
 
-    With `names_days`, it asks about a day in the past.
+    `until` is the last day that it names, if any. `asks_now`: it is a question about what is so now.
     """
 
     finder: Finder
     denied: frozenset[int]
-    names_days: bool
+    until: date | None
+    asks_now: bool
 
 
 class Supersession(Record):
@@ -100,8 +105,14 @@ class _Sense(Record):
         )
 
 
-def intent_of(text: str, finder: Finder, *, names_days: bool) -> Intent:
-    return Intent(finder=finder, denied=Claim(text).having(finder.terms, denied=True), names_days=names_days)
+def intent_of(text: str, finder: Finder, days: Sequence[DayRange]) -> Intent:
+    claim = Claim(text)
+    return Intent(
+        finder=finder,
+        denied=claim.having(finder.terms, denied=True),
+        until=max((span.last for span in days), default=None),
+        asks_now=text.rstrip().endswith(("?", "\uff1f")) and not claim.asks_about_past,
+    )
 
 
 def corrected_order(
@@ -109,18 +120,19 @@ def corrected_order(
 ) -> tuple[list[HitGroup], list[Supersession]]:
     """The hits, each right one before the ones that it contradicts, and what of them is superseded.
 
-    `intents` has the intent of the wording that found each chunk. If a question names days, later notes do
-    not move forward.
+    `intents` has the intent of the wording that found each chunk. If a question names days, what was so at
+    their end comes first.
     """
     lines = list(_lines(groups, chunks, intents))
     hits = list(groups)
     for right, wrong in _right_senses(lines, intents):
         hits = _put_before(hits, right, wrong)
+    hits = _latest_first(hits, lines, intents)
+    for newer, older in _beside_undated(lines):
+        hits = _in_time(hits, newer, older, intents)
     supersessions: list[Supersession] = []
     for newer, older in _later_claims(lines):
-        intent = intents[older.chunk_id]
-        if intent is not None and not intent.names_days:
-            hits = _put_before(hits, newer.chunk_id, older.chunk_id)
+        hits = _in_time(hits, newer, older, intents)
         by = citation(newer.chunk.path, newer.number, newer.number)
         mark = Superseded(line=older.number, by=by)
         supersessions.append(Supersession(newer=newer.chunk_id, older=older.chunk_id, mark=mark))
@@ -149,8 +161,9 @@ def _lines(
         half = len(intent.finder.terms) / 2
         about = [at for at in found if len(found[at]) >= half and not HEADING.match(texts[at])]
         for at in sorted(about, key=lambda at: (-len(found[at]), at))[:LINES]:
-            if (claim := Claim(texts[at])).is_statement:
-                yield _Line(chunk=chunk, chunk_id=item.chunk_id, at=at, terms=found[at], claim=claim)
+            claim = Claim(texts[at])
+            for one in [claim] if claim.is_statement else claim.sentences:
+                yield _Line(chunk=chunk, chunk_id=item.chunk_id, at=at, terms=found[at], claim=one)
 
 
 def _right_senses(lines: Sequence[_Line], intents: Mapping[int, Intent | None]) -> Iterator[tuple[int, int]]:
@@ -180,13 +193,83 @@ def _later_claims(lines: Sequence[_Line]) -> Iterator[_Pair]:
     for at, (day, newer) in enumerate(dated):
         for earlier, older in dated[:at]:
             below = older.chunk.path == newer.chunk.path and older.number < newer.number
-            about_one_matter = older.terms & newer.terms and len(older.terms - newer.terms) <= 1
-            if not (about_one_matter and (earlier < day or below)):
+            if not (_are_about_one_matter(newer, older) and (earlier < day or below)):
                 continue
-            if says_otherwise(newer.claim, older.claim) or (
+            # One common word of the question, such as "locker", may be two people's.
+            is_one_subject = (
+                (older.terms == newer.terms and len(older.terms) > 1)
+                or begin_alike(newer.claim, older.claim)
+                or older.claim.stems.keys() <= newer.claim.stems.keys()
+            )
+            if (is_one_subject and says_otherwise(newer.claim, older.claim)) or (
                 has_other_value(newer.claim, older.claim) and newer.above == older.above
             ):
                 yield newer, older
+
+
+def _are_about_one_matter(newer: _Line, older: _Line) -> bool:
+    return bool(older.terms & newer.terms) and len(older.terms - newer.terms) <= 1
+
+
+def _beside_undated(lines: Sequence[_Line]) -> Iterator[_Pair]:
+    # What a log says was said on its day; when a page without days was written, nobody knows.
+    for newer in lines:
+        for older in lines if newer.day is not None else ():
+            if (
+                older.day is None
+                and _are_about_one_matter(newer, older)
+                and has_other_value(newer.claim, older.claim)
+            ):
+                yield newer, older
+
+
+def _latest_first(
+    hits: Sequence[HitGroup], lines: Sequence[_Line], intents: Mapping[int, Intent | None]
+) -> list[HitGroup]:
+    # Of hits that score alike and have as much of the question on a line as the first, the latest answers
+    # what is so now. A page without days may be newer than all, but what a log says was said on its day.
+    if not hits or (intent := intents[hits[0][0].chunk_id]) is None or not (intent.asks_now or intent.until):
+        return list(hits)
+    best = hits[0][0].explanation.final
+    said: dict[int, _Line] = {}
+    for line in lines:
+        if line.chunk_id not in said or len(line.terms) > len(said[line.chunk_id].terms):
+            said[line.chunk_id] = line
+    least = said[hits[0][0].chunk_id].terms if hits[0][0].chunk_id in said else frozenset()
+    alike = [
+        at
+        for at, (item, _) in enumerate(hits)
+        if item.explanation.final >= ALIKE * best
+        and item.chunk_id in said
+        and least <= said[item.chunk_id].terms
+    ]
+    if not least or len(alike) < 2:
+        return list(hits)
+    until = intent.until or date.max
+
+    def key(at: int) -> tuple[bool, date]:
+        day = said[hits[at][0].chunk_id].day or date.min
+        return day <= until, day
+
+    ordered = list(hits)
+    for place, at in zip(alike, sorted(alike, key=key, reverse=True), strict=True):
+        ordered[place] = _with_score(hits[at], hits[place][0].explanation.final)
+    return ordered
+
+
+def _with_score(hit: HitGroup, score: float) -> HitGroup:
+    item, others = hit
+    return replace(item, explanation=replace(item.explanation, final=score)), others
+
+
+def _in_time(
+    hits: list[HitGroup], newer: _Line, older: _Line, intents: Mapping[int, Intent | None]
+) -> list[HitGroup]:
+    intent = intents[older.chunk_id]
+    until = intent.until if intent is not None else None
+    if until is not None and newer.day is not None and newer.day > until:
+        return _put_before(hits, older.chunk_id, newer.chunk_id)
+    return _put_before(hits, newer.chunk_id, older.chunk_id)
 
 
 def _put_before(hits: list[HitGroup], right: int, wrong: int) -> list[HitGroup]:
@@ -194,10 +277,8 @@ def _put_before(hits: list[HitGroup], right: int, wrong: int) -> list[HitGroup]:
     place, behind = ids.index(wrong), ids.index(right)
     if behind <= place:
         return hits
-    item, others = hits[behind]
-    score = hits[place][0].explanation.final
-    lifted = replace(item, explanation=replace(item.explanation, final=score))
-    return [*hits[:place], (lifted, others), *hits[place:behind], *hits[behind + 1 :]]
+    lifted = _with_score(hits[behind], hits[place][0].explanation.final)
+    return [*hits[:place], lifted, *hits[place:behind], *hits[behind + 1 :]]
 
 
 def _indent(text: str) -> int:

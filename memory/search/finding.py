@@ -117,7 +117,7 @@ def find(
         ranked=rank(found, facts, hybrid, count=count, min_score=context.min_score, now=context.now),
         candidates=found,
         finder=finder,
-        intent=intent_of(text, finder, names_days=bool(days)) if finder is not None else None,
+        intent=intent_of(text, finder, days) if finder is not None else None,
         absent=absent.names if has_chunks else (),
         degraded=degraded,
         has_vector=vector is not None,

@@ -3,7 +3,7 @@
 Chunks are whole lines. They end at the best seam near the size limit (heading, block, list item), but not
 inside a code fence or between a heading and its text, unless such a part is larger than a chunk. A line that
 is too long is split at sentence or word ends. Neighbors share up to `overlap_tokens` of whole lines, except
-across a heading.
+across a heading. A chunk has text of one day: a heading with another day begins a new one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from functools import cache
 from itertools import accumulate
 
 from nacre.memory.contracts.records import Chunk, Source
-from nacre.memory.text.markdown_blocks import SEAM_HEADING, Outline, outline
+from nacre.memory.text.markdown_blocks import SEAM_HEADING, Headings, Outline, outline
 from nacre.record import Record
 
-CHUNKING_VERSION = "4"
+CHUNKING_VERSION = "5"
 """Part of the identity of an index. Raise it when the same text gives other chunks."""
 
 UNITS_PER_TOKEN = 4
@@ -117,7 +117,7 @@ def chunk_document(document: Document, sizes: ChunkSizes) -> list[Chunk]:
     lines = document.lines
     plan = outline(lines)
     chunks: list[Chunk] = []
-    for first, last, text in _spans(lines, plan, sizes):
+    for first, last, text in _spans(lines, plan, sizes, _day_starts(plan.headings, document.day)):
         headings = plan.headings.path_over(first, last)
         chunks.append(
             Chunk(
@@ -141,10 +141,13 @@ def content_hash(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _spans(lines: Sequence[str], plan: Outline, sizes: ChunkSizes) -> Iterator[tuple[int, int, str]]:
+def _spans(
+    lines: Sequence[str], plan: Outline, sizes: ChunkSizes, day_starts: Sequence[int]
+) -> Iterator[tuple[int, int, str]]:
     limit = sizes.limit
     ends = list(accumulate((sizes.units(line) + 1 for line in lines), initial=0))
     start, covered, count = 0, 0, len(lines)
+    starts = (*day_starts, count)
     while covered < count:
         if ends[covered + 1] - ends[covered] > limit + 1:
             yield from ((covered, covered, piece) for piece in cut_long_line(lines[covered], sizes))
@@ -152,7 +155,8 @@ def _spans(lines: Sequence[str], plan: Outline, sizes: ChunkSizes) -> Iterator[t
             continue
         # Plus one, because the last line of a chunk has no line end.
         end = bisect_right(ends, ends[start] + limit + 1) - 1
-        cut = end if end >= count else _best_cut(ends, plan.seams, (start, covered, end), limit)
+        until = starts[bisect_right(day_starts, covered)]
+        cut = until if end >= until else _best_cut(ends, plan.seams, (start, covered, end), limit)
         first, last = start, cut - 1
         while first <= last and not lines[first].strip():
             first += 1
@@ -162,6 +166,17 @@ def _spans(lines: Sequence[str], plan: Outline, sizes: ChunkSizes) -> Iterator[t
             yield first, last, "\n".join(lines[first : last + 1])
         covered = cut
         start = _overlap_start(ends, plan.seams, (start, cut), sizes) if cut < count else cut
+
+
+def _day_starts(headings: Headings, day: date | None) -> list[int]:
+    """The lines, from 0, of headings below which another day begins; `day` is the one of the file."""
+    starts: list[int] = []
+    current = day
+    for line, path in zip(headings.lines, headings.paths, strict=True):
+        if (other := _day_of(path) or day) != current:
+            starts.append(line)
+            current = other
+    return starts
 
 
 def _best_cut(ends: Sequence[int], seams: Sequence[int], span: tuple[int, int, int], limit: int) -> int:

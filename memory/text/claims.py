@@ -23,6 +23,8 @@ _LABELLED = re.compile(r"([^:\uff1a=|]{1,60}?)\s*(?::(?=\s)|\uff1a|=|\u2192)\s*(
 _UNSPACED_IS = re.compile("(.{2,12}?)[是は](.+)")
 _TALK = re.compile(r"[?!\uff1f\uff01]|\w{4}[.\u2026]\s+\S|\u3002\s*\w")
 """Marks of a question, an exclamation, or several sentences."""
+_SENTENCE_END = re.compile(r"(?<=[.!?\u2026][\s])|(?<=[\u3002\uff1f\uff01])")
+_SPEAKER = re.compile(r"([^\W\d_]\w*(?: [A-Z]\w*)?) ?[:\uff1a] ")
 _SEVERAL = re.compile("[,;\uff0c\uff1b]")
 _MOST_WORDS_OF_A_THING = 5
 _MOST_WORDS_OF_A_VALUE = 6
@@ -37,9 +39,13 @@ Thing = tuple[str, ...]
 
 
 class Claim:
-    """One line, with or without the marks of a list, a quotation or a table; computed on demand."""
+    """One line, with or without the marks of a list, a quotation or a table; computed on demand.
 
-    def __init__(self, line: str) -> None:
+    With `in_talk`, it is one of several sentences, of which only "… is …" gives a value, up to the next mark.
+    """
+
+    def __init__(self, line: str, *, in_talk: bool = False) -> None:
+        self.in_talk = in_talk
         marks = _MARKS.match(line)
         self._bare = _EMPHASIS.sub("", line[marks.end() if marks else 0 :]).strip()
         self._folded = fold(self._bare)
@@ -52,7 +58,22 @@ class Claim:
     @cached_property
     def values(self) -> Mapping[Thing, frozenset[str]]:
         """The words of the values by thing."""
-        return {thing: value for thing, value in _values(self._bare) if thing and value}
+        values = _values_in_talk(self._bare) if self.in_talk else _values(self._bare)
+        return {thing: value for thing, value in values if thing and value}
+
+    @cached_property
+    def asks_about_past(self) -> bool:
+        """Whether a question is in the past tense, or asks for a time or for what was before."""
+        if any(sign in self._folded for sign in _table("asks about the past, among characters")):
+            return True
+        return not _table("asks about the past").isdisjoint(_TOKEN.findall(self._folded))
+
+    @cached_property
+    def sentences(self) -> Sequence[Claim]:
+        """The sentences of a line that is conversation, without its questions."""
+        cut = _SENTENCE_END.split(f"{self._bare} ")
+        parts = [part.strip() for part in cut if part.strip() and len(part) <= _MOST_CHARS]
+        return [Claim(part, in_talk=True) for part in parts if part[-1] not in "?\uff1f"]
 
     @cached_property
     def is_change(self) -> bool:
@@ -95,8 +116,11 @@ def says_otherwise(newer: Claim, older: Claim) -> bool:
     """Whether the later of two statements says that the earlier one has changed or is not true.
 
     They must share at least two words, and two thirds of the shorter one. For a short line about a change,
-    the same first word suffices. Of two changes, the later one does not contradict the earlier.
+    the same first word and half of the shorter one suffice. Of two changes, the later one does not contradict
+    the earlier.
     """
+    if newer.in_talk or older.in_talk:
+        return False
     shared = older.stems.keys() & newer.stems.keys()
     shorter, longer = sorted((len(older.stems), len(newer.stems)))
     if len(shared) < 2 or longer > _MOST_WORDS:
@@ -104,8 +128,15 @@ def says_otherwise(newer: Claim, older: Claim) -> bool:
     is_change = newer.is_change and not older.is_change
     if not is_change and all(older.stems[word] is newer.stems[word] for word in shared):
         return False
-    begin_alike = next(iter(older.stems)) == next(iter(newer.stems))
-    return 3 * len(shared) >= 2 * shorter or (is_change and begin_alike and longer <= _SHORT)
+    if 3 * len(shared) >= 2 * shorter:
+        return True
+    is_short = longer <= _SHORT and 2 * len(shared) >= shorter
+    return is_change and is_short and begin_alike(newer, older)
+
+
+def begin_alike(one: Claim, other: Claim) -> bool:
+    """Whether the first significant words of two lines are the same."""
+    return next(iter(one.stems), "") == next(iter(other.stems), None)
 
 
 @cache
@@ -160,10 +191,25 @@ def _values(bare: str) -> Iterator[tuple[Thing, frozenset[str]]]:
         start = end
 
 
-def _said_to_be(bare: str, start: int, end: int) -> Iterator[tuple[Thing, frozenset[str]]]:
+def _values_in_talk(bare: str) -> Iterator[tuple[Thing, frozenset[str]]]:
+    start = 0
+    for mark in _CLAUSE.finditer(f"{bare}."):
+        for thing, value in _said_to_be(bare, start, mark.start(), until=mark.start()):
+            if not stop_words_for(thing).issuperset(thing):
+                yield thing, value
+        start = mark.end()
+
+
+def _said_to_be(
+    bare: str, start: int, end: int, *, until: int | None = None
+) -> Iterator[tuple[Thing, frozenset[str]]]:
+    # Two people may each say "my dentist is …".
+    speaker = _SPEAKER.match(bare)
+    by = _thing(speaker[1]) if speaker and start >= speaker.end(1) else ()
     for word in _TOKEN.finditer(bare, start, end):
         if fold(word[0]) in _table("is"):
-            yield _thing(bare[start : word.start()]), _value(bare[word.end() :])
+            thing = _thing(bare[start : word.start()])
+            yield (*by, *thing) if thing else (), _value(bare[word.end() : until])
             return
 
 

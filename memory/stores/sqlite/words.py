@@ -238,7 +238,7 @@ def narrowed(connection: Connection, scope: Scope) -> Narrowed | None:
     arguments: list[str] = []
     for operator, day in ((">=", scope.after), ("<=", scope.before)):
         if day is not None:
-            conditions.append(f"day {operator} ?")
+            conditions.append(f"(day {operator} ? OR day IS NULL)" if scope.undated else f"day {operator} ?")
             arguments.append(day.isoformat())
     # Without the sources, an index on days suffices.
     tables = "chunks"

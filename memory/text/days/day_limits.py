@@ -1,6 +1,7 @@
 """Reads the day limits of a search: "2026-02-10", "last March", "vor zwei Wochen".
 
-All limits are inclusive. Notes without a day are outside of every limit.
+All limits are inclusive. Notes without a day are outside of every limit but `as_of`: what stands on a page
+without days may have been known on that day.
 """
 
 from __future__ import annotations
@@ -19,11 +20,15 @@ _ANY_DAY = date(2000, 6, 15)
 
 
 class DayLimits(Record):
-    """The first and the last day, and the day on which the question is asked."""
+    """The first and the last day, and the day on which the question is asked.
+
+    With `undated`, notes without a day are searched too.
+    """
 
     after: date | None
     before: date | None
     today: date
+    undated: bool = False
 
     @property
     def sentence(self) -> str:
@@ -33,6 +38,8 @@ class DayLimits(Record):
         since = f"from {self.after.isoformat()}" if self.after else ""
         until = f"until {self.before.isoformat()}" if self.before else ""
         days = " ".join(filter(None, (since, until)))
+        if self.undated:
+            return f"Only notes {days} were searched, and notes without a day, which may be newer."
         return f"Only notes {days} were searched; notes without a day were left out."
 
 
@@ -41,7 +48,8 @@ def day_limits(
 ) -> DayLimits:
     """Reads limits. For a span, `after` means its first day, `before` and `as_of` its last one.
 
-    `as_of` leaves out later notes, and words such as "yesterday" count from it.
+    `as_of` leaves out later notes, but alone not those without a day, and words such as "yesterday" count
+    from it.
 
     Raises:
         DayUnknown: a text does not name exactly one day or span.
@@ -51,7 +59,9 @@ def day_limits(
     last = _span(before, today).last if before is not None else None
     if as_of is not None:
         last = min(last, today) if last else today
-    return DayLimits(after=_span(after, today).first if after is not None else None, before=last, today=today)
+    first = _span(after, today).first if after is not None else None
+    undated = as_of is not None and after is None and before is None
+    return DayLimits(after=first, before=last, today=today, undated=undated)
 
 
 def checked_day(text: str) -> str:

@@ -162,3 +162,54 @@ async def test_who_asks_whether_is_told_that_it_is_not_so(tmp_path: Path) -> Non
     report = await search(tmp_path, "Did I like the Thai place?", **notes)
 
     assert report.hits[0].path == "memory/bad.md"
+
+
+@pytest.mark.parametrize(
+    ("question", "older", "newer", "is_marked"),
+    [
+        (
+            "What is Greta's car?",
+            "- Long call tonight. Greta's car is Fiat, which I did not know! We laughed.",
+            "- Greta wrote. Great news! Greta's car is Skoda, and that went fast.",
+            True,
+        ),
+        ("What does Kofi drive?", "- Kofi drives a Golf.", "- Kofi sold it and drives a Volvo.", False),
+        ("What does it build on?", "- The shop builds on Travis.", "- The shop builds on Drone.", False),
+    ],
+)
+async def test_talk_and_verbs_are_compared(
+    tmp_path: Path, question: str, older: str, newer: str, is_marked: bool
+) -> None:
+    """The later of two hits that answer as well comes first; only "… is …" is marked as out of date."""
+    notes = {OLDER: f"# {OLDER}\n\n{older}\n", NEWER: f"# {NEWER}\n\n- Rain all day.\n{newer}\n"}
+    report = await search(tmp_path, question, **notes)
+
+    assert [hit.path for hit in report.hits] == [f"memory/{NEWER}.md", f"memory/{OLDER}.md"]
+    assert bool(superseded(report)[f"memory/{OLDER}.md"]) is is_marked
+
+
+async def test_two_people_may_say_my(tmp_path: Path) -> None:
+    """What one says of "my dentist" does not contradict what another says of theirs."""
+    notes = {OLDER: "- Ada: my dentist is Dr. Blum.", NEWER: "- Marco: my dentist is Dr. Yilmaz."}
+    report = await search(tmp_path, "dentist", **notes)
+
+    assert len(report.hits) == 2
+    assert not any(superseded(report).values())
+
+
+async def test_a_question_about_a_day_is_answered_with_what_was_so_then(tmp_path: Path) -> None:
+    """Told earlier and not yet corrected on the day that is named, in either order of relevance."""
+    notes = {OLDER: "- Wifi password: tulip\n", NEWER: "- New wifi password: rose, ask me for the password\n"}
+    report = await search(tmp_path, "what was the wifi password in March 2026?", **notes)
+
+    assert [hit.path for hit in report.hits] == [f"memory/{OLDER}.md", f"memory/{NEWER}.md"]
+
+
+async def test_a_log_stands_before_a_page_without_days(tmp_path: Path) -> None:
+    """Nothing is marked, because the page may have been written later."""
+    page = "# Greta\n\nGreta's dentist is Dr. Blum.\n"
+    notes = {"greta": page, NEWER: "- Greta's dentist is Dr. Yilmaz.\n"}
+    report = await search(tmp_path, "Who is Greta's dentist?", **notes)
+
+    assert [hit.path for hit in report.hits] == [f"memory/{NEWER}.md", "memory/greta.md"]
+    assert not any(superseded(report).values())

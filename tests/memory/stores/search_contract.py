@@ -44,7 +44,7 @@ class SearchContract:
         assert sorted(all_of_them) == names
 
     async def test_a_search_stays_in_its_scope(self, open_store: OpenStore) -> None:
-        """Sources and days narrow both lists; days are inclusive and leave out what has no date."""
+        """Sources and days narrow both lists; days are inclusive, and leave out notes without one."""
         store = await open_store()
         old, new = date(2026, 1, 1), date(2026, 2, 1)
         await put(
@@ -69,6 +69,8 @@ class SearchContract:
         assert await both(MEMORY) == {"plum old", "plum new", "plum ever"}
         assert await both(Scope(sources=("memory",), after=new)) == {"plum new"}
         assert await both(Scope(sources=("memory",), before=old)) == {"plum old"}
+        undated = Scope(sources=("memory",), before=old, undated=True)
+        assert await both(undated) == {"plum old", "plum ever"}
         assert await both(Scope(sources=("sessions",), after=old, before=new)) == {"plum said"}
         assert await both(Scope(sources=("memory",), below="memory")) == {"plum old", "plum new"}
         assert await both(Scope(sources=("memory",), below="memory", after=new)) == {"plum new"}

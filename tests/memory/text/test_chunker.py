@@ -230,3 +230,17 @@ def test_exact_token_counts_are_used_when_given() -> None:
 
     assert all(len(chunk.text.split()) <= 10 for chunk in chunks)
     assert sizes.identity() != ChunkSizes(tokens=10, overlap_tokens=0).identity()
+
+
+def test_each_day_of_a_page_has_chunks_of_its_own() -> None:
+    """A heading with another day begins a chunk; one below it without a day does not."""
+    text = "# Wifi\n\nIn the hall.\n\n## 2026-01-12\n\ntulip\n\n### Guests\n\nfern\n\n## 2026-05-02\n\nrose\n"
+    sizes = ChunkSizes()
+
+    assert [(chunk.date, chunk.start_line, chunk.end_line) for chunk in _chunks(text, sizes)] == [
+        (None, 1, 3),
+        (date(2026, 1, 12), 5, 11),
+        (date(2026, 5, 2), 13, 15),
+    ]
+    log = "Rain.\n\n# 2026-02-10\n\ntulip\n"
+    assert len(_chunks(log, sizes, path="memory/2026-02-10.md")) == 1

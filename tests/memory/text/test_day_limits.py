@@ -32,6 +32,16 @@ def test_a_question_can_be_asked_as_on_a_day() -> None:
     assert day_limits(before="2026-01-02", as_of="2026-01-20", today=TODAY).before == date(2026, 1, 2)
 
 
+def test_a_page_without_days_may_have_been_known() -> None:
+    """`as_of` alone keeps notes without a day, and says so; beside another limit they are left out."""
+    limits = day_limits(as_of="2026-01-20", today=TODAY)
+    assert limits.undated
+    assert limits.sentence == (
+        "Only notes until 2026-01-20 were searched, and notes without a day, which may be newer."
+    )
+    assert not day_limits(as_of="2026-01-20", after="2026-01-01", today=TODAY).undated
+
+
 def test_what_was_left_out_is_told() -> None:
     """The sentence names the days, and the notes without one; without limits there is none."""
     assert day_limits(today=TODAY).sentence == ""
