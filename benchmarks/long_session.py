@@ -2,9 +2,9 @@
 
     python -m benchmarks.long_session [--entries 10000 100000] [--folder DIR]
 
-Each session is made of turns of a question and an answer, offline, in a process and a state folder of its
-own, with the transcripts as a source of memory search. Readings are processor time, since other work on the
-machine must not count, from opening the agent to the end of the turn.
+Each session is made of turns of a question and an answer, no two texts alike, offline, in a process and a
+state folder of its own, with the transcripts as a source of memory search. Readings are processor time, since
+other work on the machine must not count, from opening the agent to the end of the turn.
 """
 
 from __future__ import annotations
