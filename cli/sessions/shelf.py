@@ -9,7 +9,7 @@ from pathlib import Path
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.runtime.contracts.clock import owner_zone, system_clock
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.open_sessions.session_locks import SessionLocks
+from nacre.runtime.open_sessions.routing import SessionLocks
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import storage_of

@@ -304,10 +304,13 @@ class PostgresLedger(SqlLedger):
         agent_id: str = "",
         cursor: str = "",
         along: Along | None = None,
+        begins: bool = False,
     ) -> Received | None:
         """Keeps a message, as one statement where it has an id by which its row is known again."""
         if along is not None or not inbound.message_id:
-            return await super().receive(inbound, session_key, agent_id=agent_id, cursor=cursor, along=along)
+            return await super().receive(
+                inbound, session_key, agent_id=agent_id, cursor=cursor, along=along, begins=begins
+            )
         [(number,)] = await self.rows.run(
             statements.RECEIVE_ALL,
             channel=inbound.channel,
@@ -321,10 +324,13 @@ class PostgresLedger(SqlLedger):
             cursor=cursor,
             owner_chat=asker_to_json(inbound) if is_owner_chat(inbound) else "",
             receipt=next(self._receipts),
+            begins=begins,
         )
         if number is None:
             return None
-        return Received(number=number, session_key=session_key, inbound=inbound, agent_id=agent_id)
+        return Received(
+            number=number, session_key=session_key, inbound=inbound, agent_id=agent_id, begins=begins
+        )
 
     async def finish(self, batch: Sequence[Received], place: Place, texts: Sequence[str]) -> None:
         """Keeps the end of a turn as one statement, which does nothing when it did it before."""

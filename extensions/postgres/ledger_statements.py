@@ -63,7 +63,8 @@ ON CONFLICT (agent, channel, account, chat_id, message_id) DO NOTHING RETURNING 
 """
 RECEIVE_ALL = """
 SELECT ledger_receive(%(agent)s, %(ledger_fence)s, %(channel)s, %(account)s, %(chat_id)s, %(message_id)s,
-    %(session_key)s, %(answered_by)s, %(at_ms)s, %(body)s, %(cursor)s, %(owner_chat)s, %(receipt)s)
+    %(session_key)s, %(answered_by)s, %(at_ms)s, %(body)s, %(cursor)s, %(owner_chat)s, %(receipt)s,
+    %(begins)s)
 """
 """`PUT_CURSOR`, `RECEIVE` and `PUT_OWNER_CHAT` as one statement. `receipt` is drawn for each call."""
 FINISH_ALL = """

@@ -19,7 +19,7 @@ from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.events import Emit, SessionReset, Warned
 from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.open_sessions.open_session import OpenSession
-from nacre.runtime.open_sessions.session_locks import SessionLocks
+from nacre.runtime.open_sessions.routing import SessionLocks
 from nacre.runtime.settings.sections.session import SessionSettings
 from nacre.runtime.turn.turn import Turn
 from nacre.runtime.turn.turn_parts import TurnParts

@@ -14,7 +14,7 @@ from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import TurnBroken
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.open_sessions.session_locks import SessionLocks
+from nacre.runtime.open_sessions.routing import SessionLocks
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle, Upkeep
 from nacre.runtime.settings.changes import SettingsInFile
 from nacre.runtime.turn.loop import TurnBounds, UsageLimits

@@ -34,8 +34,7 @@ from nacre.runtime.hooks.trust import TrustedHooks, register_workspace_hooks
 from nacre.runtime.models.offline.answers import quotes_nothing
 from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.open_sessions.open_session import NoticeLog, SessionOpener
-from nacre.runtime.open_sessions.routing import history_turns_of, workspace_access
-from nacre.runtime.open_sessions.session_locks import SessionLocks
+from nacre.runtime.open_sessions.routing import SessionLocks, history_turns_of, workspace_access
 from nacre.runtime.recall.memory_core import memory_core
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.recall.memory_slot import MemorySlot

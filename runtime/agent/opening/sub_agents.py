@@ -30,8 +30,7 @@ from nacre.runtime.contracts.events import (
 )
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.open_sessions.open_session import OpenSession
-from nacre.runtime.open_sessions.routing import Route
-from nacre.runtime.open_sessions.session_locks import SessionLocks
+from nacre.runtime.open_sessions.routing import Route, SessionLocks
 from nacre.runtime.tools.session_sources import SUB_AGENT_ENTRY
 from nacre.runtime.tools.toolbox import CallScope, ToolFailed
 from nacre.runtime.turn.loop import TurnBounds

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
-from nacre.runtime.open_sessions.session_locks import SessionLocks
+from nacre.runtime.open_sessions.routing import SessionLocks
 from nacre.sessions.disk.durable import TurnLockFiles
 from tests.cli.program import Terminal, run_here, run_nacre
 from tests.runtime.agents import opened, said, user_texts, write_settings

@@ -12,7 +12,7 @@ from nacre.runtime.contracts.errors import SessionInUse, TurnCancelled
 from nacre.runtime.contracts.events import ReplyReady, TurnFailed, Warned
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.runtime.models.scripted import ScriptedModel, says
-from nacre.runtime.open_sessions.session_locks import POLL_SECONDS, SessionLocks
+from nacre.runtime.open_sessions.routing import POLL_SECONDS, SessionLocks
 from nacre.sessions.contracts.messages import AssistantMessage, message_text
 from nacre.sessions.disk.durable import TurnLockFiles
 from tests.runtime.agents import events_of, opened, said, transcript_file, user_texts

@@ -12,8 +12,7 @@ import pytest
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.models.scripted import Clock, CountingIds
 from nacre.runtime.open_sessions.open_session import SessionOpener
-from nacre.runtime.open_sessions.routing import route
-from nacre.runtime.open_sessions.session_locks import SessionLocks
+from nacre.runtime.open_sessions.routing import SessionLocks, route
 from nacre.runtime.settings.sections.session import SessionSettings
 from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.contracts.messages import message_text, user_message

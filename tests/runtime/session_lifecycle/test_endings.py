@@ -11,7 +11,7 @@ import pytest
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.models.scripted import ScriptedModel, says
-from nacre.runtime.open_sessions.session_locks import SessionLocks
+from nacre.runtime.open_sessions.routing import SessionLocks
 from nacre.runtime.session_lifecycle.session_memory import last_quotes
 from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.contracts.messages import AssistantMessage, message_text

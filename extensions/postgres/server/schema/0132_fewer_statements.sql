@@ -20,11 +20,12 @@ $$;
 -- A number that whoever stores a message draws, so that it knows its own row again.
 ALTER TABLE ledger_inbound ADD COLUMN receipt BIGINT;
 
--- The number of a message that was not received before, or by this very call whose answer was lost.
+-- The number of a message that was not received before, or by this very call whose answer was lost. With `begins`
+-- its turn begins with it.
 CREATE FUNCTION ledger_receive(
     of_agent TEXT, of_fence BIGINT, of_channel TEXT, of_account TEXT, of_chat TEXT, of_message TEXT,
     of_session TEXT, answering TEXT, at_ms BIGINT, of_body TEXT, new_cursor TEXT, owner_chat TEXT,
-    of_receipt BIGINT
+    of_receipt BIGINT, begins BOOLEAN
 ) RETURNS BIGINT LANGUAGE plpgsql AS $$
 DECLARE
     found BIGINT;
@@ -44,7 +45,13 @@ BEGIN
         SELECT number INTO found FROM ledger_inbound
         WHERE agent = of_agent AND channel = of_channel AND account = of_account AND chat_id = of_chat
             AND message_id = of_message AND receipt = of_receipt;
-    ELSIF owner_chat <> '' THEN
+        RETURN found;
+    END IF;
+    IF begins THEN
+        UPDATE ledger_inbound SET state = 'running', attempts = attempts + 1, turn = found
+        WHERE agent = of_agent AND number = found;
+    END IF;
+    IF owner_chat <> '' THEN
         INSERT INTO ledger_owner_chats (agent, answered_by, channel, account, at_ms, inbound)
         VALUES (of_agent, answering, of_channel, of_account, ledger_receive.at_ms, owner_chat)
         ON CONFLICT (agent, answered_by, channel, account)
