@@ -41,7 +41,7 @@ LIMITS = {
     "lines: core": 68_400,
     "imports from the core into extensions": 0,
 }
-"""The most that `--check` allows. A limit is lowered whenever it can be; only a feature may raise the lines."""
+"""The most that `--check` allows. A limit is lowered when it can be; only a feature may raise the lines."""
 
 
 class Source:
