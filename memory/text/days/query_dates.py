@@ -121,6 +121,8 @@ def _relative_readers() -> tuple[_Reader, ...]:
         _Reader(pattern=cjk_ago, read=_cjk_ago),
         _Reader(pattern=rf"\b(?:{_joined(days)})\b", read=_named_day),
         _Reader(pattern=_cjk_joined(DAY_WORDS), read=_named_day),
+        # German writes "tomorrow" small and "morning" with a capital.
+        _Reader(pattern=r"(?<!heute )(?<!gestern )\bmorgen\b", read=lambda _match, today: shifted(today, 1)),
         _Reader(pattern=rf"\b(?:{last})\s+(?P<weekday>{weekdays})\b", read=_weekday),
         _Reader(pattern=rf"\b(?P<weekday>{weekdays})\s+(?:{last})\b", read=_weekday),
     )
