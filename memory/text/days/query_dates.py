@@ -93,7 +93,7 @@ def with_dates(text: str, today: date) -> str:
     found: dict[int, tuple[int, date]] = {}
     for reader in _relative_readers():
         for match in reader.compiled.finditer(lower):
-            days = reader.read(match, today)
+            days = None if text[slice(*match.span())] == "Morgen" else reader.read(match, today)
             is_free = not any(
                 start < match.end() and match.start() < end for start, (end, _) in found.items()
             )
