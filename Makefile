@@ -91,7 +91,7 @@ lowest: $(VENV)/installed-dev ## run the tests of what imports a library, with t
 	@mkdir -p build && $(BIN)/python .ci/lowest.py > build/lowest.txt
 	@test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
 	@build/lowest/bin/python -m pip --disable-pip-version-check install --no-compile --constraint build/lowest.txt --editable ".[dev]"
-	@$(IN_MEMORY) build/lowest/bin/python -m pytest $(SPREAD) -o tmp_path_retention_policy=failed -p no:cacheprovider $$($(BIN)/python .ci/lowest.py tests) \
+	@$(IN_MEMORY) build/lowest/bin/python -m pytest $(SPREAD) -o tmp_path_retention_policy=failed -p no:cacheprovider -p no:anyio $$($(BIN)/python .ci/lowest.py tests) \
 		-m "not slow and not channels and not postgres and not browser and not fresh and not real"
 
 soak: $(VENV)/installed-dev ## after make postgres: ten minutes of kills, pauses and restarts under 500 chats; SECONDS= and CHATS= say otherwise

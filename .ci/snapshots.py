@@ -38,6 +38,7 @@ _FIELDS = (
     "supports_function_calling",
     "supports_vision",
     "supports_reasoning",
+    "supports_response_schema",
 )
 
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import click
 
 from nacre.cli.invocation import begin, json_option, shared_options
 from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import print_json
+from nacre.record import Record
+from nacre.runtime.extensions.choice import Choice, chosen, named, not_installed
+from nacre.runtime.extensions.installed.discovery import Installed, installed_extensions
+from nacre.runtime.extensions.loading import problem_of
+from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.sections.plugins import MEMORY_CORE, PluginsSettings
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.memory.files.skills import FoundSkills
-    from nacre.runtime.extensions.listing import Listed
     from nacre.runtime.hooks.trust import HookFile, TrustedHooks
     from nacre.runtime.settings.config import Config
 
@@ -35,7 +40,6 @@ def command(context: click.Context, as_json: bool) -> int | None:
     """
     if context.invoked_subcommand:
         return None
-    from nacre.runtime.extensions.listing import listed_extensions
 
     invocation = begin(context)
     listed, missing = listed_extensions(invocation.config)
@@ -200,3 +204,56 @@ def _digests(trusted: TrustedHooks) -> tuple[dict[str, str], tuple[str, ...]]:
 
 def _hook_json(file: HookFile, state: str) -> dict[str, Any]:
     return {"name": file.name, "state": state, "sha256": None if file.problem else file.sha256}
+
+
+ExtensionState: TypeAlias = Literal["on", "off", "broken"]
+
+
+class Listed(Record):
+    """One row of the list. `reason` is the deciding setting, or what is broken."""
+
+    id: str
+    state: ExtensionState
+    reason: str
+    kind: str
+    version: str = ""
+    package: str = ""
+    description: str = ""
+
+
+def listed_extensions(config: Config) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
+    """All extensions, `memory-core` first, and a sentence for each that the settings name but is missing."""
+    plugins, installed = config.settings.plugins, installed_extensions()
+    known = {item.id for item in installed}
+    missing = [not_installed(name, plugins) for name in named(plugins) if name not in known]
+    return (_core(plugins), *(_listed(item, config) for item in installed)), tuple(missing)
+
+
+def _listed(item: Installed, config: Config) -> Listed:
+    settings, plugins = config.settings, config.settings.plugins
+    kind = item.manifest.kind if item.manifest else None
+    choice = chosen(item.id, kind, plugins, driver=config.folders.storage.driver)
+    section = settings.channels.get(item.id) if kind == "channel" else None
+    if section is not None and section.enabled:
+        choice = Choice(is_on=True, reason=f"channels.{item.id} switches it on in nacre serve")
+    problem = problem_of(item, plugins) if choice.is_on else item.problem
+    return Listed(
+        id=item.id,
+        state="broken" if problem else "on" if choice.is_on else "off",
+        reason=problem or choice.reason,
+        kind=kind or "",
+        version=item.version,
+        package=item.package,
+        description=item.manifest.description if item.manifest else "",
+    )
+
+
+def _core(plugins: PluginsSettings) -> Listed:
+    is_on = plugins.slots.memory == MEMORY_CORE
+    return Listed(
+        id=MEMORY_CORE,
+        state="on" if is_on else "off",
+        reason=f"plugins.slots.memory is {plugins.slots.memory}",
+        kind="memory",
+        description="Search over the notes; comes with Nacre.",
+    )

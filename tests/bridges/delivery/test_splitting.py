@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from nacre.bridges.contracts.bridge import LEAST_LENGTH, Capabilities
-from nacre.bridges.delivery.splitting import open_fence, split_reply
+from nacre.bridges.delivery.outgoing import open_fence, split_reply
 
 LINES = st.one_of(
     st.text(max_size=120),

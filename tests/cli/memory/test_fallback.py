@@ -153,7 +153,7 @@ def test_a_missing_key_is_told_before_the_first_index(tmp_path: Path) -> None:
     text = run_nacre(tmp_path, "memory", "status").stdout
     [agent] = json.loads(run_nacre(tmp_path, "memory", "status", "--json").stdout)
 
-    assert "Embeddings:        unavailable: There is no key for 'openai'" in text
+    assert "Embeddings:        unavailable: There is no key for the embedding provider 'openai'" in text
     assert "OPENAI_API_KEY" in agent["embeddingProbe"]["error"]
     assert agent["embeddingProbe"]["ok"] is False
     assert "Search:            lexical" in text

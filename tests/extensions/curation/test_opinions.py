@@ -7,7 +7,7 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.extensions.curation.opinions import (
+from nacre.extensions.curation.reflection import (
     MAX_CONFIDENCE,
     MIN_CONFIDENCE,
     STEP,

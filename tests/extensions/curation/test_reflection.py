@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from nacre.extensions.curation.opinions import opinions_of
 from nacre.extensions.curation.pages import LINK, OPINIONS, TAKEN, WORLD
-from nacre.extensions.curation.reflection import BankProposal, bank_proposal, propose_bank
+from nacre.extensions.curation.reflection import BankProposal, bank_proposal, opinions_of, propose_bank
 from nacre.memory.files.proposals import ProposalFailed, write_changes
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sources import Sources

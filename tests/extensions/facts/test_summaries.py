@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nacre.extensions.facts.tools import keeps_summaries
+from nacre.extensions.facts.extension import keeps_summaries
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.scripted import ScriptedModel, says
 from nacre.runtime.settings.sections.channels import Binding

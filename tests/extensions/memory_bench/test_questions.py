@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from nacre.extensions.memory_bench.command import SetInvalid, labelled_questions, made_questions
 from nacre.extensions.memory_bench.engines import Grep
-from nacre.extensions.memory_bench.questions import SetInvalid, labelled_questions, made_questions
 from nacre.extensions.memory_bench.scoring import (
     CLIP_CHARS,
     Found,

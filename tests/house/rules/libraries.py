@@ -76,7 +76,7 @@ LIBRARIES = {
         "runtime/turn/output.py",
         "runtime/turn/sub_agent.py",
         "runtime/turn/flush.py",
-        "extensions/facts/tools.py",
+        "extensions/facts/extension.py",
         "runtime/recall/memory_core.py",
         "extensions/lancedb/plugin.py",
         "runtime/tools/function.py",

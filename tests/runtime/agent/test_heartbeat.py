@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.runtime.agent.heartbeat import asks_for_nothing, worth_saying
+from nacre.runtime.agent.answering import asks_for_nothing, worth_saying
 
 NEWS = "The disk of the house server is nearly full."
 

@@ -162,7 +162,7 @@ async def test_a_missing_key_is_told_by_status_before_the_first_index(
 
     assert shown is not None
     assert any(each.startswith("Notes are searched by words alone. There is no key") for each in notices)
-    assert "lexical search · There is no key for 'openai'" in shown.text
+    assert "lexical search · There is no key for the embedding provider 'openai'" in shown.text
 
 
 async def test_without_settings_memory_is_searched_by_meaning(tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from nacre.extensions.providers.openai_compatible.body import Dialect, RequestBodies
-from nacre.extensions.providers.openai_compatible.model import OpenAICompatibleModel
+from nacre.extensions.providers.openai_compatible.model import Dialect, OpenAICompatibleModel, RequestBodies
 from nacre.runtime.contracts.errors import ContextOverflow
 from nacre.runtime.contracts.events import CompactionEnded, FlushEnded, PromptRead, ReplyReady
 from nacre.runtime.contracts.model import ModelAlive, ModelRequest, SystemPrompt, TextDelta, ToolSpec

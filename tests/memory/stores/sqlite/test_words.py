@@ -14,6 +14,7 @@ from hypothesis import example, given, settings, strategies as st
 from nacre.memory.contracts.store import Scope
 from nacre.memory.stores.sqlite.connection import Connection, open_connection, transaction
 from nacre.memory.stores.sqlite.schema import TOKENIZE, migrate
+from nacre.memory.stores.sqlite.store import SqliteWriter
 from nacre.memory.stores.sqlite.words import (
     WordReader,
     any_of,
@@ -22,7 +23,6 @@ from nacre.memory.stores.sqlite.words import (
     rows_to_choose,
     split_by_rarity,
 )
-from nacre.memory.stores.sqlite.writes import SqliteWriter
 from nacre.memory.text.lexical import match_query
 from tests.memory.stores.sample_index import chunk, indexed
 

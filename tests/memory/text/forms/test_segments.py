@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.memory.text.forms.unknown_words import segments
+from nacre.memory.search.finding import segments
 
 KNOWN = {
     *("ledger", "sync", "zahnarzt", "termin", "arbeit", "zimmer", "max", "inflight", "requests"),
