@@ -35,10 +35,10 @@ LIMITS = {
     "files: /compact": 70,
     "files: /status": 60,
     "depth: plain turn": 14,
-    "files that one file imports": 89,
+    "files that one file imports": 83,
     "members that only forward": 46,
-    "lines: everything": 106_500,
-    "lines: core": 68_400,
+    "lines: everything": 106_300,
+    "lines: core": 68_300,
     "imports from the core into extensions": 0,
 }
 """The most that `--check` allows. A limit is lowered when it can be; only a feature may raise the lines."""
