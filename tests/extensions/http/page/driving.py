@@ -51,8 +51,9 @@ async def window(
     served: Served, size: Mapping[str, int] = DESK, *, scheme: str = "light", expected: tuple[str, ...] = ()
 ) -> AsyncIterator[Watched]:
     """A window that has logged in. Lines with one of the `expected` texts are no problem."""
-    from playwright.async_api import async_playwright
+    from playwright.async_api import async_playwright, expect
 
+    expect.set_options(timeout=30_000)  # a busy machine may take five seconds for a long talk
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         options: dict[str, Any] = {"viewport": dict(size), "color_scheme": scheme}
