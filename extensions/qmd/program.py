@@ -87,7 +87,17 @@ class Program:
         """
         name = f"qmd {arguments[0]}"
         try:
-            process = await self._started(arguments)
+            process = await asyncio.create_subprocess_exec(
+                *_words(self._command, self._user_folder),
+                *arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                # qmd looks for the index of a project in this folder and above it.
+                cwd=self._user_folder.anchor,
+                env=self._environment,
+                start_new_session=True,
+            )
         except (OSError, ValueError) as error:
             raise QmdFailed(
                 f"{self._command!r} cannot be started: {str(error).removesuffix('.')}. Install qmd "
@@ -109,27 +119,6 @@ class Program:
         if max(len(out), len(err)) > MOST_CHARS:
             raise QmdFailed(f"{name} wrote too much output: more than {MOST_CHARS} characters")
         return Output(code=code, out=out.decode("utf-8", "replace"), err=err.decode("utf-8", "replace"))
-
-    async def _started(self, arguments: Sequence[str]) -> asyncio.subprocess.Process:
-        starting = asyncio.ensure_future(
-            asyncio.create_subprocess_exec(
-                *_words(self._command, self._user_folder),
-                *arguments,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                # qmd looks for the index of a project in this folder and above it.
-                cwd=self._user_folder.anchor,
-                env=self._environment,
-                start_new_session=True,
-            )
-        )
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:  # a start that is broken off would leave its program running
-            with suppress(OSError, ValueError):
-                await _end(await starting)
-            raise
 
 
 def is_installed(command: str, *, environment: Mapping[str, str], user_folder: Path) -> bool:

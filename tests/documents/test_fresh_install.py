@@ -124,7 +124,7 @@ def test_init_installs_the_extra_that_a_model_needs(installer: str, wheel: Path,
     program, _ = _installed(installer, sys.executable, wheel, tmp_path / "environment")
     home = tmp_path / "home"
     home.mkdir()
-    variables = {**environment(home), "PATH": os.environ["PATH"]}
+    variables = {**os.environ, **environment(home), "PATH": os.environ["PATH"]}  # how the index is reached
     variables.pop("PYTHONPATH", None)
     if installer == "pipx":
         variables |= {f"PIPX_{name}": str(tmp_path / "environment" / name) for name in ("HOME", "BIN_DIR")}

@@ -240,7 +240,7 @@ async def test_an_agent_talks_flushes_and_compacts(url: str, tmp_path: Path) -> 
     defaults = {
         "model": {"primary": "desk/smollm2"},
         "memorySearch": {"enabled": False},
-        "compaction": {"keepRecentTokens": 60},
+        "compaction": {"keepRecentTokens": 20},
     }
     desk = {"baseUrl": url, "models": [{"id": "smollm2", "maxTokens": 24}]}
     write_settings(tmp_path, {"agents": {"defaults": defaults}, "models": {"providers": {"desk": desk}}})
