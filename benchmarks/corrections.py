@@ -139,7 +139,7 @@ def place_of(hits: Sequence[SearchHit], folder: Path, line: str) -> int:
 
 @dataclass
 class Counts:
-    """What was counted of the pairs of one wording."""
+    """The counts for the pairs of one wording."""
 
     pairs: int = 0
     newer_first: int = 0

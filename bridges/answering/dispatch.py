@@ -128,7 +128,7 @@ class Dispatcher:
             self._enqueue(received)
 
     def begins_at_once(self, inbound: Inbound, session_key: str, agent: Agent) -> bool:
-        """Whether a new message is answered now, alone: nothing runs, and it waits for no other one."""
+        """Whether the turn of a new message starts now: the session is idle, and no debounce applies."""
         if self._is_closing or self._are_slots_taken() or self.is_busy_in(session_key):
             return False
         new = Received(number=0, session_key=session_key, inbound=inbound, agent_id=agent.id)
