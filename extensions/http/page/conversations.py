@@ -116,7 +116,10 @@ async def events(visit: Visit) -> Response:
 
 
 async def _updates(visit: Visit, turn: LiveTurn | None) -> AsyncIterator[ServerSentEvent]:
-    pages, sent = visit.site.pages, {"tools": "", "answer": "", "notes": ""}
+    pages = visit.site.pages
+    sent: dict[
+        str, str
+    ] = {}  # the page may show what the turn was when it began, so the first state is sent whole
     if turn is not None:
         async for current in visit.site.turns.changes(turn.id):
             parts = {
@@ -125,7 +128,7 @@ async def _updates(visit: Visit, turn: LiveTurn | None) -> AsyncIterator[ServerS
                 "notes": pages.macro("turn_notes", current, visit.login.form_key),
             }
             for name, html in parts.items():
-                if sent[name] != html:
+                if sent.get(name) != html:
                     sent[name] = html
                     yield ServerSentEvent(event=name, data=html)
     yield ServerSentEvent(event="close", data="ended")

@@ -79,8 +79,10 @@ class LiveTurn:
     approvals: dict[str, str] = field(default_factory=dict)
     has_failed: bool = False
     is_done: bool = False
+    event_count: int = 0
 
     def apply(self, event: Event) -> None:
+        self.event_count += 1
         match event:
             case TextStreamed(text=text):
                 self.text += text
@@ -143,11 +145,14 @@ class LiveTurns:
         """Yields the turn now and after each change until it has ended. Late watchers get the whole turn."""
         turn, changed = self._turns[turn_id]
         while True:
+            # What happens while the caller sends this state is not part of it.
+            was_done, seen = turn.is_done, turn.event_count
             yield turn
-            if turn.is_done:
+            if was_done:
                 return
             async with changed:
-                await changed.wait()
+                while turn.event_count == seen and not turn.is_done:
+                    await changed.wait()
             if not turn.is_done:
                 await asyncio.sleep(_PAUSE_SECONDS)
 

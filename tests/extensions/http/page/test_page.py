@@ -11,10 +11,12 @@ import pytest
 
 pytest.importorskip("sse_starlette", reason="the extra serve is not installed: make page")
 
+from nacre.extensions.http.page.transcript import LiveTurn, LiveTurns
 from nacre.extensions.http.server.guard import MOST_WRONG_TOKENS
 from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.memory.files.sources.source import PRIVATE, Source
+from nacre.runtime.contracts.inbound import Inbound
 from tests.extensions.http.serving import Browser, Served, served
 from tests.servers import provider_wire as wire
 
@@ -128,6 +130,33 @@ async def test_an_answer_streams_and_stands_in_every_view(page: Served, owner: B
     assert "<svg" in transcript
     assert "What is the boat called?" in context
     assert "AGENTS.md" in context
+
+
+async def test_whoever_comes_after_the_end_sees_that_it_ended(page: Served, owner: Browser) -> None:
+    """The form shows a running turn; if it ends before its stream opens, the stream still says so."""
+    page.provider.reply("Halcyon.")
+    shown = await owner.post("/chat/say", session="main", text="What is the boat called?")
+    [turn] = re.findall(r'sse-connect="([^"]+)"', shown.text)
+    await owner.events(turn)
+    late = dict(await owner.events(turn))
+
+    assert 'class="running"' in shown.text
+    assert 'class="running"' not in late["notes"]
+    assert "Halcyon." in late["answer"]
+
+
+async def test_what_happens_while_a_slow_browser_reads_is_sent_afterwards(page: Served) -> None:
+    """A turn that ends between two updates is told to its end."""
+    turns, turn = LiveTurns(), LiveTurn(id="1", key="agent:main:main", message="Hello")
+    page.provider.reply("Halcyon.")
+    turns.begin(turn, page.agent, Inbound(text="Hello", chat_kind="direct", is_owner=True))
+    seen: list[tuple[bool, str]] = []
+    async for now in turns.changes("1"):
+        seen.append((now.is_done, now.text))
+        async for _ in turns.changes("1"):  # the turn ends while this reader is busy
+            pass
+
+    assert seen == [(False, ""), (True, "Halcyon.")]
 
 
 async def test_every_view_lists_the_conversations_by_title_and_day(page: Served, owner: Browser) -> None:
