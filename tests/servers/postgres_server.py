@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import warnings
@@ -43,6 +44,10 @@ class PostgresServer:
         """The url of a database with empty tables."""
         return self._made(_TEMPLATE)
 
+    def drop(self, url: str) -> None:
+        """Removes a database of `database` or `empty_database`, whoever is still connected."""
+        self.run(f"DROP DATABASE {_name(url)} WITH (FORCE)")
+
     def run(self, statement: str) -> list[tuple[Any, ...]]:
         """What the server's owner may say, in the database `postgres`."""
         import psycopg
@@ -54,7 +59,7 @@ class PostgresServer:
     @contextmanager
     def logged(self, url: str) -> Iterator[list[str]]:
         """The statements that programs make in a database during the block, there at its end."""
-        database = url.split("@/")[1].split("?")[0]
+        database = _name(url)
         found: list[str] = []
         self.run(f"ALTER SYSTEM SET log_line_prefix = '{_MARK}%d {_MARK}'")
         self.run("ALTER SYSTEM SET log_statement = 'all'")
@@ -99,6 +104,10 @@ class PostgresServer:
             migrate(connection, packaged_migrations())
 
 
+def _name(url: str) -> str:
+    return url.split("@/")[1].split("?")[0]
+
+
 @contextmanager
 def running_server() -> Iterator[PostgresServer]:
     """A server in a new folder with a short name, because a socket lies in it."""
@@ -106,7 +115,7 @@ def running_server() -> Iterator[PostgresServer]:
         warnings.simplefilter("ignore")  # where the system says no folder for sockets, it takes its own
         import pgserver
         from pgserver._commands import pg_ctl
-    folder = Path(tempfile.mkdtemp(prefix="nacre-pg-"))
+    folder = Path(tempfile.mkdtemp(prefix="nacre-pg-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
     server = pgserver.get_server(folder, cleanup_mode=None)
     running = PostgresServer(server, pg_ctl)
     try:
@@ -127,6 +136,8 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def database_url(postgres_server: PostgresServer) -> str:
+def database_url(postgres_server: PostgresServer) -> Iterator[str]:
     """A new database with empty tables."""
-    return postgres_server.database()
+    url = postgres_server.database()
+    yield url
+    postgres_server.drop(url)
