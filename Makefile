@@ -62,7 +62,7 @@ lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and ru
 
 protocols: $(VENV)/installed-dev ## add the libraries of other programs' protocols and run their tests
 	@$(call install,--editable ".[mcp$(,)serve]" mcp-server-time mcp-server-git)
-	@$(BIN)/python -m pytest -m "not browser" -rs tests/extensions/http tests/extensions/mcp
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not browser" -rs tests/extensions/http tests/extensions/mcp
 
 page: $(VENV)/installed-dev ## add what serves and drives the page, and run its tests in a real Chromium
 	@$(call install,--editable ".[serve]" "playwright>=1.49$(,)<2")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nacre.extensions.postgres import document_rows as statements
+from nacre.extensions.postgres.server.connections import ConnectionLimits
 from nacre.extensions.postgres.server.database import Database
 from nacre.extensions.postgres.workspace import PostgresWorkspace
 from tests.extensions.postgres.opened import database_at
@@ -88,7 +89,8 @@ async def test_agents_of_one_database_know_nothing_of_each_other(database: Datab
 
 async def test_a_database_that_is_gone_is_an_error_and_no_lost_note() -> None:
     """Nothing seems deleted, and each reader is told why there is nothing."""
-    database = Database("postgresql://nobody@127.0.0.1:1/none")
+    limits = ConnectionLimits(retry_seconds=0.2)
+    database = Database("postgresql://nobody@127.0.0.1:1/none", limits=limits)
     workspace = PostgresWorkspace(database, agent="main")
 
     listing = await workspace.list_notes(ALL)
