@@ -87,10 +87,7 @@ fresh: $(VENV)/installed-dev ## install the wheel with pip, uv and pipx on each 
 	@test -x build/installers/bin/uv || { $(PYTHON) -m venv build/installers && build/installers/bin/pip install pipx uv; }
 	@PATH="$(CURDIR)/build/installers/bin:$$PATH" $(BIN)/python -m pytest -n0 -m fresh -rs --durations=0 tests/documents/test_fresh_install.py
 
-lowest: $(VENV)/installed-dev ## run the tests of what imports a library, with the oldest ones that pyproject.toml allows
-	@mkdir -p build && $(BIN)/python .ci/lowest.py > build/lowest.txt
-	@test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
-	@build/lowest/bin/python -m pip --disable-pip-version-check install --no-compile --constraint build/lowest.txt --editable ".[dev]"
+lowest: build/lowest/installed ## run the tests of what imports a library, with the oldest ones that pyproject.toml allows
 	@$(IN_MEMORY) build/lowest/bin/python -m pytest $(SPREAD) -o tmp_path_retention_policy=failed -p no:cacheprovider -p no:anyio $$($(BIN)/python .ci/lowest.py tests) \
 		-m "not slow and not channels and not postgres and not browser and not fresh and not real"
 
@@ -131,6 +128,12 @@ $(VENV)/bin/python:
 		{ echo "Nacre needs Python 3.11 or newer, but $(PYTHON) is older or missing. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "Making the environment in $(VENV) ..."
 	@$(PYTHON) -m venv $(if $(UV),--without-pip) $(VENV)
+
+build/lowest/installed: $(VENV)/installed-dev .ci/lowest.py
+	@$(BIN)/python .ci/lowest.py > build/lowest.txt
+	@test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
+	@build/lowest/bin/python -m pip --disable-pip-version-check install --no-compile --constraint build/lowest.txt --editable ".[dev]"
+	@touch $@
 
 # Each stamp says that the environment holds what pyproject.toml and constraints.txt ask for.
 $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt | build/typed/nacre
