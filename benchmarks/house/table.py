@@ -91,7 +91,7 @@ def forwards(source: Source) -> int:
 
 
 def _only_forwards(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    body = [node for node in function.body if not isinstance(getattr(node, "value", None), ast.Constant)]
+    body = [node for node in function.body if not _is_docstring(node)]
     if len(body) != 1 or not isinstance(body[0], ast.Return | ast.Expr) or function.decorator_list:
         return False
     call = body[0].value
@@ -101,6 +101,10 @@ def _only_forwards(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     given = [ast.unparse(node) for node in (*call.args, *(word.value for word in call.keywords))]
     own = [argument.arg for argument in (*function.args.args[1:], *function.args.kwonlyargs)]
     return ast.unparse(call.func).count(".") == 2 and sorted(given) == sorted(own)
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def measured() -> dict[str, int]:

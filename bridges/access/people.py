@@ -87,10 +87,6 @@ class People:
         who = await self._rows.deny(_plain(code), since_ms=now_ms - CODE_MS)
         return None if who is None else self._person(StoredPerson(*who, now_ms))
 
-    async def revoke(self, channel: str, sender_id: str) -> bool:
-        """Removes a person's role on all accounts of a channel. Returns whether they had one."""
-        return await self._rows.revoke(channel, sender_id)
-
     def _now_ms(self) -> int:
         return epoch_ms(self._now())
 

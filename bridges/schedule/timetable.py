@@ -95,9 +95,6 @@ class Timetable:
         due_ms = await self._rows.next_due_ms()
         return None if due_ms is None else self._moment(due_ms)
 
-    async def remove(self, job_id: str) -> bool:
-        return await self._rows.remove(job_id)
-
     async def reschedule(self, job: Job, due: datetime | None, *, problem: str = "") -> None:
         """Sets when a job is due next, or why it is not due any more. A job that changed meanwhile stays as
         it is.

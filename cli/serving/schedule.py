@@ -89,7 +89,9 @@ def add(context: click.Context, text: str, cron: str, at: str, channel: str, as_
 def remove(context: click.Context, job_id: str, as_json: bool) -> int:
     """Remove the job ID."""
     invocation = begin(context)
-    if not _with_timetable(invocation, lambda timetable: timetable.remove(job_id.strip().lower())):
+    if not _with_timetable(
+        invocation, lambda timetable: timetable.tables.jobs.remove(job_id.strip().lower())
+    ):
         invocation.warn(f"There is no job {job_id!r}. `nacre admin schedule` lists them.", tone="error")
         return 1
     if as_json:
