@@ -31,8 +31,9 @@ from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.file_ledger import ledger_file
-from nacre.runtime.ledger.ledger import Ledger, LedgerPlace, LedgerTables
+from nacre.runtime.ledger.ledger import Ledger, LedgerPlace
 from nacre.runtime.ledger.records import Along, sendable
+from nacre.runtime.ledger.tables import LedgerTables
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)
@@ -129,10 +130,6 @@ class Gateway:
     @property
     def statuses(self) -> tuple[BridgeStatus, ...]:
         return self.connections.statuses
-
-    async def undelivered(self) -> dict[str, int]:
-        """How many parts have not arrived, by state: `pending`, `sending`, `unsure`, `failed`."""
-        return await self._ledger.outbox.counts()
 
     @property
     def is_idle(self) -> bool:

@@ -36,9 +36,9 @@ LIMITS = {
     "files: /status": 60,
     "depth: plain turn": 14,
     "files that one file imports": 83,
-    "members that only forward": 46,
-    "lines: everything": 106_300,
-    "lines: core": 68_300,
+    "members that only forward": 24,
+    "lines: everything": 106_100,
+    "lines: core": 68_100,
     "imports from the core into extensions": 0,
 }
 """The most that `--check` allows. A limit is lowered when it can be; only a feature may raise the lines."""

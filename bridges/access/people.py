@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.ledger.ledger import LedgerTables
 from nacre.runtime.ledger.records import StoredPerson, Who
+from nacre.runtime.ledger.tables import LedgerTables
 
 Role: TypeAlias = Literal["", "guest", "owner"]
 """What the owner made a person in the terminal; empty for an unknown person."""

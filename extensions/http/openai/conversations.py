@@ -119,7 +119,7 @@ def requested_model(agents: Mapping[str, Agent], request: Request, model: str) -
         BadRequest: the agent is not open, or the model is not one of the IDs of `/v1/models`.
     """
     token = caller_of(request.scope)
-    agent = agents.by_id.get(token.agent_id)
+    agent = agents.get(token.agent_id)
     if agent is None:
         raise BadRequest(f"The agent {token.agent_id!r} of this token is not open here.", status=404)
     names = {"": False, agent.id: False, f"{agent.id}/{PLAIN}": True}
