@@ -37,7 +37,7 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 83,
     "members that only forward": 24,
-    "lines: everything": 106_100,
+    "lines: everything": 106_050,
     "lines: core": 68_100,
     "imports from the core into extensions": 0,
 }
