@@ -18,7 +18,7 @@ from nacre.bridges.access.gate import Gate
 from nacre.bridges.access.people import People
 from nacre.bridges.answering.dispatch import Dispatcher
 from nacre.bridges.answering.turns import RunHere, TurnRunner
-from nacre.bridges.connections.connections import AccountId, Connections
+from nacre.bridges.connections.connections import Connections
 from nacre.bridges.connections.supervisor import BridgeStatus
 from nacre.bridges.contracts.bridge import Bridge, place_of
 from nacre.bridges.delivery.outgoing import parts_of
@@ -31,8 +31,9 @@ from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.file_ledger import ledger_file
-from nacre.runtime.ledger.ledger import Ledger, LedgerPlace, LedgerTables
+from nacre.runtime.ledger.ledger import Ledger, LedgerPlace
 from nacre.runtime.ledger.records import Along, sendable
+from nacre.runtime.ledger.tables import LedgerTables
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)
@@ -66,14 +67,14 @@ class Gateway:
             activation=self._activation,
             new_id=new_id,
         )
-        self._connections = Connections(
+        self.connections = Connections(
             ledger, receive=self._receive, may_send=self._gate.is_still_allowed, sleep=sleep
         )
         self._now = now
-        self._dispatcher = Dispatcher(
+        self.dispatcher = Dispatcher(
             agents,
             ledger,
-            self._connections,
+            self.connections,
             self._gate,
             self._rules,
             runner=runner,
@@ -113,9 +114,9 @@ class Gateway:
                 agents, opened, choices, now=now, new_id=new_id, runner=runner or RunHere(), sleep=sleep
             )
             for bridge in bridges:
-                gateway._connections.add(bridge)
+                gateway.connections.add(bridge)
             await gateway._resume()
-            await gateway._connections.start_all()
+            await gateway.connections.start_all()
         except BaseException:
             await opened.close()
             raise
@@ -128,16 +129,12 @@ class Gateway:
 
     @property
     def statuses(self) -> tuple[BridgeStatus, ...]:
-        return self._connections.statuses
-
-    async def undelivered(self) -> dict[str, int]:
-        """How many parts have not arrived, by state: `pending`, `sending`, `unsure`, `failed`."""
-        return await self._ledger.outbox.counts()
+        return self.connections.statuses
 
     @property
     def is_idle(self) -> bool:
         """Whether every message is answered, and every answer sent as far as possible."""
-        return not (self._dispatcher.is_busy or self._connections.is_busy)
+        return not (self.dispatcher.is_busy or self.connections.is_busy)
 
     async def add(self, bridge: Bridge) -> None:
         """Starts another bridge and resumes what waits for it.
@@ -145,13 +142,9 @@ class Gateway:
         Raises:
             ValueError: a bridge with its channel and account exists.
         """
-        connection = self._connections.add(bridge)
+        connection = self.connections.add(bridge)
         await self._resume()
-        await self._connections.start(connection)
-
-    async def remove(self, name: AccountId) -> None:
-        """Stops the bridge of a channel and account. What is not sent waits until it is added again."""
-        await self._connections.remove(name)
+        await self.connections.start(connection)
 
     @property
     def tables(self) -> LedgerTables:
@@ -160,10 +153,7 @@ class Gateway:
 
     def is_busy_in(self, inbound: Inbound, agent_id: str) -> bool:
         """Whether a turn runs or messages wait in the session of a message to an agent."""
-        return self._dispatcher.is_busy_in(self._agent(inbound, agent_id).session_key(inbound))
-
-    def current_message(self, session_key: str) -> Inbound | None:
-        return self._dispatcher.current_message(session_key)
+        return self.dispatcher.is_busy_in(self._agent(inbound, agent_id).session_key(inbound))
 
     async def reach(self, asker: Inbound, agent_id: str) -> Reach:
         """Whether an agent can write to the chat of `asker` now.
@@ -171,9 +161,9 @@ class Gateway:
         `away` means that the bridge is missing, `refused` that the agent no longer exists or that the
         sender's rights have changed.
         """
-        if self._connections.find(asker) is None:
+        if self.connections.find(asker) is None:
             return "away"
-        exists = self._agents.get(agent_id) is not None
+        exists = self._agents.by_id.get(agent_id) is not None
         return "open" if exists and await self._gate.is_still_allowed(asker) else "refused"
 
     async def submit(self, inbound: Inbound, agent_id: str, *, along: Along) -> None:
@@ -189,33 +179,33 @@ class Gateway:
         key = self._agent(inbound, agent_id).session_key(inbound)
         received = await self._ledger.receive(inbound, key, agent_id=agent_id, along=along)
         if received is not None:
-            self._dispatcher.take(received)
+            self.dispatcher.take(received)
 
     async def tell(self, asker: Inbound, text: str, *, along: Along) -> None:
         """Sends a text to the chat of `asker`. When this returns, it is in the outbox and `along` is
         stored.
         """
-        connection = self._connections.find(asker)
+        connection = self.connections.find(asker)
         texts = [text] if connection is None else parts_of(text, connection.bridge.capabilities)
         await self._ledger.tell(asker, texts, along=along)
-        self._connections.notify(asker)
+        self.connections.notify(asker)
 
     async def close(self, *, turn_seconds: float = 0.0) -> None:
         """Waits up to `turn_seconds` for running turns, then stops them and the bridges.
 
         Messages that arrive meanwhile are stored. What is not done stays in the ledger for the next start.
         """
-        await self._dispatcher.finish(turn_seconds)
-        if not await self._connections.flush(FLUSH_SECONDS):
+        await self.dispatcher.finish(turn_seconds)
+        if not await self.connections.flush(FLUSH_SECONDS):
             log.info("not everything was sent; the next start sends the rest")
-        await self._connections.stop_bridges()
+        await self.connections.stop_bridges()
         if self._receiving:  # a ledger that is away would be waited for
             _, left = await asyncio.wait(self._receiving, timeout=FLUSH_SECONDS)
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
-        await self._dispatcher.close()
-        await self._connections.close()
+        await self.dispatcher.close()
+        await self.connections.close()
         await self._ledger.close()
 
     async def __aenter__(self) -> Self:
@@ -225,12 +215,12 @@ class Gateway:
         await self.close()
 
     async def _resume(self) -> None:
-        known = set(self._dispatcher.numbers())
+        known = set(self.dispatcher.queues.numbers())
         for received in await self._ledger.open_messages():
             # A message whose bridge is missing waits until that is added.
-            if received.number in known or self._connections.find(received.inbound) is None:
+            if received.number in known or self.connections.find(received.inbound) is None:
                 continue
-            if received.agent_id and self._agents.get(received.agent_id) is None:
+            if received.agent_id and self._agents.by_id.get(received.agent_id) is None:
                 log.warning(
                     "the agent %s no longer exists; another one answers its messages", received.agent_id
                 )
@@ -239,7 +229,7 @@ class Gateway:
                 received = replace(
                     received, agent_id=agent.id, session_key=key, was_begun=False, has_joined=False
                 )
-            self._dispatcher.take(received)
+            self.dispatcher.take(received)
 
     async def _receive(self, inbound: Inbound, cursor: str) -> None:
         """Takes a message from a bridge. When this returns, a message that will be answered is on disk.
@@ -263,7 +253,7 @@ class Gateway:
             log.info("a message from %s is not answered: %s", inbound.channel, verdict.why)
             if verdict.outcome == "pair" and (text := await self._gate.pairing_text(inbound)):
                 await self._ledger.outbox.put(place_of(inbound), [text])
-                self._connections.notify(inbound)
+                self.connections.notify(inbound)
             await self._ledger.pass_over(inbound, cursor)
             return
         # This is the only place that decides who the owner is.
@@ -275,15 +265,15 @@ class Gateway:
             log.warning("a message from %s was not taken: %s", inbound.channel, error)
             await self._ledger.pass_over(inbound, cursor)
             return
-        begins = self._dispatcher.begins_at_once(inbound, key, agent)
+        begins = self.dispatcher.begins_at_once(inbound, key, agent)
         received = await self._ledger.receive(inbound, key, agent_id=agent.id, cursor=cursor, begins=begins)
         if received is None:
             log.info("a repeated message in %s was dropped", key)
         else:
-            self._dispatcher.take(received)
+            self.dispatcher.take(received)
 
     def _agent(self, inbound: Inbound, agent_id: str) -> Agent:
-        return self._agents.get(agent_id) or self._agents.for_message(inbound)
+        return self._agents.by_id.get(agent_id) or self._agents.for_message(inbound)
 
     async def _upcoming_lines(self, agent: Agent) -> tuple[str, str]:
         timetable = Timetable(self._ledger, now=self._now)

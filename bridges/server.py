@@ -114,7 +114,7 @@ class Server:
                 runner=runner,
             )
             timetable = Timetable(gateway.tables, now=now)
-            schedule_tools.open(timetable, gateway.current_message)
+            schedule_tools.open(timetable, gateway.dispatcher.current_message)
             timekeeper = Timekeeper(gateway, timetable, opened, now=now, sleep=asyncio.sleep)
             timekeeper.start()
             notices = (*problems, *agents.unknown_bindings(config.settings), gateway.notice)
@@ -188,7 +188,7 @@ class Server:
             return (f"The changed settings cannot be used, so the previous ones stay in effect: {error}",)
         removed = [name for name in before if name not in after or name in changed]
         for name in removed:
-            await self._gateway.remove(name)
+            await self._gateway.connections.remove(name)
         live = {name: getattr(config.settings, name) for name in LIVE_KEYS}
         self._agents.settings = self._agents.settings.model_copy(update=live)
         for bridge in bridges:

@@ -22,7 +22,7 @@ from nacre.runtime.settings.config import (
 
 if TYPE_CHECKING:
     from nacre.runtime.contracts.clock import Clock
-    from nacre.runtime.ledger.ledger import LedgerTables
+    from nacre.runtime.ledger.tables import LedgerTables
 
 T = TypeVar("T")
 _OPTIONS = (

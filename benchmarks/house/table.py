@@ -36,9 +36,9 @@ LIMITS = {
     "files: /status": 60,
     "depth: plain turn": 14,
     "files that one file imports": 83,
-    "members that only forward": 46,
-    "lines: everything": 106_300,
-    "lines: core": 68_300,
+    "members that only forward": 24,
+    "lines: everything": 106_050,
+    "lines: core": 68_100,
     "imports from the core into extensions": 0,
 }
 """The most that `--check` allows. A limit is lowered when it can be; only a feature may raise the lines."""
@@ -91,7 +91,7 @@ def forwards(source: Source) -> int:
 
 
 def _only_forwards(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    body = [node for node in function.body if not isinstance(getattr(node, "value", None), ast.Constant)]
+    body = [node for node in function.body if not _is_docstring(node)]
     if len(body) != 1 or not isinstance(body[0], ast.Return | ast.Expr) or function.decorator_list:
         return False
     call = body[0].value
@@ -101,6 +101,10 @@ def _only_forwards(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     given = [ast.unparse(node) for node in (*call.args, *(word.value for word in call.keywords))]
     own = [argument.arg for argument in (*function.args.args[1:], *function.args.kwonlyargs)]
     return ast.unparse(call.func).count(".") == 2 and sorted(given) == sorted(own)
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def measured() -> dict[str, int]:

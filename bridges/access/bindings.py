@@ -28,7 +28,7 @@ class BoundAgents:
     """The agents that answer; the first is the default. `settings` may be replaced while they run."""
 
     def __init__(self, agents: Sequence[Agent], settings: Settings) -> None:
-        self._agents = {agent.id: agent for agent in agents}
+        self.by_id = {agent.id: agent for agent in agents}
         self._default = agents[0]
         self.settings = settings
         """What holds for all chats: channels, bindings, messages, commands."""
@@ -38,21 +38,18 @@ class BoundAgents:
         return self._default
 
     def __iter__(self) -> Iterator[Agent]:
-        return iter(self._agents.values())
-
-    def get(self, agent_id: str) -> Agent | None:
-        return self._agents.get(agent_id)
+        return iter(self.by_id.values())
 
     def for_message(self, inbound: Inbound) -> Agent:
-        return self._agents.get(bound_agent_id(inbound, self.settings.bindings)) or self._default
+        return self.by_id.get(bound_agent_id(inbound, self.settings.bindings)) or self._default
 
     def unknown_bindings(self, settings: Settings) -> tuple[str, ...]:
         """Sentences about bindings that name an unknown agent."""
         names = dict.fromkeys(binding.agent_id.strip().lower() for binding in settings.bindings)
-        known = ", ".join(self._agents)
+        known = ", ".join(self.by_id)
         return tuple(
             f"bindings names the agent {name!r}, which does not exist; {self._default.id} answers instead. "
             f"The agents are {known}."
             for name in names
-            if name not in self._agents
+            if name not in self.by_id
         )

@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.ledger.ledger import LedgerTables
 from nacre.runtime.ledger.records import StoredPerson, Who
+from nacre.runtime.ledger.tables import LedgerTables
 
 Role: TypeAlias = Literal["", "guest", "owner"]
 """What the owner made a person in the terminal; empty for an unknown person."""
@@ -86,10 +86,6 @@ class People:
         now_ms = self._now_ms()
         who = await self._rows.deny(_plain(code), since_ms=now_ms - CODE_MS)
         return None if who is None else self._person(StoredPerson(*who, now_ms))
-
-    async def revoke(self, channel: str, sender_id: str) -> bool:
-        """Removes a person's role on all accounts of a channel. Returns whether they had one."""
-        return await self._rows.revoke(channel, sender_id)
 
     def _now_ms(self) -> int:
         return epoch_ms(self._now())

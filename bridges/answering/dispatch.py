@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeAlias
 
@@ -67,7 +67,7 @@ class Dispatcher:
         self._slots: AbstractAsyncContextManager[None] = nullcontext() if runner.has_places else at_once
         self._stopped: set[str] = set()
         self._is_closing = False
-        self._queues = SessionQueues(
+        self.queues = SessionQueues(
             self._answer,
             rules=rules.queue,
             is_alone=lambda received: bool(received.inbound.trigger or self._command(received)),
@@ -77,7 +77,7 @@ class Dispatcher:
         self._steering = Steering(
             ledger,
             join=lambda received, inbound: runner.join(self._agent_of(received), inbound),
-            waiting=self._queues.waiting,
+            waiting=self.queues.waiting,
             put=self._enqueue,
         )
         self._turns = Turns(
@@ -94,16 +94,13 @@ class Dispatcher:
     @property
     def is_busy(self) -> bool:
         """Whether anything is being answered or waits for an answer."""
-        return bool(self._queues or self._tasks)
+        return bool(self.queues or self._tasks)
 
     def is_busy_in(self, session_key: str) -> bool:
-        return bool(self._queues.running(session_key) or self._queues.depth(session_key))
-
-    def numbers(self) -> Iterator[int]:
-        return self._queues.numbers()
+        return bool(self.queues.running(session_key) or self.queues.depth(session_key))
 
     def current_message(self, session_key: str) -> Inbound | None:
-        running = self._queues.running(session_key)
+        running = self.queues.running(session_key)
         return running[-1].inbound if running else None
 
     def take(self, received: Received) -> None:
@@ -112,7 +109,7 @@ class Dispatcher:
         if self._is_closing:
             return  # it stays in the ledger for the next start
         if not inbound.trigger and is_stop(inbound.text) and may_stop(inbound):
-            self._start(self._stop(received, self._queues.clear(key)))
+            self._start(self._stop(received, self.queues.clear(key)))
             return
         command = "" if received.was_begun else self._command(received)
         if command in CHOICE_COMMANDS:
@@ -123,7 +120,7 @@ class Dispatcher:
             log.info("a message in %s is not answered because sending is off there", key)
             self._start(self._ledger.drop([received]))
         elif not command and self._may_steer(received):
-            self._start(self._steering.steer(received, self._queues.running(key)))
+            self._start(self._steering.steer(received, self.queues.running(key)))
         else:
             self._enqueue(received)
 
@@ -140,7 +137,7 @@ class Dispatcher:
     async def finish(self, turn_seconds: float) -> None:
         """Starts no further turn and waits up to `turn_seconds` for those that run."""
         self._is_closing = True
-        await self._queues.finish(turn_seconds)
+        await self.queues.finish(turn_seconds)
 
     async def close(self) -> None:
         """Cancels what runs. What is not done stays in the ledger for the next start."""
@@ -150,16 +147,16 @@ class Dispatcher:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._queues.close()
+        await self.queues.close()
 
     async def _check_rights(self, event: BeforeTool) -> Deny | None:
-        for received in self._queues.running(event.chat.session_key):
+        for received in self.queues.running(event.chat.session_key):
             if not await self._gate.is_still_allowed(received.inbound):
                 return Deny("The sender no longer has the right to this. End the turn without further tools.")
         return None
 
     def _agent_of(self, received: Received) -> Agent:
-        return self._agents.get(received.agent_id) or self._agents.for_message(received.inbound)
+        return self._agents.by_id.get(received.agent_id) or self._agents.for_message(received.inbound)
 
     def _command(self, received: Received) -> str:
         inbound = received.inbound
@@ -172,8 +169,8 @@ class Dispatcher:
     async def _status_lines(self, received: Received) -> tuple[str, ...]:
         """The lines of `/status` about chats. Only the owner in private sees the state of the bridges."""
         key, inbound = received.session_key, received.inbound
-        is_running = bool(self._queues.running(key))
-        line = self._rules.status_line(received, is_running=is_running, depth=self._queues.depth(key))
+        is_running = bool(self.queues.running(key))
+        line = self._rules.status_line(received, is_running=is_running, depth=self.queues.depth(key))
         if not (inbound.is_owner is True and inbound.chat_kind == "direct"):
             return (line,)
         return (
@@ -184,14 +181,14 @@ class Dispatcher:
         )
 
     def _may_steer(self, received: Received) -> bool:
-        running = self._queues.running(received.session_key)
+        running = self.queues.running(received.session_key)
         inbound = received.inbound
         is_new = not received.was_begun and bool(inbound.message_id) and not inbound.trigger
         return is_new and self._rules.queue(received).mode == "steer" and may_join(received, running)
 
     def _enqueue(self, received: Received) -> None:
-        running = self._queues.running(received.session_key)
-        outcome, dropped = self._queues.put(received)
+        running = self.queues.running(received.session_key)
+        outcome, dropped = self.queues.put(received)
         if outcome == "refused":
             self._start(self._turns.finish((received,), TOO_MANY))
         elif outcome == "interrupts":
@@ -219,7 +216,7 @@ class Dispatcher:
             await self._turns.answer(batch, cap=self._rules.queue(batch[0]).cap)
 
     def _interrupt(self, received: Received) -> None:
-        if self._queues.running(received.session_key):
+        if self.queues.running(received.session_key):
             self._stopped.add(received.session_key)
         self._runner.stop(self._agent_of(received), received.inbound)
 

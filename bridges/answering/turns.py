@@ -28,7 +28,7 @@ from nacre.runtime.contracts.errors import (
 )
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined, ReplyReady, TurnFailed
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.ledger.ledger import Ledger, owner_chats
+from nacre.runtime.ledger.ledger import Ledger
 from nacre.runtime.ledger.records import Received
 
 log = logging.getLogger(__name__)
@@ -207,7 +207,7 @@ class Turns:
         owner wrote last: nobody else may read what a call is about.
         """
         is_here = inbound.is_owner is True and inbound.chat_kind == "direct"
-        chats = (inbound,) if is_here else await owner_chats(self._ledger, agent_id)
+        chats = (inbound,) if is_here else await self._ledger.owner_chats(agent_id)
         for chat in chats:
             if (connection := self._connection_of(chat)) is not None:
                 await self._notify(connection, chat, _question(asked))

@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias
 from nacre.bridges.contracts.bridge import Bridge, Inbox
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
-from nacre.runtime.ledger.ledger import LedgerTables
 from nacre.runtime.ledger.records import StoredStatus
+from nacre.runtime.ledger.tables import LedgerTables
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,10 @@ control, duplicates, order, queues and crash recovery are the gateway's work, be
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, Protocol, TypeAlias
 
 from nacre.runtime.contracts.inbound import Inbound
@@ -97,9 +99,17 @@ class Bridge(ABC):
         cancelled, it must release its resources.
         """
 
-    @abstractmethod
+    @cached_property
+    def stopping(self) -> asyncio.Event:
+        """Set when `stop` was called."""
+        return asyncio.Event()
+
     async def stop(self) -> None:
-        """Makes `start` return soon. Safe to repeat, and to call before `start`."""
+        """Makes `start` return soon. Safe to repeat, and to call before `start`.
+
+        It sets `stopping`, for which `start` should wait. An override may close connections.
+        """
+        self.stopping.set()
 
     @abstractmethod
     async def deliver(self, part: Part) -> str:

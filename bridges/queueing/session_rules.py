@@ -11,8 +11,8 @@ from typing import Literal, Self, TypeAlias
 
 from nacre.record import Record
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.ledger.ledger import LedgerTables
 from nacre.runtime.ledger.records import Received
+from nacre.runtime.ledger.tables import LedgerTables
 from nacre.runtime.settings.sections.channels import (
     QUEUE_MODES,
     DropPolicy,

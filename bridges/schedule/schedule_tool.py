@@ -128,7 +128,7 @@ class _ChatJobs:
     async def remove(self, job_id: str) -> str:
         wanted = job_id.strip().lower()
         for job in await self._visible():
-            if job.id == wanted and await self._timetable.remove(job.id):
+            if job.id == wanted and await self._timetable.tables.jobs.remove(job.id):
                 return f"Removed: {job_line(job)}"
         raise ToolFailed(f"There is no job {job_id!r} in this chat. List the jobs to see their ids.")
 

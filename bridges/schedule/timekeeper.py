@@ -25,7 +25,6 @@ from nacre.bridges.schedule.timetable import Job, Timetable, rescheduled
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock, Sleep, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.ledger.ledger import owner_chats
 from nacre.runtime.ledger.records import Along, JobChanged
 
 log = logging.getLogger(__name__)
@@ -143,7 +142,7 @@ class Timekeeper:
             return
         if not is_active(settings.active_hours, now):
             return
-        for chat in await owner_chats(self._timetable.tables, agent.id, target=settings.target):
+        for chat in await self._timetable.tables.owner_chats(agent.id, target=settings.target):
             if await self._chats.reach(chat, agent.id) != "open":
                 continue
             if not self._chats.is_busy_in(chat, agent.id):

@@ -15,7 +15,6 @@ from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound, Quoted
-from nacre.runtime.ledger.ledger import LedgerTables, owner_chats
 from nacre.runtime.ledger.records import (
     Beaten,
     JobChanged,
@@ -24,6 +23,7 @@ from nacre.runtime.ledger.records import (
     inbound_from_json,
     inbound_to_json,
 )
+from nacre.runtime.ledger.tables import LedgerTables
 from nacre.runtime.settings.sections.channels import HeartbeatSettings
 
 ID_CHARS = 8
@@ -95,9 +95,6 @@ class Timetable:
         due_ms = await self._rows.next_due_ms()
         return None if due_ms is None else self._moment(due_ms)
 
-    async def remove(self, job_id: str) -> bool:
-        return await self._rows.remove(job_id)
-
     async def reschedule(self, job: Job, due: datetime | None, *, problem: str = "") -> None:
         """Sets when a job is due next, or why it is not due any more. A job that changed meanwhile stays as
         it is.
@@ -153,7 +150,7 @@ async def upcoming_lines(
     due = next_heartbeat(settings, await timetable.last_heartbeat(agent_id))
     if due is None:
         heartbeat = "off"
-    elif not await owner_chats(timetable.tables, agent_id, target=settings.target):
+    elif not await timetable.tables.owner_chats(agent_id, target=settings.target):
         heartbeat = "when the owner has written in private"
     else:
         heartbeat = format_moment(max(due, now))

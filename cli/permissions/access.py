@@ -95,7 +95,7 @@ def deny(context: click.Context, code: str, as_json: bool) -> int:
 def revoke(context: click.Context, channel: str, sender_id: str, as_json: bool) -> int:
     """Take back that ID may write on CHANNEL. A turn that runs for them gets no further tool."""
     invocation = begin(context)
-    if not _with_people(invocation, lambda people: people.revoke(channel, sender_id)):
+    if not _with_people(invocation, lambda people: people.tables.people.revoke(channel, sender_id)):
         invocation.warn(
             f"{channel}:{sender_id} was not let in here. `nacre admin access` lists who was.", tone="error"
         )

@@ -51,7 +51,6 @@ def add(context: click.Context, text: str, cron: str, at: str, channel: str, as_
     from nacre.bridges.schedule.timetable import TooManyJobs
     from nacre.runtime.contracts.clock import owner_zone, system_clock
     from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.ledger.ledger import owner_chats
 
     invocation = begin(context)
     zone = owner_zone(invocation.config.settings.agent.user_timezone or None)
@@ -62,7 +61,7 @@ def add(context: click.Context, text: str, cron: str, at: str, channel: str, as_
     agent_id = invocation.config.agent_id
 
     async def added(timetable: Timetable) -> Job | None:
-        chats = await owner_chats(timetable.tables, agent_id, target=channel)
+        chats = await timetable.tables.owner_chats(agent_id, target=channel)
         return await timetable.add(agent_id, chats[0], text.strip(), when, random_id) if chats else None
 
     try:
@@ -89,7 +88,9 @@ def add(context: click.Context, text: str, cron: str, at: str, channel: str, as_
 def remove(context: click.Context, job_id: str, as_json: bool) -> int:
     """Remove the job ID."""
     invocation = begin(context)
-    if not _with_timetable(invocation, lambda timetable: timetable.remove(job_id.strip().lower())):
+    if not _with_timetable(
+        invocation, lambda timetable: timetable.tables.jobs.remove(job_id.strip().lower())
+    ):
         invocation.warn(f"There is no job {job_id!r}. `nacre admin schedule` lists them.", tone="error")
         return 1
     if as_json:

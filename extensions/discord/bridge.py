@@ -282,7 +282,6 @@ class DiscordBridge(Bridge):
         self._file_bytes = file_bytes
         self._reads_content = reads_content
         self._live: LiveConnection[DiscordClient] = LiveConnection("Discord")
-        self._stopped = asyncio.Event()
         self._known: KnownChats | None = None
         self._chats: dict[str, Chat] = {}
         self._me = Identity(id="")
@@ -294,12 +293,9 @@ class DiscordBridge(Bridge):
         async with open_client(self._token, reads_content=self._reads_content) as client:
             self._live.open(client)
             try:
-                await until_stopped(self._stopped, client.listen(), self._receive(client, inbox, known))
+                await until_stopped(self.stopping, client.listen(), self._receive(client, inbox, known))
             finally:
                 await self._live.close()
-
-    async def stop(self) -> None:
-        self._stopped.set()
 
     async def deliver(self, part: Part) -> str:
         nonce = hashlib.sha256(part.key.encode()).hexdigest()[:_NONCE_CHARS]

@@ -285,11 +285,10 @@ class EmailBridge(Bridge):
             trust_from=settings.trust_from,
         )
         self._loops = LoopGuard(settings.most_per_hour)
-        self._stopping = asyncio.Event()
         self._mailbox: Mailbox | None = None
 
     async def start(self, inbox: Inbox) -> None:
-        if self._stopping.is_set():
+        if self.stopping.is_set():
             return
         thread = ThreadPoolExecutor(1, thread_name_prefix="mailbox")
         try:
@@ -297,13 +296,13 @@ class EmailBridge(Bridge):
             self._mailbox = mailbox
             last = await _on(thread, lambda: self._last_uid(mailbox, inbox.cursor))
             inbox.connected()
-            while not self._stopping.is_set():
+            while not self.stopping.is_set():
                 async for uid, raw, size in self._new_messages(thread, mailbox, last):
                     await self._take(raw, size, inbox, json.dumps({"of": mailbox.validity, "uid": uid}))
                     last = uid
                 await _on(thread, lambda: mailbox.wait(self._settings.poll_seconds))
         except ConnectionError:
-            if not self._stopping.is_set():
+            if not self.stopping.is_set():
                 raise
         finally:
             opened, self._mailbox = self._mailbox, None
@@ -313,7 +312,7 @@ class EmailBridge(Bridge):
             thread.shutdown(wait=False)
 
     async def stop(self) -> None:
-        self._stopping.set()
+        self.stopping.set()
         if self._mailbox is not None:
             self._mailbox.interrupt()
 

@@ -274,9 +274,6 @@ class Target:
         with_templates = not self._config.settings.agent.skip_bootstrap
         return await ensure_workspace(self._workspace, with_templates=with_templates)
 
-    async def close(self) -> None:
-        await self.store.close()
-
     @property
     def _file(self) -> Path:
         return self._config.state_dir / SETTINGS_FILE
@@ -325,7 +322,7 @@ async def run_import(
             await target.complete()
     finally:
         run.update_ledger()
-        await target.close()
+        await target.store.close()
     run.report.finish(files.names(), list(files.left_out))
     return run.report
 

@@ -189,7 +189,6 @@ class IrcBridge(Bridge):
         self._now = now
         self._new_id = new_id
         self._client: IrcClient | None = None
-        self._stopping = asyncio.Event()
         self._has_history = asyncio.Event()
         self._has_history.set()
         self._sending = asyncio.Lock()
@@ -201,7 +200,7 @@ class IrcBridge(Bridge):
         self._whois: dict[str, str] = {}
 
     async def start(self, inbox: Inbox) -> None:
-        if self._stopping.is_set():
+        if self.stopping.is_set():
             return
         client = await IrcClient.open(self._settings)
         messages: asyncio.Queue[IrcMessage | None] = asyncio.Queue()
@@ -224,11 +223,11 @@ class IrcBridge(Bridge):
             await asyncio.wait({forwarding}, timeout=ANSWER_SECONDS)
             forwarding.cancel()
             await asyncio.gather(forwarding, return_exceptions=True)
-        if not self._stopping.is_set():
+        if not self.stopping.is_set():
             raise ConnectionError(f"{self._settings.host} closed the connection")
 
     async def stop(self) -> None:
-        self._stopping.set()
+        self.stopping.set()
         if self._client is not None:
             await self._client.close()
 
@@ -281,7 +280,7 @@ class IrcBridge(Bridge):
             await client.send("JOIN", [name])
         await client.send("PING", [token := self._new_id()])
         async for line in lines:
-            if self._stopping.is_set():
+            if self.stopping.is_set():
                 return
             if may_free_nick(line, client.server, self._settings.nick):
                 await client.send("NICK", [self._settings.nick])

@@ -86,7 +86,7 @@ class MatrixClient:
     """Create it with `open`. Broken connections raise `ConnectionError`, refusals raise a `BridgeError`."""
 
     def __init__(self, client: AsyncClient, settings: MatrixSettings) -> None:
-        self._client = client
+        self.nio = client
         self._settings = settings
         # For two minutes Synapse gives a cached answer to the same request. Each start therefore sends a
         # different one, because the members of rooms have to be up to date.
@@ -116,26 +116,26 @@ class MatrixClient:
         try:
             await client._log_in(folder)
         except BaseException:
-            await client.close()
+            await nio.close()
             raise
         return client
 
     @property
     def rooms(self) -> Mapping[str, MatrixRoom]:
         """The rooms that the account is in, as of the last sync."""
-        rooms: Mapping[str, MatrixRoom] = self._client.rooms
+        rooms: Mapping[str, MatrixRoom] = self.nio.rooms
         return rooms
 
     async def name(self) -> str:
         """The account's display name."""
-        answer: Any = await self._answer(self._client.get_displayname(self._settings.user_id))
+        answer: Any = await self._answer(self.nio.get_displayname(self._settings.user_id))
         return getattr(answer, "displayname", None) or self._settings.user_id[1:].partition(":")[0]
 
     async def sync(self, since: str, *, is_first: bool = False, wait_seconds: float = 0.0) -> SyncResponse:
         """Waits up to `wait_seconds` for events after a token. The first sync includes the state of all
         rooms.
         """
-        request = self._client.sync(
+        request = self.nio.sync(
             timeout=int(wait_seconds * 1000),
             sync_filter=self._filter,
             since=since or None,
@@ -149,7 +149,7 @@ class MatrixClient:
 
     async def before(self, room_id: str, start: str, since: str) -> tuple[Sequence[Any], str]:
         """A page of events between `since` and `start`, the newest first, and the token of the next page."""
-        request = self._client.room_messages(room_id, start=start, end=since or None, limit=PAGE)
+        request = self.nio.room_messages(room_id, start=start, end=since or None, limit=PAGE)
         page: Any = _accepted(await self._answer(request))
         if not isinstance(page, RoomMessagesResponse):
             raise ConnectionError(f"{self._settings.homeserver} sent a malformed page: {page}")
@@ -157,7 +157,7 @@ class MatrixClient:
 
     async def send(self, room_id: str, content: Mapping[str, Any], key: str) -> str:
         """Sends a message, once per key, and returns its id."""
-        request = self._client.room_send(room_id, "m.room.message", dict(content), key)
+        request = self.nio.room_send(room_id, "m.room.message", dict(content), key)
         sent = _accepted(await self._answer(request))
         if not isinstance(sent, RoomSendResponse):
             raise ConnectionError(f"{self._settings.homeserver} returned no id: {sent}")
@@ -165,16 +165,16 @@ class MatrixClient:
 
     async def type(self, room_id: str, seconds: float) -> None:
         """Shows the typing indicator."""
-        _accepted(await self._answer(self._client.room_typing(room_id, True, int(seconds * 1000))))
+        _accepted(await self._answer(self.nio.room_typing(room_id, True, int(seconds * 1000))))
 
     async def join(self, room: str) -> str:
         """Joins a room. Returns why it failed; empty if it succeeded."""
-        answer = await self._answer(self._client.join(room))
+        answer = await self._answer(self.nio.join(room))
         return str(answer) if isinstance(answer, ErrorResponse) else ""
 
     async def direct_rooms(self) -> dict[str, list[str]]:
         """The account's `m.direct`: the rooms of private chats by person."""
-        answer = await self._answer(self._client.list_direct_rooms())
+        answer = await self._answer(self.nio.list_direct_rooms())
         if isinstance(answer, DirectRoomsResponse):
             return dict(answer.rooms)
         if isinstance(answer, ErrorResponse) and answer.status_code != "M_NOT_FOUND":
@@ -185,8 +185,8 @@ class MatrixClient:
         """Stores `m.direct`. Raises `ConnectionError`."""
         user = quote(self._settings.user_id, safe="")
         path = f"/_matrix/client/v3/user/{user}/account_data/m.direct"
-        headers = {"Authorization": f"Bearer {self._client.access_token}", "Content-Type": "application/json"}
-        answer = await self._answer(self._client.send("PUT", path, json.dumps(direct), headers))
+        headers = {"Authorization": f"Bearer {self.nio.access_token}", "Content-Type": "application/json"}
+        answer = await self._answer(self.nio.send("PUT", path, json.dumps(direct), headers))
         if answer.status != 200:
             raise ConnectionError(f"{self._settings.homeserver} did not store m.direct: {answer.status}")
 
@@ -194,8 +194,8 @@ class MatrixClient:
         """The bytes of a file, or the first bytes beyond the limit. Raises `ConnectionError`."""
         server, _, media = mxc.removeprefix("mxc://").partition("/")
         path = f"/_matrix/client/v1/media/download/{quote(server, safe='')}/{quote(media, safe='')}"
-        headers = {"Authorization": f"Bearer {self._client.access_token}"}
-        answer = await self._answer(self._client.send("GET", path, None, headers, timeout=ANSWER_SECONDS))
+        headers = {"Authorization": f"Bearer {self.nio.access_token}"}
+        answer = await self._answer(self.nio.send("GET", path, None, headers, timeout=ANSWER_SECONDS))
         async with answer:
             if answer.status != 200:
                 raise ConnectionError(f"{self._settings.homeserver} did not send a file: {answer.status}")
@@ -206,23 +206,19 @@ class MatrixClient:
                     break
         return bytes(data)
 
-    async def close(self) -> None:
-        """Closes the connection. Safe to repeat."""
-        await self._client.close()
-
     async def _log_in(self, folder: Path) -> None:
         settings, stored = self._settings, stored_login(folder, self._settings.user_id)
         configured = settings.access_token.get_secret_value()
         if stored is not None:
-            self._client.device_id = stored.device_id
+            self.nio.device_id = stored.device_id
         token = configured or (stored.access_token if stored else "")
         if token and await self._is_valid(token):
             return
         if configured:
             raise CannotConnect(f"{settings.homeserver} refuses the token in channels.matrix.accessToken.")
-        self._client.access_token = ""
+        self.nio.access_token = ""
         password = settings.password.get_secret_value()
-        answer: Any = await self._answer(self._client.login(password, device_name="Nacre"))
+        answer: Any = await self._answer(self.nio.login(password, device_name="Nacre"))
         if isinstance(answer, LoginError):
             why = f"refuses the login of {settings.user_id} (channels.matrix.password)"
             raise CannotConnect(f"{settings.homeserver} {why}: {answer.message}.")
@@ -231,8 +227,8 @@ class MatrixClient:
         store_login(folder, login)
 
     async def _is_valid(self, token: str) -> bool:
-        self._client.access_token, self._client.user_id = token, self._settings.user_id
-        answer = await self._answer(self._client.whoami())
+        self.nio.access_token, self.nio.user_id = token, self._settings.user_id
+        answer = await self._answer(self.nio.whoami())
         if isinstance(answer, WhoamiResponse):
             self._check(answer.user_id)
             return True
@@ -343,14 +339,13 @@ class MatrixBridge(Bridge):
         self._now = now
         self._me = Identity(user_id=settings.user_id, name="", account=account)
         self._client: MatrixClient | None = None
-        self._stopping = asyncio.Event()
         self._direct: dict[str, list[str]] = {}
         self._since = ""
         self._first_ms: int | None = None
         self._encrypted_rooms: set[str] = set()
 
     async def start(self, inbox: Inbox) -> None:
-        if self._stopping.is_set():
+        if self.stopping.is_set():
             return
         client = await MatrixClient.open(self._settings, self._folder)
         try:
@@ -368,10 +363,7 @@ class MatrixBridge(Bridge):
                 await self._take(client, inbox, sync)
         finally:
             self._client = None
-            await client.close()
-
-    async def stop(self) -> None:
-        self._stopping.set()
+            await client.nio.close()
 
     async def deliver(self, part: Part) -> str:
         client, room = self._room(part.place)
@@ -408,7 +400,7 @@ class MatrixBridge(Bridge):
         return json.dumps({"since": self._since, **first})
 
     async def _next_sync(self, client: MatrixClient) -> SyncResponse | None:
-        return await until_stopped(self._stopping, client.sync(self._since, wait_seconds=SYNC_SECONDS))
+        return await until_stopped(self.stopping, client.sync(self._since, wait_seconds=SYNC_SECONDS))
 
     async def _join(self, client: MatrixClient, room: str) -> None:
         if why := await client.join(room):

@@ -20,6 +20,7 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.contracts.outbound import Place
+from nacre.runtime.ledger.ledger import Ledger
 from nacre.runtime.ledger.moving import COLUMNS, Contents, as_row
 from nacre.runtime.ledger.records import (
     MOST_KEPT_IDS,
@@ -33,8 +34,7 @@ from nacre.runtime.ledger.records import (
     is_owner_chat,
     sendable,
 )
-from nacre.runtime.ledger.sql_ledger import SqlLedger
-from nacre.runtime.ledger.sql_tables import LedgerRows, LedgerStatements, Run, SqlPeople
+from nacre.runtime.ledger.tables import LedgerRows, LedgerStatements, PeopleRows, Run
 
 if TYPE_CHECKING:
     from nacre.extensions.postgres.server.connections import Connection
@@ -214,7 +214,7 @@ ROLE_SECONDS = 1.0
 MOST_ROLES = 10_000
 
 
-class KeptPeople(SqlPeople):
+class KeptPeople(PeopleRows):
     """People of a program that serves, which asks for a sender's role four times in a turn.
 
     What another program gives or takes back is noticed within `ROLE_SECONDS`.
@@ -249,7 +249,7 @@ class KeptPeople(SqlPeople):
         return done
 
 
-class PostgresLedger(SqlLedger):
+class PostgresLedger(Ledger):
     """The ledger of an agent. Open it with `open`."""
 
     _holding: Holding | None = None

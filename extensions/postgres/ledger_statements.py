@@ -147,10 +147,6 @@ NOT_SENT = """
 UPDATE ledger_outbound SET state = %(state)s, problem = %(problem)s, attempts = attempts + 1
 WHERE agent = %(agent)s AND number = %(number)s
 """
-OUTBOX_COUNTS = """
-SELECT state, count(*) FROM ledger_outbound
-WHERE agent = %(agent)s AND state NOT IN ('sent', 'draft') GROUP BY state
-"""
 NOT_DONE = """
 SELECT state, count(*) FROM ledger_inbound
 WHERE agent = %(agent)s AND state IN ('waiting', 'running') GROUP BY state

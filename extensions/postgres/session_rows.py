@@ -399,7 +399,7 @@ class TranscriptRows:
         self._head = head
         self._now = now
         self._new_id = new_id
-        self._views = BranchViews()
+        self.views = BranchViews()
         self._linker = EntryLinker(self.header.id)
         self._known = 0
         self._in_order = asyncio.Lock()
@@ -411,21 +411,13 @@ class TranscriptRows:
         """All entries."""
         return self._linker.tree
 
-    def branch(self, leaf_id: str | None = None) -> Sequence[Entry]:
-        """The entries from the root to the newest, or to `leaf_id`; `ValueError` if that is none."""
-        return self.tree.branch(leaf_id)
-
     def transcript(self) -> tuple[TranscriptItem, ...]:
         """What a model is to see of the branch."""
-        return self._views.transcript(self.tree)
+        return self.views.transcript(self.tree)
 
     def sent(self) -> SentView:
         """What models are sent of that, brought up to the branch by this call."""
-        return self._views.sent(self.tree)
-
-    def cached(self, make: Callable[[], T]) -> T:
-        """What `make` made for this object when it was first asked for."""
-        return self._views.cached(make)
+        return self.views.sent(self.tree)
 
     async def refresh(self) -> bool:
         """Reads what others added; whether there was anything. Raises `SessionCorrupt` if it is gone."""

@@ -380,7 +380,7 @@ class PostgresSessionStore:
             raise SessionNotFound(f"The transcript {name!r} of the session {session.session_id!r} is gone.")
         there = await self._opened(name, *found)
         return StoredTranscript(
-            header=there.header, entries=tuple(there.tree.entries), branch=tuple(there.branch())
+            header=there.header, entries=tuple(there.tree.entries), branch=tuple(there.tree.branch())
         )
 
     async def delete(self, session: StoredSession) -> str:

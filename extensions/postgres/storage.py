@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.workspace import Workspace
     from nacre.runtime.extensions.host import ExtensionHost
     from nacre.runtime.ledger.file_ledger import FileLedgerPlace
-    from nacre.runtime.ledger.ledger import Ledger, LedgerPlace, LedgerTables
+    from nacre.runtime.ledger.ledger import Ledger, LedgerPlace
     from nacre.runtime.ledger.moving import MovableLedger
+    from nacre.runtime.ledger.tables import LedgerTables
     from nacre.runtime.tools.approvals.store import ApprovalStore
     from nacre.sessions.stores.copying import AgentSessions
 
@@ -118,10 +119,10 @@ class PostgresLedgerPlace(Record):
 
     async def open_tables(self, *, now: Clock) -> LedgerTables:
         """What a terminal may look at and change beside that program."""
-        from nacre.runtime.ledger.sql_tables import SqlTables
+        from nacre.runtime.ledger.tables import LedgerTables
 
         await self._refuse_left_behind(now)
-        return SqlTables(self._rows, statements)
+        return LedgerTables(self._rows, statements)
 
     async def is_there(self) -> bool:
         """Whether a program has ever made one here, or in the state folder."""

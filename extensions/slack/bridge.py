@@ -272,19 +272,15 @@ class SlackBridge(Bridge):
         self._server = server
         self._file_bytes = file_bytes
         self._live: LiveConnection[SlackClient] = LiveConnection("Slack")
-        self._stopped = asyncio.Event()
         self._newest = ""
 
     async def start(self, inbox: Inbox) -> None:
         self._newest = inbox.cursor if is_timestamp(inbox.cursor) else ""
         async with open_client(self._bot_token, self._app_token, self._server) as client:
             try:
-                await until_stopped(self._stopped, self._listen(client, inbox))
+                await until_stopped(self.stopping, self._listen(client, inbox))
             finally:
                 await self._live.close()
-
-    async def stop(self) -> None:
-        self._stopped.set()
 
     async def deliver(self, part: Part) -> str:
         async with self._live.use() as client:

@@ -7,7 +7,6 @@ unclear is sent again with a mark.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -215,7 +214,6 @@ class TelegramBridge(Bridge):
         self._server = server
         self._file_bytes = file_bytes
         self._live: LiveConnection[TelegramClient] = LiveConnection("Telegram")
-        self._stopped = asyncio.Event()
         self._moved: dict[str, str] = {}
 
     async def start(self, inbox: Inbox) -> None:
@@ -226,10 +224,6 @@ class TelegramBridge(Bridge):
                 await self._poll(client, inbox)
             finally:
                 await self._live.close()
-
-    async def stop(self) -> None:
-        """Ends the poll. Updates of the poll before it are received first."""
-        self._stopped.set()
 
     async def deliver(self, part: Part) -> str:
         text, spans = formatted(part.text)
@@ -288,7 +282,7 @@ class TelegramBridge(Bridge):
 
     async def _poll(self, client: TelegramClient, inbox: Inbox) -> None:
         newest, offset = int(inbox.cursor or 0), None
-        while (updates := await until_stopped(self._stopped, client.updates(offset))) is not None:
+        while (updates := await until_stopped(self.stopping, client.updates(offset))) is not None:
             ids = [update_id for raw in updates if (update_id := update_id_of(raw)) is not None]
             if updates and not ids:
                 raise BridgeError("Telegram sent updates without ids, which cannot be confirmed.")

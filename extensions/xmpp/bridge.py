@@ -262,7 +262,6 @@ class XmppBridge(Bridge):
         self._settings = settings
         self._now = now
         self._client: XmppClient | None = None
-        self._stopping = asyncio.Event()
         self._me = Identity(jid=str(JID(settings.jid).bare), nick=settings.nick, account=account)
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._cursor: dict[str, str] = {}
@@ -272,7 +271,7 @@ class XmppBridge(Bridge):
         self._live: dict[str, Identity] = {}
 
     async def start(self, inbox: Inbox) -> None:
-        if self._stopping.is_set():
+        if self.stopping.is_set():
             return
         client = XmppClient(self._settings)
         received: asyncio.Queue[tuple[Message, Identity] | None] = asyncio.Queue()
@@ -299,10 +298,10 @@ class XmppBridge(Bridge):
             await self._catch_up(client, inbox)
             self._is_catching_up = False
             self._live.clear()
-            while not self._stopping.is_set() and (item := await received.get()) is not None:
+            while not self.stopping.is_set() and (item := await received.get()) is not None:
                 await self._take(*item, inbox)
         except ConnectionError:
-            if not self._stopping.is_set():
+            if not self.stopping.is_set():
                 raise
         finally:
             self._client = None
@@ -310,11 +309,11 @@ class XmppBridge(Bridge):
                 if not waiting.done():
                     waiting.set_exception(ConnectionError("the connection broke before the answer came"))
             await client.close()
-        if not self._stopping.is_set():
+        if not self.stopping.is_set():
             raise ConnectionError(await client.ended)
 
     async def stop(self) -> None:
-        self._stopping.set()
+        self.stopping.set()
         if self._client is not None:
             await self._client.close()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from nacre.memory.contracts.facts import FactMemory
 from nacre.record import Record
@@ -29,6 +29,7 @@ from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
 if TYPE_CHECKING:
     from nacre.runtime.providers.provider import Lend
 
+T = TypeVar("T")
 MakeToolSource: TypeAlias = Callable[[Config, Clock], ToolSource]
 
 
@@ -83,13 +84,11 @@ class ExtensionHost:
 
     def hook(self, name: str, handler: Handler[Any, Any]) -> None:
         """Adds a handler for an event of the agent (see `nacre.Hooks`)."""
-        if not callable(handler):
-            raise TypeError(f"the hook {name!r} has the value {handler!r}, which is not callable")
-        self.hooks.append((checked_name(name), handler))
+        self.hooks.append((checked_name(name), _callable(handler, f"the hook {name!r}")))
 
     def on_open(self, add: Callable[[OpeningAgent], None]) -> None:
         """Calls `add` when an agent opens. It may add to the host what depends on the agent's settings."""
-        self.openings.append(add)
+        self.openings.append(_callable(add, "on_open"))
 
     def fact_memory(self, facts: FactMemory) -> None:
         """Sets the facts and notes behind `agent.memory` in the place of the built-in ones."""
@@ -115,21 +114,29 @@ class ExtensionHost:
 
     def tool_source(self, make: MakeToolSource) -> None:
         """Adds a source of changing tools. `make(config, now)` opens it when the agent opens."""
-        self.tool_sources.append(make)
+        self.tool_sources.append(_callable(make, "tool_source"))
 
     def service(self, service: Service) -> None:
         """Adds a service that `nacre serve` runs beside the channels."""
+        if not isinstance(service, Service):
+            raise TypeError(f"a service must be a Service, not {type(service).__name__}")
         self.services.append(service)
 
     def http_mount(self, make: MakeMount) -> None:
         """Adds routes to the HTTP server of `nacre serve`. `make(configs, now)` is called when it starts."""
-        self.http_mounts.append(make)
+        self.http_mounts.append(_callable(make, "http_mount"))
 
     def turn_workers(self, workers: TurnWorkers) -> None:
         """Sets the programs that run turns if `storage.driver` names this extension."""
         if self.workers is not None:
             raise ValueError("it brings two kinds of workers, and there is one queue of turns")
         self.workers = workers
+
+
+def _callable(value: T, what: str) -> T:
+    if not callable(value):
+        raise TypeError(f"{what} has the value {value!r}, which is not callable")
+    return value
 
 
 class Extension(Protocol):

@@ -23,11 +23,10 @@ from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.ledger import sqlite_statements as statements
-from nacre.runtime.ledger.ledger import Ledger, LedgerTables
+from nacre.runtime.ledger.ledger import Ledger
 from nacre.runtime.ledger.moving import COLUMNS, Contents, MovableLedger, as_row, is_left_behind
 from nacre.runtime.ledger.records import LedgerUnusable
-from nacre.runtime.ledger.sql_ledger import SqlLedger
-from nacre.runtime.ledger.sql_tables import Run, SqlTables
+from nacre.runtime.ledger.tables import LedgerTables, Run
 
 T = TypeVar("T")
 BUSY_TIMEOUT_MS = 10_000
@@ -98,7 +97,7 @@ async def refuse_left_behind(there: FileLedgerPlace, *, copied: str, now: Clock,
         )
 
 
-class SqliteLedger(SqlLedger):
+class SqliteLedger(Ledger):
     """The ledger in a state folder. Open it with `open`."""
 
     _release: Callable[[], None] | None = None
@@ -143,9 +142,9 @@ class SqliteLedger(SqlLedger):
             self._release = None
 
 
-def open_tables(path: Path, *, now: datetime) -> SqlTables:
+def open_tables(path: Path, *, now: datetime) -> LedgerTables:
     """The tables of a ledger's file, created if needed, for a terminal. Raises `LedgerUnusable`."""
-    return SqlTables(open_database(path, statements.MIGRATIONS, now=now)[0], statements)
+    return LedgerTables(open_database(path, statements.MIGRATIONS, now=now)[0], statements)
 
 
 def _run_on(db: Connection) -> Run:

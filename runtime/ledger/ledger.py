@@ -1,4 +1,6 @@
-"""What a ledger is, independent of where it is stored. Each method is atomic and durable when it returns.
+"""A ledger for the serving program: messages, and outgoing parts. `tables.py` has what a terminal may use.
+
+Each method is atomic and durable when it returns.
 
     A message: waiting ─► running ─► done
                    └─► dropped, when too many wait or the owner stops them
@@ -10,32 +12,46 @@ Every method raises `LedgerUnusable` if the storage refuses, or if the ledger is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.contracts.outbound import Place
+from nacre.runtime.contracts.outbound import Place, place_of
 from nacre.runtime.ledger.moving import MovableLedger
 from nacre.runtime.ledger.records import (
+    MOST_KEPT_IDS,
     Along,
-    JobMoved,
     OutboundPart,
     Received,
-    StoredJob,
-    StoredPerson,
-    StoredStatus,
-    Who,
+    asker_to_json,
+    chat_of,
+    inbound_from_json,
+    inbound_to_json,
+    is_owner_chat,
+    part_from_row,
+    sendable,
 )
+from nacre.runtime.ledger.tables import LedgerRows, LedgerStatements, LedgerTables, Run, write_along
 
 
-class Outbox(Protocol):
-    """The parts to be sent, in order."""
+class Outbox:
+    """The parts of a ledger. `ledger_id` is part of their keys, so that keys of different ledgers
+    differ.
+    """
+
+    def __init__(self, rows: LedgerRows, sql: LedgerStatements, *, ledger_id: str) -> None:
+        self._rows = rows
+        self._sql = sql
+        self._id = ledger_id
 
     async def put(self, place: Place, texts: Sequence[str], *, answers: str = "") -> None:
         """Adds parts that answer no turn."""
+        await self._rows.write(
+            lambda run: [put_part(run, self._sql, place, text, answers=answers) for text in texts]
+        )
 
     async def draft(self, turn: int, place: Place, text: str, *, answers: str) -> OutboundPart | None:
         """Records that the beginning of a turn's answer is about to be shown.
@@ -44,143 +60,73 @@ class Outbox(Protocol):
         answer, which says that it may be a repetition if that cannot be determined.
         """
 
+        def work(run: Run) -> int | None:
+            there = run(self._sql.DRAFT, turn=turn)
+            if not there:
+                return put_part(run, self._sql, place, text, answers=answers, turn=turn, state="draft")
+            return int(there[0][0]) if there[0][1] else None
+
+        number = await self._rows.write(work)
+        return None if number is None else await self._part(number)
+
     async def next_part(
         self, channel: str, account: str, chat_id: str, *, after: int = 0
     ) -> OutboundPart | None:
         """The oldest part of a chat that is to be sent, with a number above `after`; `None` if there is
         none.
         """
+        chat = {"channel": channel, "account": account, "chat_id": chat_id, "after": after}
+        found = await self._rows.read(self._sql.NEXT_PART, **chat)
+        return part_from_row(found[0], self._id) if found else None
 
     async def chats_with_parts(self, channel: str, account: str) -> tuple[str, ...]:
         """The chats with unsent parts."""
+        rows = await self._rows.read(self._sql.CHATS, channel=channel, account=account)
+        return tuple(str(chat_id) for (chat_id,) in rows)
 
     async def sending(self, part: OutboundPart, *, durable: bool = True) -> None:
         """Records that a part is about to be sent: until `sent`, nobody knows whether it arrived.
 
         It need not be `durable` where a second delivery shows nothing new.
         """
+        await self._rows.run(self._sql.SET_STATE, durable, number=part.number, state="sending")
 
     async def sent(self, part: OutboundPart, sent_id: str, *, is_whole: bool = True) -> None:
         """Records that a part arrived. If it is not `is_whole`, it still has to be edited.
 
         A power cut may take this; then nobody knows whether the part arrived.
         """
+        state = "sent" if is_whole else "pending"
+        await self._rows.run(self._sql.SENT, not is_whole, number=part.number, sent_id=sent_id, state=state)
 
     async def drafted(self, part: OutboundPart, sent_id: str) -> None:
         """Records that the beginning of an answer is shown."""
+        await self._rows.run(self._sql.DRAFTED, number=part.number, sent_id=sent_id)
 
     async def undraft(self, part: OutboundPart) -> None:
         """Records that the beginning of an answer is certainly not shown."""
+        await self._rows.run(self._sql.UNDRAFT, number=part.number)
 
     async def not_sent(self, part: OutboundPart, state: str, problem: str) -> None:
         """Records that sending failed: `pending`, `unsure` or, permanently, `failed`."""
+        problem = sendable(problem[:500])
+        await self._rows.run(self._sql.NOT_SENT, number=part.number, state=state, problem=problem)
 
-    async def counts(self) -> dict[str, int]:
-        """The number of parts in each state, without those that arrived."""
-
-
-class PeopleRows(Protocol):
-    """The people who were let in, and those who ask to be. Times are epoch milliseconds."""
-
-    async def role(self, who: Who) -> str:
-        """A sender's role; empty if unknown."""
-
-    async def ask(
-        self, who: Who, code: str, *, now_ms: int, since_ms: int, most: int, gives_way_ms: int = 0
-    ) -> bool:
-        """Stores a code, unless its sender, or `most` people of the account, asked after `since_ms`; `True`
-        if stored.
-
-        Older requests are deleted. If too many ask, the oldest one who asked until `gives_way_ms` and was
-        not denied is dropped.
-        """
-
-    async def asking(self, since_ms: int) -> tuple[StoredPerson, ...]:
-        """The people who asked after `since_ms` and were not denied, oldest first."""
-
-    async def known(self) -> tuple[StoredPerson, ...]:
-        """The people who were let in, oldest first."""
-
-    async def approve(self, code: str, role: str, *, now_ms: int, since_ms: int) -> Who | None:
-        """Lets in the person who asked with this code after `since_ms`; the code is used up."""
-
-    async def deny(self, code: str, *, since_ms: int) -> Who | None:
-        """Invalidates the code of the person who asked with it after `since_ms`, who cannot ask again."""
-
-    async def revoke(self, channel: str, sender_id: str) -> bool:
-        """Removes a person from every account of a channel; `False` if they were not let in."""
+    async def _part(self, number: int) -> OutboundPart:
+        [row] = await self._rows.read(self._sql.PART_ROW, number=number)
+        return part_from_row(row, self._id)
 
 
-class JobRows(Protocol):
-    """Scheduled jobs. Times are epoch milliseconds."""
+class Ledger(LedgerTables):
+    """A `Ledger`. `notice` is a sentence about the opening, or empty."""
 
-    async def add(self, job: StoredJob, *, made_ms: int, most: int) -> bool:
-        """Stores a job unless its agent has `most`; `True` if stored."""
-
-    async def of_agent(self, agent_id: str) -> tuple[StoredJob, ...]:
-        """The jobs of an agent, by due time, those that are not due last."""
-
-    async def due(self, at_ms: int) -> tuple[StoredJob, ...]:
-        """The jobs of all agents that are due at a time, in order."""
-
-    async def recurring(self, after_ms: int) -> tuple[StoredJob, ...]:
-        """The recurring jobs of all agents that are due after a time."""
-
-    async def next_due_ms(self) -> int | None:
-        """When the next job is due, or `None`."""
-
-    async def remove(self, job_id: str) -> bool:
-        """Removes a job; `False` if there was none."""
-
-    async def move(self, moved: JobMoved) -> None:
-        """Sets when a job is due next. Raises `JobChanged`."""
-
-    async def last_beat_ms(self, agent_id: str, now_ms: int) -> int:
-        """When an agent last had a heartbeat; the first call records the current time."""
-
-
-class LedgerTables(Protocol):
-    """The tables that a terminal may read and change while a program serves."""
-
-    @property
-    def people(self) -> PeopleRows: ...
-
-    @property
-    def jobs(self) -> JobRows: ...
-
-    async def owner_chats(self, agent_id: str) -> tuple[Inbound, ...]:
-        """Where the owner wrote to an agent in private, as messages without text, newest first."""
-
-    async def put_statuses(self, statuses: Sequence[StoredStatus]) -> None:
-        """Replaces the statuses of all bridges."""
-
-    async def statuses(self) -> tuple[StoredStatus, ...]:
-        """The stored statuses of the bridges, by channel and account."""
-
-    async def choices(self) -> Mapping[tuple[str, str], str]:
-        """The stored choices, by session key and name."""
-
-    async def put_choice(self, session_key: str, name: str, value: str) -> None:
-        """Stores a choice; an empty value deletes it."""
-
-    async def not_done(self) -> dict[str, int]:
-        """The number of messages that wait or are being answered, and of unsent parts, by state."""
-
-    async def close(self) -> None:
-        """Finishes pending work and releases the storage. Safe to repeat."""
-
-
-class Ledger(LedgerTables, Protocol):
-    """The whole ledger, for the one serving program. Parts that another program was sending are
-    `unsure`.
-    """
-
-    @property
-    def outbox(self) -> Outbox: ...
-
-    @property
-    def notice(self) -> str:
-        """A sentence for the owner about the opening, or an empty string."""
+    def __init__(
+        self, rows: LedgerRows, sql: LedgerStatements, *, now: Clock, ledger_id: str, notice: str = ""
+    ) -> None:
+        super().__init__(rows, sql)
+        self._now = now
+        self.outbox = Outbox(rows, sql, ledger_id=ledger_id)
+        self.notice = notice
 
     async def receive(
         self,
@@ -199,6 +145,37 @@ class Ledger(LedgerTables, Protocol):
         If the owner wrote it in private, the owner can be reached there from now on. Raises `JobChanged`,
         and then stores nothing.
         """
+        sql, at_ms = self.sql, epoch_ms(self._now())
+        body, asker = inbound_to_json(inbound), asker_to_json(inbound)
+        account = {"channel": inbound.channel, "account": inbound.account}
+
+        def work(run: Run) -> int:
+            if cursor:
+                run(sql.PUT_CURSOR, **account, value=cursor)
+            added = run(
+                sql.RECEIVE,
+                **account,
+                chat_id=inbound.chat_id,
+                message_id=inbound.message_id,
+                session_key=session_key,
+                answered_by=agent_id,
+                at_ms=at_ms,
+                body=body,
+            )
+            if added and is_owner_chat(inbound):
+                run(sql.PUT_OWNER_CHAT, **account, answered_by=agent_id, at_ms=at_ms, inbound=asker)
+            if along is not None:
+                write_along(run, sql, along)
+            number = int(added[0][0]) if added else 0
+            if begins and number:
+                run(sql.BEGIN, numbers=[number], turn=number)
+            return number
+
+        number = await self.rows.write(work)
+        received = Received(
+            number=number, session_key=session_key, inbound=inbound, agent_id=agent_id, begins=begins
+        )
+        return received.named if number else None
 
     async def tell(self, asker: Inbound, texts: Sequence[str], *, along: Along | None = None) -> None:
         """Puts texts into the outbox that no message asked for, together with `along`.
@@ -207,42 +184,117 @@ class Ledger(LedgerTables, Protocol):
         `JobChanged`.
         """
 
+        def work(run: Run) -> None:
+            for text in texts:
+                put_part(run, self.sql, place_of(asker), text, answers="", asker=asker_to_json(asker))
+            if along is not None:
+                write_along(run, self.sql, along)
+
+        await self.rows.write(work)
+
     async def pass_over(self, inbound: Inbound, cursor: str) -> None:
         """Stores the cursor of a message that nobody answers, and nothing else of it."""
+        if cursor:
+            account = {"channel": inbound.channel, "account": inbound.account}
+            await self.rows.run(self.sql.PUT_CURSOR, **account, value=cursor)
 
     async def cursor(self, channel: str, account: str) -> str:
         """The last cursor of a bridge; empty if there is none."""
+        found = await self.rows.read(self.sql.CURSOR, channel=channel, account=account)
+        return str(found[0][0]) if found else ""
 
     async def open_messages(self) -> tuple[Received, ...]:
         """All unanswered messages in order, for the start of a program."""
+        return tuple(
+            Received(
+                number=number,
+                session_key=key,
+                inbound=inbound_from_json(body),
+                turn=turn,
+                was_begun=bool(was_begun),
+                attempts=attempts,
+                agent_id=agent_id,
+                has_joined=bool(has_joined),
+            ).named
+            for number, key, body, turn, was_begun, attempts, agent_id, has_joined in await self.rows.read(
+                self.sql.OPEN_MESSAGES
+            )
+        )
 
     async def begin(self, batch: Sequence[Received]) -> None:
         """Records that messages are handed to the agent, as one turn."""
+        await self.rows.run(self.sql.BEGIN, numbers=_numbers(batch), turn=batch[0].number)
 
     async def join(self, received: Received, turn: int) -> None:
         """Records that a message is about to join a running turn."""
+        await self.rows.run(self.sql.JOIN, number=received.number, turn=turn)
 
     async def part(self, apart: Sequence[Received]) -> None:
         """Records that messages did not join a turn after all, and wait for one of their own."""
+        await self.rows.run(self.sql.PART, numbers=_numbers(apart))
 
     async def drop(self, dropped: Sequence[Received]) -> None:
         """Records that messages are not answered, because too many waited or the owner said so."""
+        await self.rows.run(self.sql.DROP, numbers=_numbers(dropped))
 
     async def finish(self, batch: Sequence[Received], place: Place, texts: Sequence[str]) -> None:
         """Records that a turn is over, and its reply; no texts are silence.
 
         If a draft of the answer was shown, it becomes the first part.
         """
+        sql, last, turn = self.sql, batch[-1].inbound, batch[0].number
+        asker = asker_to_json(last)
+
+        def work(run: Run) -> None:
+            draft, rest = run(sql.DRAFT, turn=turn), list(texts)
+            if draft and rest:
+                first = sendable(rest.pop(0))
+                run(sql.DRAFT_BECOMES, number=draft[0][0], text=first, asker=asker)
+            elif draft:
+                run(sql.SET_STATE, number=draft[0][0], state="sent")
+            for text in rest:
+                put_part(run, sql, place, text, answers=last.message_id, turn=turn, asker=asker)
+            run(sql.DONE, numbers=_numbers(batch))
+            _forget_old(run, sql, chat_of(last))
+
+        await self.rows.write(work)
 
 
-async def owner_chats(tables: LedgerTables, agent_id: str, *, target: str = "last") -> tuple[Inbound, ...]:
-    """Where the owner wrote to an agent, as messages without text, newest first.
+def put_part(
+    run: Run,
+    sql: LedgerStatements,
+    place: Place,
+    text: str,
+    *,
+    answers: str,
+    turn: int = 0,
+    state: str = "pending",
+    asker: str = "",
+) -> int:
+    """Adds a part within a transaction, and returns its number."""
+    [(number,)] = run(
+        sql.PUT_PART,
+        turn=turn,
+        channel=place.channel,
+        account=place.account,
+        chat_id=place.chat_id,
+        thread_id=place.thread_id,
+        answers=answers,
+        text=sendable(text),
+        state=state,
+        asker=asker,
+    )
+    return int(number)
 
-    `target` is the name of a channel, or `last` for all of them.
-    """
-    wanted = target.strip().lower()
-    chats = await tables.owner_chats(agent_id)
-    return tuple(chat for chat in chats if wanted in ("last", chat.channel.strip().lower()))
+
+def _forget_old(run: Run, sql: LedgerStatements, chat: tuple[str, str, str]) -> None:
+    named = dict(zip(("channel", "account", "chat_id"), chat, strict=True))
+    run(sql.FORGET_INBOUND, **named, most=MOST_KEPT_IDS)
+    run(sql.FORGET_OUTBOUND, **named, most=MOST_KEPT_IDS)
+
+
+def _numbers(several: Sequence[Received]) -> list[int]:
+    return [received.number for received in several]
 
 
 class LedgerPlace(Protocol):

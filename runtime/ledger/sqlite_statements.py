@@ -202,7 +202,6 @@ UNDRAFT = "DELETE FROM outbound WHERE seq = :number"
 NOT_SENT = """
 UPDATE outbound SET state = :state, problem = :problem, attempts = attempts + 1 WHERE seq = :number
 """
-OUTBOX_COUNTS = "SELECT state, count(*) FROM outbound WHERE state NOT IN ('sent', 'draft') GROUP BY state"
 NOT_DONE = """
 SELECT state, count(*) FROM inbound WHERE state IN ('waiting', 'running') GROUP BY state
 UNION ALL

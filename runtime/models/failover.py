@@ -223,13 +223,10 @@ async def _attempt_after(
 
 
 async def call_with_retries(
-    call: Callable[[], Awaitable[T]],
-    *,
-    sleep: Callable[[float], Awaitable[None]],
-    chance: Callable[[], float] = random.random,
+    call: Callable[[], Awaitable[T]], *, sleep: Callable[[float], Awaitable[None]]
 ) -> T:
     """The result of `call`, repeated as in `stream_with_retries` and with its errors."""
-    async for attempt in _attempts(MAX_RETRIES, sleep, chance):
+    async for attempt in _attempts(MAX_RETRIES, sleep, random.random):
         with attempt:
             return await call()
     raise AssertionError("the last attempt gives its answer or raises")

@@ -135,13 +135,13 @@ class OpenSession:
         return waiting
 
     def _speakers(self) -> SpeakerLog:
-        speakers = self.journal.cached(SpeakerLog)
+        speakers = self.journal.views.cached(SpeakerLog)
         speakers.follow(self.journal.tree.entries)
         return speakers
 
     @property
     def branch(self) -> Sequence[Entry]:
-        return self.journal.branch()
+        return self.journal.tree.branch()
 
     @property
     def compaction_count(self) -> int:
@@ -456,7 +456,7 @@ class ModelView:
         """The items as a model is sent them."""
         if self.history_turns is None:
             return self._journal.sent().items()
-        return self._pruned.of(self.unpruned(), self._journal.branch())
+        return self._pruned.of(self.unpruned(), self._journal.tree.branch())
 
     def messages(self) -> tuple[Message, ...]:
         """Their messages in the order in which the model reads them."""
@@ -527,7 +527,7 @@ class FlushRecords:
         said = (entry for entry in self._facts().unflushed if not isinstance(entry.body, ToolResultMessage))
         first = next(said, None)
         is_before = False
-        for entry in reversed(self._journal.branch() if first is not None else ()):
+        for entry in reversed(self._journal.tree.branch() if first is not None else ()):
             is_before = is_before or entry.id == entry_id
             if entry is first:
                 return is_before and entry.id != entry_id
@@ -579,8 +579,8 @@ class FlushRecords:
         await self._line.flushed(cycle=cycle)
 
     def _facts(self) -> FlushFacts:
-        facts = self._journal.cached(FlushFacts)
-        facts.follow(self._journal.branch())
+        facts = self._journal.views.cached(FlushFacts)
+        facts.follow(self._journal.tree.branch())
         return facts
 
 

@@ -1,4 +1,4 @@
-"""What an extension that reaches models offers: `provider/model` names and embedders. A public contract.
+"""The contract of extensions that provide models and embedders. It is public.
 
 The built-in extension `providers` reaches every provider that litellm knows and every server of OpenAI's
 protocol: `BuiltInProviders`. An extension of another package whose id is `acme` and whose manifest has the

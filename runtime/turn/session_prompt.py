@@ -165,7 +165,7 @@ class SessionPrompt:
         await journal.append_custom(PROMPT_TYPE, prompt.to_record(), durable=False)
 
     def recorded(self) -> RecordedPrompt:
-        recorded = self._session.journal.cached(RecordedPrompt)
+        recorded = self._session.journal.views.cached(RecordedPrompt)
         recorded.follow(self._session.branch)
         return recorded
 

@@ -434,7 +434,7 @@ def partial_summaries(journal: Transcript) -> PartialSummaries:
     async def remember(digest: str, summary: str) -> None:
         await journal.append_custom(PARTIAL_SUMMARY_ENTRY, {"digest": digest, "summary": summary})
 
-    return PartialSummaries(known=known_partial_summaries(journal.branch()), remember=remember)
+    return PartialSummaries(known=known_partial_summaries(journal.tree.branch()), remember=remember)
 
 
 def known_partial_summaries(branch: Sequence[Entry]) -> dict[str, str]:

@@ -125,11 +125,9 @@ def append_all(path: Path, data: bytes, *, at_bytes: int, sync: Sync = os.fsync)
             os.close(descriptor)
 
 
-def replace_file(path: Path, data: bytes, *, backup: Path | None = None, sync: Sync = os.fsync) -> None:
-    """Replaces a file's content atomically. `backup` then names the previous content."""
+def replace_file(path: Path, data: bytes, *, sync: Sync = os.fsync) -> None:
+    """Replaces a file's content atomically."""
     with reported("write", path), unfinished_file(path, data, sync=sync) as temporary:
-        if backup is not None:
-            keep_as(backup, path, sync=sync)
         temporary.replace(path)
         sync_folder(path.parent, sync=sync)
 

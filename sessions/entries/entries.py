@@ -379,7 +379,8 @@ class EntryTree:
     def __init__(self) -> None:
         self._entries: list[Entry] = []
         self._by_id: dict[str, Entry] = {}
-        self._labels: dict[str, str] = {}
+        self.labels: dict[str, str] = {}
+        """The current names of entries, by entry id."""
         self._customs: dict[str, list[Entry]] = {}
         self._path: list[Entry] = []
         self._compactions = 0
@@ -409,13 +410,9 @@ class EntryTree:
         found = self._customs.get(custom_type, [])
         return EntryRun(found, len(found))
 
-    def label(self, entry_id: str) -> str | None:
-        """An entry's current name, or `None`."""
-        return self._labels.get(entry_id)
-
     def labelled(self, label: str) -> str | None:
         """The id of the entry with a name; of several, the one named last."""
-        return next((entry_id for entry_id, name in reversed(self._labels.items()) if name == label), None)
+        return next((entry_id for entry_id, name in reversed(self.labels.items()) if name == label), None)
 
     def add(self, entry: Entry) -> None:
         """Adds the newest entry. Its id is new, and its parent was added before or is `None`."""
@@ -427,9 +424,9 @@ class EntryTree:
             case CustomRecord(custom_type=custom_type):
                 self._customs.setdefault(custom_type, []).append(entry)
             case Label(target_id=target_id, label=label):
-                self._labels.pop(target_id, None)
+                self.labels.pop(target_id, None)
                 if label:
-                    self._labels[target_id] = label
+                    self.labels[target_id] = label
 
     def branch(self, leaf_id: str | None = None) -> EntryRun:
         """The entries from the root to `leaf_id`, or to the newest entry.
@@ -545,12 +542,12 @@ def branch_copy(
             raw["targetId"] = entry.body.target_id
         kept.add(entry)
         yield raw
-    for entry in [entry for entry in kept.entries if kept.label(entry.id) != tree.label(entry.id)]:
+    for entry in [entry for entry in kept.entries if kept.labels.get(entry.id) != tree.labels.get(entry.id)]:
         label = Entry(
             id=linker.unused_id(partial("label:{}".format, entry.id)),
             parent_id=newest,
             timestamp=header.timestamp,
-            body=Label(target_id=entry.id, label=tree.label(entry.id)),
+            body=Label(target_id=entry.id, label=tree.labels.get(entry.id)),
         )
         linker.add(label)
         newest = label.id

@@ -10,7 +10,7 @@ import asyncio
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -76,7 +76,7 @@ class Journal:
     def __init__(self, file: JournalFile) -> None:
         self._file = file
         self._worker = OrderedWorker()
-        self._views = BranchViews()
+        self.views = BranchViews()
 
     @classmethod
     async def open(
@@ -155,29 +155,14 @@ class Journal:
         """Sentences about what was repaired, skipped or set aside since the journal was opened."""
         return self._file.notices
 
-    def branch(self, leaf_id: str | None = None) -> Sequence[Entry]:
-        """The entries from the root to the newest one, or to `leaf_id`.
-
-        Raises:
-            ValueError: no entry has that id.
-        """
-        return self.tree.branch(leaf_id)
-
     def transcript(self) -> tuple[TranscriptItem, ...]:
         """What a model sees of the branch; the same object until that changes. Call it from one thread at
         a time."""
-        return self._views.transcript(self.tree)
+        return self.views.transcript(self.tree)
 
     def sent(self) -> SentView:
         """What models are sent, brought up to date by this call. Call it from one thread at a time."""
-        return self._views.sent(self.tree)
-
-    def cached(self, make: Callable[[], T]) -> T:
-        """Returns the result of the first call of `make`, cached for the lifetime of the journal.
-
-        It is for values that follow the entries and would otherwise be computed from all of them again.
-        """
-        return self._views.cached(make)
+        return self.views.sent(self.tree)
 
     async def refresh(self) -> bool:
         """Reads what others appended since the last read; whether there was anything."""
@@ -513,7 +498,7 @@ async def read_transcript(path: Path, *, session_id: str, now: Callable[[], date
         return StoredTranscript(
             header=journal.header,
             entries=tuple(journal.tree.entries),
-            branch=tuple(journal.branch()),
+            branch=tuple(journal.tree.branch()),
         )
 
 

@@ -18,7 +18,7 @@ from nacre.sessions.entries.entries import Entry, EntryTree, KnownBody, SessionH
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts
-from nacre.sessions.view.sent_view import SentView
+from nacre.sessions.view.sent_view import BranchViews, SentView
 from nacre.sessions.view.transcript import TranscriptItem
 
 T = TypeVar("T")
@@ -103,21 +103,18 @@ class Transcript(Protocol):
         """The entries of all branches."""
 
     @property
+    def views(self) -> BranchViews:
+        """The views of this transcript, and values cached for its lifetime."""
+
+    @property
     def notices(self) -> tuple[str, ...]:
         """Sentences for the owner about what was repaired."""
-
-    def branch(self, leaf_id: str | None = None) -> Sequence[Entry]:
-        """The entries from the root to the newest one, or to `leaf_id`. Raises `ValueError` for an unknown
-        id."""
 
     def transcript(self) -> tuple[TranscriptItem, ...]:
         """What a model sees of the branch."""
 
     def sent(self) -> SentView:
         """What models are sent, brought up to date by this call; see `BranchViews`."""
-
-    def cached(self, make: Callable[[], T]) -> T:
-        """Returns the result of the first call of `make`, cached for the lifetime of this object."""
 
     async def refresh(self) -> bool:
         """Reads what others appended; whether there was anything."""

@@ -77,14 +77,12 @@ class Worker:
         agent_of: AgentOf,
         *,
         most_at_once: int,
-        progress_seconds: float = PROGRESS_SECONDS,
     ) -> None:
         self._process = database.process
         self._database = database
         self._rows = TurnRows(database)
         self._agent_of = agent_of
         self._most_at_once = most_at_once
-        self._progress_seconds = progress_seconds
         self._running: dict[TurnKey, _Running] = {}
         self._notifications: Notifications | None = None
         self._changed = asyncio.Event()
@@ -149,7 +147,7 @@ class Worker:
         free = self._most_at_once - len(self._running)
         if free <= 0 or self._is_stopping:
             return
-        for turn in await self._rows.claim(free, self._progress_seconds + 60, mine=self._running):
+        for turn in await self._rows.claim(free, PROGRESS_SECONDS + 60, mine=self._running):
             running = self._running[turn.key] = _Running(turn)
             running.task = asyncio.create_task(self._work(running))
 
@@ -173,7 +171,7 @@ class Worker:
             now = time.monotonic()
             since = now if running.is_asking else running.progress_at
             if since - running.extended_at > 60:
-                await self._rows.progressed(turn, self._progress_seconds + 60)
+                await self._rows.progressed(turn, PROGRESS_SECONDS + 60)
                 running.extended_at = now
 
     async def _work(self, running: _Running) -> None:
@@ -186,7 +184,7 @@ class Worker:
                 outcome = outcome_of(await self._ending(running))
         except TimeoutError:
             is_counted = True
-            log.warning("the turn %s made no progress for %.0f s", turn.id, self._progress_seconds)
+            log.warning("the turn %s made no progress for %.0f s", turn.id, PROGRESS_SECONDS)
         except DatabaseError as error:
             log.warning("the turn %s did not come to its end: %s", turn.id, error)
         except Exception:
@@ -227,12 +225,12 @@ class Worker:
         """The event that the turn ended with. Raises `TimeoutError` without progress."""
         turn, ending = running.turn, None
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(self._progress_seconds) as limit:
+        async with asyncio.timeout(PROGRESS_SECONDS) as limit:
             agent = running.agent = await self._agent_of(turn.agent_id)
             async with aclosing(agent.stream(turn.inbound)) as events:
                 async for event in events:
                     running.is_asking = isinstance(event, ApprovalAsked)
-                    limit.reschedule(None if running.is_asking else loop.time() + self._progress_seconds)
+                    limit.reschedule(None if running.is_asking else loop.time() + PROGRESS_SECONDS)
                     running.progress_at = time.monotonic()
                     if isinstance(event, MessageJoined):
                         await self._rows.heard(turn, event.inbound_id)

@@ -59,12 +59,10 @@ class VectorReader:
         prepare: Callable[[Connection], VectorEngine],
         *,
         resident_bytes: int = RESIDENT_BYTES,
-        exact_up_to: int = EXACT_UP_TO,
     ) -> None:
         self._prepare = prepare
         self._engine: VectorEngine | None = None
         self._resident_bytes = resident_bytes
-        self._exact_up_to = exact_up_to
         self._table = VectorTable(0, most_bytes=0)
         self._seen = self._gone = self._last_row = 0
         self._data_version = -1
@@ -94,14 +92,14 @@ class VectorReader:
         inside = narrowed(connection, scope)
         if in_place:
             wanted = candidates_for(len(vector), limit)
-            if _row_count(connection) <= self._exact_up_to:
-                wanted = self._exact_up_to
+            if _row_count(connection) <= EXACT_UP_TO:
+                wanted = EXACT_UP_TO
             rows = _stored_coarse(connection, plain_question_code(query), wanted, inside)
             return _best_pieces(_scored_in_place(connection, query, "id", rows), limit)
         self._follow(connection, len(vector))
         outside = self._outside(connection, inside) if inside else None
-        is_small = len(self._table) <= self._exact_up_to
-        wanted = self._exact_up_to if is_small else candidates_for(len(vector), limit, len(self._table))
+        is_small = len(self._table) <= EXACT_UP_TO
+        wanted = EXACT_UP_TO if is_small else candidates_for(len(vector), limit, len(self._table))
         places = self._table.coarse(question_code(query), wanted, outside=outside)
         if not self._table.whole and not is_small:
             places = self._table.likeliest(query, places, 2 * limit + _READ_BESIDE)

@@ -197,7 +197,7 @@ def _taken(key: str) -> SessionKeyInvalid:
 
 
 def _target(session: OpenSession, entry_id: str | None) -> Sequence[Entry]:
-    return session.journal.branch(entry_id) if entry_id is not None else ()
+    return session.journal.tree.branch(entry_id) if entry_id is not None else ()
 
 
 def _flush_of(session: OpenSession, going: Leaving) -> Entry | None:
@@ -207,7 +207,7 @@ def _flush_of(session: OpenSession, going: Leaving) -> Entry | None:
 
 async def _copy_flush_record(journal: Transcript, flush: Entry | None) -> None:
     """Records that what is in view was saved on the abandoned branch, so that it is not saved again."""
-    if flush is not None and has_unflushed_messages(journal.branch()):
+    if flush is not None and has_unflushed_messages(journal.tree.branch()):
         await journal.append_custom(FLUSH_ENTRY, flush.custom_data(FLUSH_ENTRY))
 
 

@@ -82,7 +82,7 @@ def labels_of(tree: EntryTree) -> tuple[SessionLabel, ...]:
     return tuple(
         SessionLabel(name=name, place=entry.id, at=moment_of(entry))
         for entry in tree.entries
-        if (name := tree.label(entry.id))
+        if (name := tree.labels.get(entry.id))
     )
 
 

@@ -1,4 +1,4 @@
-"""What the offline responder answers with: calls or text, and every sentence that it says of its own."""
+"""The answers of the offline responder: tool calls or text, and every sentence of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROVIDER = "offline"
 
 
 class Answer(Record):
-    """Either text, or calls whose results the next step reads; a call gets its id when it is streamed."""
+    """Text, or tool calls whose results the next step reads. A call gets its id when it is streamed."""
 
     text: str = ""
     calls: Sequence[ToolCall] = ()
@@ -81,7 +81,7 @@ SEARCH_DEGRADED = "The search ran with less than usual: {problem}"
 
 
 def _beginnings(*sentences: str) -> tuple[str, ...]:
-    """What tells these sentences in an answer: they up to what they are filled with."""
+    """The constant beginning of each sentence, by which it is recognized in an answer."""
     return tuple(sentence.partition("{")[0][:40] for sentence in sentences)
 
 
@@ -91,16 +91,16 @@ _LEAVING_OPEN = _beginnings(*_NOTHING, FOUND_NEAR, ASKED, SEARCH_FAILED, SEARCH_
 
 
 def is_quoting(text: str) -> bool:
-    """Whether an answer in a transcript is this responder's repeating what was said or written before."""
+    """Whether an answer in a transcript is an offline answer that quotes earlier text."""
     return any(map(text.__contains__, _QUOTING))
 
 
 def leaves_open(text: str) -> bool:
-    """Whether an answer in a transcript is this responder's and left the question open."""
+    """Whether an answer in a transcript is an offline answer that left the question open."""
     return any(map(text.__contains__, _LEAVING_OPEN))
 
 
 def quotes_nothing(message: AssistantMessage) -> bool:
-    """Whether this responder wrote the answer and spoke of itself alone, such as of what it can do."""
+    """Whether an answer is an offline answer without quotes, such as the list of its abilities."""
     is_own = message.provider == PROVIDER and not message.tool_calls
     return is_own and not is_quoting(message_text(message))

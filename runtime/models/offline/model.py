@@ -1,7 +1,4 @@
-"""The offline responder as a model: streams what `nacre.runtime.models.offline` decides. No key, no network.
-
-It keeps the contract of `ChatModel` and no state: every answer is read off its request.
-"""
+"""The offline responder as a `ChatModel`. It needs no key and no network, and has no state."""
 
 from __future__ import annotations
 
@@ -29,11 +26,11 @@ MODEL = "extractive"
 CONTEXT_WINDOW_TOKENS = 32_000
 
 MOST_COUNTED_MESSAGES = 2_000
-"""More are counted as one text, of which the counter takes samples."""
+"""Beyond this number, all messages are counted as one text, of which the counter takes samples."""
 MOST_QUICK_MESSAGES = 4
 _PIECE = re.compile(r"\S{1,24}\s{0,24}|\s{1,24}")
 MOST_QUICK_CHARS = 50_000
-"""More in the newest four messages is read on a thread."""
+"""If the newest four messages have more characters, they are read on a thread."""
 
 
 def _is_long(request: ModelRequest) -> bool:
@@ -42,7 +39,7 @@ def _is_long(request: ModelRequest) -> bool:
 
 
 class OfflineModel:
-    """Answers without a language model: remembers, quotes, takes notes and summarises by extraction.
+    """Answers without a language model: remembers, quotes, takes notes and summarizes by extraction.
 
     `now_ms` gives milliseconds since the epoch, `new_id` the ids of tool calls.
     """
@@ -61,13 +58,13 @@ class OfflineModel:
 
     @property
     def context_window_tokens(self) -> int:
-        """The window that the budget works with; nothing here is limited by it."""
+        """The window for the budget. The responder itself has no limit."""
         return CONTEXT_WINDOW_TOKENS
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
         """Streams the answer in pieces of about a word, then the whole message."""
         if request.purpose in ("flush", "compaction") or _is_long(request):
-            # Other sessions want their turns in the seconds that a history or a pasted book takes.
+            # Reading a long history takes seconds, in which other sessions need the event loop.
             message = await asyncio.to_thread(paused_collector()(self._answer), request)
         else:
             message = self._answer(request)
@@ -76,10 +73,10 @@ class OfflineModel:
         yield message
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Does nothing: no resource is open."""
 
     def _answer(self, request: ModelRequest) -> AssistantMessage:
-        # Patterns for a dozen languages: whoever talks to a real model never needs them.
+        # Compiling the patterns is slow, and a real model does not need them.
         from nacre.runtime.models.offline.responder import respond
 
         now_ms = self._now_ms()

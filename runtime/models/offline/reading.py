@@ -1,7 +1,7 @@
-"""Reads a request as the offline responder understands it: who said what, and what each message wants.
+"""Parses a request for the offline responder: who said what, and what each message asks for.
 
-Summaries, recalled logs and tool results are data: nothing in them counts as a wish. What a sentence is (a
-request to keep something, a question, a decision, a fact) is read off its shape.
+Summaries, recalled logs and tool results are data: nothing in them is a request. Patterns decide whether a
+sentence is a request to remember, a question, a decision or a fact.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MOST_CHARS_OF_PLAIN_FACTS = 1_500  # longer messages are pasted more often than 
 MOST_CHARS_OF_SMALL_TALK = 60
 
 KINDS = ("decision", "preference", "rule", "open", "request", "fact", "date")
-"""The kinds of statements; of several that fit, the first counts."""
+"""The kinds of statements. If several match, the first counts."""
 
 _KEPT_UNASKED = ("decision", "preference", "fact")
 _SMALL_TALK = {
@@ -48,7 +48,7 @@ _SMALL_TALK = {
     for kind in ("greeting", "thanks", "farewell")
 }
 _POLITE = re.compile(rf"^(?:{PHRASES['polite'].pattern}){{1,4}}")
-# What has been passed is not tried again at shorter lengths: else a row of blanks takes its square of time.
+# Possessive quantifiers: with backtracking, a run of spaces would take quadratic time.
 _QUESTION_MARK = re.compile(r"[?](?<![?][?])[?]*+[\s\"'”»)\]」』*_]*+$")
 _STATED = re.compile(r"[,;:.!](?:(?<=[,;:])|$)")
 _GAP = r"[\s:,;、。.!\-–—]*+"
@@ -59,9 +59,9 @@ _TO_KEEP = re.compile(
 
 
 class Intent(Record):
-    """What one message wants: to store `to_keep`, to look up `question`, or a kind of `small_talk`.
+    """The intent of one message: to store `to_keep`, to look up `question`, or a kind of `small_talk`.
 
-    What is asked to be kept and is empty was said before ("remember that").
+    If `asked_to_keep` is set and `to_keep` is empty, the text is in an earlier message ("remember that").
     """
 
     to_keep: str = ""
@@ -71,7 +71,7 @@ class Intent(Record):
 
 
 def read_intent(message: str) -> Intent:
-    """What the message wants; an empty `Intent` when no pattern fits."""
+    """The intent of a message; an empty `Intent` if no pattern matches."""
     own = own_words(message).strip()
     said = [*sentences(own)]
     questions = [sentence for sentence in said if is_question(sentence)]
@@ -88,7 +88,7 @@ def read_intent(message: str) -> Intent:
 
 
 def kind_of(sentence: str, among: Collection[str] = KINDS) -> str:
-    """The first of `KINDS` whose patterns fit a sentence; empty unless one of those `among` them fits."""
+    """The first of `KINDS` that matches a sentence; empty unless one of the kinds in `among` matches."""
     start = plain(sentence[:SENTENCE_CHARS])
     if len(among) < len(KINDS) and not any(occurs(kind, start) for kind in among):
         return ""
@@ -96,7 +96,7 @@ def kind_of(sentence: str, among: Collection[str] = KINDS) -> str:
 
 
 def is_question(sentence: str) -> bool:
-    """Whether a sentence asks something, with or without a question mark."""
+    """Whether a sentence is a question, with or without a question mark."""
     if len(sentence) > SENTENCE_CHARS or not _sounds_like_a_question(plain(sentence)):
         return False
     return bool(folded(sentence)) and _start_to_keep(sentence) is None
@@ -118,12 +118,12 @@ def _begun(text: str) -> int:
 
 
 def has_question_mark(sentence: str) -> bool:
-    """Whether a sentence ends as a question, in the marks of any script."""
+    """Whether a sentence ends with a question mark of any script."""
     return _QUESTION_MARK.search(plain(sentence)) is not None
 
 
 def finder_for(question: str) -> Finder:
-    """Looks for the words that say what a question is about, for `plain` text."""
+    """A finder for the content words of a question, for `plain` text."""
     query = match_query(plain(question)) or MatchQuery()
     nothing = stop_words_for(query.terms)
     told = (term for term in query.terms if term not in nothing and not PHRASES["asking"].fullmatch(term))
@@ -131,7 +131,7 @@ def finder_for(question: str) -> Finder:
 
 
 def without_request(sentence: str) -> str:
-    """The sentence without the words that ask to keep it; unchanged when there are none."""
+    """The sentence without the words that ask to remember it."""
     return sentence[_start_to_keep(sentence) or 0 :] or sentence
 
 
@@ -149,9 +149,10 @@ def _is_kept_unasked(sentence: str) -> bool:
 
 
 def _asked_to_keep(message: str, said: list[str]) -> str | None:
-    """The text that the message asks to keep, empty when it points back, `None` when it asks nothing.
+    """The text that the message asks to remember; `None` if it does not ask.
 
-    After a lead ("Remember …") it goes up to the next question; code and quotations there belong to it.
+    The text is empty if it is in an earlier message. After a lead ("Remember …") it extends to the next
+    question, including code and quotations.
     """
     for at, sentence in enumerate(said):
         text = plain(sentence)
@@ -171,7 +172,10 @@ def _asked_to_keep(message: str, said: list[str]) -> str | None:
 
 
 def _start_to_keep(sentence: str) -> int | None:
-    """Where the text begins that a sentence asks to keep; `None` for others: "Can you remember …?" asks."""
+    """Where the text to remember begins in a sentence; `None` if it does not ask to remember anything.
+
+    "Can you remember …?" is a question.
+    """
     text = plain(sentence)
     begun = _begun(text)
     lead, whole = PHRASES["keep"].match(text, begun), PHRASES["keep_whole"].match(text, begun)
@@ -196,29 +200,29 @@ _SPEAKERS: Mapping[str, Speaker] = {"User": "user", "Assistant": "assistant", "A
 
 
 class Said(Record):
-    """One contribution to a conversation; `text` still holds quotes and code, `sentences` do not."""
+    """One message of a conversation. `text` includes quotes and code, `sentences` does not."""
 
     speaker: Speaker
     text: str
 
     @cached_property
     def sentences(self) -> list[str]:
-        """What its writer said in own words, nothing of a chat command or a prompt of the runtime."""
+        """The writer's own sentences; none of a chat command or a prompt of the runtime."""
         return [*self._each_sentence()]
 
     @property
     def first_sentence(self) -> str:
-        """The first of them, without looking for the others; empty when there is none."""
+        """The first sentence, or an empty string. It does not parse the others."""
         return next(self._each_sentence(), "")
 
     @cached_property
     def questions(self) -> Collection[str]:
-        """Those of the sentences that ask something."""
+        """The sentences that are questions."""
         return {sentence for sentence in self.sentences if is_question(sentence)}
 
     @cached_property
     def folded_text(self) -> str:
-        """All of it as a `Finder` compares words."""
+        """The text in the form in which a `Finder` compares words."""
         return fold(plain(self.text))
 
     def _each_sentence(self) -> Iterator[str]:
@@ -228,7 +232,7 @@ class Said(Record):
 
 
 class Finished(Record):
-    """A call with its result's text; `failed` when the tool could not do it."""
+    """A tool call with the text of its result. `failed` means that the tool reported an error."""
 
     call: ToolCall
     text: str
@@ -236,7 +240,7 @@ class Finished(Record):
 
 
 class Reading(Record):
-    """A request: the last message of a person, the messages until then, and the calls made since."""
+    """A request: the last message of a person, the messages before it, and the calls after it."""
 
     before: Sequence[Message]
     ask: str = ""
@@ -245,20 +249,20 @@ class Reading(Record):
 
     @cached_property
     def said(self) -> Sequence[Said]:
-        """What was said until then; many steps do not ask for it."""
+        """The messages before `ask`, computed on first use."""
         return conversation(self.before)
 
     def said_newest_first(self) -> Iterator[Said]:
-        """The same from its end, read as far as it is asked for."""
+        """The messages before `ask`, newest first, computed one at a time."""
         return (part for message in reversed(self.before) for part in reversed(conversation([message])))
 
     def finished_call(self, tool_name: str) -> Finished | None:
-        """The last call of this turn of one tool."""
+        """The last finished call of a tool in this turn."""
         return next((done for done in reversed(self.finished) if done.call.name == tool_name), None)
 
 
 def read_request(request: ModelRequest) -> Reading:
-    """Finds the last thing that a person said and what happened since."""
+    """Finds the last message of a person and what happened after it."""
     messages = request.messages
     for at in range(len(messages) - 1, -1, -1):
         message = messages[at]
@@ -273,7 +277,7 @@ def read_request(request: ModelRequest) -> Reading:
 
 
 def conversation(messages: Sequence[Message]) -> list[Said]:
-    """What people and models said and called; what the runtime put in a person's place is `other`."""
+    """Messages and calls in order. A user message that the runtime wrote has the speaker `other`."""
     said: list[Said] = []
     for message in messages:
         if isinstance(message, UserMessage):
@@ -285,7 +289,7 @@ def conversation(messages: Sequence[Message]) -> list[Said]:
 
 
 def is_background(text: str) -> bool:
-    """Whether a text is a summary of earlier messages, or something that the runtime says of notes."""
+    """Whether the runtime wrote a user message: a summary, or a message about notes."""
     return ("<" in text and bool(_SUMMARY_START.match(text))) or text.lstrip().startswith(_loaded())
 
 
@@ -300,7 +304,7 @@ def _changes_begin() -> str:
 
 
 def todays_log(request: ModelRequest, *, clock_date: date) -> str:
-    """The path of the log of the day that was stated last, or else of `clock_date`."""
+    """The path of today's log, by the last date that the runtime stated, or else by `clock_date`."""
     told = (
         message_text(message) for message in reversed(request.messages) if isinstance(message, UserMessage)
     )
@@ -310,7 +314,7 @@ def todays_log(request: ModelRequest, *, clock_date: date) -> str:
 
 
 def finished_calls(messages: Sequence[Message]) -> list[Finished]:
-    """Calls that have their results; ids are unique within a message, but not further."""
+    """The calls that have results. Ids are unique within one message only."""
     finished: list[Finished] = []
     calls: dict[str, ToolCall] = {}
     for message in messages:
@@ -323,7 +327,7 @@ def finished_calls(messages: Sequence[Message]) -> list[Finished]:
 
 
 def read_labelled(text: str) -> list[Said]:
-    """A serialised conversation as contributions; reasoning and results are left out."""
+    """Parses a serialized conversation, without reasoning and tool results."""
     _, *labelled = _LABEL.split(text)
     pairs = zip(labelled[::2], labelled[1::2], strict=True)
     said = [said_by(_SPEAKERS[label], words.strip()) for label, words in pairs if label in _SPEAKERS]
@@ -331,6 +335,6 @@ def read_labelled(text: str) -> list[Said]:
 
 
 def said_by(speaker: Speaker, text: str) -> Said:
-    """A contribution without its speaker line; what the runtime put in a person's place is `other`."""
+    """One message without its speaker line. A user message that the runtime wrote is `other`."""
     text = (_SPEAKER_LINE.sub("", text) if speaker == "user" else text).strip()
     return Said(speaker="other" if speaker == "user" and is_background(text) else speaker, text=text)

@@ -1,9 +1,9 @@
-"""One request to one answer: a turn, a flush, a summary or a name. Never raises for any text.
+"""Answers one request: a turn, a flush, a summary or a slug. It raises for no text.
 
-A call that was made since the person spoke is done: the transcript shows the step of a turn. A question is
-answered with quotes, from the results of `memory_search` and from the conversation. Nothing is concluded, and
-nothing that is quoted is obeyed. Words are compared as in the search. A summary and the notes of a flush are
-sentences that were said.
+The transcript shows which calls of a turn are done. A question is answered with quotes from the results of
+`memory_search` and from the conversation, without conclusions; quoted text is never followed as an
+instruction. Words are compared as in the search. A summary and the notes of a flush consist of sentences from
+the conversation.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _LIST_ITEM = re.compile(r"(?:[-*+]|\d{1,3}[.)])\s")
 
 
 def respond(request: ModelRequest, *, clock_date: date, count_tokens: Callable[[str], int]) -> Answer:
-    """The answer to a request; `clock_date` counts when the request does not say what day it is."""
+    """The answer to a request. `clock_date` is today if the request does not state a date."""
     if request.purpose == "compaction":
         return Answer(text=summary_of(request, count_tokens=count_tokens))
     if request.purpose == "slug":
@@ -71,7 +71,7 @@ def respond(request: ModelRequest, *, clock_date: date, count_tokens: Callable[[
         named = DAILY_LOG.search(reading.ask)
         call = _call(APPEND, path=named.group() if named else log, text=notes)
         return Answer(calls=[call]) if notes else Answer(text=SILENT_TOKEN)
-    # Nobody else's chat writes into the owner's log.
+    # Only the owner's private chat may write into the log.
     is_private = not _NOT_PRIVATE.search(request.system.changing)
     intent = _intent(reading)
     if calls := _calls(reading, intent, log, tools if is_private else tools - {APPEND}):
@@ -81,7 +81,7 @@ def respond(request: ModelRequest, *, clock_date: date, count_tokens: Callable[[
 
 
 def _intent(reading: Reading) -> Intent:
-    """What the last message wants; what "remember that" points to is the message before."""
+    """The intent of the last message. "Remember that" refers to the message before it."""
     intent = read_intent(reading.ask)
     if intent.to_keep or not intent.asked_to_keep or not (earlier := _message_before(reading)):
         return intent
@@ -90,7 +90,7 @@ def _intent(reading: Reading) -> Intent:
 
 
 def _message_before(reading: Reading) -> list[str]:
-    """The last message of a person before the one that is answered, if there is one."""
+    """The last message of a person before the current one, if there is one."""
     newest = (part for part in reading.said_newest_first() if part.speaker == "user" and part.sentences)
     return [own_words(part.text).strip() for part in islice(newest, 1)]
 
@@ -181,15 +181,15 @@ _NOT_QUOTABLE = re.compile(
     r"- \*\*(?:Session Key|Session ID|Ended|Source)\*\*: "
     r"|The last (?:words|\d+ messages) of a conversation that is over\. |\W*$|> ?Assistant: "
 )
-"""What a note about an ended session says of itself, what the assistant said in it, lines without words."""
+"""Metadata of a note about an ended session, the assistant's words in it, and lines without words."""
 _FRAMES = ("<", ">", "BEGIN NOTES FROM ", "END NOTES FROM ")
-"""How lines begin that stand around what the runtime loaded, or quote it."""
+"""The beginnings of lines that enclose or quote text that the runtime loaded."""
 _SOURCE = re.compile(r"\n\s*Source: \S[^\n]*\s*$")
 _RESULT_START = re.compile(r'\{\s*"path"')
 
 
 class Hit(Record):
-    """A place that the search gave; `first` and `last` are 0 where they are not known."""
+    """A search result. The line numbers `first` and `last` are 0 if they are unknown."""
 
     path: str
     lines: Sequence[str]
@@ -198,9 +198,9 @@ class Hit(Record):
 
 
 class Passage(Record):
-    """A quotable line: where it stands, as `path#L3` or `path#L3-L7`, and how many wanted words it has.
+    """A quotable line, its place as `path#L3` or `path#L3-L7`, and how many words of the question it has.
 
-    One that `asks` has them as a question, and answers nothing.
+    `asks` means that the line is itself a question.
     """
 
     text: str
@@ -210,13 +210,13 @@ class Passage(Record):
 
 
 def search_query(question: str, message_before: Sequence[str]) -> str:
-    """What to search for: the question itself, with the message before when it says nothing on its own."""
+    """The search query: the question, preceded by the message before it if it has no content words."""
     says_something = finder_for(question).terms or any(day in plain(question) for day in DAY_WORDS)
     return clipped(" ".join([*(() if says_something else message_before), question]), MAX_QUERY_CHARS)
 
 
 def told_in(result: str) -> Mapping[str, Any]:
-    """What the tool says besides the results; nothing when its JSON was cut."""
+    """The JSON object of a tool result; empty if it was truncated."""
     try:
         told = json.loads(result)
     except (ValueError, RecursionError):
@@ -225,7 +225,7 @@ def told_in(result: str) -> Mapping[str, Any]:
 
 
 def hits_in(result: str) -> list[Hit]:
-    """The places in a tool's JSON; what was cut out of a long result only costs the places in the cut."""
+    """The search results in a tool's JSON. Of a truncated result, the complete ones are still read."""
     found: list[Hit] = []
     for start in _RESULT_START.finditer(result):
         try:
@@ -242,9 +242,9 @@ def hits_in(result: str) -> list[Hit]:
 
 
 def best_passages(hits: Sequence[Hit], finder: Finder) -> list[Passage]:
-    """The up to three passages with most of the wanted words; when none has any, the search's first alone.
+    """Up to three passages with the most words of the question; if none has any, the first result alone.
 
-    Questions are quoted only when no statement has any of the words.
+    Questions are quoted only if no statement has any of the words.
     """
     passages: dict[str, Passage] = {}
     for passage in (passage for hit in hits for passage in _passages_of(hit, finder)):
@@ -257,14 +257,14 @@ def best_passages(hits: Sequence[Hit], finder: Finder) -> list[Passage]:
 
 
 def quoted(text: str, place: str = "") -> str:
-    """A Markdown quotation of a text, with its source under it."""
+    """A Markdown quotation of a text, followed by its source."""
     return f"> {text}\n> — `{place}`" if place else f"> {text}"
 
 
 def said_before(said: Sequence[Said], finder: Finder, known: Known) -> list[str]:
-    """What a person, or the summary of earlier parts, said with at least two of the wanted words, best first.
+    """Statements of people and summaries with at least two words of the question, best first.
 
-    Questions are no answers, and what is `known`, because the notes are quoted with it, is not said again.
+    Questions, and `known` text that the notes already answered with, are left out.
     """
     found: list[tuple[int, int, str]] = []
     for order, contribution in enumerate(said):
@@ -280,15 +280,15 @@ def said_before(said: Sequence[Said], finder: Finder, known: Known) -> list[str]
 def _statements(part: Said) -> list[str]:
     if part.speaker == "user":
         return [sentence for sentence in part.sentences if sentence not in part.questions]
-    # What is quoted there comes from notes, which the search has looked through.
+    # Quotes in it come from notes, which the search covers.
     told = [*sentences(part.text)] if part.speaker == "other" else []
     return [sentence for sentence in told if not sentence.startswith(_FRAMES) and sentence != "(none)"]
 
 
 def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:
-    """The best lines of a hit; a word that only the heading above has counts half."""
+    """The best lines of a hit. A word that only the heading above has counts half."""
     found, above = list[Passage](), frozenset[int]()
-    # In an excerpt, which has gaps, the lines cannot be counted: each is cited with the whole range.
+    # Lines of an excerpt with gaps cannot be numbered, so each is cited with the whole range.
     is_whole = hit.first and hit.last - hit.first + 1 == len(hit.lines) and GAP not in hit.lines
     evidence = finder.look(plain("\n".join(hit.lines)))
     for at, line in enumerate(hit.lines):
@@ -303,7 +303,7 @@ def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:
                 Passage(
                     text=clipped(text, MAX_QUOTE_CHARS),
                     place=f"{place}-L{last}" if last > first else place,
-                    # A question of a day alone has no words: the search found the log of that day.
+                    # A question about a day alone has no words: the search found the log of that day.
                     matched=len(terms) + len(above - terms) / 2 if finder.terms else 1,
                     asks=has_question_mark(text),
                 )

@@ -122,7 +122,7 @@ async def test_a_right_that_is_taken_back_ends_at_the_next_tool_call(tmp_path: P
         async def stream(self, request):  # type: ignore[no-untyped-def]
             if not people:
                 people.append(_people(tmp_path))
-                assert await people[0].revoke("line", "ann")
+                assert await people[0].tables.people.revoke("line", "ann")
                 await people[0].tables.close()
             async for item in super().stream(request):
                 yield item

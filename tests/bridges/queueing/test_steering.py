@@ -224,7 +224,7 @@ async def test_a_person_who_was_revoked_does_not_read_the_answer(tmp_path: Path)
         ):
             server.say("one")
             await model.held.get()
-            await people.revoke("line", "ann")
+            await people.tables.people.revoke("line", "ann")
             model.let_go()
             await idle(gateway)
     await people.tables.close()
@@ -251,7 +251,7 @@ async def test_an_answer_in_the_outbox_is_kept_back_from_who_was_revoked(tmp_pat
             async with asyncio.timeout(60):
                 while not ledger_rows(tmp_path, "SELECT 1 FROM outbound WHERE state = 'pending'"):
                     await asyncio.to_thread(lambda: None)
-            await people.revoke("line", "ann")
+            await people.tables.people.revoke("line", "ann")
         async with opened_gateway(tmp_path, model, [LineBridge(server.port)], settings=settings, ids="b") as (
             gateway,
             _,

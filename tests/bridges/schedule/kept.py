@@ -82,7 +82,7 @@ async def kept(
         await Gateway.open(agent, bridges, state_dir=state_dir, now=clock, new_id=new_id) as gateway,
     ):
         timetable = Timetable(gateway.tables, now=clock)
-        desk.open(timetable, gateway.current_message)
+        desk.open(timetable, gateway.dispatcher.current_message)
         timekeeper = Timekeeper(gateway, timetable, [agent], now=clock, sleep=asyncio.sleep)
         async with asyncio.timeout(60):
             while any(status.state != "connected" for status in gateway.statuses):

@@ -145,7 +145,7 @@ async def test_a_job_that_was_taken_is_not_taken_again(tmp_path: Path) -> None:
             job = await add(here, "tell the new mails", cron="0 * * * *")
             clock.advance(hours=1)
             [due] = await here.timetable.due()
-            await here.timetable.remove(job.id)
+            await here.timetable.tables.jobs.remove(job.id)
             message = replace(NORA, text="x", message_id="job")
             with pytest.raises(JobChanged):
                 await here.gateway.submit(message, "main", along=rescheduled(due, None))

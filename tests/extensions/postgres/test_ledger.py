@@ -18,7 +18,7 @@ from nacre.runtime.ledger.moving import COLUMNS
 from nacre.runtime.ledger.records import LedgerUnusable
 from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.extensions.postgres.test_session_statements import scans
-from tests.runtime.ledger.ledger_contract import CHAT, PLACE, LedgerContract, OpenLedger, said
+from tests.runtime.ledger.ledger_contract import CHAT, PLACE, LedgerContract, OpenLedger, said, unsent_parts
 
 pytestmark = pytest.mark.postgres
 NAMED = {name: text for name, text in vars(statements).items() if name.isupper() and name[0] != "_"}
@@ -89,9 +89,9 @@ async def test_one_program_has_it(database_url: str) -> None:
         with pytest.raises(LedgerUnusable, match=r"Another program \(.*, process \d+\)"):
             async with opened(database_url):
                 pass
-        assert await first.outbox.counts() == {"sending": 1}, "who was refused touched nothing"
+        assert await unsent_parts(first) == {"sending": 1}, "who was refused touched nothing"
     async with opened(database_url) as second:
-        assert await second.outbox.counts() == {"unsure": 1}
+        assert await unsent_parts(second) == {"unsure": 1}
 
 
 async def test_who_lost_the_lock_writes_nothing_once_another_serves(database_url: str) -> None:
@@ -110,7 +110,7 @@ async def test_who_lost_the_lock_writes_nothing_once_another_serves(database_url
                 with pytest.raises(LedgerUnusable, match="by now"):
                     await write()
             assert await now.open_messages() == (received,)
-            assert (await now.cursor("line", "default"), await now.outbox.counts()) == ("1", {})
+            assert (await now.cursor("line", "default"), await unsent_parts(now)) == ("1", {})
 
 
 async def test_a_lock_that_was_lost_is_taken_again(database_url: str) -> None:
@@ -148,7 +148,7 @@ async def test_a_statement_whose_answer_was_lost_does_nothing_twice(database_url
         assert await ledger.open_messages() == (received,)
         assert await ledger.receive(said(1), "k", cursor="1") is None, "another call is another message"
         await ledger.finish([received], PLACE, ["one", "two"])
-        assert await ledger.outbox.counts() == {"pending": 2}
+        assert await unsent_parts(ledger) == {"pending": 2}
     assert len(calls) == 3
 
 

@@ -109,7 +109,7 @@ async def test_a_dump_of_a_busy_database_is_whole(tmp_path: Path, postgres_serve
     await asyncio.to_thread(_ran, "pg_restore", "--exit-on-error", f"--dbname={restored}", dump)
     async with stores(restored) as opener:
         again = await opener.store().transcript(FIRST)
-        texts = said(again.branch())
+        texts = said(again.tree.branch())
         assert texts == [f"say {number}" for number in range(len(texts))]
         assert 1 <= len(texts) <= written + 1
         await again.append(user("and on"))

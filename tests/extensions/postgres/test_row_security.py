@@ -54,12 +54,12 @@ async def test_a_role_has_its_agents_rows_alone(database_url: str, role_url: str
         assert is_ours
         transcript = await ann.transcript(FIRST)
         await transcript.append(user("more"))
-        assert said(transcript.branch()) == ["hello", "more"]
+        assert said(transcript.tree.branch()) == ["hello", "more"]
     assert await ben.index.get(MAIN) is None
     assert await ben.transcripts() == []
     with pytest.raises(SessionStoreRefused, match="row-level security"):
         await ben.index.update(MAIN, lambda _: FIRST)
-    assert said((await stores["ben"].transcript(FIRST)).branch()) == ["hello"]
+    assert said((await stores["ben"].transcript(FIRST)).tree.branch()) == ["hello"]
     for each in (*stores.values(), ann, ben):
         await each.close()
 

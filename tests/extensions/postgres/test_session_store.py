@@ -110,7 +110,7 @@ async def test_there_and_back_is_the_same(database_url: str, tmp_path: Path) -> 
         assert await back.index.all() == await files.index.all() == await rows.index.all()
         opened = await back.transcript(FIRST)
         await opened.append(user("and on"))
-        assert len(opened.branch()) == 2
+        assert len(opened.tree.branch()) == 2
         await files.close()
         await back.close()
 
@@ -195,7 +195,7 @@ async def test_a_late_writer_writes_nothing(database_url: str) -> None:
             await late.index.update(MAIN, lambda _: SECOND)
         with pytest.raises(SessionTakenOver):
             await late.index.update(MAIN, lambda _: None)
-        assert said((await other.transcript(FIRST)).branch()) == ["one", "theirs"]
+        assert said((await other.transcript(FIRST)).tree.branch()) == ["one", "theirs"]
         assert await theirs.results.read("r-1") is None
         assert await other.index.get(MAIN) == FIRST
 
@@ -217,7 +217,7 @@ async def test_a_turn_that_goes_on_keeps_its_lane(database_url: str) -> None:
             async with store.turn_lock(MAIN) as is_ours:
                 assert is_ours
                 await (await store.transcript(FIRST)).append(user("more"))
-        assert said((await one.transcript(FIRST)).branch()) == ["one", "more", "more"]
+        assert said((await one.transcript(FIRST)).tree.branch()) == ["one", "more", "more"]
 
 
 async def test_a_next_holder_waits_for_what_is_being_written(database_url: str) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from nacre.bridges.access.people import People
 from nacre.bridges.queueing.session_rules import Choices
 from nacre.runtime.ledger.file_ledger import SqliteLedger
-from nacre.runtime.ledger.ledger import owner_chats
 from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.house.tree import ROOT
 from tests.runtime.agents import START
@@ -44,12 +43,12 @@ async def test_the_second_version_knows_where_its_owner_wrote(tmp_path: Path) ->
 
     ledger = await SqliteLedger.open(file, now=Clock(START), new_id=CountingIds())
     try:
-        [main] = await owner_chats(ledger, "main")
-        [work] = await owner_chats(ledger, "work", target="IRC")
-        elsewhere = await owner_chats(ledger, "work", target="line")
+        [main] = await ledger.owner_chats("main")
+        [work] = await ledger.owner_chats("work", target="IRC")
+        elsewhere = await ledger.owner_chats("work", target="line")
         newer = replace(main, account="second", message_id="1")
         await ledger.receive(newer, "agent:main:main", agent_id="main")
-        both = await owner_chats(ledger, "main")
+        both = await ledger.owner_chats("main")
         choices = await Choices.load(ledger)
     finally:
         await ledger.close()

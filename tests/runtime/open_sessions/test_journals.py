@@ -30,7 +30,7 @@ async def test_a_transcript_is_kept_between_turns_and_reads_on(tmp_path: Path) -
     again = await mine.open(line("a"))
 
     assert again is journal
-    assert len(again.branch()) == 1
+    assert len(again.tree.branch()) == 1
 
 
 async def test_many_small_transcripts_are_kept(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_a_deleted_transcript_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     await (await kept.open(line("a"))).append(user_message("hi", timestamp_ms=1))
     path.unlink()
-    assert (await kept.open(line("a"))).branch() == ()
+    assert (await kept.open(line("a"))).tree.branch() == ()
 
 
 async def test_two_agents_on_one_session_see_each_others_words(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ class StorageContract:
 
         again = open_storage("main").sessions(now=ticking_clock(), new_id=counted_ids("b"))
         assert await again.index.get(MAIN) == FIRST
-        assert said((await again.transcript(FIRST)).branch()) == ["Hello"]
+        assert said((await again.transcript(FIRST)).tree.branch()) == ["Hello"]
         await again.close()
 
     async def test_notes_are_there_for_the_next_program(self, open_storage: OpenStorage) -> None:

@@ -437,7 +437,7 @@ async def test_a_large_session_is_compacted_and_opens_again(tmp_path: Path) -> N
         return words(text)
 
     plan = plan_compaction(
-        journal.branch(), keep_recent_tokens=20_000, count_tokens=count_tokens, tokens_before=9
+        journal.tree.branch(), keep_recent_tokens=20_000, count_tokens=count_tokens, tokens_before=9
     )
     assert len(counted) <= 2 * len(branch.entries)
     assert isinstance(plan, CompactionPlan)
@@ -452,7 +452,7 @@ async def test_a_large_session_is_compacted_and_opens_again(tmp_path: Path) -> N
     again = await Journal.open(
         file, session_id="s", cwd=tmp_path, now=ticking_clock(), new_id=counted_ids("n")
     )
-    assert isinstance(again.branch()[-1].body, Compaction)
+    assert isinstance(again.tree.branch()[-1].body, Compaction)
     shown = [item.message for item in again.transcript()]
     assert "All of it." in message_text(shown[0])
     assert sum(words(message_text(message)) for message in shown) < 20_500

@@ -95,7 +95,7 @@ async def test_an_append_waits_for_the_disk(tmp_path: Path) -> None:
         await asyncio.wait({append}, timeout=0.05)
         assert (append.done(), len(journal.tree)) == (False, 0)
     entry = await append
-    assert journal.branch() == (entry,)
+    assert journal.tree.branch() == (entry,)
 
 
 async def test_a_torn_end_is_cut_off_once_its_copy_is_on_the_disk(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ async def test_going_back_leaves_the_other_branch_in_the_file(tmp_path: Path) ->
     assert isinstance(left.body, CustomRecord)
     assert (left.parent_id, left.body.data) == (ids[1], {"leftAt": ids[3]})
     assert journal.path.read_bytes().startswith(before)
-    assert said(journal.branch(ids[3])) == ["one", "first", "two", "second"]
+    assert said(journal.tree.branch(ids[3])) == ["one", "first", "two", "second"]
     assert said(journal.tree.entries) == ["one", "first", "two", "second", "other"]
 
 
@@ -90,7 +90,7 @@ async def test_an_unknown_place_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no entry 'nowhere'"):
         await journal.append(Label(target_id="nowhere", label="x"))
     with pytest.raises(ValueError, match="no entry 'nowhere'"):
-        journal.branch("nowhere")
+        journal.tree.branch("nowhere")
     assert journal.path.read_bytes() == before
     assert not (tmp_path / "f.jsonl").exists()
 
@@ -106,7 +106,7 @@ async def test_a_fork_has_the_branch_and_names_its_parent(tmp_path: Path) -> Non
 
     fork = await opened(tmp_path / "f.jsonl")
     assert (fork.header.id, fork.header.parent_session) == ("f", str(journal.path))
-    assert fork.tree.entries == fork.branch() == journal.branch(ids[3])
+    assert fork.tree.entries == fork.tree.branch() == journal.tree.branch(ids[3])
     assert (tmp_path / "f.jsonl").read_bytes().splitlines()[1:] == source.splitlines()[1:5]
     assert journal.path.read_bytes() == source
     await fork.append(user("go on"))
@@ -124,12 +124,12 @@ async def test_a_fork_keeps_what_it_does_not_understand(tmp_path: Path) -> None:
     stored = {entry["id"]: entry for entry in map(json.loads, journal.path.read_bytes().splitlines())}
     fork = await opened(tmp_path / "f.jsonl")
     assert [entry for entry in lines[1:] if entry["id"] in stored] == [
-        stored[entry.id] for entry in journal.branch()
+        stored[entry.id] for entry in journal.tree.branch()
     ]
-    assert [fork.tree.label(entry.id) for entry in journal.branch()] == [
-        journal.tree.label(entry.id) for entry in journal.branch()
+    assert [fork.tree.labels.get(entry.id) for entry in journal.tree.branch()] == [
+        journal.tree.labels.get(entry.id) for entry in journal.tree.branch()
     ]
-    assert fork.tree.label("a0000003") == "milk"
+    assert fork.tree.labels.get("a0000003") == "milk"
     assert fork.transcript() == journal.transcript()
 
 
@@ -153,7 +153,7 @@ async def test_a_fork_overwrites_nothing(tmp_path: Path) -> None:
 async def test_the_leaf_and_the_path_to_any_entry_are_known(tmp_path: Path) -> None:
     """An empty transcript has no leaf; each append moves it; a path leads to any entry on any branch."""
     empty = await opened(tmp_path / "empty.jsonl")
-    assert (empty.tree.leaf_id, empty.branch() == (), empty.tree.label("x")) == (None, True, None)
+    assert (empty.tree.leaf_id, empty.tree.branch() == (), empty.tree.labels.get("x")) == (None, True, None)
 
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two", "second")
     assert journal.tree.leaf_id == ids[3]
@@ -163,7 +163,7 @@ async def test_the_leaf_and_the_path_to_any_entry_are_known(tmp_path: Path) -> N
     deep = await journal.append(user("deep"))
     await journal.rewind(ids[0])
     other = await journal.append(user("other"))
-    assert [said(journal.branch(leaf)) for leaf in (ids[0], ids[3], deep.id, other.id)] == [
+    assert [said(journal.tree.branch(leaf)) for leaf in (ids[0], ids[3], deep.id, other.id)] == [
         ["one"],
         ["one", "first", "two", "second"],
         ["one", "deep"],
@@ -190,7 +190,7 @@ async def test_names_are_given_moved_and_taken_away(tmp_path: Path) -> None:
 
     again = await opened(journal.path)
 
-    assert (again.tree.label(ids[0]), again.tree.label(ids[1])) == ("begin", None)
+    assert (again.tree.labels.get(ids[0]), again.tree.labels.get(ids[1])) == ("begin", None)
     assert (again.tree.labelled("begin"), again.tree.labelled("start"), again.tree.labelled("end")) == (
         ids[0],
         None,

@@ -31,7 +31,7 @@ async def test_an_old_file_is_migrated_once_and_kept(tmp_path: Path, name: str, 
 
     journal = await opened(path)
 
-    assert said(journal.branch()) == texts
+    assert said(journal.tree.branch()) == texts
     [notice] = journal.notices
     version = name[1]
     assert f"{name} was migrated from format version {version} to 3" in notice
@@ -41,13 +41,13 @@ async def test_an_old_file_is_migrated_once_and_kept(tmp_path: Path, name: str, 
     migrated = path.read_bytes()
     await journal.append(user("new"))
     again = await opened(path)
-    assert (said(again.branch()), again.notices, len(list(tmp_path.glob("*.v*-*")))) == (
+    assert (said(again.tree.branch()), again.notices, len(list(tmp_path.glob("*.v*-*")))) == (
         [*texts, "new"],
         (),
         1,
     )
     assert path.read_bytes().startswith(migrated)
-    assert again.branch() == journal.branch()
+    assert again.tree.branch() == journal.tree.branch()
 
 
 async def test_a_migrated_file_names_ids_and_parents(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ async def test_a_torn_old_file_loses_nothing(tmp_path: Path) -> None:
 
     journal = await opened(path)
 
-    assert said(journal.branch()) == ["Good morning", "Take an umbrella."]
+    assert said(journal.tree.branch()) == ["Good morning", "Take an umbrella."]
     assert "2 unreadable line(s) were left out" in journal.notices[0]
     assert [copy.read_bytes() for copy in tmp_path.glob("*.v2-*")] == [before]
     assert set_aside_in(tmp_path) == []
@@ -104,5 +104,5 @@ async def test_ids_that_an_old_file_has_are_kept(tmp_path: Path) -> None:
 
     journal = await opened(path)
 
-    assert said(journal.branch()) == ["a new root"]
+    assert said(journal.tree.branch()) == ["a new root"]
     assert said(journal.tree.entries) == [*RIVERS, "a new root"]

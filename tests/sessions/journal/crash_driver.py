@@ -46,7 +46,7 @@ async def change(folder: Path, names: list[str], kill_before: int, tell: Callabl
         await journal.append(user(f"to {name}"))
         tell([name, f"to {name}"])
     journal = await opened(folder / SOUND, ids="more")
-    first = journal.branch()[0].id
+    first = journal.tree.branch()[0].id
     await journal.append(Label(target_id=first, label="begin"))
     await journal.fork("fork.jsonl", session_id="fork", leaf_id=journal.tree.leaf_id)
     await journal.rewind(first, summary="What was left.")
@@ -69,8 +69,8 @@ async def problem(folder: Path, before: dict[str, bytes], told: list[list[str]])
             return f"{name} misses {missing}"
     if (folder / "fork.jsonl").exists():
         fork = await opened(folder / "fork.jsonl")
-        if fork.notices or said(fork.branch())[-1] != f"to {SOUND}" or not fork.tree.labelled("begin"):
-            return f"the fork is not whole: {said(fork.branch())}, {fork.notices}"
+        if fork.notices or said(fork.tree.branch())[-1] != f"to {SOUND}" or not fork.tree.labelled("begin"):
+            return f"the fork is not whole: {said(fork.tree.branch())}, {fork.notices}"
     return ""
 
 

@@ -48,7 +48,7 @@ def test_a_crash_before_the_first_answer_keeps_the_question(tmp_path: Path) -> N
     assert run.returncode == -signal.SIGKILL
 
     journal = asyncio.run(opened(path))
-    assert (said(journal.branch()), journal.notices) == (["the first question"], ())
+    assert (said(journal.tree.branch()), journal.notices) == (["the first question"], ())
 
 
 async def test_a_file_without_a_header_is_never_overwritten(tmp_path: Path) -> None:
@@ -57,9 +57,9 @@ async def test_a_file_without_a_header_is_never_overwritten(tmp_path: Path) -> N
     path.write_bytes(before := line("a", None, "one") + line("b", "a", "two"))
     journal = await opened(path)
     assert set_aside_in(tmp_path) == [before]
-    assert (journal.path, said(journal.branch())) == (path, ["one", "two"])
+    assert (journal.path, said(journal.tree.branch())) == (path, ["one", "two"])
     assert json.loads(path.read_bytes().split(b"\n")[0])["type"] == "session"
-    assert said((await opened(path)).branch()) == ["one", "two"]
+    assert said((await opened(path)).tree.branch()) == ["one", "two"]
 
 
 async def test_a_broken_line_orphans_nothing_older(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_a_question_without_an_answer_stays_in_the_conversation(tmp_path: 
         {"role": "assistant", "content": "hello"},
         {"role": "user", "content": "what died?\n\nand this?"},
     ]
-    assert said(journal.branch()) == ["hi", "hello", "what died?", "and this?"]
+    assert said(journal.tree.branch()) == ["hi", "hello", "what died?", "and this?"]
 
 
 async def test_half_made_calls_of_a_broken_off_answer_are_never_sent(tmp_path: Path) -> None:

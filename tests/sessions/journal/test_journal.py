@@ -30,7 +30,7 @@ async def test_a_new_transcript_begins_with_its_header(tmp_path: Path) -> None:
     assert journal.path.stat().st_mode & 0o777 == 0o600
     assert journal.path.parent.stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "agents").stat().st_mode & 0o777 == 0o700
-    assert (journal.tree.entries, journal.branch(), journal.notices) == ((), (), ())
+    assert (journal.tree.entries, journal.tree.branch(), journal.notices) == ((), (), ())
 
 
 async def test_what_was_appended_comes_back(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ async def test_what_was_appended_comes_back(tmp_path: Path) -> None:
 
     again = await opened(tmp_path / "s.jsonl")
 
-    assert again.tree.entries == again.branch() == journal.tree.entries == tuple(appended)
+    assert again.tree.entries == again.tree.branch() == journal.tree.entries == tuple(appended)
     assert [entry.parent_id for entry in again.tree.entries] == [
         None,
         *(entry.id for entry in again.tree.entries[:-1]),
@@ -72,7 +72,7 @@ async def test_ids_stay_unique_when_the_source_repeats_itself(tmp_path: Path) ->
     )
     ids = [(await journal.append(user(str(number)))).id for number in range(3)]
     assert len(set(ids)) == 3
-    assert said((await opened(tmp_path / "s.jsonl")).branch()) == ["0", "1", "2"]
+    assert said((await opened(tmp_path / "s.jsonl")).tree.branch()) == ["0", "1", "2"]
 
 
 async def test_a_useless_compaction_is_refused(tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ async def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
 
     assert failure.value.path == journal.path
     assert journal.path.read_bytes() == before
-    assert said(journal.branch()) == ["before"]
+    assert said(journal.tree.branch()) == ["before"]
     await journal.append(user("after"))
-    assert said((await opened(tmp_path / "s.jsonl")).branch()) == ["before", "after"]
+    assert said((await opened(tmp_path / "s.jsonl")).tree.branch()) == ["before", "after"]
 
 
 async def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
@@ -128,14 +128,14 @@ async def test_a_cancelled_append_is_finished_first(tmp_path: Path) -> None:
             await asyncio.wait({task}, timeout=0)
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert journal.branch() == (await opened(tmp_path / "s.jsonl")).branch()
+        assert journal.tree.branch() == (await opened(tmp_path / "s.jsonl")).tree.branch()
 
 
 async def test_appends_keep_the_order_of_the_calls(tmp_path: Path) -> None:
     """Many appends begun at once stand in the file in the order they were asked for."""
     journal = await opened(tmp_path / "s.jsonl")
     await asyncio.gather(*(journal.append(user(str(number))) for number in range(30)))
-    assert said((await opened(tmp_path / "s.jsonl")).branch()) == [str(number) for number in range(30)]
+    assert said((await opened(tmp_path / "s.jsonl")).tree.branch()) == [str(number) for number in range(30)]
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "dangling"])
@@ -178,12 +178,12 @@ async def test_every_file_of_the_format_loads(tmp_path: Path, name: str, texts: 
     path.write_bytes(before := (FIXTURES / name).read_bytes())
 
     journal = await opened(path)
-    assert (said(journal.branch()), journal.notices, path.read_bytes()) == (texts, (), before)
+    assert (said(journal.tree.branch()), journal.notices, path.read_bytes()) == (texts, (), before)
 
     await journal.append(user("new"))
     again = await opened(path)
-    assert (said(again.branch()), again.notices) == ([*texts, "new"], ())
-    assert again.branch() == journal.branch()
+    assert (said(again.tree.branch()), again.notices) == ([*texts, "new"], ())
+    assert again.tree.branch() == journal.tree.branch()
     assert path.read_bytes().startswith(before)
 
 
@@ -192,12 +192,12 @@ async def test_a_pi_file_keeps_its_tree(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_bytes((FIXTURES / "v3-pi.jsonl").read_bytes())
     journal = await opened(tmp_path / "p.jsonl")
 
-    left = [entry for entry in journal.tree.entries if entry not in journal.branch()]
+    left = [entry for entry in journal.tree.entries if entry not in journal.tree.branch()]
     assert "Never mind that." in said(left)
     assert isinstance(left[1].body, Label)
     assert any(
         isinstance(entry.body, CustomMessage) and entry.body.content == "Mind the date." for entry in left
     )
-    results = [entry.body for entry in journal.branch() if isinstance(entry.body, ToolResultMessage)]
+    results = [entry.body for entry in journal.tree.branch() if isinstance(entry.body, ToolResultMessage)]
     assert [message.details for message in results] == [{"lines": 1}]
     assert journal.header.parent_session == "/srv/bot/old.jsonl"

@@ -45,8 +45,8 @@ async def test_two_journals_on_one_file_see_each_other(tmp_path: Path) -> None:
 
     assert await one.refresh() is True
     assert await one.refresh() is False
-    assert one.branch() == two.branch() == (await opened(path)).branch()
-    assert said(one.branch()) == [f"{name}{number}" for number in range(10) for name in "ab"]
+    assert one.tree.branch() == two.tree.branch() == (await opened(path)).tree.branch()
+    assert said(one.tree.branch()) == [f"{name}{number}" for number in range(10) for name in "ab"]
     assert one.notices == two.notices == ()
 
 
@@ -58,7 +58,7 @@ async def test_two_journals_at_once_lose_nothing(tmp_path: Path) -> None:
         *(one.append(user(f"a{number}")) for number in range(20)),
         *(two.append(user(f"b{number}")) for number in range(20)),
     )
-    texts = said((await opened(path)).branch())
+    texts = said((await opened(path)).tree.branch())
     assert [text for text in texts if text[0] == "a"] == [f"a{number}" for number in range(20)]
     assert [text for text in texts if text[0] == "b"] == [f"b{number}" for number in range(20)]
 
@@ -74,7 +74,7 @@ async def test_two_processes_lose_nothing(tmp_path: Path) -> None:
 
     journal = await opened(path)
 
-    texts = [text.split()[0] for text in said(journal.branch())]
+    texts = [text.split()[0] for text in said(journal.tree.branch())]
     assert sorted(texts) == sorted(f"{name}{number}" for number in range(40) for name in "ab")
     assert [text for text in texts if text[0] == "b"] == [f"b{number}" for number in range(40)]
     assert journal.notices == ()
@@ -99,7 +99,7 @@ async def test_a_killed_writer_loses_nothing_that_it_reported(tmp_path: Path, li
         process.communicate(timeout=60)
 
         journal = await opened(path, ids=f"life-{life}")
-        texts = [text.split()[0] for text in said(journal.branch())]
+        texts = [text.split()[0] for text in said(journal.tree.branch())]
         assert [text for text in texts if text in set(reported)] == reported
         assert len(texts) <= len(reported) + life + 1
 
@@ -113,7 +113,7 @@ async def test_a_lock_dies_with_its_holder(tmp_path: Path) -> None:
     process.communicate(timeout=60)
     journal = await asyncio.wait_for(opened(path), timeout=60)
     await asyncio.wait_for(journal.append(user("free")), timeout=60)
-    assert said(journal.branch())[-1] == "free"
+    assert said(journal.tree.branch())[-1] == "free"
 
 
 async def test_a_torn_line_of_another_writer_is_repaired_in_passing(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_a_torn_line_of_another_writer_is_repaired_in_passing(tmp_path: Pa
 
     await journal.append(user("two"))
 
-    assert said(journal.branch()) == said((await opened(path)).branch()) == ["one", "two"]
+    assert said(journal.tree.branch()) == said((await opened(path)).tree.branch()) == ["one", "two"]
     assert set_aside_in(tmp_path) == [b'{"type":"message","id":"zz","par']
     assert "was incomplete" in journal.notices[0]
 
@@ -141,7 +141,7 @@ async def test_a_file_that_was_exchanged_is_read_anew(tmp_path: Path) -> None:
 
     assert await journal.refresh() is True
     await journal.append(user("next"))
-    assert said(journal.branch()) == said((await opened(path)).branch()) == ["new", "next"]
+    assert said(journal.tree.branch()) == said((await opened(path)).tree.branch()) == ["new", "next"]
     assert journal.notices == ("s.jsonl was changed by another program and was read again.",)
 
 
@@ -156,6 +156,6 @@ async def test_a_file_that_was_written_over_is_read_anew(tmp_path: Path) -> None
 
     assert await journal.refresh() is True
     await journal.append(user("next"))
-    assert said(journal.branch()) == ["new", "and longer " * 50, "next"]
+    assert said(journal.tree.branch()) == ["new", "and longer " * 50, "next"]
     assert journal.notices == ("s.jsonl was changed by another program and was read again.",)
     assert set_aside_in(tmp_path) == []

@@ -31,7 +31,7 @@ def aside(path: Path) -> list[bytes]:
 
 
 async def texts(path: Path) -> list[str]:
-    return said((await opened(path)).branch())
+    return said((await opened(path)).tree.branch())
 
 
 TORN = [
@@ -58,7 +58,7 @@ async def test_a_torn_end_is_set_aside(tmp_path: Path, torn: bytes) -> None:
     assert journal.notices[0].startswith("The end of s.jsonl was incomplete")
     await journal.append(user("next"))
     again = await opened(path)
-    assert (said(again.branch()), again.notices, len(aside(path))) == (["kept", "next"], (), 1)
+    assert (said(again.tree.branch()), again.notices, len(aside(path))) == (["kept", "next"], (), 1)
 
 
 async def test_the_torn_fixture_opens(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ async def test_a_broken_line_in_the_middle_is_copied_once(tmp_path: Path) -> Non
 
     first, second = await opened(path), await opened(path)
 
-    assert said(first.branch()) == said(second.branch()) == ["one", "three"]
+    assert said(first.tree.branch()) == said(second.tree.branch()) == ["one", "three"]
     assert (path.read_bytes(), aside(path)) == (before, [broken])
     assert len(first.notices) == 1
     assert "1 unreadable line(s) of s.jsonl are skipped" in first.notices[0]
@@ -109,11 +109,11 @@ async def test_a_file_without_a_header_is_salvaged(tmp_path: Path, head: bytes) 
 
     journal = await opened(path)
 
-    assert (said(journal.branch()), aside(path)) == (["one", "two"], [before])
+    assert (said(journal.tree.branch()), aside(path)) == (["one", "two"], [before])
     assert "had no valid header" in journal.notices[0]
     assert "(entries: 2)" in journal.notices[0]
     again = await opened(path)
-    assert (again.branch(), again.notices) == (journal.branch(), ())
+    assert (again.tree.branch(), again.notices) == (journal.tree.branch(), ())
 
 
 async def test_a_file_of_something_else_is_not_lost(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ async def test_an_unknown_parent_does_not_hide_the_past(tmp_path: Path) -> None:
         tmp_path, to_line(HEADER), line("a", None, "one"), line("b", "lost", "two"), line("c", 5, "three")
     )
     journal = await opened(path)
-    assert said(journal.branch()) == ["one", "two", "three"]
+    assert said(journal.tree.branch()) == ["one", "two", "three"]
     assert [notice[:28] for notice in journal.notices] == [
         "The entry 'b' has the parent",
         "The entry 'c' has the parent",
@@ -149,7 +149,7 @@ async def test_circles_and_repeated_ids_come_to_an_end(tmp_path: Path) -> None:
         line(None, "d", "six"),
     )
     journal = await opened(path)
-    assert said(journal.branch()) == ["one", "two", "three", "four", "five", "six"]
+    assert said(journal.tree.branch()) == ["one", "two", "three", "four", "five", "six"]
     assert len({entry.id for entry in journal.tree.entries}) == 6
     assert (await opened(path)).tree.entries == journal.tree.entries
 
@@ -159,7 +159,7 @@ async def test_an_entry_of_a_wrong_shape_is_told(tmp_path: Path) -> None:
     odd = to_line({"type": "message", "id": "b", "parentId": "a", "message": {"role": "user", "content": 5}})
     path = written(tmp_path, to_line(HEADER), line("a", None, "one"), odd, line("c", "b", "two"))
     journal = await opened(path)
-    assert (said(journal.branch()), len(journal.tree.entries)) == (["one", "two"], 3)
+    assert (said(journal.tree.branch()), len(journal.tree.entries)) == (["one", "two"], 3)
     assert journal.notices == ("The entry 'b' of type 'message' cannot be read, so models do not see it.",)
 
 
@@ -168,7 +168,7 @@ async def test_foreign_line_ends_and_a_byte_order_mark_are_read(tmp_path: Path) 
     data = to_line(HEADER) + b"\n" + line("a", None, "one") + line("b", "a", "two")
     path = written(tmp_path, b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"))
     journal = await opened(path)
-    assert (said(journal.branch()), journal.notices) == (["one", "two"], ())
+    assert (said(journal.tree.branch()), journal.notices) == (["one", "two"], ())
 
 
 async def test_copies_made_in_one_second_do_not_meet(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ class RememberedStore:
     async def stored(self, session: StoredSession) -> StoredTranscript:
         open_one = await self.transcript(session.record)
         entries = tuple(open_one.tree.entries)
-        return StoredTranscript(header=open_one.header, entries=entries, branch=tuple(open_one.branch()))
+        return StoredTranscript(header=open_one.header, entries=entries, branch=tuple(open_one.tree.branch()))
 
     async def delete(self, session: StoredSession) -> str:
         for key, record in dict(self._everything.lines).items():

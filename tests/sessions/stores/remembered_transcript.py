@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -74,7 +74,7 @@ class RememberedTranscript:
         self.place = f"memory:{name}"
         self._everything = everything
         self._kept = everything.transcripts[name]
-        self._views = BranchViews()
+        self.views = BranchViews()
         self.tree = EntryTree()
         self.header = self._kept.header
         self.results = RememberedResults(self._kept.results)
@@ -84,17 +84,11 @@ class RememberedTranscript:
     def size_bytes(self) -> int:
         return len(json_lines(self._kept))
 
-    def branch(self, leaf_id: str | None = None) -> Sequence[Entry]:
-        return self.tree.branch(leaf_id)
-
     def transcript(self) -> tuple[TranscriptItem, ...]:
-        return self._views.transcript(self.tree)
+        return self.views.transcript(self.tree)
 
     def sent(self) -> SentView:
-        return self._views.sent(self.tree)
-
-    def cached(self, make: Callable[[], T]) -> T:
-        return self._views.cached(make)
+        return self.views.sent(self.tree)
 
     async def refresh(self) -> bool:
         return self._follow()
@@ -107,14 +101,14 @@ class RememberedTranscript:
         return await self.append(CustomRecord(custom_type=custom_type, data=data), durable=durable)
 
     async def rewind(self, leaf_id: str | None, *, summary: str = "") -> Entry:
-        self.branch(leaf_id)
+        self.tree.branch(leaf_id)
         body: KnownBody = CustomRecord(custom_type="nacre.rewind", data={"leftAt": self.tree.leaf_id})
         if summary.strip():
             body = BranchSummary(from_id=leaf_id or "root", summary=summary)
         return self._added(body, leaf_id)
 
     async def fork(self, name: str, *, session_id: str, leaf_id: str | None) -> None:
-        entries = list(self.branch(leaf_id)) if leaf_id is not None else []
+        entries = list(self.tree.branch(leaf_id)) if leaf_id is not None else []
         if name in self._everything.transcripts:
             raise SessionCorrupt(f"There is a transcript {name!r} already.")
         header = replace(self.header, id=session_id, parent_session=self.name)

@@ -101,7 +101,7 @@ class StoreContract:
         await theirs.append(answer("two"))
         assert await mine.refresh()
         assert not await mine.refresh()
-        assert said(mine.branch()) == said(theirs.branch()) == ["one", "two"]
+        assert said(mine.tree.branch()) == said(theirs.tree.branch()) == ["one", "two"]
         assert [message_text(item.message) for item in mine.transcript()] == ["one", "two"]
         assert mine.header.id == "s-1"
 
@@ -112,10 +112,10 @@ class StoreContract:
         await transcript.append(user("two"))
         await transcript.rewind(first.id)
         again = await open_store().transcript(FIRST)
-        assert said(again.branch()) == ["one"]
+        assert said(again.tree.branch()) == ["one"]
         assert said(again.tree.entries) == ["one", "two"]
         with pytest.raises(ValueError, match="no entry"):
-            again.branch("none")
+            again.tree.branch("none")
 
     async def test_endings_are_due_until_they_are_struck_off(self, open_store: OpenStore) -> None:
         """The oldest first, for every process; striking one off twice is no error."""
@@ -141,10 +141,10 @@ class StoreContract:
         copy = await open_store().transcript(SECOND)
         await copy.append(user("three"))
         assert (copy.name, copy.header.id) == (name, "s-2")
-        assert said(copy.branch()) == ["one", "three"]
+        assert said(copy.tree.branch()) == ["one", "three"]
         assert await copy.results.read("r1") == "all of it"
         assert not await source.refresh()
-        assert said(source.branch()) == ["one", "two"]
+        assert said(source.tree.branch()) == ["one", "two"]
         with pytest.raises(SessionCorrupt):
             await source.fork(name, session_id="s-2", leaf_id=first.id)
         with pytest.raises(ValueError, match="no entry"):
@@ -225,7 +225,7 @@ class StoreContract:
         other = open_store()
         assert await other.index.all() == {MAIN: SECOND}
         assert await other.transcripts() == []
-        assert (await other.transcript(FIRST)).branch() == ()
+        assert (await other.transcript(FIRST)).tree.branch() == ()
 
     async def test_upkeep_lets_lines_go_and_keeps_what_was_said(self, open_store: OpenStore) -> None:
         """A dry run says it and does nothing; a key with a turn stays."""
@@ -244,7 +244,7 @@ class StoreContract:
             assert report.pruned_keys == (DM,)
             assert (DM in await open_store().index.all()) is dry_run
         assert set(await open_store().index.all()) == {f"{DM}2"}
-        assert said((await open_store().transcript(FIRST)).branch()) == ["one"]
+        assert said((await open_store().transcript(FIRST)).tree.branch()) == ["one"]
 
     async def test_a_line_that_leads_elsewhere_has_no_transcript(self, open_store: OpenStore) -> None:
         """Other programs write lines, too; none of them opens what is not the store's."""

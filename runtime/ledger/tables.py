@@ -82,7 +82,6 @@ class LedgerStatements(Protocol):
     DRAFTED: str
     UNDRAFT: str
     NOT_SENT: str
-    OUTBOX_COUNTS: str
     NOT_DONE: str
     ROLE: str
     LOCK_PEOPLE: str
@@ -120,18 +119,27 @@ class LedgerStatements(Protocol):
     LAST_BEAT: str
 
 
-class SqlPeople:
+class PeopleRows:
+    """The people who were let in, and those who ask to be. Times are epoch milliseconds."""
+
     def __init__(self, rows: LedgerRows, sql: LedgerStatements) -> None:
         self._rows = rows
         self._sql = sql
 
     async def role(self, who: Who) -> str:
+        """A sender's role; empty if unknown."""
         found = await self._rows.read(self._sql.ROLE, **_named(who))
         return str(found[0][0]) if found else ""
 
     async def ask(
         self, who: Who, code: str, *, now_ms: int, since_ms: int, most: int, gives_way_ms: int = 0
     ) -> bool:
+        """Stores a code, unless its sender, or `most` people of the account, asked after `since_ms`; `True`
+        if stored.
+
+        Older requests are deleted. If too many ask, the oldest one who asked until `gives_way_ms` and was
+        not denied is dropped.
+        """
         sql, named = self._sql, _named(who)
         account = {"channel": who[0], "account": who[1]}
 
@@ -149,12 +157,15 @@ class SqlPeople:
         return await self._rows.write(work)
 
     async def asking(self, since_ms: int) -> tuple[StoredPerson, ...]:
+        """The people who asked after `since_ms` and were not denied, oldest first."""
         return tuple(StoredPerson(*row) for row in await self._rows.read(self._sql.ASKING, since_ms=since_ms))
 
     async def known(self) -> tuple[StoredPerson, ...]:
+        """The people who were let in, oldest first."""
         return tuple(StoredPerson(*row) for row in await self._rows.read(self._sql.KNOWN))
 
     async def approve(self, code: str, role: str, *, now_ms: int, since_ms: int) -> Who | None:
+        """Lets in the person who asked with this code after `since_ms`; the code is used up."""
         sql = self._sql
 
         def work(run: Run) -> Who | None:
@@ -167,6 +178,7 @@ class SqlPeople:
         return await self._rows.write(work)
 
     async def deny(self, code: str, *, since_ms: int) -> Who | None:
+        """Invalidates the code of the person who asked with it after `since_ms`, who cannot ask again."""
 
         def work(run: Run) -> Who | None:
             who = self._found(run, code, since_ms)
@@ -176,6 +188,7 @@ class SqlPeople:
         return await self._rows.write(work)
 
     async def revoke(self, channel: str, sender_id: str) -> bool:
+        """Removes a person from every account of a channel; `False` if they were not let in."""
         return bool(await self._rows.run(self._sql.REVOKE, channel=channel, sender_id=sender_id))
 
     def _found(self, run: Run, code: str, since_ms: int) -> Who | None:
@@ -188,12 +201,15 @@ def _named(who: Who) -> dict[str, str]:
     return {"channel": who[0], "account": who[1], "sender_id": who[2]}
 
 
-class SqlJobs:
+class JobRows:
+    """Scheduled jobs. Times are epoch milliseconds."""
+
     def __init__(self, rows: LedgerRows, sql: LedgerStatements) -> None:
         self._rows = rows
         self._sql = sql
 
     async def add(self, job: StoredJob, *, made_ms: int, most: int) -> bool:
+        """Stores a job unless its agent has `most`; `True` if stored."""
         sql = self._sql
 
         def work(run: Run) -> bool:
@@ -217,25 +233,32 @@ class SqlJobs:
         return await self._rows.write(work)
 
     async def of_agent(self, agent_id: str) -> tuple[StoredJob, ...]:
+        """The jobs of an agent, by due time, those that are not due last."""
         return await self._found(self._sql.JOBS_OF, answered_by=agent_id)
 
     async def due(self, at_ms: int) -> tuple[StoredJob, ...]:
+        """The jobs of all agents that are due at a time, in order."""
         return await self._found(self._sql.JOBS_DUE, at_ms=at_ms)
 
     async def recurring(self, after_ms: int) -> tuple[StoredJob, ...]:
+        """The recurring jobs of all agents that are due after a time."""
         return await self._found(self._sql.JOBS_RECURRING, at_ms=after_ms)
 
     async def next_due_ms(self) -> int | None:
+        """When the next job is due, or `None`."""
         [(due_ms,)] = await self._rows.read(self._sql.NEXT_DUE)
         return None if due_ms is None else int(due_ms)
 
     async def remove(self, job_id: str) -> bool:
+        """Removes a job; `False` if there was none."""
         return bool(await self._rows.run(self._sql.REMOVE_JOB, id=job_id))
 
     async def move(self, moved: JobMoved) -> None:
+        """Sets when a job is due next. Raises `JobChanged`."""
         await self._rows.write(lambda run: write_along(run, self._sql, moved))
 
     async def last_beat_ms(self, agent_id: str, now_ms: int) -> int:
+        """When an agent last had a heartbeat; the first call records the current time."""
         sql = self._sql
 
         def work(run: Run) -> int:
@@ -263,23 +286,31 @@ def write_along(run: Run, sql: LedgerStatements, along: Along) -> None:
         raise JobChanged(f"The job {along.job_id} was changed meanwhile.")
 
 
-class SqlTables:
+class LedgerTables:
     """The `LedgerTables` of a ledger of rows."""
 
     def __init__(self, rows: LedgerRows, sql: LedgerStatements) -> None:
         self.rows = rows
         self.sql = sql
-        self.people = SqlPeople(rows, sql)
-        self.jobs = SqlJobs(rows, sql)
+        self.people = PeopleRows(rows, sql)
+        self.jobs = JobRows(rows, sql)
 
     async def close(self) -> None:
+        """Finishes pending work and releases the storage. Safe to repeat."""
         await self.rows.close()
 
-    async def owner_chats(self, agent_id: str) -> tuple[Inbound, ...]:
+    async def owner_chats(self, agent_id: str, *, target: str = "last") -> tuple[Inbound, ...]:
+        """Where the owner wrote to an agent in private, as messages without text, newest first.
+
+        `target` is the name of a channel, or `last` for all of them.
+        """
+        wanted = target.strip().lower()
         rows = await self.rows.read(self.sql.OWNER_CHATS, answered_by=agent_id)
-        return tuple(inbound_from_json(text) for (text,) in rows)
+        chats = (inbound_from_json(text) for (text,) in rows)
+        return tuple(chat for chat in chats if wanted in ("last", chat.channel.strip().lower()))
 
     async def put_statuses(self, statuses: Sequence[StoredStatus]) -> None:
+        """Replaces the statuses of all bridges."""
 
         def work(run: Run) -> None:
             run(self.sql.FORGET_BRIDGES)
@@ -289,16 +320,20 @@ class SqlTables:
         await self.rows.write(work)
 
     async def statuses(self) -> tuple[StoredStatus, ...]:
+        """The stored statuses of the bridges, by channel and account."""
         return tuple(StoredStatus(*row) for row in await self.rows.read(self.sql.BRIDGES))
 
     async def choices(self) -> Mapping[tuple[str, str], str]:
+        """The stored choices, by session key and name."""
         return {(key, name): value for key, name, value in await self.rows.read(self.sql.CHOICES)}
 
     async def put_choice(self, session_key: str, name: str, value: str) -> None:
+        """Stores a choice; an empty value deletes it."""
         if value:
             await self.rows.run(self.sql.PUT_CHOICE, session_key=session_key, name=name, value=value)
         else:
             await self.rows.run(self.sql.FORGET_CHOICE, session_key=session_key, name=name)
 
     async def not_done(self) -> dict[str, int]:
+        """The number of messages that wait or are being answered, and of unsent parts, by state."""
         return dict(await self.rows.read(self.sql.NOT_DONE))
