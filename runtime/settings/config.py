@@ -159,8 +159,6 @@ class StateSettings:
         Raises:
             ConfigError: as `load_config`, for this agent.
         """
-        from nacre.memory.contracts.settings import at_home
-        from nacre.runtime.settings.disk.agent_folders import kept_apart
         from nacre.runtime.settings.disk.auth_profiles import read_auth_profiles
         from nacre.runtime.settings.disk.variables import variables_unseen
         from nacre.runtime.settings.settings import DailyCap
@@ -171,18 +169,7 @@ class StateSettings:
             is_listed = own_id in agents.ids
             settings = self.of_agent(own_id) if is_listed else self._written
             own = self._folders[own_id] if is_listed and not workspace else self._places.of(own_id, workspace)
-            users = self._places.users
-            notices = kept_apart(
-                own,
-                [other for each, other in self._folders.items() if each != own_id],
-                users=users if not is_listed or users.is_dir() else None,
-                extra_paths=[at_home(path, home) for path in settings.agent.memory_search.extra_paths],
-                qmd_paths=[
-                    (at_home(asked.path, home), asked.pattern) for asked in settings.memory.read_by_qmd
-                ],
-                skill_dirs=[at_home(path, home) for path in settings.skills.load.extra_dirs],
-                allowed=self._places.allowed(own_id),
-            )
+            notices = self._kept_apart(own, settings, is_listed=is_listed)
             if is_listed:
                 notices = (*_not_its_workspace(environment, own, agents), *notices)
             with_keys = own if is_listed else self._folders[agents.default_id]
@@ -236,6 +223,21 @@ class StateSettings:
             return self._written
         with variables_unseen(self._file, self._environment):
             return valid_settings(with_own_settings(self._raw, agents.ids.index(own_id)), self._file)
+
+    def _kept_apart(self, own: AgentFolders, settings: Settings, *, is_listed: bool) -> tuple[str, ...]:
+        from nacre.memory.contracts.settings import at_home
+        from nacre.runtime.settings.disk.agent_folders import kept_apart
+
+        home, users = self._places.home, self._places.users
+        return kept_apart(
+            own,
+            [other for each, other in self._folders.items() if each != own.agent_id],
+            users=users if not is_listed or users.is_dir() else None,
+            extra_paths=[at_home(path, home) for path in settings.agent.memory_search.extra_paths],
+            qmd_paths=[(at_home(asked.path, home), asked.pattern) for asked in settings.memory.read_by_qmd],
+            skill_dirs=[at_home(path, home) for path in settings.skills.load.extra_dirs],
+            allowed=self._places.allowed(own.agent_id),
+        )
 
     def _known_id(self, wanted: str, *, new_user: bool = False) -> str:
         from nacre.sessions.contracts.keys import normalise_agent_id

@@ -223,9 +223,7 @@ class AgentSettings(SettingsSection):
     """`agents.defaults`: the settings of all agents."""
 
     profile: Profile = "assistant"
-    """How much of a prompt there is: `assistant` is a personal assistant with files of its own, `bot` has a
-    short prompt and the memory, `bare` has what your program gives it and nothing else; see
-    [profiles](bots.md#profiles)."""
+    """How much of a prompt there is: `assistant`, `bot` or `bare`; see [profiles](bots.md#profiles)."""
     workspace: str = ""
     """The workspace folder. Default: `<state>/workspace`. `~` is the home folder. If there are several
     agents, this is the folder of the default agent."""
