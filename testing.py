@@ -2,18 +2,6 @@
 suites for bridges and memory engines.
 """
 
-from nacre.bridges.contracts.bridge_contract import (
-    BridgeContract as BridgeContract,
-    FarSide as FarSide,
-    RecordingInbox as RecordingInbox,
-)
-from nacre.runtime.extensions.memory_contract import MemoryContract as MemoryContract
-from nacre.runtime.models.scripted import (
-    Clock as Clock,
-    CountingIds as CountingIds,
-    ScriptedModel as ScriptedModel,
-    ScriptViolation as ScriptViolation,
-    calls as calls,
-    fails as fails,
-    says as says,
-)
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub("nacre", __file__)

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field
 from nacre.memory.contracts.embedder import WithFallback, lack_of
 from nacre.memory.contracts.errors import DayUnknown, MemoryIndexError
 from nacre.memory.contracts.notes import CHATS_FOLDER
-from nacre.memory.contracts.records import Excerpt, Question, SearchHit, SearchReport
+from nacre.memory.contracts.records import Question, SearchHit, SearchReport
 from nacre.memory.files.sources.source import PRIVATE, SourcedLines
 from nacre.memory.files.sources.sources import Sources, sources_of_hits
 from nacre.prompts import render
@@ -28,6 +28,7 @@ from nacre.runtime.recall.memory_slot import NO_MEMORY
 from nacre.runtime.recall.open_memory import (
     UnindexedNotes,
     embedder_of,
+    note_files,
     open_engine,
     unindexed_notes,
     unwatched,
@@ -197,12 +198,12 @@ class MemoryCore(MemoryPlugin):
         return mode == "on" or (mode == "auto" and policy.is_private)
 
 
-class OnDemand:
-    """The notes of an engine whose index is opened when it is needed."""
+class OnDemand(UnindexedNotes):
+    """The notes of an engine whose index is opened when it is needed. Files are read without the index."""
 
     def __init__(self, core: MemoryCore) -> None:
+        super().__init__(note_files(core.config, storage_of(core.config).workspace()), NO_MEMORY)
         self._core = core
-        self._files = unindexed_notes(core.config)
         self._lock = asyncio.Lock()
         self._has_news = False
         self._following: asyncio.Task[None] | None = None
@@ -217,13 +218,10 @@ class OnDemand:
     async def search(self, question: Question, /) -> SearchReport:
         """As `MemoryEngine.search`."""
         await self.open()
-        return await (self._core.engine or self._core.unindexed or self._files).search(question)
-
-    async def read(
-        self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
-    ) -> Excerpt:
-        """As `MemoryEngine.read`. Files are read without the index."""
-        return await self._files.read(path, from_line=from_line, lines=lines, below=below)
+        opened = self._core.engine or self._core.unindexed
+        if opened is None:
+            return await super().search(question)
+        return await opened.search(question)
 
     def notes_changed(self) -> None:
         """Makes what was written searchable soon, in the background."""
