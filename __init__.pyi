@@ -1,15 +1,61 @@
 from .blocking import BlockingAgent as BlockingAgent
+from .bridges.contracts.bridge import (
+    Bridge as Bridge,
+    Capabilities as Capabilities,
+    Inbox as Inbox,
+    Part as Part,
+    Place as Place,
+)
+from .bridges.contracts.channel import (
+    NO_SECRET as NO_SECRET,
+    AccountHome as AccountHome,
+    AccountSettings as AccountSettings,
+    Channel as Channel,
+    Secret as Secret,
+)
+from .bridges.contracts.errors import NotDelivered as NotDelivered
+from .bridges.gateway import Gateway as Gateway
 from .runtime.agent.agent import Agent as Agent
 from .runtime.agent.runtime import Runtime as Runtime
 from .runtime.commands.conversation.session import Session as Session
 from .runtime.commands.function import CommandContext as CommandContext, command as command
+from .runtime.contracts.errors import (
+    AgentError as AgentError,
+    ConfigError as ConfigError,
+    MessageRefused as MessageRefused,
+    ModelError as ModelError,
+    OutputInvalid as OutputInvalid,
+    PrivacyError as PrivacyError,
+    TurnBroken as TurnBroken,
+    TurnCancelled as TurnCancelled,
+    TurnTimedOut as TurnTimedOut,
+    UsageLimitReached as UsageLimitReached,
+)
+from .runtime.contracts.events import (
+    AnswerDiscarded as AnswerDiscarded,
+    ApprovalAsked as ApprovalAsked,
+    Event as Event,
+    ReplyReady as ReplyReady,
+    Silence as Silence,
+    TextStreamed as TextStreamed,
+    ToolEnded as ToolEnded,
+    ToolProgressed as ToolProgressed,
+    ToolStarted as ToolStarted,
+    TurnFailed as TurnFailed,
+    Warned as Warned,
+)
 from .runtime.contracts.inbound import (
     Attachment as Attachment,
     Inbound as Inbound,
     Quoted as Quoted,
     Reply as Reply,
 )
-from .runtime.contracts.model import ModelParameters as ModelParameters
+from .runtime.contracts.model import (
+    ChatModel as ChatModel,
+    ModelParameters as ModelParameters,
+    ModelRequest as ModelRequest,
+    TextDelta as TextDelta,
+)
 from .runtime.extensions.host import ExtensionHost as ExtensionHost
 from .runtime.hooks.events import (
     AfterCompaction as AfterCompaction,

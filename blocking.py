@@ -299,11 +299,47 @@ class BlockingSession:
         """The id of the transcript that the key named when it was last looked up."""
         return self._session.session_id
 
+    @overload
     def ask(
-        self, text: str, *, attachments: tuple[Attachment, ...] = (), limits: UsageLimits | None = None
-    ) -> Reply | None:
-        """The reply to a message of the owner in this session."""
-        return self._loop.run(self._session.ask(text, attachments=attachments, limits=limits))
+        self,
+        text: str,
+        *,
+        attachments: tuple[Attachment, ...] = (),
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: None = None,
+    ) -> Reply[None] | None: ...
+
+    @overload
+    def ask(
+        self,
+        text: str,
+        *,
+        attachments: tuple[Attachment, ...] = (),
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: TypeForm[T],
+    ) -> Reply[T]: ...
+
+    def ask(
+        self,
+        text: str,
+        *,
+        attachments: tuple[Attachment, ...] = (),
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: TypeForm[Any] | None = None,
+    ) -> Reply[Any] | None:
+        """The reply to a message of the owner in this session; see `Session.ask`."""
+        return self._loop.run(
+            self._session.ask(
+                text,
+                attachments=attachments,
+                limits=limits,
+                parameters=parameters,
+                output_type=output_type,
+            )
+        )
 
     def history(self, *, limit: int | None = None) -> tuple[SessionMessage, ...]:
         """The messages, oldest first."""

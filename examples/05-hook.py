@@ -3,9 +3,8 @@
 import asyncio
 from tempfile import TemporaryDirectory
 
-from nacre import Agent, BeforeTool, Deny, Inbound, tool
-from nacre.runtime.contracts.events import ApprovalAsked, ReplyReady
-from nacre.runtime.models.scripted import ScriptedModel, calls, says
+from nacre import Agent, ApprovalAsked, BeforeTool, Deny, Inbound, ReplyReady, tool
+from nacre.testing import ScriptedModel, calls, says
 
 
 @tool(needs_approval=True)

@@ -4,7 +4,7 @@ import asyncio
 from tempfile import TemporaryDirectory
 
 from nacre import Agent, UsageLimits, sub_agent, tool
-from nacre.runtime.models.scripted import ScriptedModel, calls, says
+from nacre.testing import ScriptedModel, calls, says
 
 
 @tool

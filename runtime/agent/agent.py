@@ -36,7 +36,7 @@ from nacre.runtime.agent.sessions import Sessions
 from nacre.runtime.commands.command import Command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.errors import AgentError, OutputInvalid, TurnBroken
+from nacre.runtime.contracts.errors import AgentError, TurnBroken
 from nacre.runtime.contracts.events import Emit, Event, ReplyReady, Silence, TurnFailed
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
@@ -45,13 +45,14 @@ from nacre.runtime.hooks.hooks import Hooks, HookTable
 from nacre.runtime.open_sessions.routing import Route, route as route_of
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import load_config, process_environment
+from nacre.runtime.settings.sections.agents import Profile
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.function import ToolChats
 from nacre.runtime.turn.loop import TurnBounds, UsageLimits
-from nacre.runtime.turn.output import TypeForm, output_of
+from nacre.runtime.turn.output import TypeForm
 from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
 from nacre.runtime.turn.sub_agent import AuthorTool
-from nacre.runtime.turn.turn_parts import TurnOptions
+from nacre.runtime.turn.turn_parts import TurnOptions, turn_options
 from nacre.sessions.contracts.errors import SessionError
 
 T = TypeVar("T")
@@ -83,6 +84,7 @@ class Agent:
         tools: Sequence[AuthorTool | Callable[..., Any]] = (),
         tool_chats: Sequence[ToolChats] | None = None,
         instructions: str = "",
+        profile: Profile | None = None,
         commands: Sequence[FunctionCommand] = (),
         limits: UsageLimits | None = None,
         prompt_parts: Sequence[PromptPart | PromptFunction] = (),
@@ -103,7 +105,8 @@ class Agent:
         model may call, see `nacre.tool`, objects with methods that are tools, and sub-agents, see
         `nacre.sub_agent`. `tool_chats` are the chats of tools that name none: some of `private` (the owner
         alone, the default), `direct` (somebody else) and `group`. `instructions` are added to the system
-        prompt of every chat, and `prompt_parts` as sections of their own, see `nacre.prompt_part`.
+        prompt of every chat, which is that of a `profile`: `assistant`, `bot` or the smallest, `bare`.
+        `prompt_parts` are added as sections of their own, see `nacre.prompt_part`.
         `commands` are chat commands, see `nacre.command`. `limits` bounds turns without limits of their own.
         `memory` replaces the memory engine of the settings, see `nacre.MemoryPlugin`.
         `hooks` are handlers by name, see `nacre.Hooks`. `clock` returns aware datetimes in the owner's zone.
@@ -119,6 +122,7 @@ class Agent:
             workspace=None if workspace is None else Path(workspace),
             model_name=model if isinstance(model, str) else None,
             agent_id=agent,
+            profile=profile or "",
         )
         given = AuthorParts(
             models=author_models(model),
@@ -139,6 +143,11 @@ class Agent:
     @property
     def is_closed(self) -> bool:
         return self._closed
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn runs or waits."""
+        return bool(self._parts.running.keys)
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -299,16 +308,16 @@ class Agent:
             OutputInvalid: there is no such value: the answers were wrong, or the assistant was silent.
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
+        return await self._respond(inbound, limits, turn_options(output_type, parameters))
+
+    async def _respond(
+        self, inbound: Inbound, limits: UsageLimits | None, options: TurnOptions
+    ) -> Reply[Any] | None:
         events: list[Event] = []
-        task = self._start(inbound, events.append, limits, _options(output_type, parameters))
-        ending = await ending_of(task, events)
+        ending = await ending_of(self._start(inbound, events.append, limits, options), events)
         if isinstance(ending, TurnFailed):
             raise ending.error
-        reply = ending.reply if isinstance(ending, ReplyReady) else None
-        if output_type is not None and (reply is None or reply.is_command):
-            what = "Silence has" if reply is None else "The answer to a chat command has"
-            raise OutputInvalid(f"{what} no value of the output_type. Leave it out for such a message.")
-        return reply
+        return options.checked(ending.reply if isinstance(ending, ReplyReady) else None)
 
     def stream(
         self,
@@ -328,7 +337,7 @@ class Agent:
             ConfigError: the `output_type` has no schema.
         """
         begun: list[bool] = []
-        events = self._events(inbound, limits, _options(output_type, parameters), begun)
+        events = self._events(inbound, limits, turn_options(output_type, parameters), begun)
         finalize(events, warn_unread, begun).atexit = False
         return events
 
@@ -410,9 +419,14 @@ class Agent:
         await self.close()
 
     async def _ask_in(
-        self, key: str, text: str, attachments: tuple[Attachment, ...], limits: UsageLimits | None
-    ) -> Reply | None:
-        return await self.ask(text, session=key, attachments=attachments, limits=limits)
+        self,
+        key: str,
+        text: str,
+        attachments: tuple[Attachment, ...],
+        limits: UsageLimits | None,
+        options: TurnOptions,
+    ) -> Reply[Any] | None:
+        return await self._respond(owner_says(text, key, attachments), limits, options)
 
     def _start(
         self, inbound: Inbound, emit: Emit, limits: UsageLimits | None, options: TurnOptions
@@ -429,7 +443,3 @@ class Agent:
 
     def _route(self, inbound: Inbound) -> Route:
         return route_of(inbound, agent_id=self._parts.agent_id, settings=self._parts.turn.settings.session)
-
-
-def _options(output_type: TypeForm[Any] | None, parameters: ModelParameters | None) -> TurnOptions:
-    return TurnOptions(output=None if output_type is None else output_of(output_type), parameters=parameters)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
@@ -26,15 +27,29 @@ from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
-from nacre.runtime.settings.config import Config, ListedAgent, StateSettings, process_environment
+from nacre.runtime.settings.config import (
+    Config,
+    ListedAgent,
+    StateSettings,
+    process_environment,
+    user_agent_id,
+)
+from nacre.runtime.settings.sections.agents import Profile
 from nacre.runtime.tools.function import ToolChats
 from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
 from nacre.runtime.turn.sub_agent import AuthorTool
 
+USER_IDLE_SECONDS = 60.0
+"""How long the agent of a user stays open after its last use."""
+MOST_IDLE_USERS = 32
+"""How many agents of users stay open that nobody uses; the one that was used last is kept longest."""
+BUSY_SECONDS = 1.0
+"""When an idle agent that still does something is looked at again."""
 
-class AgentKeywords(TypedDict, total=False):
-    """What can be passed to one agent when it is opened; see `Agent.open`."""
+
+class SharedKeywords(TypedDict, total=False):
+    """What can be passed to all agents of a runtime; see `Agent.open`."""
 
     model: ChatModel | str | Sequence[ChatModel | str] | None
     tools: Sequence[AuthorTool | Callable[..., Any]]
@@ -43,8 +58,13 @@ class AgentKeywords(TypedDict, total=False):
     commands: Sequence[FunctionCommand]
     limits: UsageLimits | None
     prompt_parts: Sequence[PromptPart | PromptFunction]
-    memory: MemoryPlugin | None
     hooks: HookTable | None
+
+
+class AgentKeywords(SharedKeywords, total=False):
+    """What can be passed to one agent when it is opened; see `Agent.open`."""
+
+    memory: MemoryPlugin | None
 
 
 class _Opening(Record):
@@ -55,23 +75,31 @@ class _Opening(Record):
     clock: Clock | None
     new_id: NewId
     watch: bool
+    profile: str
+    keywords: SharedKeywords
+    user_idle_seconds: float
+    most_idle_users: int
 
     def settings(self) -> StateSettings:
-        return StateSettings(self.environment, self.state_dir)
+        return StateSettings(self.environment, self.state_dir, profile=self.profile)
 
 
 class Runtime:
     """Several agents that share models, embedder and token counts, but no messages or notes.
 
-    Open it with `async with await Runtime.open(...)`. It is used on one event loop.
+    Its agents are those of the settings, and one for each user. Open it with
+    `async with Runtime.open(...)`. It is used on one event loop.
     """
 
     def __init__(self, opening: _Opening) -> None:
         self._opening = opening
         self._settings = opening.settings()
         self._agents = self._settings.config("").agents
-        self._shared = Shared()
+        self._shared = Shared(keeps=True)
         self._open: dict[str, Agent] = {}
+        self._users: dict[str, _OpenUser] = {}
+        self._eviction: asyncio.TimerHandle | None = None
+        self._evicting: set[asyncio.Task[None]] = set()
         self._locks = {agent.id: asyncio.Lock() for agent in self._agents}
         self._closed = False
 
@@ -86,10 +114,16 @@ class Runtime:
         new_id: NewId = random_id,
         watch: bool = True,
         all_agents: bool = False,
+        profile: Profile | None = None,
+        user_idle_seconds: float = USER_IDLE_SECONDS,
+        most_idle_users: int = MOST_IDLE_USERS,
+        **keywords: Unpack[SharedKeywords],
     ) -> Self:
         """Reads which agents there are. With `all_agents`, each is opened at once, otherwise on first use.
 
-        The other keywords are those of `Agent.open`, and apply to every agent.
+        The agent of a user is closed when nobody has used it for `user_idle_seconds`, or when more than
+        `most_idle_users` are open that nobody uses. The other keywords are those of `Agent.open`, and apply
+        to every agent and user; `agent()` replaces them one by one.
 
         Raises:
             ConfigError: a setting or the settings file cannot be used.
@@ -102,6 +136,10 @@ class Runtime:
                 clock=clock,
                 new_id=new_id,
                 watch=watch,
+                profile=profile or "",
+                keywords=keywords,
+                user_idle_seconds=user_idle_seconds,
+                most_idle_users=most_idle_users,
             )
         )
         if all_agents:
@@ -141,7 +179,7 @@ class Runtime:
                 raise TurnBroken("This runtime is closed. Open a new one.")
             known = self._open.get(config.agent_id)
             if known is None or known.is_closed:
-                self._open[config.agent_id] = known = await self._opened(config, _given(keywords))
+                self._open[config.agent_id] = known = await self._opened(config, keywords)
             elif keywords:
                 raise ConfigError(
                     f"The agent {config.agent_id!r} is open already: hand in its {', '.join(keywords)} "
@@ -149,10 +187,95 @@ class Runtime:
                 )
             return known
 
+    @asynccontextmanager
+    async def user(self, user: str) -> AsyncIterator[Agent]:
+        """The private assistant of a user, with `async with runtime.user("ann") as agent:`.
+
+        It is made at its first use, and needs no entry in the settings: those of `agents.defaults` count.
+        Its user is its owner. It has notes, conversations and an index of its own, in
+        `<state folder>/users/`. The name may be any text that is not blank; names that differ in case are
+        two users. After the block the agent stays open for a while, and is closed when it is idle.
+
+        Raises:
+            ConfigError: the name is blank, a setting cannot be used, or `agents.list` has such an agent.
+            TurnBroken: its folders cannot be made or read, or this runtime is closed.
+        """
+        agent_id = user_agent_id(user)
+        entry = self._users.setdefault(agent_id, _OpenUser())
+        entry.users += 1
+        entry.idle_since = None
+        try:
+            async with entry.lock:
+                if self._closed:
+                    raise TurnBroken("This runtime is closed. Open a new one.")
+                if entry.agent is None or entry.agent.is_closed:
+                    if not self._settings.is_current:
+                        self._settings = self._opening.settings()
+                    model = self._opening.keywords.get("model")
+                    config = self._settings.config(
+                        agent_id, model_name=model if isinstance(model, str) else None, new_user=True
+                    )
+                    entry.agent = await self._opened(config, {}, on_demand=True)
+            yield entry.agent
+        finally:
+            entry.users -= 1
+            if not entry.users:
+                entry.idle_since = asyncio.get_running_loop().time()
+                self._users[agent_id] = self._users.pop(agent_id, entry)  # the last of those that are idle
+                self._evict()
+
+    @property
+    def open_users(self) -> int:
+        """How many agents of users are open, or being opened or closed."""
+        return len(self._users)
+
+    def _evict(self) -> None:
+        """Closes agents of users that are idle for too long or are too many, and sets the next time."""
+        loop = asyncio.get_running_loop()
+        if self._eviction is not None:
+            self._eviction.cancel()
+            self._eviction = None
+        idle = [(each, entry) for each, entry in self._users.items() if entry.idle_since is not None]
+        spare = len(idle) - self._opening.most_idle_users
+        for place, (agent_id, entry) in enumerate(idle):
+            assert entry.idle_since is not None
+            due = entry.idle_since + self._opening.user_idle_seconds
+            if entry.is_busy:  # something runs in the background, such as what follows a stopped turn
+                due = loop.time() + BUSY_SECONDS
+            elif place < spare or due <= loop.time():
+                task = asyncio.create_task(self._close_user(agent_id, entry), name="user-close")
+                self._evicting.add(task)
+                task.add_done_callback(self._evicting.discard)
+                entry.idle_since = None
+                continue
+            if self._eviction is None or due < self._eviction.when():
+                if self._eviction is not None:
+                    self._eviction.cancel()
+                self._eviction = loop.call_at(due, self._evict)
+
+    async def _close_user(self, agent_id: str, entry: _OpenUser) -> None:
+        async with entry.lock:
+            if entry.users:  # asked for again meanwhile
+                return
+            agent, entry.agent = entry.agent, None
+            if agent is not None:
+                await agent.close()
+        if not entry.users and self._users.get(agent_id) is entry and entry.agent is None:
+            del self._users[agent_id]
+
     async def close(self) -> None:
         """Stops the turns of all agents, and closes the agents and what they share. Safe to repeat."""
         self._closed = True
+        if self._eviction is not None:
+            self._eviction.cancel()
         async with AsyncExitStack() as closing:
+            closing.push_async_callback(self._shared.close)
+            for entry in list(self._users.values()):
+                async with entry.lock:
+                    if entry.agent is not None:
+                        closing.push_async_callback(entry.agent.close)
+            for task in self._evicting:
+                closing.push_async_callback(asyncio.wait, (task,))
             for agent_id, lock in self._locks.items():
                 async with lock:  # one that is being opened is waited for
                     if agent := self._open.get(agent_id):
@@ -164,18 +287,33 @@ class Runtime:
     async def __aexit__(self, *_ended: object) -> None:
         await self.close()
 
-    async def _opened(self, config: Config, given: AuthorParts) -> Agent:
+    async def _opened(self, config: Config, keywords: AgentKeywords, *, on_demand: bool = False) -> Agent:
         opening = self._opening
         return Agent(
             await assemble(
                 config,
-                given,
+                _given({**opening.keywords, **keywords}),
                 clock=opening.clock,
                 new_id=opening.new_id,
                 watch=opening.watch,
                 shared=self._shared,
+                on_demand=on_demand,
             )
         )
+
+
+@dataclass(kw_only=True)
+class _OpenUser:
+    """The agent of a user that somebody uses, or that is not closed yet."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    agent: Agent | None = None
+    users: int = 0
+    idle_since: float | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self.agent is not None and self.agent.is_busy
 
 
 def _given(keywords: AgentKeywords) -> AuthorParts:

@@ -21,6 +21,7 @@ from nacre.runtime.open_sessions.routing import Route
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
 from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.turn import Turn
+from nacre.runtime.turn.turn_parts import TurnOptions
 from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.contracts.keys import is_private_key, owners_key
 from nacre.sessions.index.record import Origin, SessionRecord
@@ -28,7 +29,9 @@ from nacre.sessions.index.record import Origin, SessionRecord
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Say = Callable[[str, str, tuple[Attachment, ...], UsageLimits | None], Awaitable[Reply | None]]
+Say = Callable[
+    [str, str, tuple[Attachment, ...], UsageLimits | None, TurnOptions], Awaitable[Reply[Any] | None]
+]
 
 
 class SessionInfo(Record):
@@ -90,9 +93,16 @@ class Sessions:
         return self._parts.lifecycle
 
     async def ask(
-        self, key: str, text: str, /, *, attachments: tuple[Attachment, ...], limits: UsageLimits | None
-    ) -> Reply | None:
-        return await self._say(key, text, attachments, limits)
+        self,
+        key: str,
+        text: str,
+        /,
+        *,
+        attachments: tuple[Attachment, ...],
+        limits: UsageLimits | None,
+        options: TurnOptions,
+    ) -> Reply[Any] | None:
+        return await self._say(key, text, attachments, limits, options)
 
     async def run(self, key: str, work: Callable[[Turn], Awaitable[T]], /) -> T:
         """Calls `work` on the open session of a key, while no other turn runs there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast, get_args
 
@@ -20,6 +20,7 @@ from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
 from nacre.runtime.tools.toolbox import on_its_own_thread
 from nacre.runtime.turn.loop import TurnBounds, UsageLimits
 from nacre.runtime.turn.turn import Turn
+from nacre.runtime.turn.turn_parts import TurnOptions
 from nacre.sessions.contracts.errors import SessionError
 
 T = TypeVar("T")
@@ -47,14 +48,21 @@ class HeldDoor:
         return await work(await self._turn_of(key))
 
     async def ask(
-        self, key: str, text: str, /, *, attachments: tuple[Attachment, ...], limits: UsageLimits | None
-    ) -> Reply | None:
+        self,
+        key: str,
+        text: str,
+        /,
+        *,
+        attachments: tuple[Attachment, ...],
+        limits: UsageLimits | None,
+        options: TurnOptions,
+    ) -> Reply[Any] | None:
         """Replies to a text in the session, with the rights of whoever called the command."""
         turn = await self._turn_of(key)
-        if limits is not None:
-            turn = Turn(turn.session, turn.parts, turn.emit, TurnBounds(limits))
+        if limits is not None or not options.is_empty:
+            turn = Turn(turn.session, replace(turn.parts, options=options), turn.emit, TurnBounds(limits))
         await turn.write_down(text, attachments)
-        return await turn.answer()
+        return options.checked(await turn.answer())
 
     async def _turn_of(self, key: str) -> Turn:
         if key != self._turn.session.key:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,7 +25,14 @@ from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.providers.provider import Lend
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryTool, Notes
 from nacre.runtime.recall.memory_slot import NO_MEMORY
-from nacre.runtime.recall.open_memory import UnindexedNotes, embedder_of, open_engine, unindexed_notes
+from nacre.runtime.recall.open_memory import (
+    UnindexedNotes,
+    embedder_of,
+    note_files,
+    open_engine,
+    unindexed_notes,
+    unwatched,
+)
 from nacre.runtime.storage.storage import storage_of
 from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
@@ -36,8 +44,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+FOLLOW_SECONDS = 1.0
+"""How long an index that is opened on demand waits after a note was written: a turn often writes several."""
+
+
 class MemoryCore(MemoryPlugin):
-    """Searches notes by words and by meaning. If its index cannot be opened, files can still be read."""
+    """Searches notes by words and by meaning. If its index cannot be opened, files can still be read.
+
+    With `on_demand`, the first search or the first new note opens the index, and no watch follows the files.
+    """
 
     serves_other_chats = True
 
@@ -49,12 +64,14 @@ class MemoryCore(MemoryPlugin):
         now: Clock,
         watch: bool,
         lack: str,
+        on_demand: bool = False,
     ) -> None:
-        self._config = config
+        self.config = config
         self._open_index = open_index
         self._now = now
         self._watch = watch
         self._lack = lack
+        self._on_demand = OnDemand(self) if on_demand else None
         self.sources = Sources(storage_of(config).workspace())
         self.engine: MemoryEngine | None = None
         self.unindexed: UnindexedNotes | None = None
@@ -70,24 +87,33 @@ class MemoryCore(MemoryPlugin):
 
     async def start(self, home: MemoryHome) -> None:  # noqa: ARG002 - the settings name the index
         """Opens the index and watches the files. Without an index, the agent still starts."""
+        if self._on_demand is None:
+            await self.open()
+
+    async def open(self) -> None:
+        """Opens the index unless that was tried."""
+        if self.engine is not None or self.unindexed is not None:
+            return
         try:
             self.engine = await self._open_index()
         except MemoryIndexError as error:
             log.warning("memory search is not available: %s", error)
-            self.unindexed = unindexed_notes(self._config, str(error))
+            self.unindexed = unindexed_notes(self.config, str(error))
             return
         self._refresh_languages(self.engine)
-        if self._watch:
+        if self._watch or self._on_demand is not None:
             await self.engine.start_watching()
 
     async def close(self) -> None:
         """Stops watching the files and closes the index."""
+        if self._on_demand is not None:
+            await self._on_demand.close()
         if self.engine is not None:
             await self.engine.close()
 
     def tools(self, chat: ToolChat) -> Sequence[MemoryTool]:
         """`memory_search` and `memory_get`; none before the start."""
-        notes = self.engine or self.unindexed
+        notes = self.searchable(chat)
         if notes is None:
             return ()
         if self.engine is not None:
@@ -104,7 +130,7 @@ class MemoryCore(MemoryPlugin):
 
     def searchable(self, chat: ToolChat) -> Notes | None:  # noqa: ARG002 - the same in every private chat
         """The index, or the files where it cannot be opened."""
-        return self.engine or self.unindexed
+        return self.engine or self.unindexed or self._on_demand
 
     def instructions(self, chat: ToolChat) -> str:
         """When to search memory, and how to cite what was found."""
@@ -121,6 +147,8 @@ class MemoryCore(MemoryPlugin):
         """Marks the index as out of date."""
         if self.engine is not None:
             self.engine.mark_dirty()
+        if self._on_demand is not None:
+            self._on_demand.notes_changed()
 
     def transcripts_changed(self) -> None:
         """Indexes conversations that have grown enough, if they are searched."""
@@ -129,12 +157,16 @@ class MemoryCore(MemoryPlugin):
 
     async def sync(self) -> None:
         """Updates words and vectors from the files."""
+        if self._on_demand is not None:
+            await self._on_demand.open()
         if self.engine is not None:
             with suppress(MemoryIndexError):
                 await self.engine.sync(reason="turn")
 
     async def status(self) -> str:
         """Files, chunks, the kind of search, and the latest problems."""
+        if self._on_demand is not None:
+            await self._on_demand.open()
         if self.unindexed is not None or self.engine is None:
             return f"{NO_MEMORY} · {self.unindexed.problem if self.unindexed else 'it is not started'}"
         status = await self.engine.status()
@@ -150,18 +182,66 @@ class MemoryCore(MemoryPlugin):
 
     @property
     def _has_conversations(self) -> bool:
-        return "sessions" in self._config.settings.agent.memory_search.sources
+        return "sessions" in self.config.settings.agent.memory_search.sources
 
     def _refresh_languages(self, engine: MemoryEngine) -> None:
         """Once a day, because tools that change within a conversation invalidate the provider's cache."""
         today = self._now().date()
+        if self._on_demand is not None and self._languages_of is None:
+            self._languages_of = today
         if self._languages_of != today:
             self._languages, self._languages_of = engine.languages, today
 
     def cites(self, policy: ChatPolicy) -> bool:
         """Whether search results name their source in this chat."""
-        mode = self._config.settings.memory.citations
+        mode = self.config.settings.memory.citations
         return mode == "on" or (mode == "auto" and policy.is_private)
+
+
+class OnDemand(UnindexedNotes):
+    """The notes of an engine whose index is opened when it is needed. Files are read without the index."""
+
+    def __init__(self, core: MemoryCore) -> None:
+        super().__init__(note_files(core.config, storage_of(core.config).workspace()), NO_MEMORY)
+        self._core = core
+        self._lock = asyncio.Lock()
+        self._has_news = False
+        self._following: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def open(self) -> None:
+        """Opens the index unless it is open, or the agent is closed."""
+        async with self._lock:
+            if not self._closed:
+                await self._core.open()
+
+    async def search(self, question: Question, /) -> SearchReport:
+        """As `MemoryEngine.search`."""
+        await self.open()
+        opened = self._core.engine or self._core.unindexed
+        if opened is None:
+            return await super().search(question)
+        return await opened.search(question)
+
+    def notes_changed(self) -> None:
+        """Makes what was written searchable soon, in the background."""
+        self._has_news = True
+        if self._following is None or self._following.done():
+            self._following = asyncio.create_task(self._follow(), name="memory-follow")
+
+    async def close(self) -> None:
+        """Stops following. Notes that are not indexed yet are found by the next search."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+        async with self._lock:
+            self._closed = True
+
+    async def _follow(self) -> None:
+        while self._has_news:
+            await asyncio.sleep(FOLLOW_SECONDS)
+            self._has_news = False
+            await self._core.sync()
 
 
 @cache
@@ -170,10 +250,13 @@ def _section(cites: bool) -> str:
     return render("system/memory_core", citations=citations)
 
 
-def memory_core(config: Config, now: Clock, *, watch: bool, lent: Lend) -> MemoryCore | None:
+def memory_core(
+    config: Config, now: Clock, *, watch: bool, lent: Lend, on_demand: bool = False
+) -> MemoryCore | None:
     """The engine, not yet started; `None` if memory search is disabled.
 
     `lent` returns the embedders that the agents of a process share; the engine does not close them.
+    `on_demand` is as in `MemoryCore`.
 
     Raises:
         ConfigError: the settings name an embedder that cannot be used.
@@ -183,11 +266,12 @@ def memory_core(config: Config, now: Clock, *, watch: bool, lent: Lend) -> Memor
     embedder = embedder_of(config, now, lent=lent)
     return MemoryCore(
         config,
-        lambda: open_engine(config, now, embedder, owns_embedder=False),
+        lambda: open_engine(unwatched(config) if on_demand else config, now, embedder, owns_embedder=False),
         now=now,
         watch=watch,
         # a fallback reports itself
         lack="" if isinstance(embedder, WithFallback) else lack_of(embedder),
+        on_demand=on_demand,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nacre.memory.contracts.embedder import has_fallback
@@ -148,6 +149,17 @@ async def open_engine(
     if has_fallback(embedder):
         embedder.on_switch = engine.embedder_changed
     return engine
+
+
+def unwatched(config: Config) -> Config:
+    """The settings for an index that nothing follows: without a watch over the files and without a clock."""
+    search = config.settings.agent.memory_search
+    sync = search.sync.model_copy(update={"watch": False, "interval_minutes": 0})
+    agent = config.settings.agent.model_copy(
+        update={"memory_search": search.model_copy(update={"sync": sync})}
+    )
+    agents = config.settings.agents.model_copy(update={"defaults": agent})
+    return replace(config, settings=config.settings.model_copy(update={"agents": agents}))
 
 
 def search_settings(config: Config) -> MemorySearchSettings:

@@ -164,7 +164,9 @@ class SettingsInFile:
         # whoever changes no settings does not wait for this
 
         try:
-            now = StateSettings(self.config.environment, self.config.state_dir).of_agent(self.config.agent_id)
+            config = self.config
+            read = StateSettings(config.environment, config.state_dir, profile=config.profile)
+            now = read.of_agent(config.agent_id)
         except ConfigError as error:
             self._untold.append(f"The changed settings cannot be used, and the old ones hold: {error}")
             return None

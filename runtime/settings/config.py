@@ -5,7 +5,9 @@ Precedence, first wins: arguments of `Agent.open`, environment, settings file, d
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
@@ -27,6 +29,8 @@ WORKSPACE_VARIABLE = "NACRE_WORKSPACE"
 MODEL_VARIABLE = "NACRE_MODEL"
 AGENT_VARIABLE = "NACRE_AGENT"
 DATABASE_VARIABLE = "NACRE_DATABASE_URL"
+USER_PREFIX = "user-"
+"""How the id of a user's agent begins."""
 
 
 class ListedAgent(Record):
@@ -43,7 +47,7 @@ class Config(Record):
     """One agent's settings (`settings.agent`) with every path resolved.
 
     `agents` are in the order of the list, `auth` are its keys outside of the settings, `environment` is
-    what it was read with. `notices` are sentences for the owner.
+    what it was read with. `notices` are sentences for the owner. `profile` is the one that a program chose.
     """
 
     home: Path
@@ -56,6 +60,7 @@ class Config(Record):
     auth: AuthProfiles
     environment: Mapping[str, str] = field(repr=False)
     notices: tuple[str, ...] = ()
+    profile: str = ""
     left_out: tuple[str, ...] = ()
     """The notices about parts that cannot be used, because a variable is not set."""
 
@@ -86,17 +91,18 @@ def load_config(
     workspace: Path | None = None,
     model_name: str | None = None,
     agent_id: str | None = None,
+    profile: str = "",
 ) -> Config:
     """Reads the settings of one agent of a state folder. A missing folder or file means all defaults.
 
     `workspace` is this agent's; the variable `NACRE_WORKSPACE` is the default agent's, whichever is
-    requested.
+    requested. `profile` replaces `agents.defaults.profile`.
 
     Raises:
         ConfigError: the file is unreadable or not JSON5, a value is invalid, or a vital variable
             is not set; there is no such agent, or it could reach what is another's.
     """
-    read = StateSettings(environment, state_dir)
+    read = StateSettings(environment, state_dir, profile=profile)
     return read.config(agent_id or "", workspace=workspace, model_name=model_name)
 
 
@@ -107,7 +113,9 @@ class StateSettings:
         ConfigError: as `load_config`, for the file as a whole.
     """
 
-    def __init__(self, environment: Mapping[str, str], state_dir: Path | None = None) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], state_dir: Path | None = None, *, profile: str = ""
+    ) -> None:
         # whoever asks for the environment alone waits neither for pydantic nor for the memory room
         from nacre.runtime.settings.disk import settings_file as disk
         from nacre.runtime.settings.disk.variables import variables_unseen
@@ -119,6 +127,11 @@ class StateSettings:
         self._file = self._state / SETTINGS_FILE
         self._read_at = self._stamps()
         read, unset = disk.read_settings_file(self._file, environment)
+        self._profile = profile
+        if profile:
+            agents = read.get("agents") or {}
+            defaults = {**(agents.get("defaults") or {}), "profile": profile}
+            read = {**read, "agents": {**agents, "defaults": defaults}}
         with variables_unseen(self._file, environment):
             self._raw = with_storage(read, self._file)
             self._written = valid_settings(self._raw, self._file)
@@ -133,36 +146,34 @@ class StateSettings:
         return self._stamps() == self._read_at
 
     def config(
-        self, agent_id: str, *, workspace: Path | None = None, model_name: str | None = None
+        self,
+        agent_id: str,
+        *,
+        workspace: Path | None = None,
+        model_name: str | None = None,
+        new_user: bool = False,
     ) -> Config:
-        """The settings of one agent, or of the default agent.
+        """The settings of one agent, or of the default agent. With `new_user`, `agent_id` is a
+        `user_agent_id`, and its folder may be missing.
 
         Raises:
             ConfigError: as `load_config`, for this agent.
         """
-        from nacre.memory.contracts.settings import at_home
-        from nacre.runtime.settings.disk.agent_folders import kept_apart
         from nacre.runtime.settings.disk.auth_profiles import read_auth_profiles
         from nacre.runtime.settings.disk.variables import variables_unseen
         from nacre.runtime.settings.settings import DailyCap
 
         environment, agents, home = self._environment, self._written.agents, self._places.home
         with variables_unseen(self._file, environment):
-            own_id = listed_id(agent_id or environment.get(AGENT_VARIABLE, ""), agents, self._file)
-            settings = self.of_agent(own_id)
-            own = self._places.of(own_id, workspace) if workspace else self._folders[own_id]
-            notices = kept_apart(
-                own,
-                [other for each, other in self._folders.items() if each != own_id],
-                extra_paths=[at_home(path, home) for path in settings.agent.memory_search.extra_paths],
-                qmd_paths=[
-                    (at_home(asked.path, home), asked.pattern) for asked in settings.memory.read_by_qmd
-                ],
-                skill_dirs=[at_home(path, home) for path in settings.skills.load.extra_dirs],
-                allowed=self._places.allowed(own_id),
-            )
-            notices = (*_not_its_workspace(environment, own, agents), *notices)
-            auth = read_auth_profiles(own.agent_dir)
+            own_id = self._known_id(agent_id or environment.get(AGENT_VARIABLE, ""), new_user=new_user)
+            is_listed = own_id in agents.ids
+            settings = self.of_agent(own_id) if is_listed else self._written
+            own = self._folders[own_id] if is_listed and not workspace else self._places.of(own_id, workspace)
+            notices = self._kept_apart(own, settings, is_listed=is_listed)
+            if is_listed:
+                notices = (*_not_its_workspace(environment, own, agents), *notices)
+            with_keys = own if is_listed else self._folders[agents.default_id]
+            auth = read_auth_profiles(with_keys.agent_dir)
         chosen_model = model_name or environment.get(MODEL_VARIABLE, "").strip()
         used_model = chosen_model or settings.agent.model.primary.strip()
         if "://" in used_model:
@@ -183,6 +194,7 @@ class StateSettings:
             environment=environment,
             notices=(*self._notices, *auth.problems, *notices),
             left_out=self._left_out,
+            profile=self._profile,
         )
 
     def _stamps(self) -> tuple[object, object]:
@@ -196,7 +208,7 @@ class StateSettings:
         return {each: self._places.of(each, None) for each in self._written.agents.ids}
 
     def of_agent(self, agent_id: str) -> Settings:
-        """The settings of one agent alone.
+        """The settings of one agent alone; those of all for the agent of a user.
 
         Raises:
             ConfigError: there is no such agent.
@@ -206,15 +218,44 @@ class StateSettings:
         from nacre.runtime.settings.settings import valid_settings
 
         agents = self._written.agents
-        own_id = listed_id(agent_id, agents, self._file)
+        own_id = self._known_id(agent_id)
         if agents.by_id.get(own_id) is None:
             return self._written
         with variables_unseen(self._file, self._environment):
             return valid_settings(with_own_settings(self._raw, agents.ids.index(own_id)), self._file)
 
+    def _kept_apart(self, own: AgentFolders, settings: Settings, *, is_listed: bool) -> tuple[str, ...]:
+        from nacre.memory.contracts.settings import at_home
+        from nacre.runtime.settings.disk.agent_folders import kept_apart
+
+        home, users = self._places.home, self._places.users
+        return kept_apart(
+            own,
+            [other for each, other in self._folders.items() if each != own.agent_id],
+            users=users if not is_listed or users.is_dir() else None,
+            extra_paths=[at_home(path, home) for path in settings.agent.memory_search.extra_paths],
+            qmd_paths=[(at_home(asked.path, home), asked.pattern) for asked in settings.memory.read_by_qmd],
+            skill_dirs=[at_home(path, home) for path in settings.skills.load.extra_dirs],
+            allowed=self._places.allowed(own.agent_id),
+        )
+
+    def _known_id(self, wanted: str, *, new_user: bool = False) -> str:
+        from nacre.sessions.contracts.keys import normalise_agent_id
+
+        agents, found = self._written.agents, wanted.strip().lower()
+        if found.startswith(USER_PREFIX) and found == normalise_agent_id(found):
+            if new_user and found in agents.ids:
+                raise ConfigError(
+                    f"The agent of this user would be {found!r}, and agents.list in {self._file} has one "
+                    f"of that name. Give the listed one an id that does not begin with {USER_PREFIX!r}."
+                )
+            if found not in agents.ids and (new_user or (self._places.users / found).is_dir()):
+                return found
+        return listed_id(wanted, agents, self._file)
+
     def _all_agents(self, own: AgentFolders, chosen_model: str) -> tuple[ListedAgent, ...]:
         agents, folders = self._written.agents, self._folders
-        if own is not folders[own.agent_id]:  # its workspace was handed in
+        if own is not folders.get(own.agent_id, own):  # its workspace was handed in
             changed = {**folders, own.agent_id: own}.values()
             return tuple(_listed(agents, each, chosen_model) for each in changed)
         if chosen_model not in self._listed:
@@ -327,7 +368,8 @@ class AgentPlaces(Record):
 
         agents = self.settings.agents
         entry = agents.by_id.get(agent_id)
-        usual = self.state / "agents" / agent_id
+        is_listed = agent_id in agents.ids
+        usual = (self.state / "agents" if is_listed else self.users) / agent_id
         search = agents.defaults.memory_search
         if entry is not None and entry.memory_search.store.path:
             search = entry.memory_search
@@ -336,9 +378,16 @@ class AgentPlaces(Record):
             workspace=(workspace or self._workspace(agent_id)).absolute(),
             agent_dir=(owners_path(entry.agent_dir if entry else "", self.home) or usual).absolute(),
             sessions_file=self._sessions_file(agent_id, usual).absolute(),
-            index_file=index_path(search, state_dir=self.state, agent_id=agent_id, home=self.home).absolute(),
+            index_file=index_path(
+                search, state_dir=self.state if is_listed else usual, agent_id=agent_id, home=self.home
+            ).absolute(),
             storage=self.storage,
         )
+
+    @property
+    def users(self) -> Path:
+        """The folder of the users' agents, which stand in no list."""
+        return self.state / "users"
 
     def allowed(self, agent_id: str) -> list[Path]:
         """The places of other agents that an agent may read."""
@@ -355,6 +404,8 @@ class AgentPlaces(Record):
             agents.defaults.workspace if is_default else None,
         ]
         usual = self.state / ("workspace" if is_default else f"workspace-{agent_id}")
+        if agent_id not in agents.ids:
+            usual = self.users / agent_id / "workspace"
         return next((path for text in texts if (path := owners_path(text, self.home))), usual)
 
     def _sessions_file(self, agent_id: str, usual: Path) -> Path:
@@ -389,6 +440,25 @@ def listed_id(wanted: str, agents: AgentsSettings, file: Path) -> str:
         f"There is no agent {wanted!r}. {'The only one is' if is_one else 'The agents are'} "
         f"{', '.join(agents.ids)}; agents.list in {file} names them."
     )
+
+
+def user_agent_id(user: str) -> str:
+    """The id of a user's agent. Different users have different ids, whatever their names consist of.
+
+    >>> user_agent_id("ann"), user_agent_id("Ann@example.com")
+    ('user-ann', 'user-ann-example-com-e3535a54578d4c128096')
+
+    Raises:
+        ConfigError: the name is blank.
+    """
+    from nacre.sessions.contracts.keys import normalise_agent_id
+
+    if not user.strip():
+        raise ConfigError("A user needs a name that stays the same, such as the id in your own database.")
+    if re.fullmatch(r"[a-z0-9_]{1,40}", user):  # no hyphen: it would look like a name with a digest
+        return f"{USER_PREFIX}{user}"
+    digest = hashlib.sha256(user.encode("utf-8", "surrogatepass")).hexdigest()[:20]
+    return f"{USER_PREFIX}{normalise_agent_id(user)[:32].strip('-_') or 'x'}-{digest}"
 
 
 def owners_path(text: str | None, home: Path) -> Path | None:

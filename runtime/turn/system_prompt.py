@@ -40,7 +40,7 @@ from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
-from nacre.runtime.settings.sections.agents import AgentSettings, StartupContextSettings
+from nacre.runtime.settings.sections.agents import AgentSettings, Profile, StartupContextSettings
 from nacre.runtime.settings.sections.skills import SkillsSettings
 from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.toolbox import on_its_own_thread
@@ -161,6 +161,7 @@ class SystemPrompts:
         self._workspace = workspace
         self._sources = Sources(workspace)
         self._settings = settings
+        self._profile = settings.profile
         self.skills = skills
         self._skill_settings = skill_settings
         self._count_tokens = count_tokens
@@ -194,7 +195,9 @@ class SystemPrompts:
         if budget.window_tokens < FAIR_SHARES_TOKENS:
             per_file_chars = min(per_file_chars, total_chars // 5)
         files = await self._files.read(
-            policy.context_files(), per_file_chars=per_file_chars, total_chars=total_chars
+            () if self._profile == "bare" else policy.context_files(),
+            per_file_chars=per_file_chars,
+            total_chars=total_chars,
         )
         skills = await self._skill_list(policy)
         names = tuple(tool.name for tool in tools)
@@ -207,13 +210,14 @@ class SystemPrompts:
             made = self._made[kind] = _Made(files=files, texts=texts, tools=tools, skills=skills, parts={})
         part = made.parts.get(sections)
         if part is None:
-            frame = joined(_head(self._workspace, policy, memory=memory), *sections)
+            head = _head(self._profile, self._workspace, policy, memory=memory)
+            frame = joined(head, *sections)
             part = StablePart(
                 frame=frame,
                 digest=_digest(policy, frame),
                 tools={tool.name: tool.description for tool in tools},
                 files={
-                    **{file.name: made.texts[file.name] for file in files if _is_shown(file)},
+                    **{file.name: made.texts[file.name] for file in files if self._is_shown(file)},
                     **({SECTION: skills.text} if skills.text else {}),
                 },
                 notices=(*_cuts(files), *skills.notices),
@@ -222,6 +226,10 @@ class SystemPrompts:
                 made.parts.clear()
             made.parts[sections] = part
         return part
+
+    def _is_shown(self, file: ContextFile) -> bool:
+        may_be_missing = file.name in OPTIONAL_FILES or self._profile != "assistant"
+        return bool(file.text.strip()) and not (file.missing and may_be_missing)
 
     async def logs(self, now: datetime, budget: ContextBudget) -> Mapping[str, str]:
         """The logs of the days that a private session begins with, by path, as the model sees them."""
@@ -263,7 +271,8 @@ class SystemPrompts:
     async def _skill_list(self, policy: ChatPolicy) -> SkillList:
         """The owner's skills, for the owner alone: no other chat can read their files."""
         limits, entries = self._skill_settings.limits, self._skill_settings.entries
-        if not (policy.is_private and policy.sees_notes and limits.max_skills_prompt_chars):
+        is_owners = policy.is_private and policy.sees_notes and self._profile == "assistant"
+        if not (is_owners and limits.max_skills_prompt_chars):
             return SkillList()
         found = await self.skills.found()
         on = [skill for skill in found.skills if skill.name not in entries or entries[skill.name].enabled]
@@ -342,7 +351,13 @@ def joined(*sections: str) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
-def _head(workspace: Workspace, policy: ChatPolicy, *, memory: str) -> str:
+_HEADS = {"bot": "system/bot", "bare": "system/bare"}
+
+
+def _head(profile: Profile, workspace: Workspace, policy: ChatPolicy, *, memory: str) -> str:
+    if profile != "assistant":
+        others = "" if policy.is_private else render("system/short_group")
+        return joined(render(_HEADS[profile]), others, memory)
     memory = f"{memory}\n\n" if memory else ""
     if policy.is_private:
         access = render(_ACCESS[policy.access])
@@ -369,10 +384,6 @@ def _cuts(files: Sequence[ContextFile]) -> tuple[str, ...]:
     names = " and ".join(file.name for file in cut)
     shown = ", ".join(f"{file.injected_chars} of {file.raw_chars} characters" for file in cut)
     return (f"{names} {'is' if len(cut) == 1 else 'are'} too long for the context: {shown} went in.",)
-
-
-def _is_shown(file: ContextFile) -> bool:
-    return bool(file.text.strip()) and not (file.missing and file.name in OPTIONAL_FILES)
 
 
 PART_SECONDS = 5.0

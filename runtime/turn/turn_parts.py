@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.errors import OutputInvalid
 from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.inbound import Reply
 from nacre.runtime.contracts.model import ChatModel, ModelParameters
 from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.models.failover import ModelChain
@@ -23,7 +25,7 @@ from nacre.runtime.tools.function import ToolChat, ToolSource
 from nacre.runtime.tools.toolbox import CallScope
 from nacre.runtime.turn.inbound_message import VoiceNotes
 from nacre.runtime.turn.loop import TurnBounds
-from nacre.runtime.turn.output import Output
+from nacre.runtime.turn.output import Output, TypeForm, output_of
 from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.system_prompt import PromptParts, SystemPrompts
 from nacre.sessions.contracts.messages import Usage
@@ -40,6 +42,26 @@ class TurnOptions(Record):
     @property
     def is_empty(self) -> bool:
         return self.output is None and self.parameters is None
+
+    def checked(self, reply: Reply[Any] | None) -> Reply[Any] | None:
+        """The reply, which has a value of the type that the answer must have.
+
+        Raises:
+            OutputInvalid: it has none: the assistant was silent, or a chat command was answered.
+        """
+        if self.output is not None and (reply is None or reply.is_command):
+            what = "Silence has" if reply is None else "The answer to a chat command has"
+            raise OutputInvalid(f"{what} no value of the output_type. Leave it out for such a message.")
+        return reply
+
+
+def turn_options(output_type: TypeForm[Any] | None, parameters: ModelParameters | None) -> TurnOptions:
+    """The options of a call.
+
+    Raises:
+        ConfigError: the `output_type` has no schema.
+    """
+    return TurnOptions(output=None if output_type is None else output_of(output_type), parameters=parameters)
 
 
 class TurnParts(Record):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.libraries import needs
 from tests.servers.warm_python import run_warm
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
@@ -18,6 +19,8 @@ RUN_SECONDS = 60
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_example_runs(example: Path, tmp_path: Path) -> None:
     """It ends well in an empty home folder, prints something, and leaves nothing outside of its state."""
+    if "nacre.web" in example.read_text(encoding="utf-8"):
+        needs("starlette", "sse_starlette", "uvicorn", why="the extra serve is not installed: make protocols")
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
@@ -38,6 +41,24 @@ def test_example_says_what_it_shows(example: Path) -> None:
     """An example is numbered and its docstring tells what it is about."""
     assert re.fullmatch(r"\d\d-[a-z-]+", example.stem)
     assert ast.get_docstring(ast.parse(example.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(("name", "most_lines"), [("10-web-chat", 25)])
+def test_an_author_writes_little(name: str, most_lines: int) -> None:
+    """The whole program, imports included, without docstrings, empty lines and what starts a server."""
+    source = next(path for path in EXAMPLES if path.stem == name).read_text(encoding="utf-8")
+    program = source.partition('if __name__ == "__main__":')[0]
+    assert _code_lines(program) <= most_lines
+
+
+def _code_lines(source: str) -> int:
+    docstrings = [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    ]
+    lines = enumerate(source.splitlines(), start=1)
+    return sum(bool(line.strip()) and number not in docstrings for number, line in lines)
 
 
 def test_there_is_an_example_of_embedding() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from tests.house.rules.rooms import Floors, Law, Never
 
 ROOTS: Floors = (
+    ("web",),
     ("extensions",),
     ("cli",),
     ("bridges",),
@@ -17,7 +18,7 @@ ROOTS: Floors = (
     ("sessions", "memory", "prompts"),
     ("locks", "record"),
 )
-"""The root rooms from top to bottom, and two modules. Nobody imports `workspace_template`; it is data."""
+"""The root rooms from top to bottom, and three modules. Nobody imports `workspace_template`; it is data."""
 
 CLI: Floors = (
     ("cli/sessions",),

@@ -76,7 +76,9 @@ def _slot(config: Config, given: AuthorParts, world: World) -> MemorySlot:
     if given.memory is not None:
         return MemorySlot(given.memory, name=given.memory_id or type(given.memory).__name__)
     if chosen == MEMORY_CORE:
-        core = memory_core(config, world.now, watch=world.watch, lent=world.embedder)
+        core = memory_core(
+            config, world.now, watch=world.watch, lent=world.embedder, on_demand=world.on_demand
+        )
         engine: MemoryPlugin | None = core
         if core is not None and given.memory_backend is not None:
             engine = given.memory_backend.engine(config, core, world.now)
@@ -94,10 +96,12 @@ async def assemble(
     new_id: NewId,
     watch: bool,
     shared: Shared | None = None,
+    on_demand: bool = False,
 ) -> AgentParts:
     """Builds an agent's parts, making folders that do not exist yet. Their `closing` releases everything.
 
-    `shared` is what the agent shares with other agents of this process, if anything.
+    `shared` is what the agent shares with other agents of this process, if anything. With `on_demand`, the
+    memory index is opened when it is needed first, and nothing follows the notes.
 
     Raises:
         ConfigError: a setting cannot be used.
@@ -108,7 +112,8 @@ async def assemble(
         world = World(
             now=clock or owner_clock(config.settings.agent.user_timezone),
             new_id=new_id,
-            watch=watch,
+            watch=watch and not on_demand,
+            on_demand=on_demand,
             shared=shared or Shared(),
             closing=closing,
         )

@@ -127,6 +127,11 @@ def author_tools(
             raise ConfigError(
                 f"{error} Change the function, or leave it out of Agent.open(tools=...)."
             ) from error
+        if made.name == FINAL_ANSWER:
+            raise ConfigError(
+                f"The tool name {FINAL_ANSWER!r} is reserved for typed answers, see output_type. "
+                "Give yours another name: @tool(name='...')."
+            )
         if made.name in taken:
             raise ConfigError(
                 f"There are two tools named {made.name!r}. Give yours another name: @tool(name='...')."

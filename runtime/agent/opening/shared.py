@@ -30,10 +30,21 @@ class _Held:
 
 
 class Shared:
-    """Models, embedders and other things that cost memory, connections or time. Used on one event loop."""
+    """Models, embedders and other things that cost memory, connections or time. Used on one event loop.
 
-    def __init__(self) -> None:
+    What nobody uses is closed, or with `keeps` stays for the next user until `close`.
+    """
+
+    def __init__(self, *, keeps: bool = False) -> None:
         self._held: dict[Hashable, _Held] = {}
+        self._keeps = keeps
+
+    async def close(self) -> None:
+        """Closes what is kept. Whoever still uses something closes it."""
+        self._keeps = False
+        async with AsyncExitStack() as closing:
+            for key in [key for key, held in self._held.items() if not held.users]:
+                closing.push_async_callback(self._held.pop(key).close)
 
     def borrowed(
         self,
@@ -57,7 +68,7 @@ class Shared:
 
     async def _given_back(self, key: Hashable, held: _Held) -> None:
         held.users -= 1
-        if not held.users:
+        if not held.users and not self._keeps:
             del self._held[key]
             await held.close()
 
@@ -70,6 +81,7 @@ class World(Record):
     watch: bool
     shared: Shared
     closing: AsyncExitStack
+    on_demand: bool = False
 
     def model(self, config: Config, name: str) -> ChatModel:
         """A model by its litellm name, shared by all agents with the same settings for it."""

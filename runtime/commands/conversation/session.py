@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 from nacre.record import Record
 from nacre.runtime.commands.conversation.branching import Rewound, fork, label, rewind
@@ -31,9 +31,12 @@ from nacre.runtime.commands.conversation.status import SessionStatus, status_of
 from nacre.runtime.contracts.errors import ConfigError, PrivacyError
 from nacre.runtime.contracts.events import CompactionEnded
 from nacre.runtime.contracts.inbound import Attachment, Reply
+from nacre.runtime.contracts.model import ModelParameters
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
 from nacre.runtime.turn.loop import UsageLimits
+from nacre.runtime.turn.output import TypeForm
 from nacre.runtime.turn.turn import Turn
+from nacre.runtime.turn.turn_parts import TurnOptions, turn_options
 from nacre.sessions.contracts.messages import Usage
 
 T = TypeVar("T")
@@ -65,8 +68,15 @@ class SessionDoor(Protocol):
         ...
 
     async def ask(
-        self, key: str, text: str, /, *, attachments: tuple[Attachment, ...], limits: UsageLimits | None
-    ) -> Reply | None:
+        self,
+        key: str,
+        text: str,
+        /,
+        *,
+        attachments: tuple[Attachment, ...],
+        limits: UsageLimits | None,
+        options: TurnOptions,
+    ) -> Reply[Any] | None:
         """Replies to a message of the owner in the session of a key."""
         ...
 
@@ -96,15 +106,46 @@ class Session:
         """The id of the session that the key referred to at the last call."""
         return self._session_id
 
+    @overload
     async def ask(
-        self, text: str, *, attachments: tuple[Attachment, ...] = (), limits: UsageLimits | None = None
-    ) -> Reply | None:
+        self,
+        text: str,
+        *,
+        attachments: tuple[Attachment, ...] = (),
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: None = None,
+    ) -> Reply[None] | None: ...
+
+    @overload
+    async def ask(
+        self,
+        text: str,
+        *,
+        attachments: tuple[Attachment, ...] = (),
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: TypeForm[T],
+    ) -> Reply[T]: ...
+
+    async def ask(
+        self,
+        text: str,
+        *,
+        attachments: tuple[Attachment, ...] = (),
+        limits: UsageLimits | None = None,
+        parameters: ModelParameters | None = None,
+        output_type: TypeForm[Any] | None = None,
+    ) -> Reply[Any] | None:
         """Replies to a message of the owner in this session; `None` if the assistant stays silent.
+
+        `parameters` and `output_type` are as in `Agent.respond`, with the same errors.
 
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
-        reply = await self._door.ask(self._key, text, attachments=attachments, limits=limits)
+        options = turn_options(output_type, parameters)
+        reply = await self._door.ask(self._key, text, attachments=attachments, limits=limits, options=options)
         if reply is not None:
             self._session_id = reply.session_id
         return reply

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from nacre.memory.workspace.extra_paths import ExtraPath, resolved_extra_paths
 from nacre.record import Record
@@ -49,6 +49,17 @@ class AgentFolders(Record):
     sessions_file: Path
     index_file: Path
     storage: StorageChoice = dataclasses.field(default_factory=StorageChoice)
+
+    @classmethod
+    def of_users(cls, folder: Path) -> Self:
+        """The places of all users' agents together."""
+        return cls(
+            agent_id="users",
+            workspace=folder,
+            agent_dir=folder,
+            sessions_file=folder / "sessions.json",
+            index_file=folder,
+        )
 
     @property
     def is_in_files(self) -> bool:
@@ -142,13 +153,14 @@ def kept_apart(
     qmd_paths: Sequence[tuple[str, str]],
     skill_dirs: Sequence[str],
     allowed: Sequence[Path],
+    users: Path | None = None,
 ) -> tuple[str, ...]:
     """Refuses an agent that could reach another's data; returns notices about others that can reach its
     own.
 
     `extra_paths` are its `memorySearch.extraPaths`, `qmd_paths` the `memory.qmd.paths` that it reads, each
     with its pattern, `skill_dirs` its `skills.load.extraDirs`. `allowed` is what its settings let it reach
-    anyway.
+    anyway. `users` is the folder of the users' agents.
 
     Raises:
         ConfigError: with the two places, and what to do.
@@ -161,12 +173,15 @@ def kept_apart(
     named += [("skills.load.extraDirs", ExtraPath(folder=Path(path), pattern=())) for path in skill_dirs]
     extras = [(setting, extra, disk.spot(extra.folder)) for setting, extra in named]
     notices = []
-    for other in others:
+    everybody = () if users is None else (AgentFolders.of_users(users),)
+    is_users = users is not None and own.workspace.is_relative_to(users)
+    for other in (*others, *everybody):
+        compared = [] if is_users and other in everybody else reached
         for what, path in other.places():
             theirs = disk.spot(path)
             if any(theirs.lies_in(spot) for spot in free):
                 continue
-            for ours_is, ours in reached:
+            for ours_is, ours in compared:
                 if theirs.lies_in(ours) or (ours.lies_in(theirs) and what != "workspace"):
                     text = f"{ours_is} {ours.path} of agent {own.agent_id!r}"
                     raise ConfigError(_refusal(text, own.agent_id, other.agent_id, f"{what} {path}"))

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -194,9 +194,36 @@ class ParameterSettings(SettingsSection):
     """How much a reasoning model thinks: usually `low`, `medium` or `high`. Default: the provider's."""
 
 
+Profile = Literal["assistant", "bot", "bare"]
+"""How much of a prompt an agent has."""
+_FILE_TOOLS = ["read", "write", "edit", "list"]
+_OF_PROFILE: Mapping[str, Mapping[str, Any]] = {
+    "bot": {"skipBootstrap": True, "tools": {"deny": _FILE_TOOLS}},
+    "bare": {
+        "skipBootstrap": True,
+        "tools": {"deny": [*_FILE_TOOLS, "append"]},
+        "memorySearch": {"enabled": False},
+        "startupContext": {"enabled": False},
+        "compaction": {"memoryFlush": {"enabled": False}},
+    },
+}
+"""What other settings are by default under a profile, as in the file."""
+
+
+def _with_profile(written: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(written)
+    for key, value in usual.items():
+        there = merged.setdefault(key, value)
+        if isinstance(value, Mapping) and isinstance(there, Mapping):
+            merged[key] = _with_profile(there, value)
+    return merged
+
+
 class AgentSettings(SettingsSection):
     """`agents.defaults`: the settings of all agents."""
 
+    profile: Profile = "assistant"
+    """How much of a prompt there is: `assistant`, `bot` or `bare`; see [profiles](bots.md#profiles)."""
     workspace: str = ""
     """The workspace folder. Default: `<state>/workspace`. `~` is the home folder. If there are several
     agents, this is the folder of the default agent."""
@@ -243,6 +270,12 @@ class AgentSettings(SettingsSection):
     tools: AgentTools = Field(default_factory=AgentTools.unwritten)
     """The tools that are available: those of Nacre and of the program that embeds it."""
     sandbox: SandboxSettings = Field(default_factory=SandboxSettings.unwritten)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_profile(cls, value: object) -> object:
+        usual = _OF_PROFILE.get(str(value.get("profile"))) if isinstance(value, Mapping) else None
+        return _with_profile(value, usual) if usual and isinstance(value, Mapping) else value
 
 
 class AgentEntry(AgentSettings):

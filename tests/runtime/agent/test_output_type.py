@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from nacre import Agent, Deny, ReplyLeaves, sub_agent, tool
+from nacre import Agent, CommandContext, Deny, ReplyLeaves, command, sub_agent, tool
 from nacre.runtime.contracts.errors import ConfigError, OutputInvalid
 from nacre.runtime.contracts.events import AnswerDiscarded, Event, ReplyReady, TurnFailed
 from nacre.runtime.contracts.model import ModelRequest
@@ -256,3 +256,39 @@ async def test_a_type_without_a_schema_is_refused_at_once(tmp_path: Path) -> Non
             await agent.ask("hello", output_type=Agent)
     with pytest.raises(ConfigError, match="cannot be asked for"):
         sub_agent(name="a", description="b", instructions="c", output_type="no type")
+
+
+async def test_a_session_and_a_command_ask_for_a_type_too(tmp_path: Path) -> None:
+    """`session.ask` takes what `agent.ask` takes, outside of a turn and in a command."""
+
+    @command("trip", help="plan a trip")
+    async def trip(run: CommandContext) -> str:
+        reply = await run.session.ask("Plan a trip", output_type=Trip)
+        return reply.output.harbor if reply.output else "nowhere"
+
+    model = ScriptedModel(says("Hello."), calls(FINAL), calls(FINAL))
+    async with Agent.open(
+        state_dir=tmp_path, environment={}, model=model, commands=[trip], watch=False
+    ) as agent:
+        await agent.ask("Hi")
+        session = await agent.sessions.get("main")
+        reply = await session.ask("Plan a trip", output_type=Trip)
+        assert reply.output is not None
+        assert reply.output.days == 4
+        answer = await agent.ask("/trip")
+        assert answer is not None
+        assert answer.text == "Horta"
+        with pytest.raises(OutputInvalid, match="chat command"):
+            await session.ask("/status", output_type=Trip)
+
+
+async def test_the_name_of_the_answer_is_reserved(tmp_path: Path) -> None:
+    """A tool of that name is refused when the agent is opened."""
+
+    @tool(name="final_answer")
+    def mine() -> str:
+        """Mine."""
+        return "42"
+
+    with pytest.raises(ConfigError, match="'final_answer' is reserved for typed answers"):
+        await Agent.open(state_dir=tmp_path, environment={}, tools=[mine])

@@ -19,7 +19,7 @@ from nacre.memory.embedders.e5 import E5Embedder
 from nacre.runtime.agent.opening.assembly import assemble
 from nacre.runtime.agent.opening.author_parts import AuthorParts
 from nacre.runtime.agent.opening.shared import Shared, World
-from nacre.runtime.agent.runtime import AgentKeywords
+from nacre.runtime.agent.runtime import AgentKeywords, SharedKeywords
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.recall.open_memory import open_memory
@@ -210,7 +210,9 @@ def test_a_runtime_takes_what_an_agent_takes() -> None:
     """Every keyword of `Agent.open` has its place: for one agent, or for all."""
     one, every, alone = set(AgentKeywords.__annotations__), _keywords(Runtime.open), _keywords(Agent.open)
 
-    assert one | every - {"all_agents"} == alone - {"agent", "workspace"}
+    of_users = {"user_idle_seconds", "most_idle_users"}
+    assert one | every - {"all_agents", "keywords"} - of_users == alone - {"agent", "workspace"}
+    assert set(SharedKeywords.__annotations__) == one - {"memory"}, "an engine is one agent's alone"
 
 
 def _keywords(function: Callable[..., Any]) -> set[str]:
