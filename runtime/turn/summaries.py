@@ -138,9 +138,7 @@ def extractor(offline: ChatModel, budget: ContextBudget, settings: CompactionSet
     """The offline responder, which extracts."""
     limits = summary_limits(budget, settings, window_tokens=None)
     # No window limits it, and in parts it would read the newest words alone and its own extracts again.
-    return SummaryModel(
-        name=offline.name, ask=offline.stream, limits=replace(limits, part_tokens=sys.maxsize)
-    )
+    return SummaryModel(name=offline.name, ask=offline.stream, limits=replace(limits, part_tokens=UNLIMITED))
 
 
 def summary_limits(
@@ -457,14 +455,23 @@ class Piece(Record):
     tokens: int
 
 
+UNLIMITED = sys.maxsize
+"""The limit of a model that reads a conversation of any length."""
+
+
 def pieces_of(
     messages: Sequence[Message], *, most_tokens: int, count_tokens: Callable[[str], int]
 ) -> list[Piece]:
     """The messages as pieces of at most `most_tokens`, in order.
 
-    A message with calls and their results form one piece. Only a piece that is too long for a request is
+    All of them are one piece, whose tokens are not counted, if the limit is `UNLIMITED`. A message with calls
+    and their results form one piece. Only a piece that is too long for a request is
     divided: first into its messages, then into halves of a message's text.
     """
+    if most_tokens == UNLIMITED:
+        # Counting megabytes takes seconds, and nothing depends on it.
+        whole = serialise_for_summary(messages)
+        return [Piece(text=whole, tokens=0)] if whole.strip() else []
     pieces: list[Piece] = []
     for group in _groups(messages):
         text = serialise_for_summary(group)
