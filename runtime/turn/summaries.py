@@ -432,7 +432,9 @@ def partial_summaries(journal: Transcript) -> PartialSummaries:
     async def remember(digest: str, summary: str) -> None:
         await journal.append_custom(PARTIAL_SUMMARY_ENTRY, {"digest": digest, "summary": summary})
 
-    return PartialSummaries(known=known_partial_summaries(journal.branch()), remember=remember)
+    has_any = journal.tree.customs(PARTIAL_SUMMARY_ENTRY)
+    known = known_partial_summaries(journal.branch()) if has_any else {}
+    return PartialSummaries(known=known, remember=remember)
 
 
 def known_partial_summaries(branch: Sequence[Entry]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
+from functools import cache
 from itertools import pairwise
 
 from nacre.memory.text.days.day_words import MONTHS, WEEKDAYS
@@ -188,13 +189,19 @@ def occurs(kind: str, text: str) -> bool:
     return (_IN_ASCII if text.isascii() else STATEMENTS)[kind].search(text) is not None
 
 
+@cache
+def _sign_patterns(kinds: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Patterns of the signs of these kinds, for any text and for one of ASCII alone."""
+    signs = "|".join(_SIGNS[kind] for kind in sorted(kinds)).translate(ONE_WRITING).split("|")
+    in_ascii = filter(str.isascii, signs)
+    return re.compile(_one_of(signs) or "(?!)"), re.compile(_one_of(in_ascii) or "(?!)")
+
+
 def sign_test(kinds: Collection[str]) -> Callable[[str], bool]:
     """A quick test whether there can be a statement of one of these kinds in a text, which need not be `plain`."""
     if any(kind not in _SIGNS for kind in kinds):
         return lambda _text: True
-    signs = "|".join(_SIGNS[kind] for kind in kinds).translate(ONE_WRITING).split("|")
-    in_any = re.compile(_one_of(signs) or "(?!)")
-    in_ascii = re.compile(_one_of(filter(str.isascii, signs)) or "(?!)")
+    in_any, in_ascii = _sign_patterns(frozenset(kinds))
 
     def may_occur(text: str) -> bool:
         if text.isascii():
