@@ -85,8 +85,9 @@ class Window:
         # More than the window held cannot be what it held: some providers report sums over calls.
         # The count stands only where the estimate, too, is over the line.
         line_tokens = self.budget.compact_at
-        count = partial(estimate_tokens, items, count_tokens, enough_tokens=line_tokens - overhead)
-        estimate = overhead + await asyncio.to_thread(count)
+        estimate = overhead + await asyncio.to_thread(
+            estimate_tokens, items, count_tokens, enough_tokens=line_tokens - overhead
+        )
         if estimate > line_tokens:
             return measure
         log.warning("%d tokens were reported for about %d", measure.usage_tokens, estimate)
