@@ -209,8 +209,7 @@ class Window:
     def _sizes(
         self, items: Sequence[TranscriptItem], plan: CompactionPlan, summary: Summary
     ) -> tuple[int, int]:
-        """Estimated tokens of the transcript as it is, counted until there are more of them, and as it would
-        be with the summary."""
+        """Estimated tokens of the transcript, at least as far as it is longer, and of it with the summary."""
         branch, count_tokens = self._session.branch, self._parts.count_tokens
         after = transcript_tokens(with_compaction(branch, plan, summary.text), count_tokens)
         return estimate_tokens(items, count_tokens, enough_tokens=after), after

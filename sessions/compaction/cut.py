@@ -107,7 +107,7 @@ def plan_compaction(
     if base is None:
         return NothingToCompact(reason=_why_nothing_is_old(units, keep_recent_tokens))
     cut = _refined_cut(units, cuts, base, keep_recent_tokens)
-    if not _has_old(units, cut):
+    if not _old(units[:cut]):
         return NothingToCompact(reason=_why_nothing_is_old(units, keep_recent_tokens))
     turn_start = _turn_start(units, cut)
     if not units[turn_start].starts_turn:
@@ -224,7 +224,7 @@ def _refined_cut(units: Sequence[_Unit], valid_cuts: Sequence[int], cut: int, ke
     if opening in cuts and len(_old(units[opening:cut])) == 1:
         # Only a request would be summarized, and it stays visible anyway or is cheap to keep.
         stays = not any(unit.is_said for unit in units[cut:])
-        is_cheap = units[opening].tokens * 4 <= keep_recent_tokens and _has_old(units, opening)
+        is_cheap = units[opening].tokens * 4 <= keep_recent_tokens and _old(units[:opening])
         cut = opening if stays or is_cheap else cut
     newest = max((index for index, unit in enumerate(units) if unit.is_said), default=-1)
     is_answered = any(isinstance(unit.message, AssistantMessage) for unit in units[cut:])
@@ -237,7 +237,7 @@ def _refined_cut(units: Sequence[_Unit], valid_cuts: Sequence[int], cut: int, ke
     )
     for candidate in (asked, next(answered, cut)):
         size = sum(unit.tokens for unit in units[candidate:cut])
-        if candidate in cuts and size <= keep_recent_tokens and _has_old(units, candidate):
+        if candidate in cuts and size <= keep_recent_tokens and _old(units[:candidate]):
             return candidate
     return cut
 
@@ -249,10 +249,6 @@ def _turn_start(units: Sequence[_Unit], cut: int) -> int:
 
 def _old(units: Sequence[_Unit]) -> tuple[Message, ...]:
     return tuple(unit.message for unit in units if not unit.is_recall)
-
-
-def _has_old(units: Sequence[_Unit], end: int) -> bool:
-    return any(not unit.is_recall for unit in islice(units, end))
 
 
 def _open_asks(entries: Iterable[Entry]) -> list[str]:

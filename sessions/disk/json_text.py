@@ -88,7 +88,6 @@ def read_lines(file: BinaryIO, *, offset_bytes: int = 0) -> Iterator[Line]:
         end = start + len(data)
         content = data.rstrip(b"\r\n")
         if content and not content.isspace():
-            # By position, because a transcript has a hundred thousand lines.
             value = _object(content.removeprefix(b"\xef\xbb\xbf"))
             yield Line(start, end, content, data.endswith(b"\n"), value)
         start = end

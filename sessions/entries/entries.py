@@ -171,10 +171,7 @@ def placed_entry(raw: Mapping[str, Any], *, entry_id: str, parent_id: str | None
         body = _known_body(raw) or RawBody(raw=raw)
     except ValueError:
         body = RawBody(raw=raw)
-    timestamp = raw.get("timestamp")
-    if type(timestamp) is not str:
-        timestamp = str(timestamp or "")
-    return Entry(id=entry_id, parent_id=parent_id, timestamp=timestamp, body=body)
+    return Entry(id=entry_id, parent_id=parent_id, timestamp=str(raw.get("timestamp") or ""), body=body)
 
 
 def entry_to_json(entry: Entry) -> dict[str, Any]:
@@ -427,8 +424,6 @@ class EntryTree:
         self._entries.append(entry)
         self._by_id[entry.id] = entry
         match entry.body:
-            case UserMessage() | AssistantMessage() | ToolResultMessage():
-                return
             case CustomRecord(custom_type=custom_type):
                 self._customs.setdefault(custom_type, []).append(entry)
             case Label(target_id=target_id, label=label):
@@ -579,7 +574,6 @@ class EntryLinker:
     def read(self, raw: Mapping[str, Any], *, offset_bytes: int) -> Entry:
         """Reads one line's entry and links it to the entries before it."""
         stored = raw.get("id")
-        # Most entries continue the one before.
         leaf_id = self.tree.leaf_id
         follows = leaf_id is not None and raw.get("parentId") == leaf_id and not self._aliases
         parent_id = leaf_id if follows else self._parent(raw)

@@ -142,7 +142,6 @@ def last_message(path: Path) -> str:
         data = read_tail(path, TAIL_BYTES)
     except (SessionError, FileNotFoundError):
         return ""
-    # Line by line from the end: what is looked for is most often in the last two.
     lines = (line for ended in reversed(data.split(b"\n")) for line in split_lines(ended))
     return last_message_text(line.value for line in lines if line.value is not None)
 

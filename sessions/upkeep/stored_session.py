@@ -106,8 +106,6 @@ def _owners_key(text: str, agent_id: str, main_key: str) -> str:
 def last_message_text(values: Iterable[Mapping[str, Any]]) -> str:
     """The last message of a person on the branch that ends with these entries, newest first.
 
-    No more of them are read than that takes.
-
     If the branch leads out of the entries, the last message on any branch; empty if there is none.
     """
     off_branch, next_id = "", None

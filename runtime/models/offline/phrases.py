@@ -127,9 +127,7 @@ def _rows() -> dict[str, list[str]]:
 
 
 def _one_of(words: Iterable[str]) -> str:
-    """A pattern of one of the words, which are tried letter by letter: a third of the time of one after the
-    other.
-    """
+    """A pattern of one of the words, which a search tries letter by letter, all at once."""
     rests: dict[str, list[str]] = {}
     for word in words:
         rests.setdefault(word[:1], []).append(word[1:])

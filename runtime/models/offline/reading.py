@@ -332,7 +332,5 @@ def read_labelled(text: str) -> list[Said]:
 
 def said_by(speaker: Speaker, text: str) -> Said:
     """A contribution without its speaker line; what the runtime put in a person's place is `other`."""
-    if speaker == "user" and text.startswith("["):
-        text = _SPEAKER_LINE.sub("", text)
-    text = text.strip()
+    text = (_SPEAKER_LINE.sub("", text) if speaker == "user" else text).strip()
     return Said(speaker="other" if speaker == "user" and is_background(text) else speaker, text=text)
