@@ -273,9 +273,12 @@ class SessionFlush:
 
     def _left_out(self, sent: Sequence[Message]) -> list[Message]:
         """What was said since the last flush and is not among the messages that are `sent`."""
-        known = {_identity(message) for message in sent}
-        unflushed = self._session.flushes.unflushed_messages()
-        return [message for message in unflushed if _identity(message) not in known]
+        same = set(map(id, sent))
+        others = [
+            message for message in self._session.flushes.unflushed_messages() if id(message) not in same
+        ]
+        known = {_identity(message) for message in sent} if others else set()
+        return [message for message in others if _identity(message) not in known]
 
     def _fitting(self, messages: Sequence[Message], most_tokens: int | None) -> Sequence[Message]:
         """The newest whole turns of at most `most_tokens`; none when the newest alone is longer."""

@@ -434,7 +434,8 @@ def partial_summaries(journal: Transcript) -> PartialSummaries:
     async def remember(digest: str, summary: str) -> None:
         await journal.append_custom(PARTIAL_SUMMARY_ENTRY, {"digest": digest, "summary": summary})
 
-    return PartialSummaries(known=known_partial_summaries(journal.tree.branch()), remember=remember)
+    known = known_partial_summaries(journal.tree.branch()) if journal.tree.customs(PARTIAL_SUMMARY_ENTRY) else {}
+    return PartialSummaries(known=known, remember=remember)
 
 
 def known_partial_summaries(branch: Sequence[Entry]) -> dict[str, str]:
@@ -462,29 +463,23 @@ def pieces_of(
 ) -> list[Piece]:
     """The messages as pieces of at most `most_tokens`, in order.
 
-    A message with calls and their results form one piece. Only a piece that is too long for a request is
-    divided: first into its messages, then into halves of a message's text.
+    They are one piece, whose tokens are not counted, if the limit is `sys.maxsize`. A message with calls and
+    their results form one piece. Only a piece that is too long for a request is divided: first into its
+    messages, then into halves of a message's text.
     """
+    if most_tokens == sys.maxsize:
+        whole = serialise_for_summary(messages)
+        return [Piece(text=whole, tokens=0)] if whole.strip() else []
     pieces: list[Piece] = []
     for group in _groups(messages):
         text = serialise_for_summary(group)
-        tokens = _tokens(group, text, count_tokens)
+        tokens = count_tokens(text)
         if tokens <= most_tokens:
             pieces += [Piece(text=text, tokens=tokens)] if text.strip() else []
             continue
         for part in map(serialise_for_summary, ([message] for message in group)):
             pieces += cut_text(part, most_tokens=most_tokens, count_tokens=count_tokens)
     return pieces
-
-
-def _tokens(group: Sequence[Message], text: str, count_tokens: Callable[[str], int]) -> int:
-    """The tokens of a group's `text`. A message's words are counted as for the window, whose counter
-    caches them.
-    """
-    words = message_text(group[0])
-    if len(group) > 1 or not words or not text.endswith(words):
-        return count_tokens(text)
-    return count_tokens(text.removesuffix(words)) + count_tokens(words)
 
 
 def cut_text(text: str, *, most_tokens: int, count_tokens: Callable[[str], int]) -> list[Piece]:

@@ -84,8 +84,11 @@ class Window:
             return replace(measure, tokens=measure.tokens + overhead, trailing_tokens=trailing)
         # More than the window held cannot be what it held: some providers report sums over calls.
         # The count stands only where the estimate, too, is over the line.
-        estimate = overhead + await asyncio.to_thread(estimate_tokens, items, count_tokens)
-        if estimate > self.budget.compact_at:
+        line_tokens = self.budget.compact_at
+        estimate = overhead + await asyncio.to_thread(
+            estimate_tokens, items, count_tokens, enough_tokens=line_tokens - overhead
+        )
+        if estimate > line_tokens:
             return measure
         log.warning("%d tokens were reported for about %d", measure.usage_tokens, estimate)
         return ContextMeasure(tokens=estimate, usage_tokens=0, trailing_tokens=estimate)
@@ -206,11 +209,10 @@ class Window:
     def _sizes(
         self, items: Sequence[TranscriptItem], plan: CompactionPlan, summary: Summary
     ) -> tuple[int, int]:
-        """Estimated tokens of the transcript as it is, and as it would be with the summary."""
+        """Estimated tokens of the transcript, at least as far as it is longer, and of it with the summary."""
         branch, count_tokens = self._session.branch, self._parts.count_tokens
-        before = estimate_tokens(items, count_tokens)
         after = transcript_tokens(with_compaction(branch, plan, summary.text), count_tokens)
-        return before, after
+        return estimate_tokens(items, count_tokens, enough_tokens=after), after
 
     def _warn_when_nearly_full(self, tokens: int) -> None:
         budget = self.budget

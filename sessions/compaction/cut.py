@@ -6,8 +6,10 @@ are neither, because they are stored in files already.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
+from itertools import islice
 from typing import NamedTuple
 
 from nacre.record import Record
@@ -70,9 +72,14 @@ class _Unit(NamedTuple):
 
     place: int
     message: Message
-    tokens: int
+    count_tokens: Callable[[str], int]
     is_recall: bool
     is_said: bool
+
+    @property
+    def tokens(self) -> int:
+        """Counted when asked for: of a long history only the end is."""
+        return estimate_message_tokens(self.message, self.count_tokens)
 
     @property
     def starts_turn(self) -> bool:
@@ -95,10 +102,11 @@ def plan_compaction(
     start = _start(branch)
     previous = last_compaction(branch)
     units = _units(branch, start, count_tokens)
-    base = _base_cut(units, keep_recent_tokens)
+    cuts = _valid_cuts(units)
+    base = _base_cut(units, cuts, keep_recent_tokens)
     if base is None:
         return NothingToCompact(reason=_why_nothing_is_old(units, keep_recent_tokens))
-    cut = _refined_cut(units, base, keep_recent_tokens)
+    cut = _refined_cut(units, cuts, base, keep_recent_tokens)
     if not _old(units[:cut]):
         return NothingToCompact(reason=_why_nothing_is_old(units, keep_recent_tokens))
     turn_start = _turn_start(units, cut)
@@ -106,7 +114,7 @@ def plan_compaction(
         turn_start = cut
     to_summarise, turn_prefix = _old(units[:turn_start]), _old(units[turn_start:cut])
     facts = facts_of(
-        previous, (*to_summarise, *turn_prefix), open_asks=_open_asks(branch[start : units[cut].place])
+        previous, (*to_summarise, *turn_prefix), open_asks=_open_asks(islice(branch, start, units[cut].place))
     )
     return CompactionPlan(
         first_kept_entry_id=branch[_first_kept_place(branch, start, units[cut].place)].id,
@@ -176,7 +184,7 @@ def _units(branch: Sequence[Entry], start: int, count_tokens: Callable[[str], in
                 _Unit(
                     place=place,
                     message=message,
-                    tokens=estimate_message_tokens(message, count_tokens),
+                    count_tokens=count_tokens,
                     is_recall=item.is_recall,
                     is_said=isinstance(entry.body, UserMessage),
                 )
@@ -200,21 +208,18 @@ def _valid_cuts(units: Sequence[_Unit]) -> list[int]:
     return cuts
 
 
-def _base_cut(units: Sequence[_Unit], keep_recent_tokens: int) -> int | None:
+def _base_cut(units: Sequence[_Unit], cuts: Sequence[int], keep_recent_tokens: int) -> int | None:
     """The first valid cut within the newest `keep_recent_tokens`, otherwise the last one before them."""
-    cuts = _valid_cuts(units)
     kept_tokens = 0
     for index in range(len(units) - 1, -1, -1):
         kept_tokens += units[index].tokens
         if kept_tokens >= keep_recent_tokens:
-            within = (cut for cut in cuts if cut >= index)
-            before = (cut for cut in reversed(cuts) if cut < index)
-            return next(within, next(before, None))
+            return next(iter(cuts[bisect_left(cuts, index) :] or cuts[-1:]), None)
     return None
 
 
-def _refined_cut(units: Sequence[_Unit], cut: int, keep_recent_tokens: int) -> int:
-    cuts = set(_valid_cuts(units))
+def _refined_cut(units: Sequence[_Unit], valid_cuts: Sequence[int], cut: int, keep_recent_tokens: int) -> int:
+    cuts = set(valid_cuts)
     opening = _turn_start(units, cut)
     if opening in cuts and len(_old(units[opening:cut])) == 1:
         # Only a request would be summarized, and it stays visible anyway or is cheap to keep.
@@ -246,17 +251,17 @@ def _old(units: Sequence[_Unit]) -> tuple[Message, ...]:
     return tuple(unit.message for unit in units if not unit.is_recall)
 
 
-def _open_asks(entries: Sequence[Entry]) -> list[str]:
-    asks: list[str] = []
-    waiting: list[str] = []
+def _open_asks(entries: Iterable[Entry]) -> list[str]:
+    asks: list[UserMessage] = []
+    waiting: list[UserMessage] = []
     for entry in entries:
         if isinstance(entry.body, UserMessage):
-            waiting.append(message_text(entry.body))
+            waiting.append(entry.body)
         elif isinstance(entry.body, AssistantMessage):
             if entry.body.stop_reason in ("error", "aborted"):
                 asks += waiting
             waiting.clear()
-    return [ask for ask in asks if ask.strip()]
+    return [text for ask in asks if (text := message_text(ask)).strip()]
 
 
 def _first_kept_place(branch: Sequence[Entry], start: int, place: int) -> int:

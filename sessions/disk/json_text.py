@@ -88,13 +88,8 @@ def read_lines(file: BinaryIO, *, offset_bytes: int = 0) -> Iterator[Line]:
         end = start + len(data)
         content = data.rstrip(b"\r\n")
         if content and not content.isspace():
-            yield Line(
-                start=start,
-                end=end,
-                data=content,
-                is_ended=data.endswith(b"\n"),
-                value=_object(content.removeprefix(b"\xef\xbb\xbf")),
-            )
+            value = _object(content.removeprefix(b"\xef\xbb\xbf"))
+            yield Line(start, end, content, data.endswith(b"\n"), value)
         start = end
 
 

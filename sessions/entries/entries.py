@@ -571,7 +571,9 @@ class EntryLinker:
     def read(self, raw: Mapping[str, Any], *, offset_bytes: int) -> Entry:
         """Reads one line's entry and links it to the entries before it."""
         stored = raw.get("id")
-        parent_id = self._parent(raw)
+        leaf_id = self.tree.leaf_id
+        follows = leaf_id is not None and raw.get("parentId") == leaf_id and not self._aliases
+        parent_id = leaf_id if follows else self._parent(raw)
         entry_id = stored if isinstance(stored, str) and stored else self._derived_id(offset_bytes)
         if entry_id in self.tree:
             self.notices.append(f"Two entries have the id {entry_id!r}; the later one was given a new id.")

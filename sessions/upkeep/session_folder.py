@@ -142,7 +142,8 @@ def last_message(path: Path) -> str:
         data = read_tail(path, TAIL_BYTES)
     except (SessionError, FileNotFoundError):
         return ""
-    return last_message_text([line.value for line in reversed(split_lines(data)) if line.value is not None])
+    lines = (line for ended in reversed(data.split(b"\n")) for line in split_lines(ended))
+    return last_message_text(line.value for line in lines if line.value is not None)
 
 
 def _current(index: SessionIndex, key: str, record: SessionRecord) -> StoredSession:

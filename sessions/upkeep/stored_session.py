@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -103,13 +103,14 @@ def _owners_key(text: str, agent_id: str, main_key: str) -> str:
     return ""
 
 
-def last_message_text(values: Sequence[Mapping[str, Any]]) -> str:
+def last_message_text(values: Iterable[Mapping[str, Any]]) -> str:
     """The last message of a person on the branch that ends with these entries, newest first.
 
     If the branch leads out of the entries, the last message on any branch; empty if there is none.
     """
-    off_branch, next_id = "", str(values[0].get("id")) if values else ""
+    off_branch, next_id = "", None
     for entry in map(entry_from_json, values):
+        next_id = entry.id if next_id is None else next_id
         words = message_text(entry.body) if isinstance(entry.body, UserMessage) else ""
         if entry.id != next_id:
             off_branch = off_branch or words

@@ -10,7 +10,8 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import accumulate, takewhile
+from math import inf
 from operator import is_
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -510,9 +511,15 @@ def estimate_message_tokens(message: Message, count_tokens: Callable[[str], int]
     return tokens
 
 
-def estimate_tokens(items: Sequence[TranscriptItem], count_tokens: Callable[[str], int]) -> int:
-    """Estimates all these messages without using reported usage."""
-    return sum(estimate_message_tokens(item.message, count_tokens) for item in items)
+def estimate_tokens(
+    items: Sequence[TranscriptItem], count_tokens: Callable[[str], int], *, enough_tokens: float = inf
+) -> int:
+    """Estimates these messages without reported usage, newest first, until there are more than enough."""
+    tokens = 0
+    for tokens in accumulate(estimate_message_tokens(item.message, count_tokens) for item in reversed(items)):
+        if tokens > enough_tokens:
+            break
+    return tokens
 
 
 def measure_context(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
+from functools import cache
 from itertools import pairwise
 
 from nacre.memory.text.days.day_words import MONTHS, WEEKDAYS
@@ -121,17 +122,18 @@ def _rows() -> dict[str, list[str]]:
             kind, pattern = row.split(maxsplit=1)
             patterns.setdefault(kind, []).append(pattern)
     for word, names in (("MONTH", MONTHS), ("WEEKDAY", WEEKDAYS)):
-        patterns["date"] = [row.replace(word, _by_first_letter(names)) for row in patterns["date"]]
+        patterns["date"] = [row.replace(word, _one_of(names)) for row in patterns["date"]]
     return patterns
 
 
-def _by_first_letter(names: Iterable[str]) -> str:
-    """A pattern of one of the names, of which a search tries those alone that begin as the text does."""
+def _one_of(words: Iterable[str]) -> str:
+    """A pattern of one of the words, which a search tries letter by letter, all at once."""
     rests: dict[str, list[str]] = {}
-    for name in names:
-        rests.setdefault(name[0], []).append(name[1:])
-    groups = [f"{first}(?:{'|'.join(rest)})" for first, rest in rests.items()]
-    return f"(?:{'|'.join(groups)})"
+    for word in words:
+        rests.setdefault(word[:1], []).append(word[1:])
+    ends = "?" if rests.pop("", None) else ""
+    branches = [re.escape(first) + _one_of(rest) for first, rest in rests.items()]
+    return f"(?:{'|'.join(branches)}){ends}" if branches else ""
 
 
 def _tried_together(alternatives: Iterable[str]) -> re.Pattern[str]:
@@ -185,16 +187,23 @@ def occurs(kind: str, text: str) -> bool:
     return (_IN_ASCII if text.isascii() else STATEMENTS)[kind].search(text) is not None
 
 
+@cache
+def _sign_patterns(kinds: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Patterns of the signs of these kinds, for any text and for one of ASCII alone."""
+    signs = "|".join(_SIGNS[kind] for kind in sorted(kinds)).translate(ONE_WRITING).split("|")
+    in_ascii = filter(str.isascii, signs)
+    return re.compile(_one_of(signs) or "(?!)"), re.compile(_one_of(in_ascii) or "(?!)")
+
+
 def sign_test(kinds: Collection[str]) -> Callable[[str], bool]:
     """A quick test whether there can be a statement of one of these kinds in a text, which need not be `plain`."""
     if any(kind not in _SIGNS for kind in kinds):
         return lambda _text: True
-    signs = tuple(dict.fromkeys("|".join(_SIGNS[kind] for kind in kinds).translate(ONE_WRITING).split("|")))
-    in_ascii = tuple(filter(str.isascii, signs))
+    in_any, in_ascii = _sign_patterns(frozenset(kinds))
 
     def may_occur(text: str) -> bool:
         if text.isascii():
-            return any(map(text.lower().__contains__, in_ascii))
-        return any(map(text.translate(ONE_WRITING).lower().__contains__, signs))
+            return in_ascii.search(text.lower()) is not None
+        return in_any.search(text.translate(ONE_WRITING).lower()) is not None
 
     return may_occur

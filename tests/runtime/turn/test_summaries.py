@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -334,16 +335,16 @@ def test_a_call_and_its_results_are_one_piece() -> None:
     assert [text.count("[") for text in texts(messages, 100)] == [1, 4, 1]
 
 
-def test_what_was_said_is_counted_as_the_window_counted_it() -> None:
-    """A counter that remembers texts is asked for the words again, and for no other long text."""
-    counted: list[str] = []
+def test_an_extract_reads_everything_at_once_and_counts_nothing() -> None:
+    """Where there is no limit, all messages are one piece, in the words of the pieces that a limit makes."""
 
     def count(text: str) -> int:
-        counted.append(text)
-        return words(text)
+        raise AssertionError(text)
 
-    pieces_of([user("so many words"), answer("and an answer")], most_tokens=100, count_tokens=count)
-    assert counted == ["[User]: ", "so many words", "[Assistant]: ", "and an answer"]
+    messages: list[Message] = [user("go"), answer("", "c1"), result("c1", "one"), answer("done"), user("")]
+    [piece] = pieces_of(messages, most_tokens=sys.maxsize, count_tokens=count)
+    assert piece.text == "\n\n".join(texts(messages, 100))
+    assert pieces_of([user("")], most_tokens=sys.maxsize, count_tokens=count) == []
 
 
 def test_calls_without_results_hold_nothing_back() -> None:

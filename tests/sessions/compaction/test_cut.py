@@ -205,3 +205,19 @@ def test_file_lists_go_on_over_compactions() -> None:
     assert found.facts.modified_files == ("b.md", "new.md")
     assert found.previous_summary == "S"
     assert found.details() == {"readFiles": ["c.md", "old.md"], "modifiedFiles": ["b.md", "new.md"]}
+
+
+def test_only_what_is_kept_is_counted() -> None:
+    """A plan for a long history takes no time for the tokens of what goes."""
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return words(text)
+
+    found = plan_compaction(
+        turns(200).entries, keep_recent_tokens=60, count_tokens=count, tokens_before=1_000
+    )
+    assert isinstance(found, CompactionPlan)
+    assert 60 <= found.kept_tokens < 100
+    assert len(set(counted)) < 20
