@@ -323,6 +323,7 @@ def overview_lines(overview: MemoryOverview, today: date) -> list[str]:
         ),
         ("Facts", counted(overview.facts, "value")),
         ("Chats", f"{counted(overview.chat_notes, 'note')} of chats with others"),
+        ("Reminders", f"{overview.reminders} waiting for a topic"),
         ("MEMORY.md", level(overview.memory_chars, overview.most_memory_chars)),
     ]
     learned = [(_day_label(line.day, today), line.text) for line in overview.learned]

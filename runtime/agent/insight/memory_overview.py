@@ -22,7 +22,7 @@ from nacre.memory.text.chunker import day_in, day_in_path
 from nacre.memory.text.claims import Claim, has_other_value
 from nacre.memory.text.evidence import fold
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM, outline
-from nacre.memory.workspace.workspace import daily_log_path
+from nacre.memory.workspace.workspace import REMINDERS, daily_log_path
 from nacre.record import Record
 from nacre.runtime.agent.insight.model_facts import workspace_files
 from nacre.runtime.contracts.clock import Clock
@@ -42,6 +42,7 @@ MOST_TRANSCRIPT_BYTES = 256_000_000
 """How much of the transcripts, newest first, is read for what was recalled."""
 
 _PATH = re.compile(r'"path":\s*("(?:[^"\\]|\\.)*")')
+_OPEN = re.compile(r"\s*[-*+]\s+\[ \]\s")
 _STRUCK = "~~"
 """A struck line says itself that it is not so any more."""
 _GENERAL_HEADINGS = frozenset(
@@ -86,7 +87,8 @@ class MemoryOverview(Record):
     """What is known.
 
     `logs` are the notes with a day, from `first_day` to `last_day`; `chat_notes` are those of chats with
-    others, which count nowhere else. `facts` counts the lines of `topics` that give something a value.
+    others, which count nowhere else. `facts` counts the lines of `topics` that give something a value,
+    `reminders` those that wait for a topic.
     `learned` are the lines of the last seven days, newest first. `older` notes are from before; of them, no
     memory tool has returned the `unrecalled` ones in the transcripts. These were read back to
     `recalled_since`, or completely if it is `None`. MEMORY.md has `memory_chars` characters, of which the
@@ -99,6 +101,7 @@ class MemoryOverview(Record):
     topics: tuple[Topic, ...]
     chat_notes: int
     facts: int
+    reminders: int
     learned: tuple[NoteLine, ...]
     waiting: tuple[WaitingNote, ...]
     contradictions: tuple[Contradiction, ...]
@@ -127,14 +130,15 @@ async def memory_overview(config: Config, now: Clock) -> MemoryOverview:
     names = [note.name for note in listed.notes]
     own = [name for name in names if not name.startswith(f"{CHATS_FOLDER}/")]
     days = {name: day for name in own if (day := day_in_path(name)) is not None}
-    topics = [name for name in own if name not in days]
+    topics = [name for name in own if name not in days and name != REMINDERS]
     logs = [name for name, day in days.items() if name == daily_log_path(day)]
-    texts = await workspace.read_many([*topics, *logs], max_bytes=MAX_NOTE_BYTES)
-    lines = {
+    texts = await workspace.read_many([*topics, *logs, REMINDERS], max_bytes=MAX_NOTE_BYTES)
+    lines: dict[str, Sequence[str]] = {
         name: without_template(name, content_lines(read.data))
         for name, read in texts.items()
         if not isinstance(read, Exception)
     }
+    reminders = sum(_OPEN.match(line) is not None for line in lines.pop(REMINDERS, ()))
     sources = await Sources(workspace).of_notes(list(lines.items()))
     told = await asyncio.to_thread(_told, lines, sources, days)
     store = storage.sessions(now=now, new_id=random_id)
@@ -158,6 +162,7 @@ async def memory_overview(config: Config, now: Clock) -> MemoryOverview:
         ),
         chat_notes=len(names) - len(own),
         facts=sum(bool(line.claim.values) for line in told if line.line.path not in days),
+        reminders=reminders,
         learned=tuple(sorted(learned, key=lambda line: line.day or date.min, reverse=True)),
         waiting=tuple(
             WaitingNote(id=each.id, path=each.write.path, text=_first_line(each.write.text or ""))

@@ -36,6 +36,7 @@ async def test_everything_is_counted_from_the_notes(tmp_path: Path) -> None:
         tmp_path,
         **{
             "MEMORY.md": "# Memory\n\n## People\n\n- Dentist: Dr. Aalto\n- Prefers short answers.\n",
+            "memory/reminders.md": "- [ ] boat: Phone: 3\n- [x] mast: Phone: 4 (2026-03-01)\n",
             "memory/garden.md": "# Garden\n\n- Pear trees: three\n",
             "memory/2026-01-20.md": "- Long ago.\n",
             "memory/2026-03-13.md": "# Friday\n\n- The scale showed 14 kg.\n\n> quoted: no\n",
@@ -53,7 +54,7 @@ async def test_everything_is_counted_from_the_notes(tmp_path: Path) -> None:
     found = await overview_of(tmp_path)
     lines = overview_lines(found, START.date())
 
-    assert (found.notes, found.logs, found.chat_notes, found.facts) == (7, 4, 1, 2)
+    assert (found.notes, found.logs, found.chat_notes, found.facts, found.reminders) == (7, 4, 1, 2, 1)
     assert [(each.path, each.lines) for each in found.topics] == [("MEMORY.md", 4), ("memory/garden.md", 2)]
     assert [(line.path, line.number, line.text) for line in found.learned] == [
         ("memory/2026-03-14.md", 1, "Ilse shares the mooring."),
