@@ -43,6 +43,8 @@ MOST_TRANSCRIPT_BYTES = 256_000_000
 
 _PATH = re.compile(r'"path":\s*("(?:[^"\\]|\\.)*")')
 _OPEN = re.compile(r"\s*[-*+]\s+\[ \]\s")
+_ASKS = "?？؟"
+"""Lines that end so are the questions that a flush puts below its notes."""
 _STRUCK = "~~"
 """A struck line says itself that it is not so any more."""
 _GENERAL_HEADINGS = frozenset(
@@ -150,7 +152,11 @@ async def memory_overview(config: Config, now: Clock) -> MemoryOverview:
     older = [name for name, day in days.items() if day <= today - WEEK]
     queue = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")
     curated = next((file for file in await workspace_files(config, now) if file.name == CURATED), None)
-    learned = [each for line in told if (each := line.line).day and today - WEEK < each.day <= today]
+    learned = [
+        each
+        for line in told
+        if (each := line.line).day and today - WEEK < each.day <= today and each.text[-1] not in _ASKS
+    ]
     return MemoryOverview(
         logs=len(days),
         first_day=min(days.values(), default=None),

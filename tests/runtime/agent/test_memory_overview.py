@@ -39,7 +39,8 @@ async def test_everything_is_counted_from_the_notes(tmp_path: Path) -> None:
             "memory/reminders.md": "- [ ] boat: Phone: 3\n- [x] mast: Phone: 4 (2026-03-01)\n",
             "memory/garden.md": "# Garden\n\n- Pear trees: three\n",
             "memory/2026-01-20.md": "- Long ago.\n",
-            "memory/2026-03-13.md": "# Friday\n\n- The scale showed 14 kg.\n\n> quoted: no\n",
+            "memory/2026-03-13.md": "# Friday\n\n- The scale showed 14 kg.\n"
+            "  - How heavy is the hive?\n\n> quoted: no\n",
             "memory/2026-03-14.md": "- Ilse shares the mooring.\n",
             "memory/2026-03-12-boat.md": "- **Session Key**: agent:main:main\n",
             "chats/irc-group-hive/memory/2026-03-14.md": "- Others said this.\n",
