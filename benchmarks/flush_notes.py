@@ -28,27 +28,7 @@ from nacre.memory.workspace.folder import FolderWorkspace
 NOTES = Path(__file__).with_suffix(".toml")
 HITS = 6
 NOW = datetime(2023, 10, 22, tzinfo=UTC)
-_FREE = frozenset(
-    (
-        "a",
-        "an",
-        "the",
-        "of",
-        "to",
-        "and",
-        "in",
-        "on",
-        "for",
-        "with",
-        "his",
-        "her",
-        "their",
-        "is",
-        "was",
-        "by",
-        "at",
-    )
-)
+_FREE = frozenset(("a", "an", "the", "of", "to", "and", "in", "on", "for", "his", "her", "is", "was", "by"))
 
 
 def questions(data: Path, conversation: str, days: Sequence[str]) -> list[dict[str, Any]]:

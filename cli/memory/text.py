@@ -322,8 +322,8 @@ def overview_lines(overview: MemoryOverview, today: date) -> list[str]:
             ", ".join(f"{each.path} ({counted(each.lines, 'line')})" for each in overview.topics) or "none",
         ),
         ("Facts", counted(overview.facts, "value")),
-        ("Chats", f"{counted(overview.chat_notes, 'note')} of chats with others"),
-        ("Reminders", f"{overview.reminders} waiting for a topic"),
+        *([("Chats", f"{counted(overview.chat_notes, 'note')} of others")] * (overview.chat_notes > 0)),
+        *([("Reminders", f"{overview.reminders} waiting for a topic")] * (overview.reminders > 0)),
         ("MEMORY.md", level(overview.memory_chars, overview.most_memory_chars)),
     ]
     learned = [(_day_label(line.day, today), line.text) for line in overview.learned]

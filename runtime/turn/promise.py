@@ -138,6 +138,8 @@ async def due_reminders(session: OpenSession, parts: TurnParts, words: str) -> t
     ):
         return ()
     try:
+        if (await parts.workspace.fingerprints([REMINDERS]))[REMINDERS] is None:
+            return ()
         text = (await parts.workspace.read(REMINDERS)).data.decode("utf-8", "replace")
     except (OSError, PathOutsideRoot):
         return ()

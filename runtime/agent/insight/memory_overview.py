@@ -9,6 +9,7 @@ import asyncio
 import json
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from io import BytesIO
 
@@ -34,7 +35,6 @@ from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
 from nacre.sessions.disk.json_text import read_lines
 from nacre.sessions.entries.entries import entry_from_json
-from nacre.sessions.stores.store import SessionStore
 
 WEEK = timedelta(days=7)
 CURATED = "MEMORY.md"
@@ -143,12 +143,7 @@ async def memory_overview(config: Config, now: Clock) -> MemoryOverview:
     reminders = sum(_OPEN.match(line) is not None for line in lines.pop(REMINDERS, ()))
     sources = await Sources(workspace).of_notes(list(lines.items()))
     told = await asyncio.to_thread(_told, lines, sources, days)
-    store = storage.sessions(now=now, new_id=random_id)
-    try:
-        recalled, since_ms = await _recalled(store)
-    finally:
-        await store.close()
-    since = datetime.fromtimestamp(since_ms / 1000, now().tzinfo).date() if since_ms else None
+    recalled, since = await _recalled(config, now)
     older = [name for name, day in days.items() if day <= today - WEEK]
     queue = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")
     curated = next((file for file in await workspace_files(config, now) if file.name == CURATED), None)
@@ -270,24 +265,24 @@ def _first_line(text: str) -> str:
     return next(filter(None, lines), "")
 
 
-async def _recalled(store: SessionStore) -> tuple[frozenset[str], int | None]:
+async def _recalled(config: Config, now: Clock) -> tuple[frozenset[str], date | None]:
     """The notes that memory tools returned, and since when if not all transcripts were read."""
     found: set[str] = set()
-    left_bytes, since_ms = MOST_TRANSCRIPT_BYTES, None
-    sessions = [each for each in await store.sessions(with_earlier=True) if each.transcript]
-    for session in sorted(sessions, key=lambda each: each.active_at_ms, reverse=True):
-        if (session.size_bytes or 0) > left_bytes:
-            break
-        left_bytes -= session.size_bytes or 0
-        since_ms = session.active_at_ms
-        try:
-            data = await store.exported(session.transcript)
-        except SessionError:  # a transcript that cannot be read says nothing
-            continue
-        found |= await asyncio.to_thread(_paths_in, data)
-    else:
-        return frozenset(found), None
-    return frozenset(found), since_ms
+    left_bytes, since = MOST_TRANSCRIPT_BYTES, None
+    store = storage_of(config).sessions(now=now, new_id=random_id)
+    try:
+        sessions = [each for each in await store.sessions(with_earlier=True) if each.transcript]
+        for session in sorted(sessions, key=lambda each: each.active_at_ms, reverse=True):
+            left_bytes -= session.size_bytes or 0
+            if left_bytes < 0:
+                return frozenset(found), since
+            since = datetime.fromtimestamp(session.active_at_ms / 1000, now().tzinfo).date()
+            with suppress(SessionError):  # a transcript that cannot be read says nothing
+                data = await store.exported(session.transcript)
+                found |= await asyncio.to_thread(_paths_in, data)
+    finally:
+        await store.close()
+    return frozenset(found), None
 
 
 def _paths_in(transcript: bytes) -> set[str]:
