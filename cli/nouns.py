@@ -53,7 +53,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "admin extensions hooks trust": ("nacre admin extensions hooks trust evening",),
     "init": ("nacre init", "nacre init --yes --model ollama/llama3.2"),
     "admin log": ("nacre admin log -n 50", "nacre admin log -f"),
-    "memory": ("nacre memory search boat", "nacre memory status", "nacre memory undo"),
+    "memory": ("nacre memory", "nacre memory search boat", "nacre memory undo"),
     "memory diff": ("nacre memory diff", "nacre memory diff 3f2a9c10"),
     "memory get": ("nacre memory get MEMORY.md", "nacre memory get memory/2026-01-20.md --from 3 --lines 10"),
     "memory index": ("nacre memory index", "nacre memory index --force"),
@@ -141,7 +141,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Go back to a session, and talk on in it as in nacre chat.",
     ),
     "search": ("nacre.cli.memory.search:search", "Find the passages of the notes that fit QUERY best."),
-    "memory": ("nacre.cli.memory.commands", "Search, inspect and maintain the notes and their index."),
+    "memory": (
+        "nacre.cli.memory.commands",
+        "Show what is known; search, inspect and maintain the notes.",
+    ),
     "memory diff": ("nacre.cli.memory.history:diff", "Show what COMMIT changed, by default the newest one."),
     "memory log": (
         "nacre.cli.memory.history:log",

@@ -1,4 +1,4 @@
-"""The commands `nacre memory status`, `index` and `get`, and the list of all others."""
+"""The commands `nacre memory`, `nacre memory status`, `index` and `get`, and the list of all others."""
 
 from __future__ import annotations
 
@@ -22,9 +22,31 @@ if TYPE_CHECKING:
     from nacre.memory.engine import MemoryEngine
 
 
-@click.group("memory", cls=Noun, noun="memory")
-def command() -> None:
-    """Search, inspect and maintain the notes and their index."""
+@click.group("memory", cls=Noun, noun="memory", invoke_without_command=True)
+@json_option("Print a JSON object.")
+@shared_options
+def command(context: click.Context, as_json: bool) -> int:
+    """Show what is known; search, inspect and maintain the notes.
+
+    Without a command: the notes, topics and facts, what was learned in the last seven days, what waits for
+    review, what contradicts, what was never recalled, and how full MEMORY.md is.
+    """
+    if context.invoked_subcommand:
+        return 0
+
+    async def look(invocation: Invocation) -> int:
+        from nacre.cli.memory.text import overview_lines
+        from nacre.runtime.agent.insight.memory_overview import memory_overview
+        from nacre.runtime.contracts.clock import owner_clock
+
+        now = owner_clock(invocation.config.settings.agent.user_timezone)
+        overview = await memory_overview(invocation.config, now)
+        if as_json:
+            return print_json(camel_json(overview))
+        invocation.say(*overview_lines(overview, now().date()))
+        return 0
+
+    return run_with(begin(context), "overview", look)
 
 
 @command.command("status")

@@ -18,10 +18,13 @@ from nacre.memory.contracts.records import (
     SearchReport,
     SyncReport,
 )
-from nacre.runtime.commands.wording import counted
+from nacre.runtime.commands.wording import counted, shortened
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from nacre.memory.files.sources.source import SourcedLines
+    from nacre.runtime.agent.insight.memory_overview import MemoryOverview
 
 _SHOWN_ISSUES = 20
 _LEVEL_CELLS = 20
@@ -299,6 +302,75 @@ def _size(count_bytes: int) -> str:
     if count_bytes < 1_000_000:
         return f"{count_bytes / 1_000:.0f} kB"
     return f"{count_bytes / 1_000_000:.1f} MB"
+
+
+_SHOWN_ROWS = 6
+_SHOWN_CHARS = 120
+
+
+def overview_lines(overview: MemoryOverview, today: date) -> list[str]:
+    """What is known, at a glance: a paragraph each for what is known, new, waiting and wrong.
+
+    A long list ends with the command that shows all of it.
+    """
+    first, last = overview.first_day, overview.last_day
+    days = f", {first} to {last}" if first != last else f", {first}" if first else ""
+    known = [
+        ("Logs", f"{counted(overview.logs, 'note')}{days}"),
+        (
+            "Topics",
+            ", ".join(f"{each.path} ({counted(each.lines, 'line')})" for each in overview.topics) or "none",
+        ),
+        ("Facts", counted(overview.facts, "value")),
+        *([("Chats", f"{counted(overview.chat_notes, 'note')} of others")] * (overview.chat_notes > 0)),
+        *([("Reminders", f"{overview.reminders} waiting for a topic")] * (overview.reminders > 0)),
+        ("MEMORY.md", level(overview.memory_chars, overview.most_memory_chars)),
+    ]
+    learned = [(_day_label(line.day, today), line.text) for line in overview.learned]
+    disagreeing = [
+        (f"{line.path}:{line.number}", line.text) for found in overview.contradictions for line in found.lines
+    ]
+    waiting = [(each.id, f"{each.path}: {each.text}") for each in overview.waiting]
+    since = f" since {overview.recalled_since}" if overview.recalled_since else ""
+    unrecalled = f"Never recalled{since}: {len(overview.unrecalled)} of {counted(overview.older, 'note')}"
+    whole = "nacre memory --json"
+    parts = [
+        (f"Known: {counted(overview.notes, 'note')}", known, ""),
+        (f"Learned in seven days: {counted(len(learned), 'line')}", learned, "nacre memory log"),
+        (f"Waits for you: {counted(len(waiting), 'note')}", waiting, "nacre memory review"),
+        (
+            f"Contradicts: {counted(len(overview.contradictions), 'thing')}",
+            disagreeing,
+            "nacre memory --json",
+        ),
+    ]
+    lines = [line for heading, rows, rest in parts if rows for line in _paragraph(heading, rows, rest)][1:]
+    if overview.unrecalled:
+        more = len(overview.unrecalled) - _SHOWN_ROWS
+        lines += ["", f"{unrecalled} older than a week", f"  {', '.join(overview.unrecalled[:_SHOWN_ROWS])}"]
+        lines += [f"  … and {more} more: {whole}"] if more > 0 else []
+    return lines
+
+
+def _paragraph(heading: str, rows: Sequence[tuple[str, str]], rest: str) -> list[str]:
+    shown = rows[: _SHOWN_ROWS + (len(rows) == _SHOWN_ROWS + 1)]
+    wide = max(len(label) for label, _ in shown)
+    lines, above = ["", heading], ""
+    for label, text in shown:
+        name = "" if label == above else label
+        lines.append(f"  {name:<{wide}}  {shortened(text, _SHOWN_CHARS)}".rstrip())
+        above = label
+    return (
+        [*lines, f"  … and {len(rows) - len(shown)} more: {rest}"]
+        if rest and len(rows) > len(shown)
+        else lines
+    )
+
+
+def _day_label(day: date | None, today: date) -> str:
+    if day is None:
+        return ""
+    return {0: "Today", 1: "Yesterday"}.get((today - day).days, f"{day:%a %d %b}")
 
 
 def level(chars: int, most: int) -> str:

@@ -174,6 +174,10 @@ class ContextFile(Record):
     truncated: bool
 
 
+REMINDERS = "memory/reminders.md"
+"""What the owner wants to be reminded of when a topic comes up."""
+
+
 def daily_log_path(day: date, *, folder: str = MEMORY_FOLDER) -> str:
     """The log of a day, relative to the workspace; `folder` is the owner's by default, or that of a chat."""
     return f"{folder}/{day:%Y-%m-%d}.md"

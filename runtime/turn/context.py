@@ -63,8 +63,9 @@ class TurnContext:
     """What every request of one turn carries besides the transcript: tools and system prompt.
 
     Each piece is built on first use, so that `/status` reads no file, and then stays the same for the turn.
-    `asked` is the model that is asked first, with its window; `words` is the message. `pause` stops the
-    turn's deadline, `run_sub_agent` runs a task of a sub-agent.
+    `asked` is the model that is asked first, with its window; `words` is the message, `reminders` is the text
+    about reminders whose topic it names. `pause` stops the turn's deadline, `run_sub_agent` runs a task of a
+    sub-agent.
     """
 
     def __init__(
@@ -75,11 +76,13 @@ class TurnContext:
         emit: Emit,
         *,
         words: str = "",
+        reminders: str = "",
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
         run_sub_agent: RunSubAgent,
     ) -> None:
         self._session = session
         self._words = words
+        self._reminders = reminders
         self._parts = parts
         self._asked = asked
         self._emit = emit
@@ -210,7 +213,7 @@ class TurnContext:
     async def _tail(self) -> str:
         parts, chat, tell = self._parts, self.chat, self._tell
         changing = await parts.prompt_parts.changing(chat, tell=tell)
-        return joined(*changing, await parts.memory.recall(chat, self._words, tell))
+        return joined(*changing, await parts.memory.recall(chat, self._words, tell), self._reminders)
 
     def _made_for(self, sub_agent: SubAgent) -> SystemPrompt:
         memory = self._parts.memory.instructions(self.chat) if sub_agent.notes else ""

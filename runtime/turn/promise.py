@@ -1,14 +1,24 @@
-"""Keeps the promise to remember: what the owner asked to keep is written when the model did not write it."""
+"""Keeps promises: what the owner asked to remember is written, and what to be reminded of comes up in time.
+
+A reminder is a line of `memory/reminders.md`, a task with a topic, or several words for it:
+
+    - [ ] boat, mooring: ask Ilse for the contract
+
+The first private message that names the topic brings the line to the model, at the tail of the request, and
+ticks it.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import PurePosixPath
 
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
 from nacre.memory.files.sources.proposed_write import WaitsForReview
-from nacre.memory.workspace.workspace import daily_log_path
+from nacre.memory.workspace.workspace import REMINDERS, daily_log_path
+from nacre.prompts import quoted, render
 from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.turn.turn_parts import TurnParts
 from nacre.sessions.contracts.messages import ToolResultMessage
@@ -105,6 +115,80 @@ def _has(stems: Sequence[str], text: str) -> bool:
 
 def _ends(text: str) -> str:
     return text if len(text) <= 2 * END_CHARS else f"{text[:END_CHARS]}\n{text[-END_CHARS:]}"
+
+
+_REMINDER = re.compile(r"\s*[-*+]\s+\[ \]\s+([^:：]{1,200}?)\s*[:：]\s*\S.*")
+_TOPICS = re.compile("[,;/|，；、]")
+MOST_REMINDERS = 200
+"""How many open reminders a turn looks at, the newest first."""
+
+
+async def due_reminders(session: OpenSession, parts: TurnParts, words: str) -> tuple[str, ...]:
+    """The lines of the open reminders whose topic a private message names: all words of one of its names.
+
+    A line that is not the owner's word does not count, nor one that could not be ticked.
+    """
+    path = PurePosixPath(REMINDERS)
+    policy = session.policy
+    if (
+        not words.strip()
+        or not policy.is_private
+        or not policy.loads_daily_logs
+        or not policy.may_write(path)
+    ):
+        return ()
+    try:
+        if (await parts.workspace.fingerprints([REMINDERS]))[REMINDERS] is None:
+            return ()
+        text = (await parts.workspace.read(REMINDERS)).data.decode("utf-8", "replace")
+    except (OSError, PathOutsideRoot):
+        return ()
+    lines = [line for line in text.splitlines() if _REMINDER.fullmatch(line)][-MOST_REMINDERS:]
+    due = [line for line in lines if _names_topic(words, line)]
+    if not due:
+        return ()
+    sources = await parts.sources.of_lines(REMINDERS, due)
+    return tuple(
+        line
+        for line, source in zip(due, sources, strict=True)
+        if source is None or (source.is_owners_word and "owner" in source.said_by)
+    )
+
+
+def _names_topic(words: str, line: str) -> bool:
+    from nacre.memory.text.evidence import Finder  # a turn without reminders needs none of it
+    from nacre.memory.text.lexical import match_query
+
+    found = _REMINDER.fullmatch(line)
+    for topic in _TOPICS.split(found[1]) if found else ():
+        query = match_query(topic)
+        finder = Finder(query) if query is not None else None
+        if finder is not None and finder.terms and len(finder.look(words).terms) == len(finder.terms):
+            return True
+    return False
+
+
+def reminder_text(due: Sequence[str]) -> str:
+    """What the model is told of reminders, at the tail of its request."""
+    return render("tail/reminders", text=quoted("\n".join(due))) if due else ""
+
+
+async def tick_reminders(parts: TurnParts, due: Sequence[str]) -> None:
+    """Ticks reminders that the model was shown, with the day. Without a tick they come up again."""
+    mark = f" ({parts.now():%Y-%m-%d})"
+
+    def ticked(old: bytes | None) -> bytes | None:
+        if old is None:
+            return None
+        lines = old.decode("utf-8", "surrogateescape").splitlines(keepends=True)
+        for at, line in enumerate(lines):
+            if (bare := line.rstrip("\r\n")) in due:
+                lines[at] = f"{bare.replace('[ ]', '[x]', 1).rstrip()}{mark}{line[len(bare) :]}"
+        return "".join(lines).encode("utf-8", "surrogateescape")
+
+    with suppress(OSError, PathOutsideRoot, FileBusy):  # it is shown again
+        await parts.workspace.change(REMINDERS, ticked)
+        parts.memory.notes_changed()
 
 
 async def keep_promise(session: OpenSession, parts: TurnParts, words: str, reply: str) -> str:

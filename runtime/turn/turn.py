@@ -36,7 +36,7 @@ from nacre.runtime.turn.context import TurnContext, recalled
 from nacre.runtime.turn.inbound_message import message_of, unread_message
 from nacre.runtime.turn.loop import TurnBounds, paused, run_loop
 from nacre.runtime.turn.output import OutputCheck
-from nacre.runtime.turn.promise import keep_promise, writes
+from nacre.runtime.turn.promise import due_reminders, keep_promise, reminder_text, tick_reminders, writes
 from nacre.runtime.turn.system_prompt import recall_is_due
 from nacre.runtime.turn.turn_parts import TurnParts
 from nacre.runtime.turn.window import Window
@@ -84,6 +84,7 @@ class Turn:
         self._texts_before_tools: list[str] = []
         self._has_overflowed = False
         self._has_written = False
+        self._reminders: tuple[str, ...] = ()
         self._shortenings = 0
 
     def of_session(self, session: OpenSession) -> Turn:
@@ -166,6 +167,8 @@ class Turn:
             if parts.sub_agent is None:
                 for source in parts.tool_sources:
                     await source.ready(session.policy)
+            if parts.sub_agent is None and not self.trigger:
+                self._reminders = await due_reminders(session, parts, self.words)
             context = await self.context()
             self._deadline = asyncio.timeout(agent.timeout_seconds)
             try:
@@ -189,6 +192,8 @@ class Turn:
             finally:
                 await session.line.try_settle()
             reply = self.reply(answer, self._texts_before_tools)
+            if self._reminders:
+                await tick_reminders(parts, self._reminders)
             if parts.sub_agent is None and not self.trigger:
                 said = reply.text if reply else ""
                 parts.memory.capture(context.chat, self.words, said)
@@ -245,6 +250,7 @@ class Turn:
                 await self._asked_first(),
                 self.emit,
                 words=self.words,
+                reminders=reminder_text(self._reminders),
                 pause=lambda: paused(self._deadline),
                 run_sub_agent=partial(self.parts.run_sub_agent, self),
             )

@@ -1,4 +1,4 @@
-"""The views of the notes: by month, one note with the history of its lines, a timeline, and waiting notes."""
+"""The views of the notes: by month, at a glance, one note with its history, a timeline, and waiting notes."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ from nacre.memory.files.sources.source import audience_text
 from nacre.memory.workspace.history.history_keeper import commit_notes
 from nacre.memory.workspace.history.undo import Commit, HistoryUnusable
 from nacre.record import Record
+from nacre.runtime.agent.insight.memory_overview import memory_overview
 from nacre.runtime.contracts.policy import readers_of
 
 MOST_EXCERPTS = 60
+MOST_LEARNED_LINES = 12
 MOST_LINES = 2_000
 _DAY = re.compile(r"(\d{4}-\d{2})-\d{2}")
 
@@ -51,6 +53,25 @@ async def memory(visit: Visit) -> Response:
         for month, run in groups
     ]
     return await visit.page("memory.html", groups=cards, view="notes", waiting=await _waiting(visit))
+
+
+async def overview(visit: Visit) -> Response:
+    """What is known, at a glance."""
+    home = visit.home
+    found = await memory_overview(home.config, home.now)
+    today = home.now().date()
+    return await visit.page(
+        "overview.html",
+        overview=found,
+        learned=[
+            (name, list(run))
+            for name, run in groupby(
+                found.learned[:MOST_LEARNED_LINES], lambda line: day_name(line.day, today) if line.day else ""
+            )
+        ],
+        view="overview",
+        waiting=len(found.waiting),
+    )
 
 
 async def note(visit: Visit) -> Response:

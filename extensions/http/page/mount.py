@@ -77,6 +77,7 @@ def page_routes(site: Site) -> list[BaseRoute]:
         "/sessions/{session}": conversations.session,
         "/context": conversations.context,
         "/memory": memory.memory,
+        "/memory/overview": memory.overview,
         "/memory/note": memory.note,
         "/memory/changes": memory.changes,
         "/memory/review": memory.review,

@@ -41,3 +41,18 @@ def test_a_file_above_its_limit_is_named(tmp_path: Path) -> None:
     assert (told["maxChars"], told["totalMaxChars"]) == (1_000, 10_000)
     assert "1,499 of 20,000 characters" in well.stdout
     assert "cut" not in well.stdout
+
+
+def test_memory_alone_shows_what_is_known(tmp_path: Path) -> None:
+    """Without a command there is a page to read, and JSON with the same; a command below it still runs."""
+    workspace = tmp_path / ".nacre/workspace"
+    workspace.mkdir(parents=True)
+    (workspace / "MEMORY.md").write_text("- Boat: Halcyon\n")
+
+    shown = run_here(tmp_path, "memory")
+    told = json.loads(run_here(tmp_path, "memory", "--json").stdout)
+    below = run_here(tmp_path, "memory", "get", "MEMORY.md")
+
+    assert (shown.returncode, told["facts"], told["memoryChars"]) == (0, 1, 15)
+    assert shown.stdout.startswith("Known: 1 note\n")
+    assert below.stdout == "- Boat: Halcyon\n"

@@ -136,7 +136,12 @@ LOOKS = (
         "desk",
         {"timeline": "/memory/changes", "usage": "/usage"},
     ),
-    (PHONE, "dark", "phone", {"chat": "/chat", "context": "/context", "login": "/login"}),
+    (
+        PHONE,
+        "dark",
+        "phone",
+        {"chat": "/chat", "context": "/context", "overview": "/memory/overview", "login": "/login"},
+    ),
 )
 
 if __name__ == "__main__":

@@ -92,6 +92,7 @@ async def test_every_other_view(page: Served, size: dict[str, int], scheme: str)
         await expect(tab.locator(".live .markdown")).to_contain_text("Noted.")
         for path, words in {
             "/memory": "memory/2026-01-20.md",
+            "/memory/overview": "learned in seven days",
             "/search?q=key": "by words",
             "/search?q=cabin": "Remember the cabin",
             "/memory/note?path=memory/2026-01-20.md": "hangs at Marco",
