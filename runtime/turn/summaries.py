@@ -434,8 +434,8 @@ def partial_summaries(journal: Transcript) -> PartialSummaries:
     async def remember(digest: str, summary: str) -> None:
         await journal.append_custom(PARTIAL_SUMMARY_ENTRY, {"digest": digest, "summary": summary})
 
-    known = known_partial_summaries(journal.tree.branch()) if journal.tree.customs(PARTIAL_SUMMARY_ENTRY) else {}
-    return PartialSummaries(known=known, remember=remember)
+    branch = journal.tree.branch() if journal.tree.customs(PARTIAL_SUMMARY_ENTRY) else ()
+    return PartialSummaries(known=known_partial_summaries(branch), remember=remember)
 
 
 def known_partial_summaries(branch: Sequence[Entry]) -> dict[str, str]:
