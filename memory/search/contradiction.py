@@ -19,6 +19,7 @@ from nacre.memory.text.claims import Claim, begin_alike, has_other_value, says_o
 from nacre.memory.text.days.ranges import DayRange
 from nacre.memory.text.evidence import Finder, fold
 from nacre.memory.text.markdown_blocks import HEADING, ITEM, outline
+from nacre.memory.text.speakers import is_chat
 from nacre.record import Record
 
 LINES = 2
@@ -227,12 +228,15 @@ def _latest_first(
     hits: Sequence[HitGroup], lines: Sequence[_Line], intents: Mapping[int, Intent | None]
 ) -> list[HitGroup]:
     # Of hits that score alike and have as much of the question on a line as the first, the latest answers
-    # what is so now. A page without days may be newer than all, but what a log says was said on its day.
+    # what is so now. A page without days may be newer than all, but what a log says was said on its day. What
+    # people say in a conversation is often true more than once, so there the order stays.
     if not hits or (intent := intents[hits[0][0].chunk_id]) is None or not (intent.asks_now or intent.until):
         return list(hits)
     best = hits[0][0].explanation.final
     said: dict[int, _Line] = {}
     for line in lines:
+        if is_chat(line.chunk.text, line.at):
+            continue
         if line.chunk_id not in said or len(line.terms) > len(said[line.chunk_id].terms):
             said[line.chunk_id] = line
     least = said[hits[0][0].chunk_id].terms if hits[0][0].chunk_id in said else frozenset()

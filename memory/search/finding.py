@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.embedder import LanguagePart
@@ -25,6 +26,7 @@ from nacre.memory.text.forms.character_grams import gram_run
 from nacre.memory.text.forms.emoji import emoji_words, is_emoji
 from nacre.memory.text.forms.letters import normalise, spelled_out, without_spelling
 from nacre.memory.text.lexical import match_query, whole_atoms, words_of
+from nacre.memory.text.speakers import lines_of_assistants, may_name_an_assistant
 from nacre.memory.vectors.cosine_scale import CosineScale, Subject, stored_scale
 from nacre.memory.vectors.identity import embedder_change, stored_identity
 from nacre.memory.vectors.query_vectors import QueryVectors
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 POOL = 60
 """Candidates from each list, independent of `max_results`: a request for more must not change the order."""
+
+MAY_ANSWER = 12
+"""How many of the best texts by words are examined for an assistant that speaks in them."""
 
 OTHER_WORDS = 1
 """The most words besides the name in a question that asks only for a name, such as "who said …?"."""
@@ -74,6 +79,7 @@ class WordingResult(Record):
 
     ranked: Sequence[Ranked]
     candidates: Candidates
+    facts: QueryFacts
     finder: Finder | None
     intent: Intent | None
     absent: tuple[str, ...]
@@ -118,6 +124,7 @@ def find(
     return WordingResult(
         ranked=rank(found, facts, hybrid, count=count, min_score=context.min_score, now=context.now),
         candidates=found,
+        facts=facts,
         finder=finder,
         intent=intent_of(text, finder, days) if finder is not None else None,
         absent=absent.names if has_chunks else (),
@@ -196,7 +203,15 @@ def _with_evidence(snapshot: Snapshot, finder: Finder, found: Candidates) -> Can
     evidence = {at: finder.look(texts[at]) for at in ids}
     for at, name in names.items():
         evidence[at] = evidence[at]._replace(terms=evidence[at].terms | finder.look(name).terms)
-    return replace(found, evidence=evidence)
+    found = replace(found, evidence=evidence)
+    # Where an assistant speaks, one of the best texts by words shows it; to look into all of them takes long.
+    if not any(may_name_an_assistant(texts[at]) for at in islice(found.words, MAY_ANSWER)):
+        return found
+    return replace(found, answers=lines_of_assistants(texts, lambda: _paths(snapshot, ids)))
+
+
+def _paths(snapshot: Snapshot, ids: Sequence[int]) -> Mapping[int, str]:
+    return {at: place.path for at, place in snapshot.places(ids).items()}
 
 
 def _names(chunk: Chunk) -> str:

@@ -35,6 +35,8 @@ _VECTORS, _LESS_BY_WORDS = 0.9, 0.7
 """The share of vectors in the mix, and by how much words that cover the whole query reduce it."""
 _BEST_LINE = 0.5
 _AS_CODE = 0.2
+_ANSWER = 1 / 1.2
+"""What remains of the mix if an assistant says the best line: people ask for what they said."""
 _DAY = 0.25
 _EXAMINED = 6
 """How many of the best texts by words determine how much of the query the words cover."""
@@ -53,7 +55,8 @@ class Candidates(Record):
     `cosines` has all known cosines of candidates. `evidence` has the query's terms in each text; it is empty
     if words were not searched. `places` may be empty unless days or decay need it. `related` rescales
     `cosines`: 0 is unrelated, 1 is a question and its answer, and values may lie outside. With `is_measured`,
-    the constants of the confidence were fitted to such values.
+    the constants of the confidence were fitted to such values. `answers` has the lines that an
+    assistant says in a transcript.
     """
 
     words: Scores
@@ -63,6 +66,7 @@ class Candidates(Record):
     places: Mapping[int, ChunkPlace] = field(default_factory=dict)
     related: Scores = field(default_factory=dict)
     is_measured: bool = False
+    answers: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
     @property
     def ids(self) -> Iterable[int]:
@@ -119,6 +123,8 @@ def mix(found: Candidates, facts: QueryFacts) -> Mix:
         if item:
             value += _BEST_LINE * best_line_share(item, rare)
             value += _AS_CODE * sum(map(written.__getitem__, item.code))
+        if item and at in found.answers and _is_answer(item, found.answers[at], rare):
+            value *= _ANSWER
         values[at] = value
     first_two = sorted(values, key=values.__getitem__, reverse=True)[:2]
     return Mix(
@@ -168,6 +174,13 @@ def _meaning(found: Candidates) -> dict[int, float]:
         values, low = found.related, 0.0
     high = max(values.values(), default=0.0)
     return {at: max(0.0, value - low) / (high - low) if high > low else 1.0 for at, value in values.items()}
+
+
+def _is_answer(item: TextEvidence, said: frozenset[int], rare: Sequence[float]) -> bool:
+    best = best_line_share(item, rare)
+    return bool(item.lines) and all(
+        at in said for at, terms in item.lines.items() if share(terms, rare) >= best
+    )
 
 
 def _as_code(evidence: Collection[TextEvidence]) -> dict[int, float]:
