@@ -37,8 +37,8 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 83,
     "members that only forward": 46,
-    "lines: everything": 106_300,
-    "lines: core": 68_300,
+    "lines: everything": 106_400,
+    "lines: core": 68_350,
     "imports from the core into extensions": 0,
 }
 """The most that `--check` allows. A limit is lowered when it can be; only a feature may raise the lines."""
