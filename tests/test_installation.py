@@ -11,8 +11,11 @@ from nacre.installation import command_for, install_command
 from tests.servers.warm_python import run_warm
 
 CHECKOUT = {"url": "file:///home/ann/my%20nacre", "dir_info": {"editable": True}}
-FOLDER = {"url": "file:///srv/nacre", "dir_info": {}}
-ANN = "/home/ann"
+FROM_GIT = {
+    "url": "https://a.test/n",
+    "vcs_info": {"vcs": "git", "requested_revision": "v1", "commit_id": "5f"},
+}
+WHEEL = {"url": "https://a.test/nacre-1-py3-none-any.whl", "archive_info": {}}
 
 
 @pytest.mark.parametrize(
@@ -21,20 +24,71 @@ ANN = "/home/ann"
         ("/opt/env", True, {}, "/opt/env/bin/python -m pip install 'nacre[irc]'"),
         ("/opt/env", False, {}, "uv pip install --python /opt/env/bin/python 'nacre[irc]'"),
         ("/opt/env", True, CHECKOUT, "/opt/env/bin/python -m pip install -e '/home/ann/my nacre[irc]'"),
-        (f"{ANN}/.local/share/uv/tools/nacre", False, {}, "uv tool install --force 'nacre[irc]'"),
-        (f"{ANN}/.local/share/uv/tools/nacre", False, FOLDER, "uv tool install --force '/srv/nacre[irc]'"),
-        (f"{ANN}/.local/pipx/venvs/nacre", True, FOLDER, "pipx install --force '/srv/nacre[irc]'"),
+        (
+            "/opt/env",
+            True,
+            FROM_GIT,
+            "/opt/env/bin/python -m pip install 'nacre[irc] @ git+https://a.test/n@v1'",
+        ),
+        (
+            "/opt/env",
+            True,
+            WHEEL,
+            "/opt/env/bin/python -m pip install 'nacre[irc] @ https://a.test/nacre-1-py3-none-any.whl'",
+        ),
     ],
 )
 def test_the_command_is_that_of_the_environment(
     prefix: str, has_pip: bool, source: dict[str, object], command: str
 ) -> None:
-    """An environment of pip or uv, a checkout, a tool of uv or pipx."""
+    """An environment of pip or uv, from the index, a checkout, a repository or a wheel."""
     python = Path(prefix, "bin/python")
     named = command_for(
         "irc", package="nacre", prefix=Path(prefix), python=python, has_pip=has_pip, source=source
     )
     assert named == command
+
+
+@pytest.mark.parametrize(
+    ("receipt", "text", "command"),
+    [
+        (
+            "uv-receipt.toml",
+            '[tool]\nrequirements = [{ name = "nacre", directory = "/srv/nacre" }]\n',
+            "uv tool install '/srv/nacre[irc]'",
+        ),
+        (
+            "uv-receipt.toml",
+            '[tool]\npython = "3.12"\nrequirements = [{ name = "nacre", extras = ["serve", "irc"] }, '
+            '{ name = "hives", specifier = ">=2" }, { name = "bees", editable = "/srv/bees" }]\n',
+            "uv tool install '/srv/nacre[serve,irc]' "
+            "--with 'hives>=2' --with-editable /srv/bees --python 3.12",
+        ),
+        ("uv-receipt.toml", "torn", "uv pip install --python {prefix}/bin/python '/srv/nacre[irc]'"),
+        (
+            "pipx_metadata.json",
+            '{"main_package": {"package_or_url": "/srv/nacre"}}',
+            "pipx install --force '/srv/nacre[irc]'",
+        ),
+        (
+            "pipx_metadata.json",
+            '{"main_package": {"package_or_url": "/srv/nacre[telegram,serve]"}}',
+            "pipx install --force '/srv/nacre[telegram,serve,irc]'",
+        ),
+    ],
+)
+def test_a_tool_keeps_what_it_has(receipt: str, text: str, command: str, tmp_path: Path) -> None:
+    """uv and pipx make a tool what the command says, so that its extras and packages are named again."""
+    (tmp_path / receipt).write_text(text)
+    named = command_for(
+        "irc",
+        package="nacre",
+        prefix=tmp_path,
+        python=tmp_path / "bin/python",
+        has_pip=False,
+        source={"url": "file:///srv/nacre", "dir_info": {}},
+    )
+    assert named == command.format(prefix=tmp_path)
 
 
 def test_it_works_in_this_one(tmp_path: Path) -> None:

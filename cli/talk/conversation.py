@@ -15,7 +15,7 @@ from nacre.cli.signals import on_interrupt
 from nacre.cli.talk.display.calls import Calls
 from nacre.cli.talk.keyboard.attached_files import FileNotSent, mentioned_files
 from nacre.cli.talk.keyboard.completion import Known
-from nacre.cli.talk.keyboard.prompt import Prompt, keyboard_held_back
+from nacre.cli.talk.keyboard.prompt import Prompt, keyboard_held_back, keyboard_lent
 from nacre.cli.talk.live_turn import run_live_turn
 from nacre.cli.talk.quiet_turn import owner_says
 from nacre.runtime.agent.agent import Agent
@@ -170,7 +170,10 @@ class _Chat:
         note = (folder / rest).resolve()
         is_note = note.suffix == ".md" and note.is_relative_to(folder) and note.is_file()
         try:
-            text = await asyncio.to_thread(in_editor, rest, self._environment, file=note if is_note else None)
+            with keyboard_lent():
+                text = await asyncio.to_thread(
+                    in_editor, rest, self._environment, file=note if is_note else None
+                )
         except ConfigError as error:
             self._screen.line(str(error), "warning")
             return None

@@ -58,6 +58,7 @@ def backup(
     from nacre.extensions.backup.manifest import ArchiveUnusable
     from nacre.extensions.backup.restore import check_backup, remove_leftovers
     from nacre.runtime.contracts.clock import system_clock
+    from nacre.runtime.settings.disk.agent_folders import has_assistant
 
     if check:
         if path is None:
@@ -70,6 +71,11 @@ def backup(
     if identity is not None:
         raise click.UsageError("Use --identity with --check or with nacre restore.", context)
     invocation = begin(context)
+    if not has_assistant(invocation.config.state_dir):
+        folder = invocation.short(invocation.config.state_dir)
+        raise click.ClickException(
+            f"{folder} has no assistant yet, so nothing was written. --state-dir names another folder."
+        )
     remove_leftovers(invocation.config.state_dir.parent)
     now = system_clock(UTC)()
     archive = _archive_path(path or Path(), now, is_encrypted=bool(recipients))

@@ -17,6 +17,7 @@ from nacre.runtime.commands.conversation.changing import (
     resume,
     with_words,
 )
+from nacre.runtime.commands.conversation.chosen_models import NamedModel
 from nacre.runtime.commands.conversation.context_parts import ContextView, context_of
 from nacre.runtime.commands.conversation.history import (
     HERE,
@@ -313,6 +314,8 @@ async def _model(run: CommandRun) -> Outcome:
         how = "/model NAME changes it for this chat; /model default goes back."
         return run.said("\n".join([f"Model: {run.turn.parts.model.name}", *rest, how]))
     named = await chosen.named(name)
+    if named is None and all(name.partition("/")) and not name.split()[1:]:
+        named = NamedModel(name=name, rest="")  # said of this command, it is no word with a slash
     if named is None or named.rest:
         nearest = get_close_matches(name.lower(), chosen.names, n=1, cutoff=LEAST_LIKENESS)
         meant = f" Did you mean {nearest[0]}?" if nearest else " Name it as provider/model."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 SMALLEST_USD = 0.0001
@@ -87,7 +88,8 @@ def found_lines(
     if not report.hits:
         return [
             "No matches. Try one word that the note must have, or the same in other words.",
-            "`nacre memory status` says what is indexed; `nacre sessions search` looks in the conversations.",
+            f"`nacre sessions search {shlex.join(query.split())}` looks in the conversations; "
+            "`nacre memory status` says what is indexed.",
         ]
     # a chat without a search does not wait for these
     from nacre.memory.text.chunker import day_in_path

@@ -1,4 +1,4 @@
-"""The wheel in an environment that holds nothing else: pip, uv, pipx, on each Python that uv finds or brings.
+"""The wheel in an environment that holds nothing else: pip, uv, tools of uv and pipx, on each Python at hand.
 
 Only here is an index asked: `make fresh` runs it, nothing else does.
 """
@@ -21,7 +21,7 @@ from tests.documents.test_built_package import built, copied
 pytestmark = [pytest.mark.fresh, pytest.mark.timeout(900)]
 
 PYTHONS = ("3.11", "3.12", "3.13")
-INSTALLERS = ("uv", "pip", "pipx")
+INSTALLERS = ("uv", "pip", "pipx", "uv tool")
 NO_WALK = 2
 """So many wheels of litellm may be read before one fits. Without its bounds pip read 23 of 37 MB each."""
 
@@ -61,18 +61,27 @@ def python(request: pytest.FixtureRequest) -> str:
     return pytest.skip(f"no Python {version} can be had: {run.stderr.strip()[-200:]}")
 
 
-def _installed(installer: str, python: str, wheel: Path, into: Path) -> tuple[Path, str]:
+def _places(installer: str, into: Path) -> dict[str, str]:
+    """The variables with which a tool lies in this folder."""
+    names = {
+        "pipx": ("PIPX_HOME", "PIPX_BIN_DIR", "PIPX_MAN_DIR"),
+        "uv tool": ("UV_TOOL_DIR", "UV_TOOL_BIN_DIR"),
+    }
+    return {name: str(into / name) for name in names.get(installer, ())}
+
+
+def _installed(installer: str, python: str, package: str, into: Path) -> tuple[Path, str]:
     """The program `nacre`, and what the installer said."""
-    if installer == "pipx":
-        places = {f"PIPX_{name}": str(into / name) for name in ("HOME", "BIN_DIR", "MAN_DIR")}
-        said = _ran(_tool("pipx"), "install", "--python", python, str(wheel), **places)
-        return into / "BIN_DIR/nacre", said
+    if places := _places(installer, into):
+        name, *words = installer.split()
+        said = _ran(_tool(name), *words, "install", "--python", python, package, **places)
+        return next(into.glob("*_BIN_DIR/nacre")), said
     if installer == "uv":
         _ran(_tool("uv"), "venv", "--python", python, str(into))
-        said = _ran(_tool("uv"), "pip", "install", "--python", str(into / "bin/python"), str(wheel))
+        said = _ran(_tool("uv"), "pip", "install", "--python", str(into / "bin/python"), package)
     else:
         _ran(python, "-m", "venv", str(into))
-        said = _ran(str(into / "bin/python"), "-m", "pip", "install", "--no-compile", str(wheel))
+        said = _ran(str(into / "bin/python"), "-m", "pip", "install", "--no-compile", package)
     return into / "bin/nacre", said
 
 
@@ -100,7 +109,7 @@ def test_a_stranger_installs_the_wheel_and_has_an_assistant(
     installer: str, python: str, wheel: Path, tmp_path: Path
 ) -> None:
     """It resolves at the first look, makes its folders, remembers, finds again, and its doctor is content."""
-    program, said = _installed(installer, python, wheel, tmp_path / "environment")
+    program, said = _installed(installer, python, str(wheel), tmp_path / "environment")
     home = tmp_path / "home"
     home.mkdir()
     variables = environment(home)
@@ -120,14 +129,14 @@ def test_a_stranger_installs_the_wheel_and_has_an_assistant(
 
 @pytest.mark.parametrize("installer", INSTALLERS)
 def test_init_installs_the_extra_that_a_model_needs(installer: str, wheel: Path, tmp_path: Path) -> None:
-    """By the installer that installed Nacre; then only the key is missing."""
-    program, _ = _installed(installer, sys.executable, wheel, tmp_path / "environment")
+    """By the installer that installed Nacre, beside the extra that is there; then only the key is missing."""
+    into = tmp_path / "environment"
+    program, _ = _installed(installer, sys.executable, f"{wheel}[plot]", into)
     home = tmp_path / "home"
     home.mkdir()
     variables = {**os.environ, **environment(home), "PATH": os.environ["PATH"]}  # how the index is reached
+    variables = {**variables, **_places(installer, into)}
     variables.pop("PYTHONPATH", None)
-    if installer == "pipx":
-        variables |= {f"PIPX_{name}": str(tmp_path / "environment" / name) for name in ("HOME", "BIN_DIR")}
 
     made = _run(program, home, variables, "init", "--yes", "--model", "anthropic/claude-sonnet-5")
     checked = json.loads(_run(program, home, variables, "doctor", "--json").stdout)
@@ -137,3 +146,4 @@ def test_init_installs_the_extra_that_a_model_needs(installer: str, wheel: Path,
     assert "The key for the model 'anthropic/claude-sonnet-5' is missing" in made.stderr
     assert made.stderr.count("litellm-") <= NO_WALK
     assert "litellm 1." in versions
+    assert list(into.rglob("site-packages/matplotlib")), "the extra that was there is gone"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 MAX_SHOWN = 15
 _OFFLINE = "0"
+_BARE_ADDRESS = re.compile(r"[\w.-]+:\d{2,5}(?:/\S*)?")
+"""An address as people say it: localhost:8080."""
 
 
 def ask_backup() -> Path | None:
@@ -75,6 +78,8 @@ def ask_model(choices: Sequence[Choice], offers: Sequence[Offer]) -> str | Offer
         if answer.isdecimal() and int(answer) <= len(shown):
             chosen = shown[int(answer) - 1]
             return chosen if isinstance(chosen, Offer) else chosen.model_name
+        if _BARE_ADDRESS.fullmatch(answer):
+            return f"http://{answer}"
         if all(answer.partition("/")):
             return answer
         click.echo("  Type a number of the list, an address, or a name such as openai/gpt-5-mini.")

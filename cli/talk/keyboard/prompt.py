@@ -161,13 +161,27 @@ def keyboard_held_back() -> Iterator[None]:
     Ctrl-C still interrupts, and throws away nothing that was typed before it. Line editing by the kernel is
     off: it would swallow a Ctrl-D.
     """
+    off = termios.ECHO | termios.ICANON
+    with _terminal_modes(lambda iflag, lflag: (iflag & ~termios.ICRNL, lflag & ~off | termios.NOFLSH)):
+        yield
+
+
+@contextlib.contextmanager
+def keyboard_lent() -> Iterator[None]:
+    """While this is open, another program has the keyboard, with line editing by the kernel."""
+    on = termios.ECHO | termios.ICANON
+    with _terminal_modes(lambda iflag, lflag: (iflag | termios.ICRNL, lflag & ~termios.NOFLSH | on)):
+        yield
+
+
+@contextlib.contextmanager
+def _terminal_modes(changed: Callable[[int, int], tuple[int, int]]) -> Iterator[None]:
+    """The terminal with other input and local modes, as in termios(3)."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
-    held = termios.tcgetattr(descriptor)
-    held[0] &= ~termios.ICRNL
-    held[3] &= ~(termios.ECHO | termios.ICANON)
-    held[3] |= termios.NOFLSH
-    termios.tcsetattr(descriptor, termios.TCSANOW, held)
+    modes = termios.tcgetattr(descriptor)
+    modes[0], modes[3] = changed(modes[0], modes[3])
+    termios.tcsetattr(descriptor, termios.TCSANOW, modes)
     try:
         yield
     finally:

@@ -39,6 +39,7 @@ MOST_EXCERPTS = 60
 MOST_LEARNED_LINES = 12
 MOST_LINES = 2_000
 _DAY = re.compile(r"(\d{4}-\d{2})-\d{2}")
+_MARKUP = re.compile(r"`|\*\*|<!--.*?-->")
 
 
 async def memory(visit: Visit) -> Response:
@@ -174,12 +175,13 @@ async def undo(visit: Visit) -> Response:
 
 class TimelineEntry(Record):
     """A commit in the timeline. `notes` are the changed notes with their added and removed lines, without
-    headings and blank lines; `count` is the number of these lines."""
+    headings and blank lines; `count` is the number of these lines. Some touch only the sources of notes."""
 
     commit: Commit
     at: datetime
     diff: str
     is_undone: bool
+    touches_notes: bool
     notes: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
     count: int
 
@@ -200,11 +202,13 @@ async def _timeline_page(visit: Visit, notice: str, *, status: int = 200) -> Res
         notice = notice or str(error)
     today = home.now().date()
     entries = [_timeline_entry(each, home.now().tzinfo) for each in commits]
+    entries = [each for each in entries if each.touches_notes]
     return await visit.page(
         "changes.html",
         status=status,
         days=[(name, list(run)) for name, run in groupby(entries, lambda each: day_name(each.at, today))],
         titles=await _session_titles(visit, {each.commit.session_id for each in entries}),
+        is_learned=bool(skip) or any(each.commit.session_key for each in entries),
         notice=notice,
         older=skip + len(commits) if has_more else 0,
         skip=skip,
@@ -215,9 +219,10 @@ async def _timeline_page(visit: Visit, notice: str, *, status: int = 200) -> Res
 
 def _timeline_entry(found: NoteCommit, zone: tzinfo | None) -> TimelineEntry:
     notes: dict[str, dict[str, list[str]]] = {}
-    name = ""
+    name, touches_notes = "", False
     for line in diff_lines(found.diff):
         name = line.text if line.kind == "file" else name
+        touches_notes = touches_notes or name.endswith(".md")
         is_told = line.kind in ("added", "gone") and name.endswith(".md") and not line.text.startswith("#")
         if is_told and any(map(str.isalnum, line.text)):
             lines = notes.setdefault(name, {"added": [], "gone": []})
@@ -227,6 +232,7 @@ def _timeline_entry(found: NoteCommit, zone: tzinfo | None) -> TimelineEntry:
         at=datetime.fromisoformat(found.commit.at).astimezone(zone),
         diff=found.diff,
         is_undone=found.is_undone,
+        touches_notes=touches_notes or bool(found.commit.session_key),
         notes=tuple((name, tuple(lines["added"]), tuple(lines["gone"])) for name, lines in notes.items()),
         count=sum(len(each) for lines in notes.values() for each in lines.values()),
     )
@@ -243,11 +249,15 @@ async def _waiting(visit: Visit) -> int:
 
 
 def _heading(name: str, text: str, today: date) -> tuple[str, str]:
-    """What to call a note, and its first lines: a daily log by its day, others by their name."""
+    """A note's title, the day of a daily log or the name, and its first items or else lines."""
     title = name.rsplit("/", 1)[-1]
     stem = title.removesuffix(".md")
-    lines = [" ".join(line.strip(" #>*-|`\t").split()) for line in text.splitlines()]
-    excerpt = " · ".join([line for line in lines if line and line != stem and not line.startswith(title)][:6])
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line.startswith(("- ", "* "))] or [
+        line for line in lines if not line.startswith("#")
+    ]
+    plain = (" ".join(_MARKUP.sub("", line).strip(" #>*-|\t").split()) for line in lines)
+    excerpt = " · ".join([line for line in plain if line and line != stem][:6])
     if _DAY.fullmatch(stem):
         with suppress(ValueError):
             day = date.fromisoformat(stem)
@@ -257,7 +267,7 @@ def _heading(name: str, text: str, today: date) -> tuple[str, str]:
 
 
 def by_month(notes: Sequence[FoundNote]) -> list[tuple[str, list[FoundNote]]]:
-    """Notes without a date first, then the months, the newest first."""
+    """Notes without a date first, then the months by their names, the newest first."""
 
     def month(note: FoundNote) -> str:
         found = _DAY.search(note.name)
@@ -267,7 +277,14 @@ def by_month(notes: Sequence[FoundNote]) -> list[tuple[str, list[FoundNote]]]:
     dated.sort(key=month, reverse=True)
     undated = [note for note in notes if not month(note)]
     groups = [("Long-term notes", undated)] if undated else []
-    return groups + [(name, list(run)) for name, run in groupby(dated, month)]
+    return groups + [(_month_name(name), list(run)) for name, run in groupby(dated, month)]
+
+
+def _month_name(month: str) -> str:
+    """`March 2026` for `2026-03`."""
+    with suppress(ValueError):
+        return f"{date.fromisoformat(f'{month}-01'):%B %Y}"
+    return month
 
 
 async def review(visit: Visit) -> Response:
@@ -294,7 +311,11 @@ async def answer_review(visit: Visit) -> Response:
 
 async def _review_page(visit: Visit, notice: str, *, status: int = 200) -> Response:
     queue = _queue(visit)
-    proposals = [(each, await queue.diff(each, visit.home.workspace)) for each in await queue.waiting()]
+    today = visit.home.now().date()
+    proposals = [
+        (each, _heading(each.write.path, "", today)[0], await queue.diff(each, visit.home.workspace))
+        for each in await queue.waiting()
+    ]
     return await visit.page(
         "review.html",
         status=status,

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 
 from nacre.extensions.providers.completions.addresses import SentElsewhere, is_loopback
+from nacre.extensions.providers.completions.price_map import price_map_models
 from nacre.record import Record
 from nacre.runtime.contracts.errors import (
     BadModelReply,
@@ -301,11 +302,21 @@ def _bad_reply(text: str, kinds: set[str], status: int | None, facts: CallFacts)
         )
     if status == 404 or "NotFoundError" in kinds:
         where = f", and that {facts.api_base} is right" if facts.api_base else ""
-        return f"The provider does not know the model {name!r}. Check its name in the settings{where}."
+        how = f"{_nearest(name)} Check its name in the settings{where}."
+        return f"The provider does not know the model {name!r}.{how}"
     return (
         f"The provider refused the request to the model {name!r} as malformed (HTTP {status}). "
         "Its answer is in the log; another model may accept the request."
     )
+
+
+def _nearest(name: str) -> str:
+    from difflib import get_close_matches  # rarely needed
+
+    provider, _, model = name.partition("/")
+    known = [each.removeprefix(f"{provider}/") for each in price_map_models(provider)]
+    found = get_close_matches(model, known, n=1, cutoff=0.8)
+    return f" Did you mean {provider}/{found[0]}?" if found else ""
 
 
 _WAIT_WORDS = re.compile(

@@ -7,6 +7,7 @@ the values mean, and whether they are valid.
 
 from __future__ import annotations
 
+import json
 import re
 import stat
 from collections.abc import Mapping
@@ -73,11 +74,12 @@ def unfilled_settings(file: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     Raises:
         ConfigError: it is no longer readable.
     """
-    text = read_text(file)
+    raw = _decoded(read_text(file), file)
+    written = json.dumps(raw)  # the comments of the file name variables that nothing uses
     named = (
-        found["name"] for found in VARIABLE.finditer(text) if not found["literal"] and not found["keyring"]
+        found["name"] for found in VARIABLE.finditer(written) if not found["literal"] and not found["keyring"]
     )
-    return _decoded(text, file), tuple(dict.fromkeys(named))
+    return raw, tuple(dict.fromkeys(named))
 
 
 def file_stamp(file: Path) -> tuple[int, int, int] | None:

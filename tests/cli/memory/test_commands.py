@@ -54,6 +54,7 @@ def test_index_search_and_get(home: Path) -> None:
     assert hit["explain"]["final"] == pytest.approx(hit["score"], abs=1e-4)
     assert nothing.returncode == 0
     assert nothing.stdout.startswith("No matches. Try one word that the note must have")
+    assert "`nacre sessions search " in nothing.stdout
     read = run_nacre(
         home, "memory", "get", hit["path"], "--from", str(hit["startLine"]), "--lines", str(hit["endLine"])
     )

@@ -137,3 +137,21 @@ def _is_asked(lines: list[str]) -> bool:
 def _text(content: object) -> str:
     parts = content if isinstance(content, list) else [{"text": content}]
     return "\n".join(str(part.get("text", "")) for part in parts)
+
+
+def test_an_editor_that_reads_lines_has_the_keyboard(tmp_path: Path) -> None:
+    """`/edit` lends the terminal with its line editing: ed needs it, and so do questions of a script."""
+    editor = tmp_path / "ask-and-write"
+    editor.write_text('#!/bin/sh\nprintf "Say it: "\nread line\necho "$line" > "$1"\n')
+    editor.chmod(0o755)
+    with DrawnTerminal(tmp_path, "chat", columns=80, EDITOR=str(editor), VISUAL=str(editor)) as terminal:
+        terminal.wait_until(_is_asked)
+        terminal.type("/edit\r")
+        terminal.wait_for("Say it: ")
+        terminal.type("Remember that the boat is called Halcyon.\r")
+        lines = terminal.wait_until(lambda lines: "I wrote this down" in "".join(lines) and _is_asked(lines))
+        assert "› Remember that the boat is called Halcyon." in lines
+        terminal.type("still here?\r")  # the prompt has the keyboard again
+        terminal.wait_until(lambda lines: "› still here?" in lines and _is_asked(lines))
+        terminal.type("\x04")
+        assert terminal.exit_code() == 0

@@ -13,6 +13,8 @@ def _archive(home: Path) -> Path:
     """A backup of an assistant that knows one thing, and whose settings name a variable."""
     home.mkdir()
     write_settings(home / ".nacre", {"models": {"providers": {"desk": {"apiKey": "${DESK_KEY}"}}}})
+    with (home / ".nacre/nacre.json5").open("a") as settings:
+        settings.write("// a comment, as in the example of `nacre init`: ${ANTHROPIC_API_KEY}\n")
     assert run_nacre(home, "send", "-m", "Remember that my boat is called Halcyon.").returncode == 0
     assert run_nacre(home, "backup", "all.tar.gz").returncode == 0
     return home / "all.tar.gz"
@@ -28,6 +30,15 @@ def test_a_new_machine_needs_no_more_than_the_archive(tmp_path: Path) -> None:
     assert restored.returncode == 0, restored.stderr
     assert "variables DESK_KEY, which the settings name" in restored.stdout
     assert "Halcyon" in run_nacre(new, "search", "boat").stdout
+
+
+def test_nothing_is_not_backed_up(tmp_path: Path) -> None:
+    """An empty archive would look like a backup."""
+    tried = run_nacre(tmp_path, "backup", "all.tar.gz")
+
+    assert tried.returncode == 1
+    assert "no assistant yet, so nothing was written" in tried.stderr
+    assert not (tmp_path / "all.tar.gz").exists()
 
 
 def test_an_assistant_that_is_there_is_kept_aside(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ async def test_the_model_changes_in_the_middle_of_a_conversation(tmp_path: Path)
     async with opened(tmp_path, model) as agent:
         first = await agent.respond(said("hi"))
         assert "No model is called" in await told(agent, "/model nonsense")
+        assert "Did you mean 'openai/gpt-5-mini'?" in await told(agent, "/model opnai/gpt-5-mini")
         changed = await agent.respond(said("/model openai/gpt-5-mini"))
         assert "Model: openai/gpt-5-mini" in await told(agent, "/model")
         await told(agent, "/model default")

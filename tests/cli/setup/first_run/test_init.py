@@ -142,7 +142,7 @@ def test_a_server_of_the_owners_with_a_fallback_and_telegram(tmp_path: Path, nob
             terminal.wait_for("desk/qwen3 answered in")
             terminal.type("f\r")
             terminal.wait_for("Which model or provider")
-            terminal.type(f"{second.url}\r")
+            terminal.type(f"127.0.0.1:{second.port}\r")
             terminal.wait_for("A short name for this server [local]")
             terminal.type("spare\r")
             terminal.wait_for("1  small")

@@ -280,11 +280,14 @@ async def test_notes_are_listed_found_and_nothing_else_is(page: Served, owner: B
     folder = page.workspace / "memory"
     folder.mkdir(exist_ok=True)
     (folder / "2026-01-20.md").write_text(f"The cabin's key hangs at Marco's. {CANARY}\n")
+    curated = "# MEMORY.md: what lasts\n\nOne `line`.\n\n## Facts\n\n- The **boat**.\n"
+    (page.workspace / "MEMORY.md").write_text(curated)
     listed = await owner.get("/memory")
     found = await owner.get("/search?q=cabin+key")
     refused = await owner.http.get("/memory/note", params={"path": "../../nacre.json5"})
 
-    assert "2026-01</h2>" in listed
+    assert "January 2026</h2>" in listed
+    assert '<span class="excerpt">The boat.</span>' in listed
     assert "20 Jan 2026" in listed
     assert "The cabin&#39;s key hangs at Marco&#39;s." in listed
     assert "memory/2026-01-20.md#L1" in found
@@ -325,7 +328,9 @@ async def test_what_a_conversation_taught_is_in_the_timeline_and_taken_back(
 ) -> None:
     """Its lines, its diff and its conversation; undone once, the line is gone and cannot be undone again."""
     page.provider.tool_calls(("append", {"path": "memory/2026-01-20.md", "text": f"- Sugar. {CANARY}"}))
+    before = await owner.get("/memory/changes")
     await owner.say("Note the sugar.")
+    (page.workspace / ".sources/of-nothing.jsonl").write_text("")  # alone in a commit
     changes = await owner.get("/memory/changes")
     [commit] = re.findall(r'name="commit" value="([0-9a-f]{40})"', changes)
     undone = await owner.post("/memory/changes", commit=commit)
@@ -334,6 +339,9 @@ async def test_what_a_conversation_taught_is_in_the_timeline_and_taken_back(
     assert "<ins>- Sugar. &lt;script&gt;" in changes
     assert '<div class="markdown"><p>Sugar. &lt;script&gt;' in changes
     assert "Note the sugar.</a>" in changes
+    assert "Nothing was learned yet" in before
+    assert "Nothing was learned yet" not in changes
+    assert "Sources of notes" not in changes
     assert (undone.status_code, again.status_code) == (200, 409)
     assert "taken back" in undone.text
     assert not (page.workspace / "memory/2026-01-20.md").exists()

@@ -1,4 +1,4 @@
-"""Four thousand odd requests to all mounts: each is answered; none breaks the server or sees private words."""
+"""Four thousand odd requests to all mounts: each is answered, and no stranger sees private words."""
 
 from __future__ import annotations
 

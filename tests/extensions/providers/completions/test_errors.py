@@ -99,6 +99,15 @@ async def test_http_failures_become_typed_sentences(
     assert KEY not in str(error) + error.detail
 
 
+def test_a_model_that_the_provider_does_not_know_is_told_with_the_nearest_one() -> None:
+    """A slip in a name that only the provider can judge; nothing is guessed about a server of the owner's."""
+    unknown = type("NotFoundError", (Exception,), {"status_code": 404})("no such model")
+    assert "Did you mean openai/gpt-5-mini?" in str(
+        classify(unknown, replace(FACTS, model_name="openai/gpt-5-mni"))
+    )
+    assert "Did you mean" not in str(classify(unknown, replace(FACTS, model_name="desk/gpt-5-mni")))
+
+
 async def test_a_web_page_is_no_answer() -> None:
     """The sentence says what answered and where to look; litellm does not show what it was."""
     page = wire.Step(body="<html>It works!</html>")
