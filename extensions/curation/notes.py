@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from nacre.extensions.curation.edits import Edit, Place, has_lines_below, sections
+from nacre.extensions.curation.edits import Edit, Place, has_lines_below, sections, without_citation
 from nacre.extensions.curation.note_changes import daily_logs, note_texts
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.file_reader import without_template
 from nacre.memory.files.sources.secrets import without_secrets
+from nacre.memory.files.sources.source import EVERYBODY, PRIVATE
 from nacre.memory.files.sources.sources import Sources, line_key
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.text.claims import Claim, has_other_value
@@ -96,7 +97,9 @@ async def read_tidy_notes(
         known = await sources.of_lines(name, lines)
         for place in places(name, "\n".join(without_template(name, lines))):
             source = known[place.number - 1]
-            is_of_others = source is not None and not source.is_owners_word
+            is_of_others = source is not None and not (
+                source.is_owners_word and source.audience in (PRIVATE, EVERYBODY)
+            )
             others_count += is_of_others
             if is_of_others or without_secrets(place.text) != place.text:
                 left_out.add(place.text)
@@ -132,7 +135,9 @@ def repeats(lines: Sequence[Place]) -> list[tuple[Place, ...]]:
     """
     found: dict[str, list[Place]] = {}
     for place in lines:
-        if len(_WORD.findall(place.text)) >= _MIN_REPEAT_WORDS and (key := line_key(fold(place.text))):
+        if len(_WORD.findall(place.text)) >= _MIN_REPEAT_WORDS and (
+            key := line_key(fold(without_citation(place.text)))
+        ):
             found.setdefault(key, []).append(place)
     groups = (tuple(group) for group in found.values() if len(group) > 1)
     return [group for group in groups if any(day_in_path(place.path) is None for place in group)]
@@ -147,7 +152,7 @@ def without_repeats(path: str, text: str, known: Sequence[Place]) -> list[Edit]:
     first: dict[tuple[str, tuple[str, ...]], Place] = {}
     edits: list[Edit] = []
     for place in known:
-        key = line_key(place.text)
+        key = line_key(without_citation(place.text))
         if place.path != path or not key or not ITEM.match(lines[place.number - 1]):
             continue
         kept = first.setdefault((key, _headings(marks, place.number)), place)
