@@ -15,7 +15,7 @@ from nacre.memory.files.sources.secrets import without_secrets
 from nacre.memory.files.sources.source import EVERYBODY, PRIVATE
 from nacre.memory.files.sources.sources import Sources, line_key
 from nacre.memory.text.chunker import day_in_path
-from nacre.memory.text.claims import Claim, has_other_value
+from nacre.memory.text.claims import NO_KEYS, Claim, has_other_value, subject_of
 from nacre.memory.text.evidence import fold
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
 from nacre.memory.workspace.workspace import OLDER_NAMES
@@ -26,15 +26,9 @@ _KEYED = re.compile(
     r"(?:\*\*|__)?([^\W\d_][^:=\uff1a|]{0,59}?)(?:\*\*|__)?\s*(?::(?:\*\*|__)?(?=\s)|\uff1a|=)\s*(\S.*)"
 )
 _TASK = re.compile(r"\[[ xX]\]\s+")
-_NO_KEYS = frozenset(
-    ("user", "assistant", "note", "notes", "todo", "idea", "done", "link", "url", "source", "see", "also")
-)
-"""Words before a colon that are not keys with one value."""
 _MIN_REPEAT_WORDS = 2
 """A shorter line, such as `- ok`, does not count as a repeat."""
 _WORD = re.compile(r"\w+")
-_SECTIONS = frozenset(("facts", "preferences", "decisions", "people", "lessons", "retain", "notes", "log"))
-"""Headings that name the kind of the lines below, not their subject."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,9 +166,9 @@ def contradictions(lines: Sequence[Place], texts: Mapping[str, str]) -> list[Con
     for place in lines:
         keyed = _KEYED.fullmatch(_bare(place.text))
         key = " ".join(_WORD.findall(fold(keyed[1]))) if keyed else ""
-        if key and key not in _NO_KEYS and Claim(place.text).is_statement:
+        if key and key not in NO_KEYS and Claim(place.text).is_statement:
             headings = _headings(marks[place.path], place.number)
-            found.setdefault((_subject(headings), key), []).append(place)
+            found.setdefault((subject_of(headings), key), []).append(place)
     results = [_contradiction(key, group) for (_, key), group in found.items()]
     return sorted(
         (each for each in results if each is not None), key=lambda each: _newest_first(each.places[0])
@@ -204,11 +198,3 @@ def _headings(marks: Sequence[tuple[int, tuple[str, ...]]], number: int) -> tupl
             break
         path = headings
     return path
-
-
-def _subject(headings: tuple[str, ...]) -> str:
-    """The subject that the innermost heading names; empty for a title, a date, a time or a kind of lines."""
-    if len(headings) < 2:
-        return ""
-    name = fold(headings[-1]).strip()
-    return "" if name in _SECTIONS or not re.match(r"[^\W\d_]", name) else name
