@@ -42,13 +42,13 @@ def review(context: click.Context, verb: str, proposal: str, as_json: bool) -> i
 
 async def _review(invocation: Invocation, verb: str, name: str, *, as_json: bool) -> int:
     from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
-    from nacre.memory.files.proposals import ProposalFailed, ReviewQueue
+    from nacre.memory.files.proposals import ProposalFailed
     from nacre.memory.files.sources.sources import source_json
-    from nacre.runtime.storage.storage import storage_of
+    from nacre.runtime.storage.storage import review_queue, storage_of
 
     config = invocation.config
     workspace = storage_of(config).workspace()
-    queue = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")
+    queue = review_queue(config)
     found = list(await queue.waiting()) if name in ("", "all") else [await queue.find(name)]
     if as_json:
         return print_json(

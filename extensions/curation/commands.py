@@ -222,11 +222,8 @@ async def _tidy(invocation: Invocation, options: _TidyOptions) -> int:
 async def _tidy_edits(
     invocation: Invocation, notes: TidyNotes, now: Clock
 ) -> tuple[tuple[Edit, ...], tuple[str, ...]]:
-    from nacre.extensions.curation.model_edits import TidyLimits, ask_for_edits
+    from nacre.extensions.curation.model_edits import edits_by_model
     from nacre.extensions.curation.notes import without_repeats
-    from nacre.runtime.agent.insight.model_facts import token_counter
-    from nacre.runtime.agent.opening.open_models import model_budget
-    from nacre.runtime.providers.opening import connected_model
 
     notices = []
     if notes.others_count:
@@ -236,16 +233,7 @@ async def _tidy_edits(
     if not config.model_name:
         edits = without_repeats(notes.path, text, notes.curated_places(text))
         return tuple(edits), (*notices, "No model is connected: only rules were applied to the notes.")
-    model = connected_model(config, config.model_name, now)
-    try:
-        limits = TidyLimits(
-            window_tokens=(await model_budget(config.settings.agent, model)).window_tokens,
-            most_chars=config.settings.agent.bootstrap_max_chars,
-            count_tokens=token_counter(config.model_name),
-        )
-        answer = await ask_for_edits(model, notes, limits, now)
-    finally:
-        await model.aclose()
+    answer = await edits_by_model(config, notes, now)
     if day := answer.not_read_until:
         notices.append(f"Log lines until {day} did not fit into one run. --before {day} reads them.")
     return answer.edits, tuple(notices)
@@ -282,31 +270,18 @@ async def _write_tidied(
     invocation: Invocation, workspace: Workspace, note: TidiedNote, now: Clock, *, shows: bool
 ) -> str:
     """Writes the note as one commit; the commit, or `""` if there is none."""
-    from nacre.memory.files.proposals import ProposalFailed, write_changes
-    from nacre.memory.workspace.history.commits import TIDIED, HistoryBusy, as_one_commit
+    from nacre.extensions.curation.consolidation import write_in_one_commit
+    from nacre.memory.files.proposals import ProposalFailed
+    from nacre.memory.workspace.history.commits import HistoryBusy
 
     added = {line for edit in note.edits for line in edit.added}
-
-    async def write() -> None:
-        at = now().isoformat(timespec="seconds")
-        await write_changes(
+    try:
+        commit, why = await write_in_one_commit(
+            invocation.config,
             workspace,
             [note],
-            at=at,
-            redacts_secrets=True,
+            at=now().isoformat(timespec="seconds"),
             is_typed=lambda line: bool(line) and line.rstrip() not in added,
-        )
-
-    config = invocation.config
-    try:
-        commit, why = await as_one_commit(
-            workspace,
-            write,
-            paths=[note.path],
-            commits=config.settings.memory.history.commits != "off",
-            state_dir=config.state_dir,
-            subject=f"Tidied {note.path}",
-            trailers=((TIDIED, note.path),),
         )
     except HistoryBusy as error:
         raise ProposalFailed(f"Nothing was changed: {error}.") from error

@@ -6,13 +6,19 @@ any text that still has the lines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from nacre.memory.files.proposals import NoteChange
 from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.memory.text.markdown_blocks import ITEM, outline
+
+MOST_CITATIONS = 4
+"""The most places that one line cites; the first and the newest stay."""
+_PLACE = r"(?:memory|bank)/[^\s()#]+\.md#L\d+"
+_CITED = re.compile(rf"\s*\(({_PLACE}(?:; {_PLACE})*)\)\s*$")
 
 EditKind: TypeAlias = Literal["fold", "superseded", "duplicate"]
 """`fold` adds lines of logs, perhaps in place of others; `superseded` removes lines that a newer line
@@ -57,6 +63,21 @@ class Edit:
         if self.kind == "duplicate":
             return f"also in {names}{why}"
         return f"{'folded in from' if self.kind == 'fold' else 'superseded by'} {names}{why}"
+
+
+def without_citation(line: str) -> str:
+    """A line without the places in parentheses at its end."""
+    return _CITED.sub("", line)
+
+
+def with_citation(line: str, evidence: Iterable[Place], covered: Iterable[Place]) -> str:
+    """A line that ends with its places: those that the `covered` lines cite, and the `evidence`."""
+    found = [_CITED.search(text) for text in (line, *(place.text for place in covered))]
+    kept = [name for each in found if each for name in each[1].split("; ")]
+    names = list(dict.fromkeys((*kept, *(place.name for place in evidence))))
+    shown = names if len(names) <= MOST_CITATIONS else [names[0], *names[1 - MOST_CITATIONS :]]
+    bare = without_citation(line)
+    return f"{bare} ({'; '.join(shown)})" if shown else bare
 
 
 class TidiedNote(NoteChange):

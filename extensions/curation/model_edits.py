@@ -13,21 +13,33 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nacre.extensions.curation.edits import Edit, EditKind, Place, has_lines_below, tidied
+from nacre.extensions.curation.edits import (
+    Edit,
+    EditKind,
+    Place,
+    has_lines_below,
+    tidied,
+    with_citation,
+    without_citation,
+)
 from nacre.extensions.curation.notes import TidyNotes
 from nacre.memory.files.proposals import ProposalFailed
 from nacre.memory.files.sources.sources import line_key
 from nacre.memory.text.chunker import day_in_path
-from nacre.memory.text.claims import is_not
+from nacre.memory.text.claims import Claim, is_not
 from nacre.memory.text.evidence import fold
 from nacre.memory.text.forms.words import stop_words_for
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
 from nacre.prompts import quoted, render
 from nacre.record import Record
+from nacre.runtime.agent.insight.model_facts import token_counter
+from nacre.runtime.agent.opening.open_models import model_budget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
 from nacre.runtime.models.failover import held_to_contract
+from nacre.runtime.providers.opening import connected_model
+from nacre.runtime.settings.config import Config
 from nacre.sessions.contracts.messages import AssistantMessage, Message, message_text, user_message
 
 MOST_CALLS = 4
@@ -124,9 +136,10 @@ def _edit(raw: Mapping[str, Any], number: int, given: TidyInput, names: Mapping[
         raise AnswerBroken(f"Edit {number} neither removes nor writes a line.")
     if added and not (quoted or removed):
         raise AnswerBroken(f'Edit {number} writes a line without naming its source in "from" or "remove".')
-    _check_kept(number, removed, added, newer)
     _check_numbers(number, added, (*quoted, *removed, *newer))
+    added = tuple(with_citation(line, quoted, removed) for line in added)
     _check_below(number, given, removed)
+    _check_kept(number, removed, added, newer)
     why = raw.get("why")
     return Edit(
         kind=_kind(removed, added, newer),
@@ -188,6 +201,12 @@ def _check_kept(number: int, removed: Sequence[Place], added: Sequence[str], new
         words = _WORD.findall(fold(place.text))
         filler = stop_words_for(words)
         lost = [word for word in words if word not in kept and (word not in filler or is_not(word))]
+        about = Claim(place.text).stems.keys()
+        if lost and newer and all(about.isdisjoint(Claim(each.text).stems) for each in newer):
+            raise AnswerBroken(
+                f"Edit {number} would lose {place.name}: {newer[0].name}, which it names as the newer line, "
+                "has no word in common with it."
+            )
         if lost and not newer:
             raise AnswerBroken(
                 f"Edit {number} would lose {place.name}: {lost[0]!r} is not in what it writes, and "
@@ -214,11 +233,13 @@ def _check_below(number: int, given: TidyInput, removed: Sequence[Place]) -> Non
 
 
 class TidyLimits(Record):
-    """The model's context window, the limit of the curated note in characters, and a token counter."""
+    """The model's context window, the limit of the curated note in characters, a token counter, and the most
+    requests of one run, apart from corrections."""
 
     window_tokens: int
     most_chars: int
     count_tokens: Callable[[str], int]
+    most_calls: int = MOST_CALLS
 
     @property
     def answer_tokens(self) -> int:
@@ -233,8 +254,35 @@ class TidyAnswer(Record):
     not_read_until: str
 
 
+async def edits_by_model(
+    config: Config,
+    notes: TidyNotes,
+    now: Clock,
+    *,
+    most_calls: int = MOST_CALLS,
+    open_model: Callable[[Config, str, Clock], ChatModel] = connected_model,
+) -> TidyAnswer:
+    """Asks the model that the settings name; see `ask_for_edits`.
+
+    Raises:
+        ConfigError: the model cannot be connected, or its window is too small.
+        ProposalFailed: as from `ask_for_edits`.
+    """
+    model = open_model(config, config.model_name, now)
+    try:
+        limits = TidyLimits(
+            window_tokens=(await model_budget(config.settings.agent, model)).window_tokens,
+            most_chars=config.settings.agent.bootstrap_max_chars,
+            count_tokens=token_counter(config.model_name),
+            most_calls=most_calls,
+        )
+        return await ask_for_edits(model, notes, limits, now)
+    finally:
+        await model.aclose()
+
+
 async def ask_for_edits(model: ChatModel, notes: TidyNotes, limits: TidyLimits, now: Clock) -> TidyAnswer:
-    """Asks about the logs part by part, oldest first, in at most `MOST_CALLS` requests.
+    """Asks about the logs part by part, oldest first, in at most `limits.most_calls` requests.
 
     An invalid answer is requested once more.
 
@@ -243,7 +291,7 @@ async def ask_for_edits(model: ChatModel, notes: TidyNotes, limits: TidyLimits, 
     """
     text = notes.curated or ""
     room_tokens = _room_tokens(notes, text, limits)
-    parts, left = _parts(notes, room_tokens, limits.count_tokens)
+    parts, left = _parts(notes, room_tokens, limits)
     if not parts and len(notes.curated_places(text)) > 1:
         parts = [[]]  # the curated note alone may contradict itself
     edits: list[Edit] = []
@@ -330,23 +378,26 @@ def _room_tokens(notes: TidyNotes, text: str, limits: TidyLimits) -> int:
     return room
 
 
-def _parts(
-    notes: TidyNotes, room_tokens: int, count: Callable[[str], int]
-) -> tuple[list[list[Place]], list[Place]]:
+def new_places(notes: TidyNotes) -> list[Place]:
+    """The log lines that the curated note does not have, oldest first."""
+    known = {line_key(without_citation(place.text)) for place in notes.curated_places(notes.curated or "")}
+    return [place for place in notes.log_places if line_key(place.text) not in known | {""}]
+
+
+def _parts(notes: TidyNotes, room_tokens: int, limits: TidyLimits) -> tuple[list[list[Place]], list[Place]]:
     """The log lines in parts, oldest first, and the lines that do not fit."""
-    known = {line_key(place.text) for place in notes.curated_places(notes.curated or "")}
-    wanted = [place for place in notes.log_places if line_key(place.text) not in known | {""}]
+    wanted = new_places(notes)
     parts: list[list[Place]] = [[]]
     left: list[Place] = []
     taken = 0
     for place in reversed(wanted):  # newer lines take precedence
-        tokens = count(f"> {place.name}: {place.text}\n")
+        tokens = limits.count_tokens(f"> {place.name}: {place.text}\n")
         if taken + tokens > room_tokens and parts[0]:
             parts.insert(0, [])
             taken = 0
-        if tokens > room_tokens or len(parts) > MOST_CALLS:
+        if tokens > room_tokens or len(parts) > limits.most_calls:
             left.append(place)
             continue
         parts[0].insert(0, place)
         taken += tokens
-    return [part for part in parts[-MOST_CALLS:] if part], left
+    return [part for part in parts[-limits.most_calls :] if part], left

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from nacre.extensions.curation.edits import Edit, Place, has_lines_below, sections
+from nacre.extensions.curation.edits import Edit, Place, has_lines_below, sections, without_citation
 from nacre.extensions.curation.note_changes import daily_logs, note_texts
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.file_reader import without_template
 from nacre.memory.files.sources.secrets import without_secrets
+from nacre.memory.files.sources.source import EVERYBODY, PRIVATE
 from nacre.memory.files.sources.sources import Sources, line_key
 from nacre.memory.text.chunker import day_in_path
-from nacre.memory.text.claims import Claim, has_other_value
+from nacre.memory.text.claims import NO_KEYS, Claim, has_other_value, subject_of
 from nacre.memory.text.evidence import fold
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
 from nacre.memory.workspace.workspace import OLDER_NAMES
@@ -25,15 +26,9 @@ _KEYED = re.compile(
     r"(?:\*\*|__)?([^\W\d_][^:=\uff1a|]{0,59}?)(?:\*\*|__)?\s*(?::(?:\*\*|__)?(?=\s)|\uff1a|=)\s*(\S.*)"
 )
 _TASK = re.compile(r"\[[ xX]\]\s+")
-_NO_KEYS = frozenset(
-    ("user", "assistant", "note", "notes", "todo", "idea", "done", "link", "url", "source", "see", "also")
-)
-"""Words before a colon that are not keys with one value."""
 _MIN_REPEAT_WORDS = 2
 """A shorter line, such as `- ok`, does not count as a repeat."""
 _WORD = re.compile(r"\w+")
-_SECTIONS = frozenset(("facts", "preferences", "decisions", "people", "lessons", "retain", "notes", "log"))
-"""Headings that name the kind of the lines below, not their subject."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,7 +91,9 @@ async def read_tidy_notes(
         known = await sources.of_lines(name, lines)
         for place in places(name, "\n".join(without_template(name, lines))):
             source = known[place.number - 1]
-            is_of_others = source is not None and not source.is_owners_word
+            is_of_others = source is not None and not (
+                source.is_owners_word and source.audience in (PRIVATE, EVERYBODY)
+            )
             others_count += is_of_others
             if is_of_others or without_secrets(place.text) != place.text:
                 left_out.add(place.text)
@@ -132,7 +129,9 @@ def repeats(lines: Sequence[Place]) -> list[tuple[Place, ...]]:
     """
     found: dict[str, list[Place]] = {}
     for place in lines:
-        if len(_WORD.findall(place.text)) >= _MIN_REPEAT_WORDS and (key := line_key(fold(place.text))):
+        if len(_WORD.findall(place.text)) >= _MIN_REPEAT_WORDS and (
+            key := line_key(fold(without_citation(place.text)))
+        ):
             found.setdefault(key, []).append(place)
     groups = (tuple(group) for group in found.values() if len(group) > 1)
     return [group for group in groups if any(day_in_path(place.path) is None for place in group)]
@@ -147,7 +146,7 @@ def without_repeats(path: str, text: str, known: Sequence[Place]) -> list[Edit]:
     first: dict[tuple[str, tuple[str, ...]], Place] = {}
     edits: list[Edit] = []
     for place in known:
-        key = line_key(place.text)
+        key = line_key(without_citation(place.text))
         if place.path != path or not key or not ITEM.match(lines[place.number - 1]):
             continue
         kept = first.setdefault((key, _headings(marks, place.number)), place)
@@ -167,9 +166,9 @@ def contradictions(lines: Sequence[Place], texts: Mapping[str, str]) -> list[Con
     for place in lines:
         keyed = _KEYED.fullmatch(_bare(place.text))
         key = " ".join(_WORD.findall(fold(keyed[1]))) if keyed else ""
-        if key and key not in _NO_KEYS and Claim(place.text).is_statement:
+        if key and key not in NO_KEYS and Claim(place.text).is_statement:
             headings = _headings(marks[place.path], place.number)
-            found.setdefault((_subject(headings), key), []).append(place)
+            found.setdefault((subject_of(headings), key), []).append(place)
     results = [_contradiction(key, group) for (_, key), group in found.items()]
     return sorted(
         (each for each in results if each is not None), key=lambda each: _newest_first(each.places[0])
@@ -199,11 +198,3 @@ def _headings(marks: Sequence[tuple[int, tuple[str, ...]]], number: int) -> tupl
             break
         path = headings
     return path
-
-
-def _subject(headings: tuple[str, ...]) -> str:
-    """The subject that the innermost heading names; empty for a title, a date, a time or a kind of lines."""
-    if len(headings) < 2:
-        return ""
-    name = fold(headings[-1]).strip()
-    return "" if name in _SECTIONS or not re.match(r"[^\W\d_]", name) else name

@@ -29,7 +29,7 @@ from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources, line_key, source_from_json, source_json
 from nacre.memory.text.repeats import addition
 from nacre.memory.workspace.folder import change_locked, whole_file
-from nacre.memory.workspace.history.commits import lines_of
+from nacre.memory.workspace.history.commits import TIDIED, HistoryBusy, as_one_commit, lines_of
 from nacre.memory.workspace.history.undo import Conflict, reverted
 from nacre.record import Record
 
@@ -267,9 +267,11 @@ class ReviewQueue:
     The methods raise `OSError` if the disk refuses and `FileBusy` if another process holds a file.
     """
 
-    def __init__(self, folder: Path, *, lock_dir: Path) -> None:
+    def __init__(self, folder: Path, *, lock_dir: Path, history_dir: Path | None = None) -> None:
+        """`history_dir` is the state folder whose history gets an accepted reflection as one commit."""
         self._folder = folder
         self._lock_dir = lock_dir
+        self._history_dir = history_dir
 
     async def propose(self, write: ProposedWrite) -> str:
         """Stores a write that waits for the owner; see `Reviewing.propose`."""
@@ -321,12 +323,31 @@ class ReviewQueue:
         Raises:
             ProposalConflict: the note has changed in the same place; the proposal still waits.
             PathOutsideRoot: the note may not be written.
+            OSError: the note or the history cannot be written.
         """
         if edited is not None:
             proposal = replace(proposal, write=replace(proposal.write, text=edited))
         write = proposal.write
-        await workspace.change(write.path, proposal.applied)
-        await Sources(workspace).approve(write.path, added_lines(write), write.source)
+
+        async def accepted() -> None:
+            await workspace.change(write.path, proposal.applied)
+            await Sources(workspace).approve(write.path, added_lines(write), write.source)
+
+        if self._history_dir is not None and write.source.written_by == "reflection":
+            try:
+                await as_one_commit(
+                    workspace,
+                    accepted,
+                    paths=[write.path],
+                    commits=True,
+                    state_dir=self._history_dir,
+                    subject=f"Tidied {write.path}",
+                    trailers=((TIDIED, write.path),),
+                )
+            except HistoryBusy as error:
+                raise OSError(f"Nothing was written: {error}. Accept it again.") from error
+        else:
+            await accepted()
         await asyncio.to_thread(self._answered, proposal, is_rejected=False)
 
     async def reject(self, proposal: Proposal) -> None:

@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from nacre.memory.text.evidence import fold, stem
 from nacre.memory.text.forms.character_grams import gram_run, seamed
 from nacre.memory.text.forms.words import claim_words, stop_words_for
+from nacre.record import Record
 
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _MARKS_OF_CLAUSES = " ,;:.!?()\u2013\u2014\u2026\u3001\u3002\uff0c\uff1a\uff1b\uff01\uff1f"
@@ -36,6 +37,24 @@ _REACH = 3
 
 Thing = tuple[str, ...]
 """The folded words of a thing that has a value."""
+
+
+NO_KEYS = frozenset(
+    ("user", "assistant", "note", "notes", "todo", "idea", "done", "link", "url", "source", "see", "also")
+)
+"""Words before a colon that are not keys with one value."""
+_EVENTS = frozenset(
+    (
+        *("decision", "decided", "plan", "question", "answer", "lesson", "event", "task", "weather", "today"),
+        *("breakfast", "lunch", "dinner", "mood"),
+    )
+)
+"""Things that have another value every day, none of which replaces an earlier one."""
+_SECTIONS = frozenset(("facts", "preferences", "decisions", "people", "lessons", "retain", "notes", "log"))
+"""Headings that name the kind of the lines below, not their subject."""
+_OWNER = frozenset(("user", "owner"))
+_BEHIND = re.compile(r"(?:\s*\((?:\d{4}-\d\d-\d\d|(?:memory|bank)/)[^()]*\))+(?:\s*\^\w+)?\s*$")
+"""The day and source behind a fact, and the places behind a curated line."""
 
 
 class Claim:
@@ -101,6 +120,51 @@ class Claim:
         """The numbers of the `terms`, which are word beginnings, that are asserted or `denied`."""
         words = [word for word, is_denied in self.words if is_denied is denied]
         return frozenset(at for at, term in enumerate(terms) if any(word.startswith(term) for word in words))
+
+
+class Address(Record):
+    """What a line says of one thing: `about` are the words of the thing and of its subject, `value` those of
+    its value. With `is_denied`, the line says that it does not have this value."""
+
+    about: frozenset[str]
+    value: frozenset[str]
+    is_denied: bool
+
+    def replaces(self, other: Address) -> bool:
+        """Whether this later claim makes the other one out of date."""
+        if self.about != other.about:
+            return False
+        is_same = self.value <= other.value or other.value <= self.value
+        return is_same if self.is_denied != other.is_denied else not (is_same or self.is_denied)
+
+
+def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
+    """The things that a line gives a value, such as a phone of Anna; none for events and conversation.
+
+    `subject` is what the lines of its section or page are about.
+    """
+    bare, found = _BEHIND.sub("", line), list[Address]()
+    claim, has_label = Claim(bare), ": " in bare or "\uff1a" in bare
+    for thing, value in claim.values.items() if claim.is_statement else ():
+        if len(thing) < 2 and not has_label:
+            continue  # "Anna is tired" names no attribute
+        words = [word.removesuffix("'s").removesuffix("’s") for word in thing]
+        stop_words = stop_words_for(words)
+        about = {stem(word) for word in words if word not in stop_words and word not in _OWNER}
+        stated = {stem(word) for word in value if not is_not(word)}
+        if stated and about and not about <= {stem(word) for word in (*NO_KEYS, *_EVENTS)}:
+            about.update(map(stem, _TOKEN.findall(fold(subject))))
+            is_denied = any(map(is_not, value))
+            found.append(Address(about=frozenset(about), value=frozenset(stated), is_denied=is_denied))
+    return tuple(found)
+
+
+def subject_of(headings: Sequence[str]) -> str:
+    """The subject that the innermost heading names; empty for a title, a date, a time or a kind of lines."""
+    if len(headings) < 2:
+        return ""
+    name = fold(headings[-1]).strip()
+    return "" if name in _SECTIONS or not re.match(r"[^\W\d_]", name) else name
 
 
 def has_other_value(newer: Claim, older: Claim) -> bool:

@@ -7,6 +7,8 @@ from nacre.runtime.extensions.installed.manifest import ExtensionKind
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY, PluginsSettings
 from nacre.runtime.settings.settings import Settings
 
+CURATION = "curation"
+"""The built-in extension that keeps the curated notes short."""
 FACTS = "facts"
 """The built-in extension with the facts and notes of identities."""
 
@@ -61,11 +63,13 @@ def named(plugins: PluginsSettings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name != MEMORY_CORE))
 
 
-def needed_by(settings: Settings) -> tuple[str, ...]:
-    """The built-in extensions that an agent with these settings needs."""
+def needed_by(settings: Settings, *, has_model: bool) -> tuple[str, ...]:
+    """The built-in extensions that an agent with these settings needs. `has_model` says whether the settings
+    connect one."""
     backend = (settings.memory.backend,) if asks_backend(settings) else ()
     facts = (FACTS,) if settings.memory.facts.enabled else ()
-    return (*backend, *facts, *(("mcp",) if settings.mcp.servers else ()))
+    curation = (CURATION,) if has_model and settings.memory.consolidate != "off" else ()
+    return (*backend, *facts, *curation, *(("mcp",) if settings.mcp.servers else ()))
 
 
 def asks_backend(settings: Settings) -> bool:

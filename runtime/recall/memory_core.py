@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,7 +19,7 @@ from nacre.memory.contracts.errors import DayUnknown, MemoryIndexError
 from nacre.memory.contracts.notes import CHATS_FOLDER
 from nacre.memory.contracts.records import Question, SearchHit, SearchReport
 from nacre.memory.files.sources.source import PRIVATE, SourcedLines
-from nacre.memory.files.sources.sources import Sources, sources_of_hits
+from nacre.memory.files.sources.sources import Sources, sources_of_hits, with_marks
 from nacre.prompts import render
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
@@ -399,6 +400,10 @@ async def _search(
         raise ToolFailed(str(error)) from error
     except MemoryIndexError as error:
         return _disabled({"results": []}, error)
+    if await sources.has_marks():
+        with suppress(ValueError):  # of a day in words it is not known here which day it is
+            until = date.fromisoformat(arguments.as_of) if arguments.as_of else None
+            report = replace(report, hits=await with_marks(notes, sources, report.hits, as_of=until))
     found = len(report.hits)
     lines = await sources_of_hits(notes, sources, report.hits, listeners=below or PRIVATE)
     wordings = (arguments.query, *arguments.queries)

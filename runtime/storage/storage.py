@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.settings import MemorySearchSettings
     from nacre.memory.contracts.store import IndexPlace
     from nacre.memory.contracts.workspace import Workspace
+    from nacre.memory.files.proposals import ReviewQueue
     from nacre.memory.files.skills import Skills
     from nacre.runtime.contracts.clock import Clock
     from nacre.runtime.contracts.ids import NewId
@@ -77,6 +78,17 @@ def open_skills(config: Config) -> Skills:
         for path in config.settings.skills.load.extra_dirs
     }
     return Skills(storage_of(config).workspace(), trusted)
+
+
+def review_queue(config: Config) -> ReviewQueue:
+    """The changes of an agent's notes that wait for the owner."""
+    from nacre.memory.files.proposals import ReviewQueue
+
+    return ReviewQueue(
+        config.folders.proposals,
+        lock_dir=config.state_dir / "locks",
+        history_dir=config.state_dir if config.settings.memory.history.commits != "off" else None,
+    )
 
 
 async def left_in_folder(home: StorageHome, workspace: Workspace) -> str:

@@ -30,6 +30,7 @@ ALLOWED = {
     "runtime/settings/disk/secrets.py": "a file of the owner's, written as safely",
     "extensions/mcp/client/tool_list.py": "a file of its own, written as safely",
     "runtime/tools/approvals/approvals.py": "files of its own, written as safely",
+    "extensions/curation/consolidation.py": "a file of its own, written as safely",
     "cli/memory/remembered_search.py": "a file of its own, written as safely",
     "cli/setup/config/changing.py": "the owner's settings, written as safely",
     "extensions/importers/run.py": "a file of its own, written as safely",

@@ -27,13 +27,14 @@ from nacre.extensions.http.page.home import (
 from nacre.extensions.http.page.rendering import LineMark, day_name, diff_lines, diff_of
 from nacre.extensions.http.page.visit import Visit
 from nacre.memory.contracts.notes import FoundNote
-from nacre.memory.files.proposals import ProposalConflict, ProposalUnknown, ReviewQueue
+from nacre.memory.files.proposals import ProposalConflict, ProposalUnknown
 from nacre.memory.files.sources.source import audience_text
 from nacre.memory.workspace.history.history_keeper import commit_notes
 from nacre.memory.workspace.history.undo import Commit, HistoryUnusable
 from nacre.record import Record
 from nacre.runtime.agent.insight.memory_overview import memory_overview
 from nacre.runtime.contracts.policy import readers_of
+from nacre.runtime.storage.storage import review_queue
 
 MOST_EXCERPTS = 60
 MOST_LEARNED_LINES = 12
@@ -245,7 +246,7 @@ async def _session_titles(visit: Visit, ids: Collection[str]) -> dict[str, str]:
 
 
 async def _waiting(visit: Visit) -> int:
-    return len(await _queue(visit).waiting())
+    return len(await review_queue(visit.home.config).waiting())
 
 
 def _heading(name: str, text: str, today: date) -> tuple[str, str]:
@@ -294,7 +295,7 @@ async def review(visit: Visit) -> Response:
 
 async def answer_review(visit: Visit) -> Response:
     """Accepts a waiting note, possibly edited, or rejects it."""
-    queue = _queue(visit)
+    queue = review_queue(visit.home.config)
     try:
         found = await queue.find(visit.field("proposal"))
         if visit.field("answer") == "reject":
@@ -310,7 +311,7 @@ async def answer_review(visit: Visit) -> Response:
 
 
 async def _review_page(visit: Visit, notice: str, *, status: int = 200) -> Response:
-    queue = _queue(visit)
+    queue = review_queue(visit.home.config)
     today = visit.home.now().date()
     proposals = [
         (each, _heading(each.write.path, "", today)[0], await queue.diff(each, visit.home.workspace))
@@ -325,8 +326,3 @@ async def _review_page(visit: Visit, notice: str, *, status: int = 200) -> Respo
         is_on=visit.home.config.settings.memory.writes == "review",
         view="review",
     )
-
-
-def _queue(visit: Visit) -> ReviewQueue:
-    config = visit.home.config
-    return ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")

@@ -4,6 +4,9 @@ They are in the folder `.sources/` of the workspace, in one JSON Lines file per 
 the notes, so that git, backups and other machines have both, and in a folder to which no chat may write. The
 files hold digests of lines, never their words. The format is a contract. A line that cannot be read is
 skipped, so that a merge of two devices' files with conflict markers loses nothing.
+
+With its source, a line has digests of what it says of a thing. When the owner gives a thing another value, a
+`Mark` says which lines it replaces: the notes stay as they are.
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
-from nacre.memory.contracts.records import Excerpt, SearchHit
+from nacre.memory.contracts.records import Excerpt, SearchHit, Superseded
 from nacre.memory.contracts.workspace import Fingerprint, PathOutsideRoot, Workspace
 from nacre.memory.files.sources.proposed_write import Reviewing
 from nacre.memory.files.sources.source import (
@@ -44,6 +48,9 @@ SourceOf = Callable[[str], Source]
 
 _Known: TypeAlias = "dict[str, list[StoredSource]]"
 
+MarkKind: TypeAlias = Literal["superseded", "kept"]
+"""What became of lines: a later line of the owner replaced them, or they hold again."""
+
 
 class Sources:
     """The stored sources of one workspace. It sees what other processes store in the meantime."""
@@ -65,6 +72,7 @@ class Sources:
         self.review = review
         self.reviews_all = reviews_all
         self._files: dict[str, tuple[Fingerprint, _Known]] = {}
+        self._marks: dict[str, tuple[Mark, ...]] = {}
 
     async def found(self, path: str, text: str, source_of: SourceOf) -> tuple[StoredSource, ...]:
         """The sources of the lines of `text` that are new in the note `path`; `store` stores them.
@@ -84,8 +92,15 @@ class Sources:
             source = source_of(line)
             source = source if _is_heading(line) else _merged_with_earlier(source, known, key)
             of_source.setdefault(source, []).append(key)
+        said = values_in(path, text)
         return tuple(
-            StoredSource(path=path, keys=tuple(keys), source=source) for source, keys in of_source.items()
+            StoredSource(
+                path=path,
+                keys=tuple(keys),
+                source=source,
+                values=tuple(value for key in keys for value in said.get(key, ())),
+            )
+            for source, keys in of_source.items()
         )
 
     async def keep(self, path: str, text: str, source_of: SourceOf) -> None:
@@ -113,6 +128,8 @@ class Sources:
     async def store(self, stored: Sequence[StoredSource]) -> None:
         """Stores the sources of lines that are about to be written. It does no harm if a line is not written.
 
+        Lines with another value of a thing are marked as superseded, if the owner gave the new value.
+
         Raises:
             OSError, FileBusy, PathOutsideRoot: the sources cannot be stored; then the text must not be
                 written.
@@ -120,7 +137,27 @@ class Sources:
         if stored:
             month = max(each.source.at for each in stored)[:7] or "undated"
             name = f"{SOURCES_FOLDER}/{month}.jsonl"
-            await self._workspace.append(name, to_lines(stored), skip_repeats=False)
+            marks = _replaced(await self._read(), self._all_marks(), stored)
+            text = to_lines(stored) + marks_to_lines(marks)
+            await self._workspace.append(name, text, skip_repeats=False)
+
+    async def superseded(self, lines: Sequence[str], *, as_of: date | None = None) -> tuple[Mark | None, ...]:
+        """For each line, what replaced it until the end of the day `as_of`, by default until now."""
+        await self._read()
+        last: dict[str, Mark] = {}
+        for mark in self._all_marks():
+            if as_of is None or mark.at[:10] <= as_of.isoformat():
+                last.update(dict.fromkeys(mark.keys, mark))
+        found = (last.get(line_key(line)) if last else None for line in lines)
+        return tuple(mark if mark is not None and mark.kind == "superseded" else None for mark in found)
+
+    async def has_marks(self) -> bool:
+        """Whether any line was ever superseded."""
+        await self._read()
+        return any(self._marks.values())
+
+    def _all_marks(self) -> tuple[Mark, ...]:
+        return tuple(mark for name in sorted(self._marks) for mark in self._marks[name])
 
     async def approve(self, path: str, lines: Sequence[str], source: Source) -> None:
         """Stores that the owner accepted these lines, which came from `source`.
@@ -201,6 +238,7 @@ class Sources:
             mark = seen[name]
             if mark is not None and not isinstance(found, Exception):
                 self._files[name] = mark, await asyncio.to_thread(_by_key, found.data)
+                self._marks[name] = tuple(marks_from_lines(found.data))
         return [self._files[name][1] for name in names if name in self._files]
 
 
@@ -267,11 +305,148 @@ T = TypeVar("T", bound=str)
 
 
 class StoredSource(Record):
-    """A source, the note that its lines were written to, and the keys of these lines."""
+    """A source, the note that its lines were written to, the keys of these lines, and the values in them."""
 
     path: str
     keys: tuple[str, ...]
     source: Source
+    values: tuple[StoredValue, ...] = ()
+
+
+class StoredValue(Record):
+    """The value of one thing in the line `key`, as digests: of what it is about, and of each word."""
+
+    key: str
+    about: str
+    words: frozenset[str]
+    is_denied: bool = False
+
+    def replaces(self, other: StoredValue) -> bool:
+        """Whether this later value makes the other one out of date: see `Address.replaces`."""
+        from nacre.memory.text.claims import Address
+
+        mine, others = (
+            Address(about=frozenset((each.about,)), value=each.words, is_denied=each.is_denied)
+            for each in (self, other)
+        )
+        return mine.replaces(others)
+
+
+class Mark(Record):
+    """What became of the lines with these `keys`, at an ISO time. The line `by_key` of the note `by_path`
+    replaced a `superseded` one."""
+
+    kind: MarkKind
+    keys: tuple[str, ...]
+    at: str
+    by_path: str = ""
+    by_key: str = ""
+
+
+def values_in(path: str, text: str) -> dict[str, tuple[StoredValue, ...]]:
+    """The values in the lines of a note, by the keys of the lines. The history of facts has none."""
+    # slow imports that a turn without notes does not need
+    from nacre.memory.text.claims import addresses, subject_of
+    from nacre.memory.text.markdown_blocks import outline
+
+    lines, found = text.splitlines(), dict[str, tuple[StoredValue, ...]]()
+    headings = outline(lines).headings
+    paths = dict(zip(headings.lines, headings.paths, strict=True))
+    owner = path.split("/")[1] if path.startswith("people/") else ""
+    under: tuple[str, ...] = ()
+    for number, line in enumerate(lines):
+        under = tuple(paths.get(number, under))
+        key = line_key(line)
+        if key and number not in paths and not (under and under[-1].casefold() == "history"):
+            said = addresses(line, f"{owner} {subject_of(under)}")
+            values = tuple(
+                StoredValue(
+                    key=key,
+                    about=_digest(*sorted(each.about)),
+                    words=frozenset(_digest(word)[:8] for word in each.value),
+                    is_denied=each.is_denied,
+                )
+                for each in said
+            )
+            if values:
+                found[key] = values
+    return found
+
+
+def _digest(*words: str) -> str:
+    return hashlib.sha256("\0".join(words).encode("utf-8", "replace")).hexdigest()[:_KEY_CHARS]
+
+
+def _replaced(
+    known: Sequence[_Known], marks: Sequence[Mark], stored: Sequence[StoredSource]
+) -> Iterator[Mark]:
+    """The marks for lines that new lines of the owner replace, and for those that hold again.
+
+    An import is old, and replaces nothing.
+    """
+    new = {key for each in stored for key in each.keys}
+    claims = [
+        (each, value)
+        for each in stored
+        if each.source.is_owners_word and each.source.written_by != "import"
+        for value in each.values
+    ]
+    wanted = {value.about for _, value in claims}
+    there: dict[tuple[str, Audience], list[StoredValue]] = {}
+    for old in (old for month in known for of_key in month.values() for old in of_key) if claims else ():
+        for value in old.values:
+            if value.about in wanted and value.key not in new:
+                there.setdefault((value.about, old.source.audience), []).append(value)
+    gone = {key: mark.kind == "superseded" for mark in marks for key in mark.keys}
+    for each, value in claims:
+        others = there.get((value.about, each.source.audience), ())
+        older = {other.key for other in others if value.replaces(other) and not gone.get(other.key)}
+        again = {other.key for other in others if other.words == value.words} | {value.key}
+        again = {key for key in again if gone.get(key)} if not value.is_denied else set()
+        if older:
+            yield Mark(
+                kind="superseded",
+                keys=tuple(sorted(older)),
+                at=each.source.at,
+                by_path=each.path,
+                by_key=value.key,
+            )
+        if again:
+            yield Mark(kind="kept", keys=tuple(sorted(again)), at=each.source.at)
+
+
+def marks_to_lines(marks: Iterable[Mark]) -> str:
+    """The JSON lines for these marks. They have no `path`, so that earlier versions skip them."""
+    raws = (
+        {
+            "version": FORMAT_VERSION,
+            "mark": mark.kind,
+            "lines": list(mark.keys),
+            "at": mark.at,
+            "by": {"note": mark.by_path, "line": mark.by_key},
+        }
+        for mark in marks
+    )
+    return "".join(json.dumps(raw, ensure_ascii=False) + "\n" for raw in raws)
+
+
+def marks_from_lines(data: bytes) -> Iterator[Mark]:
+    """The marks in JSON lines, in order."""
+    for line in data.splitlines():
+        try:
+            raw = json.loads(line) if line.startswith(b"{") and b'"mark"' in line else None
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(raw, dict) and raw.get("mark") in get_args(MarkKind):
+            found = raw.get("by")
+            by: Mapping[str, Any] = found if isinstance(found, dict) else {}
+            yield Mark(
+                kind=_known_value(raw["mark"], get_args(MarkKind), "kept"),
+                keys=_texts(raw.get("lines")),
+                at=_text_value(raw, "at"),
+                by_path=_text_value(by, "note"),
+                by_key=_text_value(by, "line"),
+            )
 
 
 def line_key(line: str) -> str:
@@ -299,18 +474,37 @@ def from_lines(data: bytes) -> Iterator[StoredSource]:
         except (ValueError, RecursionError):
             continue
         if isinstance(raw, dict) and isinstance(raw.get("path"), str):
-            yield StoredSource(path=raw["path"], keys=_texts(raw.get("lines")), source=source_from_json(raw))
+            yield StoredSource(
+                path=raw["path"],
+                keys=_texts(raw.get("lines")),
+                source=source_from_json(raw),
+                values=tuple(_values(raw.get("says"))),
+            )
+
+
+def _values(said: object) -> Iterator[StoredValue]:
+    for each in said if isinstance(said, list) else ():
+        match each:
+            case [str(key), str(about), str(words), bool(is_denied)]:
+                yield StoredValue(key=key, about=about, words=frozenset(words.split()), is_denied=is_denied)
+            case _:
+                continue
 
 
 def without_keys(data: bytes, keys: Collection[str]) -> bytes:
     """JSON lines without these keys. A source without remaining lines is removed; unreadable lines stay."""
     left: list[bytes] = []
     for line in data.splitlines(keepends=True):
-        found = next(from_lines(line), None)
+        found = next(from_lines(line), None) or next(marks_from_lines(line), None)
         if found is None or not set(found.keys) & set(keys):
             left.append(line)
-        elif kept := tuple(key for key in found.keys if key not in keys):
-            left.append(to_lines([replace(found, keys=kept)]).encode())
+            continue
+        kept = tuple(key for key in found.keys if key not in keys)
+        if kept and isinstance(found, Mark):
+            left.append(marks_to_lines([replace(found, keys=kept)]).encode())
+        elif kept and isinstance(found, StoredSource):
+            values = tuple(value for value in found.values if value.key in kept)
+            left.append(to_lines([replace(found, keys=kept, values=values)]).encode())
     return b"".join(left)
 
 
@@ -331,11 +525,15 @@ def source_json(source: Source) -> dict[str, Any]:
 
 
 def _to_json(stored: StoredSource) -> dict[str, Any]:
+    said = [
+        [value.key, value.about, " ".join(sorted(value.words)), value.is_denied] for value in stored.values
+    ]
     return {
         "version": FORMAT_VERSION,
         "path": stored.path,
         **source_json(stored.source),
         "lines": list(stored.keys),
+        **({"says": said} if said else {}),
     }
 
 
@@ -396,6 +594,24 @@ async def sources_of_hits(
         for hit, of_hit in zip(of_notes, found, strict=True)
         if (told := _visible_to(passages(of_hit, start_line=hit.start_line), listeners))
     }
+
+
+async def with_marks(
+    notes: LineReader, sources: Sources, hits: Sequence[SearchHit], *, as_of: date | None = None
+) -> tuple[SearchHit, ...]:
+    """The hits with the lines of notes that later lines of the owner replaced, as `superseded`."""
+    made: list[SearchHit] = []
+    for hit in hits:
+        lines = await _hit_lines(notes, hit) if hit.source == "memory" else ()
+        found = await sources.superseded(lines, as_of=as_of)
+        known = {old.line for old in hit.superseded}
+        marks = [
+            Superseded(line=number, by=mark.by_path)
+            for number, mark in enumerate(found, hit.start_line)
+            if mark is not None and number not in known
+        ]
+        made.append(replace(hit, superseded=(*hit.superseded, *marks)) if marks else hit)
+    return tuple(made)
 
 
 async def _hit_lines(notes: LineReader, hit: SearchHit) -> Sequence[str]:

@@ -12,7 +12,6 @@ from typing import Any
 from nacre.locks import keeps_out
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
-from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.history.history_keeper import HistoryKeeper
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
@@ -45,7 +44,7 @@ from nacre.runtime.settings.changes import SettingsInFile
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.agent_folders import keep_private
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
-from nacre.runtime.storage.storage import left_in_folder, open_skills, storage_of
+from nacre.runtime.storage.storage import left_in_folder, open_skills, review_queue, storage_of
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.approvals.store import Approval
 from nacre.runtime.turn.system_prompt import PromptParts, SystemPrompts
@@ -204,7 +203,7 @@ def _by_settings(
 ) -> dict[str, Any]:
     settings, now = config.settings, world.now
     compaction = settings.agent.compaction
-    review = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")
+    review = review_queue(config)
     return {
         "hooks": Hooks(timeout_seconds=settings.hooks.timeout_seconds),
         "notice_log": NoticeLog(),

@@ -79,7 +79,7 @@ def extended(given: AuthorParts, opening: OpeningAgent) -> tuple[AuthorParts, Co
     settings = opening.config.settings
     loaded = load_extensions(
         settings.plugins,
-        built_in=needed_by(settings),
+        built_in=needed_by(settings, has_model=bool(opening.config.model_name)),
         tool_names=(*BUILT_IN_TOOLS, *(tool.name for tool in given.tools)),
         part_names=[part.name for part in given.prompt_parts],
         commands=Commands(given.commands, reset_triggers=settings.session.reset_triggers),

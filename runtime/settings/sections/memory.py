@@ -206,6 +206,9 @@ class MemorySettings(SettingsSection):
     approval in a private chat, and redacts where nobody can be asked (a flush, a group, a fact). `off`
     writes them. Notes that you edit by hand are not changed."""
     history: HistorySettings = Field(default_factory=HistorySettings.unwritten)
+    consolidate: Literal["review", "apply", "off"] = "review"
+    """Whether the connected model [consolidates MEMORY.md](history.md#while-you-are-away) while the agent is
+    idle: `review` proposes the changes, `apply` writes them, `off` does nothing."""
     writes: Literal["direct", "review"] = "direct"
     """`direct` writes notes at once. With `review`, notes from flushes, hooks and groups
     [wait for your approval](page.md#notes-that-wait-for-you)."""

@@ -81,7 +81,8 @@ def test_a_good_answer_becomes_a_note_with_reasons() -> None:
 
     assert made.after == (
         "# Notes\n\n## Facts\n\n- Boat: Seagull\n  - green\n\n## People\n\n"
-        "- Anna phone: 555-9999 (2026-03-01)\n\n## Preferences\n\n- Tea, not coffee.\n"
+        f"- Anna phone: 555-9999 (2026-03-01) ({DAY}#L3)\n\n"
+        f"## Preferences\n\n- Tea, not coffee. ({DAY}#L4)\n"
     )
     assert made.reasons == (
         f"folded in from {DAY}#L3: a new number",
@@ -100,6 +101,7 @@ def test_a_fence_around_the_answer_and_no_edit_are_fine() -> None:
     [
         ({"remove": [GATE]}, "would lose MEMORY.md#L5"),
         ({"remove": [GATE], "write": "- The gate has a code."}, "would lose MEMORY.md#L5: '4711'"),
+        ({"remove": [GATE], "superseded_by": TEA}, "has no word in common"),
         ({"remove": [GATE], "superseded_by": GATE}, "which it names as the newer line"),
         ({"remove": [NEW_GATE], "superseded_by": GATE}, "only lines of MEMORY.md"),
         ({"remove": [GATE | {"says": "- The gate"}], "superseded_by": NEW_GATE}, "that line says"),
@@ -137,16 +139,20 @@ def test_what_is_no_such_object_is_refused(answer: str) -> None:
 
 def test_edits_do_not_take_each_others_lines_away() -> None:
     """No line goes twice, and none goes because of one that goes itself."""
-    by_tea = {"remove": [GATE], "superseded_by": TEA}
+    by_new = {"remove": [GATE], "superseded_by": NEW_GATE}
     with pytest.raises(AnswerBroken, match=r"Two edits remove MEMORY\.md#L5"):
-        edits_in(_answer(by_tea, by_tea), GIVEN)
-    with pytest.raises(AnswerBroken, match=r"depends on MEMORY\.md#L11"):
+        edits_in(_answer(by_new, by_new), GIVEN)
+    older = {"at": "MEMORY.md#L1", "says": "- The gate code is 4710."}
+    text = f"{older['says']}\n" + MEMORY.partition("## Facts\n")[2]
+    gate = GATE | {"at": "MEMORY.md#L3"}
+    found = (*places("MEMORY.md", text), *places(DAY, LOG))
+    given = TidyInput(path="MEMORY.md", text=text, places=found, max_chars=1_000)
+    with pytest.raises(AnswerBroken, match=r"depends on MEMORY\.md#L3"):
         edits_in(
             _answer(
-                {"remove": [GATE], "superseded_by": OLD_PHONE},
-                {"remove": [OLD_PHONE], "superseded_by": PHONE},
+                {"remove": [older], "superseded_by": gate}, {"remove": [gate], "superseded_by": NEW_GATE}
             ),
-            GIVEN,
+            given,
         )
 
 
@@ -199,16 +205,17 @@ async def test_a_later_part_knows_what_an_earlier_one_wrote() -> None:
     notes = _notes(3)
     first = {"at": "memory/2026-01-01.md#L1", "says": notes.log_places[0].text}
     newer = {"at": "memory/2026-01-03.md#L25", "says": notes.log_places[-1].text}
+    written = "- line 0 (memory/2026-01-01.md#L1)"
     model = ScriptedModel(
         says(_answer({"from": [first], "write": "- line 0", "under": "Facts"}), purpose="tidy"),
         says(
-            _answer({"remove": [{"at": "CURATED.md#L6", "says": "- line 0"}], "superseded_by": newer}),
+            _answer({"remove": [{"at": "CURATED.md#L6", "says": written}], "superseded_by": newer}),
             purpose="tidy",
         ),
     )
     answer = await ask_for_edits(model, notes, LIMITS, Clock(START))
 
-    assert "> CURATED.md#L6: - line 0" in _requests(model)[1]
+    assert f"> CURATED.md#L6: {written}" in _requests(model)[1]
     assert tidied("CURATED.md", CURATED, answer.edits).after == CURATED
     assert tidied("CURATED.md", CURATED, answer.edits[1:]).edits == ()
 

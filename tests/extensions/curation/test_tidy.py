@@ -120,7 +120,7 @@ def test_from_a_models_answer_to_its_undoing(home: Path) -> None:
     assert before["subject"] != "Tidied MEMORY.md"
     assert "+- Anna phone: 555-9999" in diff
     assert "-- Anna phone: 555-1234" in diff
-    assert "- The gate is green.\n- Tea, not coffee.\n" in written
+    assert f"- The gate is green.\n- Tea, not coffee. ({JANUARY}#L1)\n" in written
     assert _memory(home) == MEMORY
 
 

@@ -14,6 +14,10 @@ from nacre import Agent
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
 from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
 from nacre.memory.engine import MemoryEngine
+from nacre.memory.files.sources.source import PRIVATE, Source
+from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
+from nacre.memory.files.sources.sources import SourceOf, Sources
+from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.agent.opening.assembly import assemble
 from nacre.runtime.agent.opening.author_parts import AuthorParts
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
@@ -256,6 +260,36 @@ async def test_a_score_means_the_same_for_every_number_of_results(tmp_path: Path
     many = await _told(engine, "memory_search", query="quiet day", maxResults=50)
 
     assert few["results"] == many["results"][:1]
+    await engine.close()
+
+
+async def test_a_line_that_the_owner_replaced_is_marked_wherever_it_is_found(tmp_path: Path) -> None:
+    """Also where the newer line is in other words and not among the hits; not as of a day before it."""
+    notes = FolderWorkspace(workspace(tmp_path, {}), lock_dir=tmp_path / "locks")
+    sources = Sources(notes)
+
+    def by(at: str) -> SourcedWorkspace:
+        source = Source(written_by="flush", audience=PRIVATE, said_by=("owner",), at=at)
+
+        async def begin() -> SourceOf:
+            return lambda _line: source
+
+        return SourcedWorkspace(notes, sources, begin)
+
+    await by("2026-01-20T10:00:00+01:00").append("memory/2026-01-20.md", "- Anna's phone: 555-1234")
+    await by("2026-02-10T10:00:00+01:00").append("memory/2026-02-10.md", "- Anna phone: +351 2")
+    engine = await open_engine(tmp_path)
+    await engine.sync(reason="cli")
+    toolbox = Toolbox(memory_tools(engine, sources, cites=False), now_ms=lambda: 0)
+
+    async def marks(**arguments: Any) -> Any:
+        asked = {"query": "555-1234", "maxResults": 1, **arguments}
+        call = ToolCall(id="c", name="memory_search", arguments=asked)
+        (hit,) = json.loads(message_text((await toolbox.run(call)).message))["results"]
+        return hit.get("superseded")
+
+    assert await marks() == [{"line": 1, "by": "memory/2026-02-10.md"}]
+    assert await marks(asOf="2026-02-01") is None
     await engine.close()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.files.sources.source import PRIVATE, Source, passages, source_text
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
-from nacre.memory.files.sources.sources import SourceOf, Sources
+from nacre.memory.files.sources.sources import SourceOf, Sources, line_key, without_keys
 from nacre.memory.workspace.folder import FolderWorkspace
 
 AT = "2026-03-14T10:00:00+01:00"
@@ -134,3 +136,100 @@ def test_neighbours_are_told_together() -> None:
         "L6: said by the owner and the assistant and a tool or file (browse) on 2026-03-14; "
         "written by a tool; not the owner's word"
     )
+
+
+async def _out_of_date(root: Path, *lines: str, as_of: date | None = None) -> list[str]:
+    """For each line, the note with the line that replaced it; empty if it holds."""
+    found = await Sources(opened(root)).superseded(lines, as_of=as_of)
+    return [mark.by_path if mark is not None else "" for mark in found]
+
+
+async def test_a_correction_retires_every_copy_of_the_old_value(root: Path) -> None:
+    """In logs, curated notes and facts, in other words and under other marks; no line goes."""
+    later = replace(MINE, at="2026-05-02T10:00:00+01:00")
+    await by(root, MINE).append(LOG, "- The user's city is Lisbon.\n- Anna's phone: 555-1234")
+    await by(root, MINE).append("MEMORY.md", f"- City: Lisbon ({LOG}#L1)")
+    await by(root, MINE).append("memory/facts.md", "- city: Lisbon (2026-03-14, session 4f2a)")
+    old = (
+        "* The user's city is  Lisbon.",
+        f"- City: Lisbon ({LOG}#L1)",
+        "- city: Lisbon (2026-03-14, session 4f2a)",
+    )
+    assert await _out_of_date(root, *old) == ["", "", ""]
+
+    await by(root, later).append("memory/2026-05-02.md", "- My city is now Porto.")
+
+    assert await _out_of_date(root, *old) == ["memory/2026-05-02.md"] * 3
+    assert await _out_of_date(root, *old, as_of=date(2026, 4, 1)) == ["", "", ""]
+    assert await _out_of_date(root, "- Anna's phone: 555-1234", "- My city is now Porto.") == ["", ""]
+    assert "- The user's city is Lisbon." in (root / LOG).read_text(encoding="utf-8")
+
+
+async def test_a_value_that_comes_back_holds_again(root: Path) -> None:
+    """Lisbon, Porto, Lisbon: the first line holds again, and Porto is out of date."""
+    await by(root, MINE).append(LOG, "- My city: Lisbon")
+    await by(root, replace(MINE, at="2026-05-02T10:00:00+01:00")).append(
+        "memory/2026-05-02.md", "- My city: Porto"
+    )
+    await by(root, replace(MINE, at="2026-06-02T10:00:00+01:00")).append(
+        "memory/2026-06-02.md", "- City: Lisbon"
+    )
+
+    assert await _out_of_date(root, "- My city: Lisbon", "- My city: Porto", "- City: Lisbon") == [
+        "",
+        "memory/2026-06-02.md",
+        "",
+    ]
+    assert await _out_of_date(root, "- My city: Lisbon", as_of=date(2026, 5, 20)) == ["memory/2026-05-02.md"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        PAGE,
+        replace(MINE, said_by=("others",)),
+        replace(MINE, audience="chats/telegram-1"),
+        replace(MINE, written_by="import"),
+    ],
+    ids=["tool", "stranger", "other chat", "import"],
+)
+async def test_only_the_owner_retires_what_the_owner_said(root: Path, source: Source) -> None:
+    """Not a web page, a stranger, another chat or an old export."""
+    await by(root, MINE).append(LOG, "- My city: Lisbon")
+    await by(root, source).append("memory/2026-05-02.md", "- My city: Porto")
+
+    assert await _out_of_date(root, "- My city: Lisbon") == [""]
+
+
+async def test_events_and_the_same_value_in_more_words_retire_nothing(root: Path) -> None:
+    """A lunch of another day, two decisions, what somebody is, and a richer value."""
+    lines = ("- Lunch: soup", "- Decision: use Postgres", "- Anna is tired.", "- My boat: Nautilus")
+    await by(root, MINE).append(LOG, "\n".join(lines))
+    await by(root, MINE).append(
+        "memory/2026-05-02.md",
+        "- Lunch: salad\n- Decision: hire Bob\n- Anna is in Rome.\n- My boat is called Nautilus.",
+    )
+
+    assert await _out_of_date(root, *lines) == [""] * 4
+
+
+async def test_what_the_owner_denies_is_out_of_date(root: Path) -> None:
+    """A denial names no new value, and retires the one that it names."""
+    await by(root, MINE).append(LOG, "- My dentist: Dr. Brown\n- My doctor: Dr. Brown")
+    await by(root, MINE).append("memory/2026-05-02.md", "- My dentist is not Dr. Brown.")
+
+    assert await _out_of_date(root, "- My dentist: Dr. Brown", "- My doctor: Dr. Brown") == [
+        "memory/2026-05-02.md",
+        "",
+    ]
+
+
+async def test_forgetting_a_line_leaves_no_digest_of_it(root: Path) -> None:
+    """Also none in the values and marks that were made of it."""
+    await by(root, MINE).append(LOG, "- My city: Lisbon")
+    await by(root, MINE).append("memory/2026-05-02.md", "- My city: Porto")
+    file = root / ".sources/2026-03.jsonl"
+    key = line_key("- My city: Lisbon")
+    assert file.read_text(encoding="utf-8").count(key) == 3
+
+    assert key.encode() not in without_keys(file.read_bytes(), [key])
