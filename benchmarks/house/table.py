@@ -37,8 +37,8 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 83,
     "members that only forward": 24,
-    "lines: everything": 106_050,
-    "lines: core": 68_100,
+    "lines: everything": 108_200,
+    "lines: core": 69_910,
     "imports from the core into extensions": 0,
 }
 """The most that `--check` allows. A limit is lowered when it can be; only a feature may raise the lines."""
