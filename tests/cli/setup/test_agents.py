@@ -60,8 +60,8 @@ def test_every_command_is_about_the_agent_that_is_named(tmp_path: Path) -> None:
     assert "kiln is cold" not in unknown.stdout
     assert "agent:work:main" in run_here(tmp_path, "sessions", "show", "main", "--agent", "work").stdout
     assert "agent:home:main" in run_here(tmp_path, "sessions", "show", "main").stdout
-    assert "kiln" in run_here(tmp_path, "memory", "search", "kiln", "--agent", "work").stdout
-    assert "kiln" not in run_here(tmp_path, "memory", "search", "kiln").stdout
+    assert "kiln is cold" in run_here(tmp_path, "memory", "search", "kiln", "--agent", "work").stdout
+    assert "kiln is cold" not in run_here(tmp_path, "memory", "search", "kiln").stdout
     status = json.loads(run_here(tmp_path, "memory", "status", "--json", "--agent", "work").stdout)
     assert status[0]["agentId"] == "work"
     assert status[0]["status"]["dbPath"] == str(state / "memory" / "work.sqlite")
