@@ -66,13 +66,7 @@ def _begin(host: ExtensionHost, opening: OpeningAgent) -> None:
     consolidation = Consolidation(config, opening.now, on_note=opening.on_note)
     host.hook("before_turn", consolidation.seen)
     host.hook("after_turn", consolidation.seen)
-    task = asyncio.get_running_loop().create_task(consolidation.run(asyncio.sleep))
-
-    async def stop() -> None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    opening.closing.push_async_callback(stop)
+    opening.closing.push_async_callback(consolidation.close)
 
 
 class Consolidation:
@@ -91,10 +85,18 @@ class Consolidation:
         self._on_note = on_note
         self._open_model = open_model
         self._last_turn = now()
+        self._task: asyncio.Task[None] | None = None
 
-    def seen(self, _event: object) -> None:
-        """Notes that a turn began or ended."""
+    async def seen(self, _event: object) -> None:
+        """Notes that a turn began or ended. The first one starts what waits until the agent is idle."""
         self._last_turn = self._now()
+        if self._task is None:
+            self._task = asyncio.create_task(self.run(asyncio.sleep), name="consolidation")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
     async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """Runs what is due until it is cancelled."""

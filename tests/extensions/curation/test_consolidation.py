@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any, Literal
 
 import pytest
 
+from nacre import Agent
 from nacre.extensions.curation.consolidation import DONE_FILE, IDLE_SECONDS, Consolidation
 from nacre.memory.files.proposals import Proposal
 from nacre.memory.files.sources.source import PRIVATE, Source
@@ -76,6 +78,27 @@ def _memory(config: Config) -> str:
     return (config.workspace / "MEMORY.md").read_text(encoding="utf-8")
 
 
+async def test_an_agent_waits_for_its_idle_time_from_the_first_turn_until_it_closes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The built-in extension loads without a complaint, and costs nothing before somebody talks."""
+
+    def waiting() -> bool:
+        return any(task.get_name() == "consolidation" for task in asyncio.all_tasks())
+
+    _config(tmp_path)
+    model = ScriptedModel(says("Hello."))
+    environment = {"HOME": str(tmp_path / "home")}
+    opened = await Agent.open(state_dir=tmp_path, model=model, environment=environment, watch=False)
+    async with opened as agent:
+        before = waiting()
+        await agent.ask("Hi.")
+        after = waiting()
+
+    assert (before, after, waiting()) == (False, True, False)
+    assert "curation" not in caplog.text
+
+
 async def test_a_closed_day_becomes_one_proposal_that_cites_its_lines(tmp_path: Path) -> None:
     """The new value takes the old one's place, with the places of both; nothing is written before the owner
     accepts.
@@ -116,7 +139,7 @@ async def test_nothing_happens_while_somebody_writes_or_the_day_goes_on(tmp_path
     consolidation = Consolidation(config, clock, open_model=lambda *_: ScriptedModel())
     clock.advance(seconds=IDLE_SECONDS - 1)
     assert await consolidation.run_due() == ()
-    consolidation.seen(None)
+    await consolidation.seen(None)
     clock.advance(seconds=IDLE_SECONDS - 1)
     assert await consolidation.run_due() == ()
 

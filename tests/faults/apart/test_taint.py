@@ -29,7 +29,7 @@ from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.faults.apart.spreading import CANARY, CHATS, Chat, Spreading
 from tests.runtime.agents import START, window_settings, write_settings
 
-MIXES = int(os.environ.get("NACRE_TAINT_MIXES", "300"))
+MIXES = int(os.environ.get("NACRE_TAINT_MIXES", "150"))
 MIXES_OF_A_LIFE = 50
 MOST_STEPS_OF_A_MIX = 4
 FILLING = "The hive needs sugar before the frost comes. "
