@@ -1,7 +1,7 @@
 """A web chat with users, groups and history in an app of your own. `--serve` serves it on port 8000."""
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import uvicorn
@@ -19,7 +19,7 @@ def signed_in(request: Request) -> str | None:
 
 
 @asynccontextmanager
-async def lifespan(app: Starlette) -> AsyncIterator[None]:
+async def lifespan(app: Starlette) -> AsyncGenerator[None]:
     async with Runtime.open(instructions="Be brief.") as runtime:
         router = chat_router(runtime, user=signed_in, groups=lambda user, name: user in GROUPS.get(name, ()))
         app.mount("/chat", router)
