@@ -37,7 +37,7 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 83,
     "members that only forward": 24,
-    "lines: everything": 108_200,
+    "lines: everything": 108_210,
     "lines: core": 69_910,
     "imports from the core into extensions": 0,
 }

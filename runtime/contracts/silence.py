@@ -30,7 +30,10 @@ _ANY_TOKEN = re.compile(_TOKEN)
 _SEPARATOR = re.compile(r"\ANO[ \-\u2010-\u2015\u2212]")
 _PLAIN = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {ord(char): None for char in _UNSEEN}
 """Maps full-width characters to narrow ones, and removes characters without a glyph."""
-_OPENING_FENCE = re.compile(r"\s*```+[\w+-]*[ \t]*")
+_OPENING_FENCE = re.compile(
+    r"\s*```+[\w+-]*[ \t]*(?:<(?:[a-z]{0,8}|think(?:ing)?\b[^>]*(?:>.*)?))?", re.DOTALL | re.IGNORECASE
+)
+"""The line that opens a block of code as far as it has come, also with reasoning that has not ended."""
 _LEADING_LINES = re.compile(rf"(?:\s*[*_`]*{SILENT_TOKEN}[*_`.!]*[ \t]*\n+)+")
 _LEADING_GLUED = re.compile(rf"\s*{SILENT_TOKEN}(?=[A-Z][a-z]|[^\W\d_a-zA-Z])")
 """A token directly before a word: a capital and a small letter, or a letter of another alphabet."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from nacre.runtime.contracts.silence import SilenceFilter, is_silent, without_token
 
@@ -193,6 +193,9 @@ PIECES = [
 ]
 
 
+@example(text="```x<think>a</think>\nNO_REPLY", cuts=[5])
+@example(text="```x<think>a</think>\nNO_REPLY", cuts=[11])
+@example(text="```x<div>\nNO_REPLY", cuts=[5])
 @given(
     text=st.lists(st.sampled_from(PIECES), max_size=9).map("".join),
     cuts=st.lists(st.integers(0, 60), max_size=8),
