@@ -101,7 +101,7 @@ check: $(VENV)/installed-dev ## lint, format, strict types, and the limits of th
 	@$(BIN)/python -m benchmarks.house.table --check
 
 editor: $(VENV)/installed-dev ## check the examples as a strict editor (pyright) does
-	@$(call install,--constraint constraints.txt basedpyright starlette uvicorn)
+	@$(call install,--constraint constraints.txt --editable ".[serve]" basedpyright)
 	@$(BIN)/basedpyright --project examples
 
 fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they can, and draw anew what the documents take from the code
