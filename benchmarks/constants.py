@@ -53,7 +53,7 @@ COUNT = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """What the search of one question had in hand before ranking; `now` is the moment of the question."""
+    """What one search had found before it ranked; `now` is the time of the question."""
 
     query: Query
     now: datetime
