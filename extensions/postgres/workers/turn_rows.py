@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeAlias
 
 from nacre.extensions.postgres.server.database import Database, TakenLane
-from nacre.extensions.postgres.workers.stored_events import asked_by, question_of
+from nacre.extensions.postgres.workers.stored_events import asked_by, question_of, unreadable
 from nacre.record import Record
 from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.contracts.inbound import Inbound
@@ -21,6 +23,8 @@ from nacre.runtime.ledger.records import inbound_from_json, inbound_to_json
 if TYPE_CHECKING:
     from nacre.extensions.postgres.server.connections import Connection
 
+
+log = logging.getLogger(__name__)
 
 ASK: LiteralString = """
 WITH forgotten AS (
@@ -245,7 +249,8 @@ class TurnRows:
 
         `mine` are those that this process runs already.
 
-        A turn that makes no progress for `progress_seconds` may be claimed by others.
+        A turn that makes no progress for `progress_seconds` may be claimed by others. One whose message
+        cannot be read is over.
         """
         process = self._database.process
         rows = await self._run(
@@ -260,7 +265,17 @@ class TurnRows:
             if fence is not None:
                 lane = TakenLane(fence, line, name, transcript, lines, size_bytes)
                 process.taken_lanes[agent_id, key] = lane
-        return [_taken(*row[:8]) for row in rows]
+        turns = []
+        for row in rows:
+            try:
+                turns.append(_taken(*row[:8]))
+            except (KeyError, TypeError, ValueError) as error:
+                log.warning("the turn %s of %s cannot be read: %s", row[1], row[0], error)
+                lane = process.taken_lanes.pop((row[0], row[7]), None)
+                lanes = {(row[0], row[7]): lane.fence} if lane is not None else {}
+                place = {"agent": row[0], "id": row[1], "fence": row[2]}
+                await self._run(FINISH, **place, **_columns(lanes), outcome=unreadable())
+        return turns
 
     async def say_into(self, agent_id: str, turn_id: str, inbound: Inbound) -> None:
         """Says a message into a turn, wherever it runs, unless it is over."""
@@ -272,10 +287,7 @@ class TurnRows:
         values = [(turn.agent_id, turn.id, turn.fence, turn.words) for turn in turns.values()]
         agents, ids, fences, words = map(list, zip(*values, strict=True))
         rows = await self._run(LOOK, agents=agents, ids=ids, fences=fences, words=words)
-        return {
-            (agent_id, turn_id): [(number, inbound_from_json(body)) for number, body in map(json.loads, said)]
-            for agent_id, turn_id, said in rows
-        }
+        return {(agent_id, turn_id): [*_readable(said)] for agent_id, turn_id, said in rows}
 
     async def heard(self, turn: TakenTurn, name: str) -> None:
         """Notes that a turn heard a message that was said into it."""
@@ -351,6 +363,12 @@ class TurnRows:
             return cursor.fetchall() if cursor.description else []
 
         return await self._database.single(work)
+
+
+def _readable(said: list[str]) -> Iterator[tuple[int, Inbound]]:
+    for number, body in map(json.loads, said):
+        with suppress(KeyError, TypeError, ValueError):  # such a message gets a turn of its own
+            yield number, inbound_from_json(body)
 
 
 def _columns(lanes: LaneFences) -> dict[str, object]:
