@@ -271,8 +271,8 @@ class TurnRows:
                 turns.append(_taken(*row[:8]))
             except (KeyError, TypeError, ValueError) as error:
                 log.warning("the turn %s of %s cannot be read: %s", row[1], row[0], error)
-                lane = process.taken_lanes.pop((row[0], row[7]), None)
-                lanes = {(row[0], row[7]): lane.fence} if lane is not None else {}
+                key = row[0], row[7]
+                lanes = {key: process.taken_lanes.pop(key).fence} if key in process.taken_lanes else {}
                 place = {"agent": row[0], "id": row[1], "fence": row[2]}
                 await self._run(FINISH, **place, **_columns(lanes), outcome=unreadable())
         return turns
