@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from nacre.extensions.postgres import ledger_statements as statements
 from nacre.extensions.postgres.server.connections import DatabaseError
-from nacre.extensions.postgres.server.database import Database
+from nacre.extensions.postgres.server.database import Database, Process
+from nacre.extensions.postgres.workers.turn_rows import KEPT_SECONDS, id_of_turn
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound
@@ -131,6 +132,7 @@ class Holding:
         self._database = database
         self._agent = agent
         self._keeping = asyncio.create_task(database.process.keep(), name="ledger")
+        database.process.ledgers.add(agent)
 
     @classmethod
     async def taken(cls, database: Database, agent: str, *, ledger_id: str = "") -> Self:
@@ -147,8 +149,9 @@ class Holding:
                 await process.beat()
             except DatabaseError as error:
                 raise LedgerUnusable(str(error)) from error
-            for found, fence in await rows.run(statements.HOLD, **values, seen=seen):
-                return cls(database, agent, ledger_id=found, fence=fence)
+            if agent not in process.ledgers:
+                for found, fence in await rows.run(statements.HOLD, **values, seen=seen):
+                    return cls(database, agent, ledger_id=found, fence=fence)
             [(name, alive_until)] = await rows.read(statements.ALIVE)
             if alive_until is None or alive_until != seen != "-infinity":
                 who = f" ({name})" if name else ""
@@ -162,6 +165,7 @@ class Holding:
     async def release(self) -> None:
         """Lets another program have it."""
         self._keeping.cancel()
+        self._database.process.ledgers.discard(self._agent)
         rows, process = PostgresRows(self._database, self._agent), self._database.process.number
         with suppress(LedgerUnusable, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
@@ -212,6 +216,7 @@ class PostgresLedger(Ledger):
     """The ledger of an agent. Open it with `open`."""
 
     _holding: Holding | None = None
+    _process: Process
     _receipts: Iterator[int]
     """Begins with the number that the process drew, so that no two calls of any have the same."""
 
@@ -238,6 +243,7 @@ class PostgresLedger(Ledger):
             raise
         ledger = cls(fenced, statements, now=now, ledger_id=holding.ledger_id)
         ledger.people = KeptPeople(fenced, statements)
+        ledger._process = database.process
         ledger._receipts = count(database.process.number)
         ledger._holding = holding
         return ledger
@@ -252,13 +258,18 @@ class PostgresLedger(Ledger):
         along: Along | None = None,
         begins: bool = False,
     ) -> Received | None:
-        """Keeps a message, as one statement where it has an id by which its row is known again."""
+        """Keeps a message, as one statement where it has an id by which its row is known again.
+
+        Where workers run the turns, one is asked in the same statement for a turn that begins.
+        """
         if along is not None or not inbound.message_id:
             return await super().receive(
                 inbound, session_key, agent_id=agent_id, cursor=cursor, along=along, begins=begins
             )
-        [(number,)] = await self.rows.run(
-            statements.RECEIVE_ALL,
+        asked = self._process.asked if begins else None
+        turn = {} if asked is None else {"turn": id_of_turn(inbound), "kept_seconds": KEPT_SECONDS}
+        [(number, *news)] = await self.rows.run(
+            statements.RECEIVE_ALL if asked is None else statements.RECEIVE_AND_ASK,
             channel=inbound.channel,
             account=inbound.account,
             chat_id=inbound.chat_id,
@@ -271,9 +282,12 @@ class PostgresLedger(Ledger):
             owner_chat=asker_to_json(inbound) if is_owner_chat(inbound) else "",
             receipt=next(self._receipts),
             begins=begins,
+            **turn,
         )
         if number is None:
             return None
+        if asked is not None:
+            asked[agent_id, id_of_turn(inbound)] = bool(news[0])
         return Received(
             number=number, session_key=session_key, inbound=inbound, agent_id=agent_id, begins=begins
         )

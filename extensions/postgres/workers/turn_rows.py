@@ -230,7 +230,7 @@ class TurnRows:
 
     async def ask(self, agent_id: str, session_key: str, inbound: Inbound) -> Asked:
         """Has a turn run by some worker. One that was asked for before is not asked for again."""
-        turn_id = _id_of(inbound)
+        turn_id = id_of_turn(inbound)
         rows = await self._run(
             ASK,
             agent=agent_id,
@@ -406,7 +406,7 @@ def _taken(
     )
 
 
-def _id_of(inbound: Inbound) -> str:
+def id_of_turn(inbound: Inbound) -> str:
     """The message's name among all, with a mark of its words: a number of one ledger may be another's too."""
     mark = hashlib.sha256(inbound.text.encode("utf-8", "replace")).hexdigest()[:16]
     return f"{inbound.inbound_id} {mark}"

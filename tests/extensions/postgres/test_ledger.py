@@ -22,7 +22,7 @@ from tests.runtime.ledger.ledger_contract import CHAT, PLACE, LedgerContract, Op
 
 pytestmark = pytest.mark.postgres
 NAMED = {name: text for name, text in vars(statements).items() if name.isupper() and name[0] != "_"}
-FUNCTIONS = ("RECEIVE_ALL", "FINISH_ALL")
+FUNCTIONS = ("RECEIVE_ALL", "RECEIVE_AND_ASK", "FINISH_ALL")
 """What the server does in these is not in their plan; their text names the agent in each statement."""
 STATEMENTS: dict[str, str] = {
     **{
