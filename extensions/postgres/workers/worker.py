@@ -79,6 +79,7 @@ class Worker:
         most_at_once: int,
     ) -> None:
         self._process = database.process
+        self._process.places = most_at_once
         self._database = database
         self._rows = TurnRows(database)
         self._agent_of = agent_of
@@ -99,7 +100,6 @@ class Worker:
         Raises:
             DatabaseError: the database cannot be used at the start.
         """
-        self._process.places = self._most_at_once
         await self._process.beat()
         self._notifications = self._database.notifications(self._on_notification)
         looking = asyncio.create_task(self._look())
@@ -256,6 +256,7 @@ async def opened_worker(
 
     Raises:
         ConfigError: the settings name no database, or are not of any use otherwise.
+        DatabaseError: the database cannot be used.
     """
     if config.is_in_files:
         raise ConfigError(
@@ -266,7 +267,9 @@ async def opened_worker(
     database = shared_database(url, limits=ConnectionLimits(most_connections=CONNECTIONS), pace=pace)
     try:
         async with await Runtime.open(state_dir=config.state_dir, environment=environment) as runtime:
-            yield Worker(database, runtime.agent, most_at_once=most_at_once)
+            worker = Worker(database, runtime.agent, most_at_once=most_at_once)
+            await database.process.beat()  # before anybody says that it works
+            yield worker
     finally:
         await database.close()
 
