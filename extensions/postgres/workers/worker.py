@@ -47,6 +47,8 @@ PAUSE_SECONDS = 1.0
 """How long a turn that did not come to its end waits for the next worker."""
 TURN_SECONDS = 30.0
 """How long running turns may take to end when the program is to stop."""
+FORGET_SECONDS = 60.0
+"""How often what is over for a day is removed."""
 STUCK_SECONDS = 120.0
 """A program whose worker looked at nothing for so long, not even in vain, exits."""
 
@@ -89,6 +91,7 @@ class Worker:
         self._changed = asyncio.Event()
         self._is_told = False
         self._is_stopping = False
+        self._forgets_at = time.monotonic() + FORGET_SECONDS
         self.looked_at = time.monotonic()
         """When it last asked the database for something, or was refused."""
 
@@ -129,6 +132,9 @@ class Worker:
             try:
                 await self._process.beat()
                 await self._claim()
+                if time.monotonic() > self._forgets_at:
+                    self._forgets_at = time.monotonic() + FORGET_SECONDS
+                    await self._rows.forget_over()
                 if self._running:
                     await self._look_at_running()
             except DatabaseError as error:
