@@ -101,18 +101,16 @@ class Agent:
         `agent` is an id of `agents.list` in the settings; the default is `$NACRE_AGENT`, then the default
         agent. `state_dir` defaults to `$NACRE_STATE_DIR`, then `~/.nacre`; `workspace` to a folder in it.
         `model` is a `ChatModel`, a name such as `openai/gpt-5-mini`, or a list of these, of which the next
-        one is asked when one fails; without one, `$NACRE_MODEL` or the
-        settings decide, and otherwise the offline responder answers. `tools` are typed functions that the
-        model may call, see `nacre.tool`, objects with methods that are tools, toolsets, see `nacre.Toolset`
-        and `nacre.mcp_server`, and sub-agents, see `nacre.sub_agent`. `tool_chats` are the chats of tools
-        that name none: some of `private` (the owner alone, the default), `direct` (somebody else) and
-        `group`. `instructions` are added to the system prompt of every chat, which is that of a `profile`:
-        `assistant`, `bot` or the smallest, `bare`.
-        `prompt_parts` are added as sections of their own, see `nacre.prompt_part`.
-        `commands` are chat commands, see `nacre.command`. `limits` bounds turns without limits of their own.
-        `memory` replaces the memory engine of the settings, see `nacre.MemoryPlugin`.
-        `hooks` are handlers by name, see `nacre.Hooks`. `clock` returns aware datetimes in the owner's zone.
-        `watch` follows changes that others make to the notes.
+        one is asked when one fails; without one, `$NACRE_MODEL` or the settings decide, and otherwise the
+        offline responder answers. `tools` are what the model may call: typed functions, see `nacre.tool`,
+        objects with such methods, toolsets, see `nacre.Toolset` and `nacre.mcp_server`, and sub-agents.
+        `tool_chats` are the chats of tools that name none: some of `private` (the owner alone, the default),
+        `direct` (somebody else) and `group`. `instructions` are added to the system prompt of every chat,
+        which is that of a `profile`: `assistant`, `bot` or the smallest, `bare`. `prompt_parts` are added as
+        sections of their own, see `nacre.prompt_part`. `commands` are chat commands, see `nacre.command`.
+        `limits` bounds turns without limits of their own. `memory` replaces the memory engine of the
+        settings, see `nacre.MemoryPlugin`. `hooks` are handlers by name, see `nacre.Hooks`. `clock` returns
+        aware datetimes in the owner's zone. `watch` follows changes that others make to the notes.
 
         Raises:
             ConfigError: a setting, the settings file, or an argument cannot be used.
