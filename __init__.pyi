@@ -86,6 +86,11 @@ from .runtime.tools.function import (
 from .runtime.tools.toolbox import ToolFailed as ToolFailed
 from .runtime.turn.loop import UsageLimits as UsageLimits
 from .runtime.turn.prompt_part import PromptPart as PromptPart, prompt_part as prompt_part
-from .runtime.turn.sub_agent import SubAgent as SubAgent, sub_agent as sub_agent
+from .runtime.turn.sub_agent import (
+    SubAgent as SubAgent,
+    Toolset as Toolset,
+    mcp_server as mcp_server,
+    sub_agent as sub_agent,
+)
 
 __version__: str

@@ -6,7 +6,7 @@ import asyncio
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +27,7 @@ from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.model import ModelParameters
 from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.output import TypeForm
+from nacre.runtime.turn.sub_agent import ToolChoice
 from nacre.sessions.contracts.messages import Usage
 
 P = ParamSpec("P")
@@ -155,6 +156,7 @@ class BlockingAgent:
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         context: object = None,
         output_type: None = None,
     ) -> Reply[None] | None: ...
@@ -168,6 +170,7 @@ class BlockingAgent:
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         context: object = None,
         output_type: TypeForm[T],
     ) -> Reply[T]: ...
@@ -180,12 +183,15 @@ class BlockingAgent:
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         context: object = None,
         output_type: TypeForm[Any] | None = None,
     ) -> Reply[Any] | None:
         """The reply to a private message of the owner; see `Agent.ask`."""
         inbound = owner_says(text, session, attachments, context)
-        return self.respond(inbound, limits=limits, parameters=parameters, output_type=output_type)
+        return self.respond(
+            inbound, limits=limits, parameters=parameters, tools=tools, output_type=output_type
+        )
 
     @overload
     def respond(
@@ -194,6 +200,7 @@ class BlockingAgent:
         *,
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         output_type: None = None,
     ) -> Reply[None] | None: ...
 
@@ -204,6 +211,7 @@ class BlockingAgent:
         *,
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         output_type: TypeForm[T],
     ) -> Reply[T]: ...
 
@@ -213,11 +221,12 @@ class BlockingAgent:
         *,
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         output_type: TypeForm[Any] | None = None,
     ) -> Reply[Any] | None:
         """Runs one turn and returns its reply; see `Agent.respond`."""
         responding = self._agent.respond(
-            inbound, limits=limits, parameters=parameters, output_type=output_type
+            inbound, limits=limits, parameters=parameters, tools=tools, output_type=output_type
         )
         return self._loop.run(responding)
 
@@ -227,10 +236,13 @@ class BlockingAgent:
         *,
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         output_type: TypeForm[Any] | None = None,
     ) -> Iterator[Event]:
         """Runs one turn and yields its events; see `Agent.stream`. Leaving the loop early stops the turn."""
-        events = self._agent.stream(inbound, limits=limits, parameters=parameters, output_type=output_type)
+        events = self._agent.stream(
+            inbound, limits=limits, parameters=parameters, tools=tools, output_type=output_type
+        )
 
         async def following() -> Event | None:
             return await anext(events, None)
@@ -307,6 +319,7 @@ class BlockingSession:
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         output_type: None = None,
     ) -> Reply[None] | None: ...
 
@@ -318,6 +331,7 @@ class BlockingSession:
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         output_type: TypeForm[T],
     ) -> Reply[T]: ...
 
@@ -328,6 +342,7 @@ class BlockingSession:
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         output_type: TypeForm[Any] | None = None,
     ) -> Reply[Any] | None:
         """The reply to a message of the owner in this session; see `Session.ask`."""
@@ -337,6 +352,7 @@ class BlockingSession:
                 attachments=attachments,
                 limits=limits,
                 parameters=parameters,
+                tools=tools,
                 output_type=output_type,
             )
         )

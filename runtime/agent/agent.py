@@ -30,6 +30,7 @@ from nacre.runtime.agent.opening.author_parts import (
     AuthorParts,
     author_models,
     author_prompt_parts,
+    author_servers,
     author_tools,
 )
 from nacre.runtime.agent.sessions import Sessions
@@ -51,7 +52,7 @@ from nacre.runtime.tools.function import ToolChats
 from nacre.runtime.turn.loop import TurnBounds, UsageLimits
 from nacre.runtime.turn.output import TypeForm
 from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
-from nacre.runtime.turn.sub_agent import AuthorTool
+from nacre.runtime.turn.sub_agent import AuthorTool, ToolChoice, Toolset
 from nacre.runtime.turn.turn_parts import TurnOptions, turn_options
 from nacre.sessions.contracts.errors import SessionError
 
@@ -81,7 +82,7 @@ class Agent:
         state_dir: Path | str | None = None,
         workspace: Path | str | None = None,
         model: ChatModel | str | Sequence[ChatModel | str] | None = None,
-        tools: Sequence[AuthorTool | Callable[..., Any]] = (),
+        tools: Sequence[AuthorTool | Toolset | Callable[..., Any]] = (),
         tool_chats: Sequence[ToolChats] | None = None,
         instructions: str = "",
         profile: Profile | None = None,
@@ -100,17 +101,16 @@ class Agent:
         `agent` is an id of `agents.list` in the settings; the default is `$NACRE_AGENT`, then the default
         agent. `state_dir` defaults to `$NACRE_STATE_DIR`, then `~/.nacre`; `workspace` to a folder in it.
         `model` is a `ChatModel`, a name such as `openai/gpt-5-mini`, or a list of these, of which the next
-        one is asked when one fails; without one, `$NACRE_MODEL` or the
-        settings decide, and otherwise the offline responder answers. `tools` are typed functions that the
-        model may call, see `nacre.tool`, objects with methods that are tools, and sub-agents, see
-        `nacre.sub_agent`. `tool_chats` are the chats of tools that name none: some of `private` (the owner
-        alone, the default), `direct` (somebody else) and `group`. `instructions` are added to the system
-        prompt of every chat, which is that of a `profile`: `assistant`, `bot` or the smallest, `bare`.
-        `prompt_parts` are added as sections of their own, see `nacre.prompt_part`.
-        `commands` are chat commands, see `nacre.command`. `limits` bounds turns without limits of their own.
-        `memory` replaces the memory engine of the settings, see `nacre.MemoryPlugin`.
-        `hooks` are handlers by name, see `nacre.Hooks`. `clock` returns aware datetimes in the owner's zone.
-        `watch` follows changes that others make to the notes.
+        one is asked when one fails; without one, `$NACRE_MODEL` or the settings decide, and otherwise the
+        offline responder answers. `tools` are what the model may call: typed functions, see `nacre.tool`,
+        objects with such methods, toolsets, see `nacre.Toolset` and `nacre.mcp_server`, and sub-agents.
+        `tool_chats` are the chats of tools that name none: some of `private` (the owner alone, the default),
+        `direct` (somebody else) and `group`. `instructions` are added to the system prompt of every chat,
+        which is that of a `profile`: `assistant`, `bot` or the smallest, `bare`. `prompt_parts` are added as
+        sections of their own, see `nacre.prompt_part`. `commands` are chat commands, see `nacre.command`.
+        `limits` bounds turns without limits of their own. `memory` replaces the memory engine of the
+        settings, see `nacre.MemoryPlugin`. `hooks` are handlers by name, see `nacre.Hooks`. `clock` returns
+        aware datetimes in the owner's zone. `watch` follows changes that others make to the notes.
 
         Raises:
             ConfigError: a setting, the settings file, or an argument cannot be used.
@@ -127,6 +127,7 @@ class Agent:
         given = AuthorParts(
             models=author_models(model),
             tools=author_tools(tools, tool_chats),
+            servers=author_servers(tools, tool_chats),
             commands=tuple(command.to_command() for command in commands),
             limits=limits,
             prompt_parts=author_prompt_parts(instructions, prompt_parts),
@@ -228,6 +229,7 @@ class Agent:
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         context: object = None,
         output_type: None = None,
     ) -> Reply[None] | None: ...
@@ -241,6 +243,7 @@ class Agent:
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         context: object = None,
         output_type: TypeForm[T],
     ) -> Reply[T]: ...
@@ -253,6 +256,7 @@ class Agent:
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         context: object = None,
         output_type: TypeForm[Any] | None = None,
     ) -> Reply[Any] | None:
@@ -267,7 +271,9 @@ class Agent:
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
         inbound = owner_says(text, session, attachments, context)
-        return await self.respond(inbound, limits=limits, parameters=parameters, output_type=output_type)
+        return await self.respond(
+            inbound, limits=limits, parameters=parameters, tools=tools, output_type=output_type
+        )
 
     @overload
     async def respond(
@@ -276,6 +282,7 @@ class Agent:
         *,
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         output_type: None = None,
     ) -> Reply[None] | None: ...
 
@@ -286,6 +293,7 @@ class Agent:
         *,
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         output_type: TypeForm[T],
     ) -> Reply[T]: ...
 
@@ -295,20 +303,22 @@ class Agent:
         *,
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         output_type: TypeForm[Any] | None = None,
     ) -> Reply[Any] | None:
         """Runs one turn and returns its reply, or `None` if the assistant stays silent.
 
         With `output_type`, a pydantic model, a dataclass, a union or another type that pydantic can check,
         the answer is a value of it, `reply.output`. A wrong answer is asked for again, twice at most.
-        `parameters` replaces those of the settings in this turn.
+        `parameters` replaces those of the settings in this turn. `tools` restricts what the model may call
+        in it: tools, toolsets, or names, in which `*` matches anything.
 
         Raises:
             ConfigError: the `output_type` has no schema.
             OutputInvalid: there is no such value: the answers were wrong, or the assistant was silent.
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
-        return await self._respond(inbound, limits, turn_options(output_type, parameters))
+        return await self._respond(inbound, limits, turn_options(output_type, parameters, tools))
 
     async def _respond(
         self, inbound: Inbound, limits: UsageLimits | None, options: TurnOptions
@@ -325,6 +335,7 @@ class Agent:
         *,
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         output_type: TypeForm[Any] | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Runs one turn and yields its events; the last is `ReplyReady`, `Silence` or `TurnFailed`.
@@ -337,7 +348,7 @@ class Agent:
             ConfigError: the `output_type` has no schema.
         """
         begun: list[bool] = []
-        events = self._events(inbound, limits, turn_options(output_type, parameters), begun)
+        events = self._events(inbound, limits, turn_options(output_type, parameters, tools), begun)
         finalize(events, warn_unread, begun).atexit = False
         return events
 

@@ -107,7 +107,7 @@ class BeforeTool(Record):
 
 
 class AfterTool(Record):
-    """A tool call has run or was refused; `text` is its full result. `after_tool`."""
+    """A tool call has run or was refused; `text` is its full result, `error` what it raised. `after_tool`."""
 
     type: ClassVar[str] = "after_tool"
     chat: ToolChat
@@ -116,6 +116,7 @@ class AfterTool(Record):
     arguments: Mapping[str, Any]
     text: str
     is_error: bool
+    error: BaseException | None = None
 
 
 class BeforeFlush(Record):

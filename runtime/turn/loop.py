@@ -229,6 +229,7 @@ async def run_tool(toolbox: Toolbox, call: ToolCall, emit: Emit) -> ToolOutcome:
             is_error=outcome.message.is_error,
             summary=outcome.summary,
             result=message_text(outcome.message),
+            error=outcome.error,
         )
     )
     return outcome

@@ -1,16 +1,20 @@
-"""What a sub-agent is: a name, instructions, tools of its own, and limits."""
+"""What an author gives to call besides functions: sub-agents, and several tools as one toolset."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, TypeAlias, cast
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from nacre.record import Record
+from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.tools.function import FunctionTool, ToolChats, ToolContext, tool
-from nacre.runtime.tools.toolbox import CallScope, ToolArguments
+from nacre.runtime.settings.sections.mcp import McpServer
+from nacre.runtime.tools.function import FunctionTool, ToolChats, ToolContext, check_name, tool
+from nacre.runtime.tools.toolbox import CallScope, ToolArguments, problems_of
 from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.output import FINAL_ANSWER, Output, TypeForm, output_of
 
@@ -67,7 +71,122 @@ class SubAgent(Record):
         )
 
 
+class Toolset:
+    """Several tools that are given as one: `Agent.open(tools=[Toolset(Shop(), prefix="shop_")])`.
+
+    `given` are functions, objects with methods that are tools, classes of such objects, which are made
+    without arguments, sub-agents and further toolsets. `prefix` begins each name. `chats`, `timeout_seconds`
+    and `needs_approval` are for the tools that do not say so themselves.
+
+    Raises:
+        TypeError: something given cannot be a tool; the message says why.
+    """
+
+    servers: Mapping[str, McpServer] = MappingProxyType({})
+    """The MCP servers among them, by name; see `mcp_server`."""
+
+    def __init__(
+        self,
+        *given: object,
+        prefix: str = "",
+        chats: Sequence[ToolChats] | None = None,
+        timeout_seconds: float | None = None,
+        needs_approval: bool = False,
+    ) -> None:
+        tools: list[AuthorTool] = []
+        for each in made_tools(given):
+            check_name(prefix + each.name)
+            each = replace(
+                each,
+                name=prefix + each.name,
+                chats=each.chats if chats is None or each.chats is not None else frozenset(chats),
+            )
+            if isinstance(each, FunctionTool):
+                seconds = timeout_seconds if each.timeout_seconds is None else each.timeout_seconds
+                approval = each.needs_approval or needs_approval
+                each = replace(each, timeout_seconds=seconds, needs_approval=approval)
+            tools.append(each)
+        self.tools: tuple[AuthorTool, ...] = tuple(tools)
+        self.servers = servers_of(given)
+
+
+def mcp_server(
+    name: str,
+    *,
+    command: str = "",
+    args: Sequence[str] = (),
+    env: Mapping[str, str] = MappingProxyType({}),
+    cwd: str = "",
+    url: str = "",
+    headers: Mapping[str, str] = MappingProxyType({}),
+    only: Sequence[str] = (),
+    chats: Sequence[ToolChats] | None = None,
+    trusted: Sequence[str] = (),
+    timeout_seconds: float | None = None,
+) -> Toolset:
+    """The tools of an MCP server: `Agent.open(tools=[mcp_server("files", command="files-server")])`.
+
+    It is one server of `mcp.servers` in the settings, with the same rules: each tool is named `name__tool`,
+    the owner approves calls unless the server marks the tool as read-only or it is `trusted`. It is reached
+    by a `command` with `args`, or at a `url`. `only` selects tools by the server's names.
+
+    Raises:
+        ConfigError: neither a command nor a URL is given, or both are.
+    """
+    given: dict[str, Any] = {"command": command, "args": tuple(args), "env": env, "cwd": cwd, "url": url}
+    given |= {"headers": headers, "tools": {"allow": tuple(only)}, "trusted": tuple(trusted)}
+    given |= {} if chats is None else {"chats": tuple(chats)}
+    given |= {} if timeout_seconds is None else {"timeout_seconds": timeout_seconds}
+    tools = Toolset()
+    try:
+        tools.servers = {name: McpServer.model_validate(given)}
+    except ValidationError as error:
+        raise ConfigError(f"mcp_server({name!r}) cannot be used: {problems_of(error)}.") from error
+    return tools
+
+
+def made_tools(given: Iterable[object]) -> tuple[AuthorTool, ...]:
+    """What an author gives as tools, one by one.
+
+    Raises:
+        TypeError: something cannot be a tool; the message says why.
+    """
+    tools: list[AuthorTool] = []
+    for each in given:
+        made = each() if isinstance(each, type) else each
+        if isinstance(made, Toolset):
+            tools += made.tools
+        elif isinstance(made, FunctionTool | SubAgent):
+            tools.append(made)
+        else:
+            tools += _methods(made) or [tool(cast("Callable[..., Any]", made))]
+    return tuple(tools)
+
+
+def servers_of(given: Iterable[object]) -> dict[str, McpServer]:
+    """The MCP servers of the toolsets among `given`, by name."""
+    sets = [each for each in given if isinstance(each, Toolset)]
+    return {name: server for each in sets for name, server in each.servers.items()}
+
+
+def _methods(given: object) -> list[AuthorTool]:
+    """The tools among the methods of an object, in the order in which its class has them."""
+    members = {name: member for kind in reversed(type(given).__mro__) for name, member in vars(kind).items()}
+    return [getattr(given, name) for name, member in members.items() if isinstance(member, FunctionTool)]
+
+
+def chosen_names(choice: ToolChoice) -> tuple[str, ...]:
+    """The names, or patterns for them, of what one call restricts its tools to."""
+    if isinstance(choice, str):
+        return (choice,)
+    if not isinstance(choice, Toolset):
+        return (choice.name,)
+    return (*(tool.name for tool in choice.tools), *(f"{name}__*" for name in choice.servers))
+
+
 AuthorTool: TypeAlias = FunctionTool[..., Any] | SubAgent
+ToolChoice: TypeAlias = str | FunctionTool[..., Any] | SubAgent | Toolset
+"""A tool that one call may use: the tool, a toolset, or a name in which `*` matches anything."""
 RunSubAgent: TypeAlias = Callable[[SubAgent, str, CallScope], Awaitable[str]]
 
 
@@ -76,7 +195,7 @@ def sub_agent(
     name: str,
     description: str,
     instructions: str,
-    tools: Sequence[AuthorTool | Callable[..., Any]] = (),
+    tools: Sequence[AuthorTool | Toolset | Callable[..., Any]] = (),
     model: ChatModel | str | None = None,
     limits: UsageLimits | None = None,
     notes: bool = False,
@@ -98,7 +217,9 @@ def sub_agent(
         ConfigError: the `output_type` has no schema.
         TypeError: a name, a tool or the model cannot be used; the message says why.
     """
-    made = tuple(each if isinstance(each, FunctionTool | SubAgent) else tool(each) for each in tools)
+    made = made_tools(tools)
+    if servers_of(tools):
+        raise TypeError(f"The sub-agent {name!r} has an MCP server. Give the server to Agent.open(tools=).")
     names = [each.name for each in made] + [FINAL_ANSWER] * (output_type is not None)
     twice = sorted({each for each in names if names.count(each) > 1})
     if twice:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from nacre.memory.contracts.workspace import Workspace
@@ -10,7 +10,7 @@ from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.errors import OutputInvalid
+from nacre.runtime.contracts.errors import ConfigError, OutputInvalid
 from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Reply
@@ -26,22 +26,24 @@ from nacre.runtime.tools.toolbox import CallScope
 from nacre.runtime.turn.inbound_message import VoiceNotes
 from nacre.runtime.turn.loop import TurnBounds
 from nacre.runtime.turn.output import Output, TypeForm, output_of
-from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
+from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent, ToolChoice, chosen_names
 from nacre.runtime.turn.system_prompt import PromptParts, SystemPrompts
 from nacre.sessions.contracts.messages import Usage
 
 
 class TurnOptions(Record):
     """What one call asks of its turn besides its limits. `output` is the type that the answer must have,
-    `parameters` are those of its model calls; without them, the settings decide.
+    `parameters` are those of its model calls; without them, the settings decide. `tools` are patterns for the
+    names of the tools that its model may call; `None` is all.
     """
 
     output: Output | None = None
     parameters: ModelParameters | None = None
+    tools: tuple[str, ...] | None = None
 
     @property
     def is_empty(self) -> bool:
-        return self.output is None and self.parameters is None
+        return self.output is None and self.parameters is None and self.tools is None
 
     def checked(self, reply: Reply[Any] | None) -> Reply[Any] | None:
         """The reply, which has a value of the type that the answer must have.
@@ -55,13 +57,21 @@ class TurnOptions(Record):
         return reply
 
 
-def turn_options(output_type: TypeForm[Any] | None, parameters: ModelParameters | None) -> TurnOptions:
+def turn_options(
+    output_type: TypeForm[Any] | None,
+    parameters: ModelParameters | None,
+    tools: Sequence[ToolChoice] | None,
+) -> TurnOptions:
     """The options of a call.
 
     Raises:
-        ConfigError: the `output_type` has no schema.
+        ConfigError: the `output_type` has no schema, or `tools` is a text.
     """
-    return TurnOptions(output=None if output_type is None else output_of(output_type), parameters=parameters)
+    if isinstance(tools, str):
+        raise ConfigError(f"tools={tools!r} is one text. Write tools=[{tools!r}].")
+    names = None if tools is None else tuple(name for each in tools for name in chosen_names(each))
+    output = None if output_type is None else output_of(output_type)
+    return TurnOptions(output=output, parameters=parameters, tools=names)
 
 
 class TurnParts(Record):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar, overload
 
@@ -35,6 +35,7 @@ from nacre.runtime.contracts.model import ModelParameters
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
 from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.output import TypeForm
+from nacre.runtime.turn.sub_agent import ToolChoice
 from nacre.runtime.turn.turn import Turn
 from nacre.runtime.turn.turn_parts import TurnOptions, turn_options
 from nacre.sessions.contracts.messages import Usage
@@ -114,6 +115,7 @@ class Session:
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         output_type: None = None,
     ) -> Reply[None] | None: ...
 
@@ -125,6 +127,7 @@ class Session:
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         output_type: TypeForm[T],
     ) -> Reply[T]: ...
 
@@ -135,6 +138,7 @@ class Session:
         attachments: tuple[Attachment, ...] = (),
         limits: UsageLimits | None = None,
         parameters: ModelParameters | None = None,
+        tools: Sequence[ToolChoice] | None = None,
         output_type: TypeForm[Any] | None = None,
     ) -> Reply[Any] | None:
         """Replies to a message of the owner in this session; `None` if the assistant stays silent.
@@ -144,7 +148,7 @@ class Session:
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
-        options = turn_options(output_type, parameters)
+        options = turn_options(output_type, parameters, tools)
         reply = await self._door.ask(self._key, text, attachments=attachments, limits=limits, options=options)
         if reply is not None:
             self._session_id = reply.session_id

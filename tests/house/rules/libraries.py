@@ -52,13 +52,17 @@ LIBRARIES = {
     "mcp_types": ("extensions/mcp/server/server.py", "extensions/mcp/client/session.py"),
     "markdown_it": (
         "extensions/matrix/messages.py",
-        "extensions/telegram/messages.py",
+        "extensions/telegram/bridge.py",
         "cli/screen/markdown.py",
         "extensions/http/page/rendering.py",
     ),
     "msgspec": ("sessions/disk/json_text.py",),
     "nio": ("extensions/matrix/*.py",),
-    "numpy": ("memory/embedders/e5_model.py", "memory/vectors/vector_*.py"),
+    "numpy": (
+        "memory/embedders/e5_model.py",
+        "memory/vectors/vector_math.py",
+        "memory/stores/sqlite/nearest.py",
+    ),
     "onnxruntime": ("memory/embedders/e5_model.py",),
     "opentelemetry": ("runtime/hooks/otel.py",),
     "prompt_toolkit": ("cli/**/*.py",),
@@ -66,6 +70,7 @@ LIBRARIES = {
     "psycopg_pool": ("extensions/postgres/server/*.py",),
     "pyarrow": ("extensions/lancedb/table.py",),
     "pydantic": (
+        "cli/setup/config/commands.py",
         "extensions/*/channel.py",
         "bridges/contracts/channel.py",
         "bridges/schedule/schedule_tool.py",
