@@ -48,11 +48,19 @@ def greeting(_request: Mapping[str, Any]) -> wire.Step:
 
 
 @pytest.mark.timeout(800)
-@pytest.mark.parametrize(("state", "limits"), [("cut", None), ("silent", None), ("cut", IMPATIENT)])
+@pytest.mark.parametrize(
+    ("state", "limits", "is_gateway_cut"),
+    [("cut", None, False), ("silent", None, True), ("cut", IMPATIENT, True)],
+)
 async def test_every_worker_takes_turns_after_an_outage(
-    tmp_path: Path, database_url: str, state: Literal["cut", "silent"], limits: ConnectionLimits | None
+    tmp_path: Path,
+    database_url: str,
+    state: Literal["cut", "silent"],
+    limits: ConnectionLimits | None,
+    is_gateway_cut: bool,
 ) -> None:
-    """Each of three, asked alone; what was said during the outage is answered once, in order."""
+    """Each of three, asked alone; what was said during the outage is answered once, in order. Of the workers
+    alone, or of the gateway too."""
     with (
         LineServer() as server,
         ProviderServer(responder=answer) as provider,
@@ -62,7 +70,7 @@ async def test_every_worker_takes_turns_after_an_outage(
         workers = [started(tmp_path, network.url, limits=limits) for _ in range(3)]
         crowd = Crowd(server, CHATS)
         try:
-            async with gateway(tmp_path, database_url, server.port):
+            async with gateway(tmp_path, network.url if is_gateway_cut else database_url, server.port):
                 await crowd.talk(3)
                 network.become(state)
                 await crowd.talk(OUTAGE_SECONDS)
