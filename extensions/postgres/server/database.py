@@ -321,13 +321,26 @@ class Database:
                 sqlstate=error.sqlstate or "",
             ) from error
 
+    def _migrate(self, connection: Connection, known: Sequence[Migration]) -> None:
+        import psycopg
+
+        try:
+            migrate(connection, known)
+        except psycopg.Error as error:
+            if "extension" not in reason(error):
+                raise
+            raise DatabaseUnusable(
+                f"{self.place} refused: {reason(error)}. It needs pgvector: install it on the server, and "
+                "let an administrator of the database run `CREATE EXTENSION vector` there once."
+            ) from error
+
     def _ready(self) -> Pool:
         with self._opening:
             if self._pool is None:
                 # A connection of its own: what is wrong is told at once, and with the server's words.
                 with connected(self._url, self._limits) as connection:
                     known = packaged_migrations() if self._migrations is None else self._migrations
-                    migrate(connection, known)
+                    self._migrate(connection, known)
                 self._pool = opened_pool(self._url, self._limits)
             return self._pool
 

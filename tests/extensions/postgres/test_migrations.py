@@ -81,6 +81,29 @@ async def test_a_migration_that_fails_leaves_nothing(postgres_server: PostgresSe
 
 
 @pytest.mark.postgres
+async def test_a_missing_right_names_its_remedy(postgres_server: PostgresServer) -> None:
+    """Of a role that may make tables and no extension."""
+    url = postgres_server.empty_database()
+    postgres_server.run("CREATE ROLE nacre_no_extension")
+    with psycopg_of(url) as owner:
+        owner.execute("GRANT CREATE ON SCHEMA public TO nacre_no_extension")
+    database = Database(f"{url}&options=-crole%3Dnacre_no_extension")
+    with pytest.raises(DatabaseUnusable, match="run `CREATE EXTENSION vector` there once"):
+        await database.read(lambda connection: connection.execute("SELECT 1"))
+    await database.close()
+    with psycopg_of(url) as owner:
+        owner.execute("DROP OWNED BY nacre_no_extension")
+    postgres_server.run("DROP ROLE nacre_no_extension")
+
+
+def psycopg_of(url: str) -> Any:
+    """The database as its owner has it."""
+    import psycopg
+
+    return psycopg.connect(url, autocommit=True)
+
+
+@pytest.mark.postgres
 async def test_tables_of_another_program_are_left_alone(postgres_server: PostgresServer) -> None:
     """Those of a newer version that breaks older ones, and those that were made by another text, are told and
     not touched. Beside those that only add something an older program works."""
