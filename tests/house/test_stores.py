@@ -46,7 +46,7 @@ FOLDERS = tuple(
 MAY_KNOW_FOLDERS = {
     "extensions/forget/commands.py": "says when git refused",
     "extensions/forget/search.py": "searches the git history",
-    "cli/setup/doctor/disk_checks.py": "says when git refused",
+    "cli/setup/doctor.py": "says when git refused",
     "memory/files/note_files.py": "`extraPaths` that lie outside are folders of this machine",
     "memory/files/proposals.py": "what waits lies in the state folder, beside the notes",
     "extensions/qmd/qmd_memory.py": "qmd indexes folders of this machine, and names files in them",
