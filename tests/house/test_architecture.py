@@ -61,7 +61,7 @@ OPENERS = {
     "cli/logs.py": "the log file",
     "cli/setup/config/editing.py": "the example that new settings begin with, and what could not be used",
     "extensions/forget/search.py": "any file, for what was to be forgotten",
-    "extensions/backup/archive.py": "each file of a backup, and the archive",
+    "extensions/backup/commands.py": "each file of a backup, and the archive",
     "extensions/backup/restore.py": "archives, and what was in them",
     "extensions/backup/encryption.py": "the key of an archive, and pipes to what encrypts it",
     "extensions/importers/command.py": "what another program left, which is only read",

@@ -35,7 +35,7 @@ ALLOWED = {
     "extensions/importers/run.py": "a file of its own, written as safely",
     "extensions/http/server/tokens.py": "a file of its own, written as safely",
     "extensions/postgres/session_store.py": "names, words and upkeep follow the rules of files",
-    "extensions/backup/archive.py": "holds the index of sessions still while it is copied",
+    "extensions/backup/commands.py": "holds the index of sessions still while it is copied",
     "cli/sessions/shelf.py": "writes the file that is exported to",
 }
 ROOM = "memory/workspace/"
