@@ -599,10 +599,10 @@ async def model_findings(config: Config, now: Clock, *, online: bool) -> list[Fi
     try:
         facts = model_facts(config, now)
     except ConfigError as error:
-        advice = "Write it as provider/model in NACRE_MODEL, --model or agents.defaults.model.primary."
+        advice = "`nacre init` chooses one."
         return [Finding.problem("model", str(error), advice)]
     if not facts.name:
-        advice = "To have one: `nacre config set agents.defaults.model.primary PROVIDER/MODEL`."
+        advice = "`nacre init` connects one."
         text = "none: the offline responder answers"
         return [Finding.note("model", text, advice), *await _window(config, now)]
     if extra := missing_extra(config, facts.name):

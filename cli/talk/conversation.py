@@ -452,7 +452,7 @@ def _greet(agent: Agent, invocation: Invocation, screen: Screen) -> None:
     who = f"Nacre {__version__}" if invocation.is_default_agent else f"Nacre {__version__} · {agent.id}"
     if agent.is_offline:
         screen.line(f"{who} · offline: no model is connected")
-        screen.line("To connect one, set NACRE_MODEL, for example NACRE_MODEL=openai/gpt-5-mini.", "dim")
+        screen.line("`nacre init` connects one on this machine, on your server or of a provider.", "dim")
     else:
         screen.line(f"{who} · {agent.model_name}")
     screen.line(f"Notes in {invocation.short(agent.workspace)} · /help lists commands · Ctrl-D leaves", "dim")

@@ -227,7 +227,7 @@ async def tick_reminders(parts: TurnParts, due: Sequence[str]) -> None:
 
     with suppress(OSError, PathOutsideRoot, FileBusy):  # it is shown again
         await parts.workspace.change(REMINDERS, ticked)
-        parts.memory.notes_changed()
+        parts.on_notes(REMINDERS)
 
 
 async def keep_promise(session: OpenSession, parts: TurnParts, words: str, reply: str) -> str:
@@ -260,7 +260,7 @@ async def keep_promise(session: OpenSession, parts: TurnParts, words: str, reply
         return f"The assistant saved no note of this, and {path} could not be written: {error}"
     if not outcome.written:
         return ""
-    parts.memory.notes_changed()
+    parts.on_notes(path)
     said = "you asked it to remember" if is_asked else "it said it would remember"
     return f"The assistant did not save what {said}, so Nacre wrote it into {path}."
 

@@ -42,6 +42,7 @@ OPENERS = {
     "cli/serving/log.py": "the log, read on while it grows",
     "cli/setup/init.py": "the service of the owner's, and the unit that it is made of",
     "cli/setup/doctor.py": "how many folders the system watches",
+    "runtime/agent/evaluation.py": "the data set that a test names",
     "runtime/hooks/trust.py": "the hooks of the workspace, read once and without following links",
     "extensions/qmd/exports.py": "past conversations as Markdown, for the program qmd",
     "extensions/qmd/home.py": "what is noted about the program qmd, and may be lost",
