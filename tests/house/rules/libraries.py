@@ -12,7 +12,7 @@ LIBRARIES = {
     "anyio": ("extensions/mcp/client/session.py",),
     "apsw": (
         "runtime/ledger/database.py",
-        "extensions/backup/archive.py",
+        "extensions/backup/commands.py",
         "runtime/ledger/file_ledger.py",
         "extensions/postgres/memory_words.py",
         "memory/stores/sqlite/connection.py",
