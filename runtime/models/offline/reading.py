@@ -194,7 +194,8 @@ DAILY_LOG = re.compile(r"memory/\d{4}-\d{2}-\d{2}\.md")
 _TODAY = re.compile(r"\btoday\b[^\n]{0,80}?(?<!\d)(\d{4}-\d{2}-\d{2})(?!\d)", re.IGNORECASE)
 _SUMMARY_START = re.compile(r"\s*(?:[^\n<]{0,300}\n{1,3})?<summary\b", re.IGNORECASE)
 _COMMAND = re.compile(r"\s*/[a-zA-Z]")
-_LABEL = re.compile(r"^\[(User|Assistant(?: thinking| tool calls)?|Tool result)\]: ", re.MULTILINE)
+# It begins with signs, which a search through megabytes passes quickly, and not with the beginning of a line.
+_LABEL = re.compile(r"\n\[(User|Assistant(?: thinking| tool calls)?|Tool result)\]: ")
 _SPEAKER_LINE = re.compile(r'\A\[(?:"[^"\n]*"|id )[^\n]*\]\n')
 _SPEAKERS: Mapping[str, Speaker] = {"User": "user", "Assistant": "assistant", "Assistant tool calls": "calls"}
 
@@ -328,7 +329,7 @@ def finished_calls(messages: Sequence[Message]) -> list[Finished]:
 
 def read_labelled(text: str) -> list[Said]:
     """Parses a serialized conversation, without reasoning and tool results."""
-    _, *labelled = _LABEL.split(text)
+    _, *labelled = _LABEL.split(f"\n{text}")
     pairs = zip(labelled[::2], labelled[1::2], strict=True)
     said = [said_by(_SPEAKERS[label], words.strip()) for label, words in pairs if label in _SPEAKERS]
     return [contribution for contribution in said if contribution.text]
@@ -336,5 +337,5 @@ def read_labelled(text: str) -> list[Said]:
 
 def said_by(speaker: Speaker, text: str) -> Said:
     """One message without its speaker line. A user message that the runtime wrote is `other`."""
-    text = (_SPEAKER_LINE.sub("", text) if speaker == "user" else text).strip()
+    text = (_SPEAKER_LINE.sub("", text) if speaker == "user" and text[:1] == "[" else text).strip()
     return Said(speaker="other" if speaker == "user" and is_background(text) else speaker, text=text)
