@@ -26,24 +26,27 @@ from nacre.record import Record
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.models.offline import answers
-from nacre.runtime.models.offline.answers import Answer, is_quoting, leaves_open
+from nacre.runtime.models.offline.answers import Answer, is_quoting
 from nacre.runtime.models.offline.phrases import PHRASES, sign_test
 from nacre.runtime.models.offline.reading import (
     DAILY_LOG,
     KINDS,
     SENTENCE_CHARS,
     Intent,
+    Known,
     Reading,
     Said,
     finder_for,
     finished_calls,
     has_question_mark,
+    is_answer,
     is_question,
     kind_of,
     read_intent,
     read_labelled,
     read_request,
     todays_log,
+    told_later,
     without_request,
 )
 from nacre.runtime.models.offline.sentences import clipped, folded, own_words, plain, sentences, unmarked
@@ -189,7 +192,7 @@ def _bullet(text: str) -> str:
 
 
 MOST_QUOTES, MOST_QUOTES_FROM_CONVERSATION, MOST_LINES = 3, 2, 2
-MAX_QUOTE_CHARS, MAX_QUERY_CHARS = 320, 300
+MAX_QUOTE_CHARS, MAX_NOTE_CHARS, MAX_QUERY_CHARS = 320, 400, 300
 
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
 _NOT_QUOTABLE = re.compile(
@@ -326,34 +329,12 @@ def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:
     return sorted(found, key=lambda passage: (passage.asks, -passage.matched))[:MOST_LINES]
 
 
-MAX_NOTE_CHARS = 400
-MOST_PARTS_TO_AN_ANSWER = 40
-"""How much later in a conversation the answer to a question is looked for, in contributions."""
-LEAST_WORDS_OF_AN_ANSWER = 2
-"""With fewer words that say something, a question has too many sentences that share them."""
-
-
 class Item(Record):
     """A line to keep; `order` is its place in the conversation, from 0, and negative for what was before."""
 
     text: str
     order: int
     kind: str = ""
-
-
-class Known:
-    """The text that is written down already, compared without case and punctuation."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._text = " \n ".join(f" {folded(text)} " for text in texts)
-
-    def has(self, sentence: str) -> bool:
-        """Whether the whole sentence stands there; one without words always does."""
-        words = folded(sentence)
-        return not words or f" {words} " in self._text
-
-
-_NO_KINDS = frozenset[str]()
 
 
 class _Notes:
@@ -386,7 +367,7 @@ class _Notes:
                     self._answered.append(part)
                 asks_nothing = is_answered or "open" not in wanted
                 key = part.text, "told" if asks_nothing else "asked"
-                if not wanted <= self._barren.get(key, _NO_KINDS):
+                if not wanted <= self._barren.get(key, frozenset()):
                     told = self._told(part, may_be_wanted, asks_nothing=asks_nothing)
                     if (first := next(told, None)) is None:
                         self._barren[key] = wanted
@@ -397,7 +378,7 @@ class _Notes:
                 if key not in self._barren and may_decide(part.text):
                     yield from self._of_assistant(order)
                 else:
-                    self._barren[key] = _NO_KINDS
+                    self._barren[key] = frozenset()
             following = part if part.speaker in ("user", "assistant") else following
 
     def _told(
@@ -446,7 +427,7 @@ class _Notes:
         if is_known and not has_question_mark(sentence):
             return None
         self._kept.add(words)
-        if kind == "open" and (answer := _told_later(sentence, self._said, order)) is not None:
+        if kind == "open" and (answer := told_later(sentence, self._said, order)) is not None:
             order, sentence = answer
             text, kind = without_request(sentence), "fact"
             is_known = folded(text) in self._kept or self._known.has(text)
@@ -461,26 +442,6 @@ class _Notes:
             self._closed.update(folded(without_request(sentence)) for sentence in part.sentences)
         self._answered.clear()
         return words in self._closed
-
-
-def _told_later(question: str, said: Sequence[Said], order: int) -> tuple[int, str] | None:
-    finder = finder_for(question)
-    if len(finder.terms) < LEAST_WORDS_OF_AN_ANSWER:
-        return None
-    for at in range(order + 1, min(len(said), order + 1 + MOST_PARTS_TO_AN_ANSWER)):
-        part = said[at]
-        if part.speaker != "user" or not all(term in part.folded_text for term in finder.terms):
-            continue
-        for sentence in part.sentences:
-            has_all = len(finder.look(plain(sentence)).terms) == len(finder.terms)
-            if has_all and not is_question(sentence) and kind_of(sentence) not in ("open", "request"):
-                return at, sentence
-    return None
-
-
-def is_answer(part: Said) -> bool:
-    """Whether a contribution is an answer; that nothing was found is none."""
-    return part.speaker == "assistant" and not leaves_open(part.text)
 
 
 SUMMARY_TOKENS = 1_500  # whatever more a request allows: summaries of summaries must not grow
