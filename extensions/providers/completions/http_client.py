@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 _COMMAND_LINE = "httpx._main"
-"""It imports rich and pygments, which take as long as all the rest. httpx does without where it is missing."""
+"""It imports rich and pygments, which take as long as the rest. httpx does without where it is missing."""
 _loading = Lock()
 
 
