@@ -34,8 +34,8 @@ a count blocks all other threads until its end.
 _MAX_COUNTED_CHARS = 1_000_000
 """Of longer texts, only evenly spaced slices with this many characters in total are counted."""
 
-ESTIMATED_TOKENS = 8_000
-"""How many tokens of an agent's first texts are estimated. In a new chat the prompt has half as many."""
+ESTIMATED_TOKENS = 5_000
+"""How many tokens of the first texts are estimated: a new chat's prompt has 3,500, with its tools."""
 
 _MOST_REMEMBERED = 200_000
 """The maximum number of kept counts, which take about 40 MB."""
