@@ -27,6 +27,7 @@ LIBRARIES = {
     ),
     "httpx2": ("extensions/mcp/client/session.py",),
     "httpx": (
+        "extensions/providers/completions/http_client.py",
         "extensions/telegram/bridge.py",
         "extensions/providers/embedding/local_models.py",
         "extensions/providers/embedding/connection.py",
