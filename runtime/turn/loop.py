@@ -43,7 +43,6 @@ from nacre.sessions.contracts.messages import (
     message_text,
 )
 
-
 _STILL_CALLING = (
     "The model was still calling tools after {} steps, so the turn was ended. "
     "Ask for less at once, or raise agents.defaults.maxSteps."

@@ -216,11 +216,11 @@ def sub_agent(
     The calling model reads `name` and `description`, the sub-agent's model reads `instructions`. The
     sub-agent has only these `tools`: functions as for `tool`, or further sub-agents. With `notes`, it also
     has the chat's tools for files and memory. `model` is a `ChatModel` or a name such as
-    `openai/gpt-5-mini`; the default is the model of the chat. `limits` bounds one task; its usage also
-    counts for the calling turn and its limits. It is offered in `chats`, and never sees more than its chat
-    may. A task that takes longer than `timeout_seconds` is stopped. With `output_type`, as in
-    `Agent.respond`, the result is JSON of that type. With `hand_off`, it reads what was said in the
-    conversation, without tools and their results, and its last message is the reply of the turn.
+    `openai/gpt-5-mini`; the default is the model of the chat. `limits` bounds one task, whose usage also
+    counts for the calling turn. It is offered in `chats`, and never sees more than its chat may. A task is
+    stopped after `timeout_seconds`. With `output_type`, as in `Agent.respond`, the result is JSON of that
+    type. With `hand_off`, it reads what was said in the conversation, without tools and their results, and
+    its last message is the reply of the turn.
 
     Raises:
         ConfigError: the `output_type` has no schema.
