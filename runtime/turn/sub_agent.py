@@ -236,9 +236,7 @@ def sub_agent(
     if isinstance(model, str) and not all(model.partition("/")):
         raise TypeError(f"The sub-agent {name!r} has the model {model!r}. Write provider/model.")
     if not instructions.strip():
-        raise TypeError(
-            f"The sub-agent {name!r} has no instructions. Its model reads nothing else but the task."
-        )
+        raise TypeError(f"The sub-agent {name!r} has no instructions. Its model reads little else.")
     agent = SubAgent(
         name=name,
         description=description.strip(),
