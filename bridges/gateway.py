@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
+from urllib.parse import quote
 
 from nacre.bridges.access.bindings import BoundAgents
 from nacre.bridges.access.gate import Gate
@@ -41,6 +42,8 @@ from nacre.sessions.contracts.errors import SessionError
 log = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 5.0
+MOST_ID_CHARS = 2_000
+"""Of all ids of a message together, as they stand in keys; a database indexes no longer ones."""
 
 
 class Gateway:
@@ -255,7 +258,8 @@ class Gateway:
 
     async def _store_and_take(self, inbound: Inbound, cursor: str) -> None:
         ids = (inbound.chat_id, inbound.sender_id, inbound.message_id, inbound.thread_id)
-        if any("\0" in each or sendable(each) != each for each in ids):
+        is_long = sum(len(quote(each, errors="replace")) for each in ids) > MOST_ID_CHARS
+        if is_long or any("\0" in each or sendable(each) != each for each in ids):
             log.warning("a message from %s is not taken: %r cannot be stored", inbound.channel, ids)
             await self._ledger.pass_over(inbound, cursor)
             return

@@ -23,10 +23,7 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
-    (
-        *("cli/setup/first_run", "cli/setup/doctor"),
-        *("cli/talk/display", "cli/talk/keyboard"),
-    ),
+    ("cli/talk/display", "cli/talk/keyboard"),
     ("cli/setup/config",),
     ("cli",),
     ("cli/screen",),

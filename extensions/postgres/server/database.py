@@ -457,6 +457,11 @@ class Process:
         """How many turns it runs at once; 0 where it is no worker."""
         self.taken_lanes: dict[tuple[str, str], TakenLane] = {}
         """Lanes that were taken together with a turn and wait for it, by agent and session key."""
+        self.asked: dict[tuple[str, str], bool] | None = None
+        """Turns that were asked for together with their message, by agent and id, until somebody waits for
+        them, and whether none of them can be over. `None` where workers run none."""
+        self.ledgers: set[str] = set()
+        """The agents whose ledger it has."""
         self.pace = pace
         self._database = weakref.ref(database)
         self._beaten = -math.inf

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeAlias
 
 from nacre.extensions.postgres.server.database import Database, TakenLane
-from nacre.extensions.postgres.workers.stored_events import asked_by, question_of
+from nacre.extensions.postgres.workers.stored_events import asked_by, question_of, unreadable
 from nacre.record import Record
 from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.contracts.inbound import Inbound
@@ -21,6 +23,8 @@ from nacre.runtime.ledger.records import inbound_from_json, inbound_to_json
 if TYPE_CHECKING:
     from nacre.extensions.postgres.server.connections import Connection
 
+
+log = logging.getLogger(__name__)
 
 ASK: LiteralString = """
 WITH forgotten AS (
@@ -226,7 +230,7 @@ class TurnRows:
 
     async def ask(self, agent_id: str, session_key: str, inbound: Inbound) -> Asked:
         """Has a turn run by some worker. One that was asked for before is not asked for again."""
-        turn_id = _id_of(inbound)
+        turn_id = id_of_turn(inbound)
         rows = await self._run(
             ASK,
             agent=agent_id,
@@ -245,7 +249,8 @@ class TurnRows:
 
         `mine` are those that this process runs already.
 
-        A turn that makes no progress for `progress_seconds` may be claimed by others.
+        A turn that makes no progress for `progress_seconds` may be claimed by others. One whose message
+        cannot be read is over.
         """
         process = self._database.process
         rows = await self._run(
@@ -260,7 +265,17 @@ class TurnRows:
             if fence is not None:
                 lane = TakenLane(fence, line, name, transcript, lines, size_bytes)
                 process.taken_lanes[agent_id, key] = lane
-        return [_taken(*row[:8]) for row in rows]
+        turns = []
+        for row in rows:
+            try:
+                turns.append(_taken(*row[:8]))
+            except (KeyError, TypeError, ValueError) as error:
+                log.warning("the turn %s of %s cannot be read: %s", row[1], row[0], error)
+                key = row[0], row[7]
+                lanes = {key: process.taken_lanes.pop(key).fence} if key in process.taken_lanes else {}
+                place = {"agent": row[0], "id": row[1], "fence": row[2]}
+                await self._run(FINISH, **place, **_columns(lanes), outcome=unreadable())
+        return turns
 
     async def say_into(self, agent_id: str, turn_id: str, inbound: Inbound) -> None:
         """Says a message into a turn, wherever it runs, unless it is over."""
@@ -272,10 +287,7 @@ class TurnRows:
         values = [(turn.agent_id, turn.id, turn.fence, turn.words) for turn in turns.values()]
         agents, ids, fences, words = map(list, zip(*values, strict=True))
         rows = await self._run(LOOK, agents=agents, ids=ids, fences=fences, words=words)
-        return {
-            (agent_id, turn_id): [(number, inbound_from_json(body)) for number, body in map(json.loads, said)]
-            for agent_id, turn_id, said in rows
-        }
+        return {(agent_id, turn_id): [*_readable(said)] for agent_id, turn_id, said in rows}
 
     async def heard(self, turn: TakenTurn, name: str) -> None:
         """Notes that a turn heard a message that was said into it."""
@@ -353,6 +365,12 @@ class TurnRows:
         return await self._database.single(work)
 
 
+def _readable(said: list[str]) -> Iterator[tuple[int, Inbound]]:
+    for number, body in map(json.loads, said):
+        with suppress(KeyError, TypeError, ValueError):  # such a message gets a turn of its own
+            yield number, inbound_from_json(body)
+
+
 def _columns(lanes: LaneFences) -> dict[str, object]:
     return {
         "lane_agents": [agent for agent, _ in lanes],
@@ -388,7 +406,7 @@ def _taken(
     )
 
 
-def _id_of(inbound: Inbound) -> str:
+def id_of_turn(inbound: Inbound) -> str:
     """The message's name among all, with a mark of its words: a number of one ledger may be another's too."""
     mark = hashlib.sha256(inbound.text.encode("utf-8", "replace")).hexdigest()[:16]
     return f"{inbound.inbound_id} {mark}"
