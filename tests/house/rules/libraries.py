@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 LIBRARIES = {
+    "acp": ("extensions/acp/command.py", "extensions/acp/editor.py"),
     "aiofiles": ("sessions/journal/journal.py",),
     "aiohttp": (
         "extensions/discord/bridge.py",
