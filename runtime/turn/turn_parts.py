@@ -73,7 +73,7 @@ class TurnOptions(Record):
 
     @property
     def is_empty(self) -> bool:
-        return all(part is None for part in (self.output, self.limits, self.parameters, self.tools))
+        return self.output is self.limits is self.parameters is self.tools is None
 
     def checked(self, reply: Reply[Any] | None) -> Reply[Any] | None:
         """The reply, which has a value of the type that the answer must have.
