@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -31,9 +32,10 @@ from nacre.runtime.contracts.clock import Clock, Sleep
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.hooks.hooks import around_delivery
 from nacre.runtime.ledger.file_ledger import ledger_file
 from nacre.runtime.ledger.ledger import Ledger, LedgerPlace
-from nacre.runtime.ledger.records import Along, sendable
+from nacre.runtime.ledger.records import Along, OutboundPart, sendable
 from nacre.runtime.ledger.tables import LedgerTables
 from nacre.sessions.contracts.errors import SessionError
 
@@ -71,7 +73,11 @@ class Gateway:
             new_id=new_id,
         )
         self.connections = Connections(
-            ledger, receive=self._receive, may_send=self._gate.is_still_allowed, sleep=sleep
+            ledger,
+            receive=self._receive,
+            may_send=self._gate.is_still_allowed,
+            around=self._around,
+            sleep=sleep,
         )
         self._now = now
         self.dispatcher = Dispatcher(
@@ -85,6 +91,11 @@ class Gateway:
             sleep=sleep,
         )
         self._receiving: set[asyncio.Task[None]] = set()
+
+    def _around(self, part: OutboundPart) -> AbstractAsyncContextManager[None]:
+        agents, asker = self._agents, part.asker
+        agent = agents.default if asker is None else agents.for_message(asker)
+        return around_delivery(agent.hooks, part.part)
 
     @classmethod
     async def open(

@@ -651,9 +651,10 @@ async def _reach(config: Config, now: Clock, facts: ModelFacts, *, online: bool)
 
 
 async def _window(config: Config, now: Clock) -> list[Finding]:
-    from nacre.runtime.agent.insight.model_facts import budget_of, token_counter, workspace_files
+    from nacre.runtime.agent.insight.model_facts import token_counter, workspace_files
     from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, WINDOW_SOURCES
     from nacre.runtime.contracts.errors import ConfigError
+    from nacre.runtime.providers.opening import budget_of
 
     try:
         budget = await budget_of(config, now)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from nacre.extensions.postgres import ledger_statements as statements
 from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.server.database import Database, Process
-from nacre.extensions.postgres.workers.turn_rows import KEPT_SECONDS, id_of_turn
+from nacre.extensions.postgres.workers.turn_rows import id_of_turn
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound
@@ -267,7 +267,7 @@ class PostgresLedger(Ledger):
                 inbound, session_key, agent_id=agent_id, cursor=cursor, along=along, begins=begins
             )
         asked = self._process.asked if begins else None
-        turn = {} if asked is None else {"turn": id_of_turn(inbound), "kept_seconds": KEPT_SECONDS}
+        turn = {} if asked is None else {"turn": id_of_turn(inbound)}
         [(number, *news)] = await self.rows.run(
             statements.RECEIVE_ALL if asked is None else statements.RECEIVE_AND_ASK,
             channel=inbound.channel,

@@ -82,10 +82,7 @@ SELECT ledger_receive(%(agent)s, %(ledger_fence)s, %(channel)s, %(account)s, %(c
 """
 """`PUT_CURSOR`, `RECEIVE` and `PUT_OWNER_CHAT` as one statement. `receipt` is drawn for each call."""
 RECEIVE_AND_ASK = f"""
-WITH received (number) AS MATERIALIZED ({RECEIVE_ALL}), forgotten AS (
-    DELETE FROM turns WHERE agent = %(answered_by)s AND session_key = %(session_key)s AND state = 'done'
-        AND id <> %(turn)s AND done_at < clock_timestamp() - make_interval(secs => %(kept_seconds)s)
-), asked AS (
+WITH received (number) AS MATERIALIZED ({RECEIVE_ALL}), asked AS (
     INSERT INTO turns (agent, id, session_key, inbound, is_redelivered)
     SELECT %(answered_by)s, %(turn)s, %(session_key)s, %(body)s, FALSE FROM received
     WHERE number IS NOT NULL ON CONFLICT DO NOTHING RETURNING pg_notify('nacre_turns', 'asked')
@@ -178,7 +175,10 @@ SELECT state, count(*) FROM ledger_inbound
 WHERE agent = %(agent)s AND state IN ('waiting', 'running') GROUP BY state
 UNION ALL
 SELECT state, count(*) FROM ledger_outbound
-WHERE agent = %(agent)s AND state IN ('pending', 'sending', 'unsure', 'failed') GROUP BY state
+WHERE agent = %(agent)s AND state IN ('pending', 'sending', 'unsure') GROUP BY state
+UNION ALL
+SELECT 'failed', count(*) FROM ledger_outbound
+WHERE agent = %(agent)s AND state = 'failed' HAVING count(*) > 0
 """
 
 ROLE = f"SELECT role FROM ledger_people WHERE agent = %(agent)s AND {_WHO}"

@@ -32,7 +32,8 @@ EXTENSIONS: Floors = (
     tuple(
         f"extensions/{name}"
         for name in (
-            *("backup", "curation", "discord", "email", "facts", "forget", "http", "importers", "irc"),
+            *("acp", "backup", "curation", "discord", "email", "facts", "forget", "http", "importers"),
+            "irc",
             *("lancedb", "matrix", "mcp"),
             *("memory_bench", "postgres", "providers", "slack", "telegram", "xmpp"),
         )

@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ASK: LiteralString = """
-WITH forgotten AS (
-    DELETE FROM turns WHERE agent = %(agent)s AND session_key = %(key)s AND state = 'done'
-        AND id <> %(id)s AND done_at < clock_timestamp() - make_interval(secs => %(seconds)s)
-)
 INSERT INTO turns (agent, id, session_key, inbound, is_redelivered)
 VALUES (%(agent)s, %(id)s, %(key)s, %(inbound)s, %(is_redelivered)s) ON CONFLICT DO NOTHING
 RETURNING pg_notify('nacre_turns', 'asked')::text
@@ -43,6 +39,7 @@ WITH free AS MATERIALIZED (
             OR process = %(process)s AND agent || ' ' || id <> ALL(%(mine)s::text[])
             OR %(is_steady)s AND NOT EXISTS (
                 SELECT FROM processes WHERE number = turn.process AND alive_until > clock_timestamp())))
+        AND NOT EXISTS (SELECT FROM paused_agents AS paused WHERE paused.agent = turn.agent)
         AND NOT EXISTS (
             SELECT FROM turns AS earlier WHERE earlier.agent = turn.agent AND earlier.state <> 'done'
                 AND earlier.session_key = turn.session_key AND earlier.number < turn.number)
@@ -149,6 +146,12 @@ SELECT id, inbound FROM turns WHERE agent = %(agent)s AND state <> 'done' AND st
 FORGET_WAITING: LiteralString = """
 DELETE FROM turns WHERE agent = %(agent)s AND id = ANY(%(ids)s) AND state = 'waiting'
 """
+FORGET_OVER: LiteralString = """
+DELETE FROM turns WHERE (agent, id) IN (
+    SELECT agent, id FROM turns
+    WHERE state = 'done' AND done_at < clock_timestamp() - make_interval(secs => %(seconds)s)
+    ORDER BY done_at LIMIT %(most)s FOR UPDATE SKIP LOCKED)
+"""
 OPEN: LiteralString = """
 SELECT state, count(*), extract(epoch FROM clock_timestamp() - min(asked_at))::float
 FROM turns WHERE agent = %(agent)s AND state <> 'done' GROUP BY state
@@ -238,7 +241,6 @@ class TurnRows:
             key=session_key,
             inbound=inbound_to_json(inbound),
             is_redelivered=inbound.redelivered,
-            seconds=KEPT_SECONDS,
         )
         return Asked(turn_id, is_new=bool(rows))
 
@@ -323,6 +325,10 @@ class TurnRows:
     async def stop(self, agent_id: str, session_key: str, outcome: str) -> None:
         """Ends all turns of a session with an outcome; what their workers still say is refused."""
         await self._run(STOP, agent=agent_id, key=session_key, outcome=outcome)
+
+    async def forget_over(self, most: int = 5_000) -> None:
+        """Removes the turns of all agents that are over for `KEPT_SECONDS`, so many at a time."""
+        await self._run(FORGET_OVER, seconds=KEPT_SECONDS, most=most)
 
     async def news(self, wanted: Collection[TurnKey]) -> dict[TurnKey, Outcome | list[ApprovalAsked]]:
         """The outcomes of turns that are over, and the questions of others that were not told so far."""

@@ -192,6 +192,26 @@ async def test_an_agents_rows_are_its_own(database_url: str) -> None:
         assert len(await main.open_messages()) == len(await other.open_messages()) == 1
 
 
+def test_counting_reads_no_sent_part(database_url: str) -> None:
+    """Among thousands that are over, what is not done is found by indexes that have nothing else."""
+    import psycopg
+
+    over = """
+    INSERT INTO ledger_outbound (agent, turn, channel, account, chat_id, thread_id, answers, text, state,
+        was_draft, asker)
+    SELECT 'main', each, 'line', 'default', 'n', '', '', 'hi', 'sent', FALSE, ''
+    FROM generate_series(1, 5000) AS each
+    """
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(over)
+        connection.execute("ANALYZE ledger_outbound, ledger_inbound")
+        explain = f"EXPLAIN {statements.NOT_DONE}".encode()
+        plan = "\n".join(line for (line,) in connection.execute(explain, {"agent": "main"}))
+    assert "ledger_outbound_open" in plan, plan
+    assert "ledger_outbound_failed" in plan, plan
+    assert "Seq Scan on ledger_outbound" not in plan
+
+
 def test_a_plan_stays_with_one_agent(database_url: str) -> None:
     """The server finds rows by an index that begins with the agent, whatever the statement does."""
     import re

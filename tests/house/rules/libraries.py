@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 LIBRARIES = {
+    "acp": ("extensions/acp/command.py", "extensions/acp/editor.py"),
     "aiofiles": ("sessions/journal/journal.py",),
     "aiohttp": (
         "extensions/discord/bridge.py",
@@ -27,6 +28,7 @@ LIBRARIES = {
     ),
     "httpx2": ("extensions/mcp/client/session.py",),
     "httpx": (
+        "extensions/providers/completions/http_client.py",
         "extensions/telegram/bridge.py",
         "extensions/providers/embedding/local_models.py",
         "extensions/providers/embedding/connection.py",
