@@ -73,7 +73,8 @@ class TurnOptions(Record):
 
     @property
     def is_empty(self) -> bool:
-        return self.output is self.limits is self.parameters is self.tools is None
+        has_values = self.parameters is not None or self.tools is not None
+        return self.output is None and self.limits is None and not has_values
 
     def checked(self, reply: Reply[Any] | None) -> Reply[Any] | None:
         """The reply, which has a value of the type that the answer must have.
