@@ -73,7 +73,8 @@ class TurnOptions(Record):
 
     @property
     def is_empty(self) -> bool:
-        return all(part is None for part in (self.output, self.limits, self.parameters, self.tools))
+        has_values = self.parameters is not None or self.tools is not None
+        return self.output is None and self.limits is None and not has_values
 
     def checked(self, reply: Reply[Any] | None) -> Reply[Any] | None:
         """The reply, which has a value of the type that the answer must have.
