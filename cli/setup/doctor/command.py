@@ -264,10 +264,14 @@ async def _reach(config: Config, now: Clock, facts: ModelFacts, *, online: bool)
 
 
 async def _window(config: Config, now: Clock) -> list[Finding]:
-    from nacre.runtime.agent.insight.model_facts import budget_of, token_counter, workspace_files
+    from nacre.runtime.agent.insight.model_facts import (
+        budget_of,
+        fitting_note_tools,
+        token_counter,
+        workspace_files,
+    )
     from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, WINDOW_SOURCES
     from nacre.runtime.contracts.errors import ConfigError
-    from nacre.runtime.turn.context import FULL_TOOLS_TOKENS, SMALL_WINDOW_TOOLS
 
     try:
         budget = await budget_of(config, now)
@@ -284,8 +288,8 @@ async def _window(config: Config, now: Clock) -> list[Finding]:
         advice = "Say how large it is: `nacre config set agents.defaults.contextTokens N`."
     elif budget.window_tokens < TIGHT_WINDOW_TOKENS:
         advice = "This is small: history is compacted often. Choose a model with a larger window."
-        if budget.window_tokens < FULL_TOOLS_TOKENS:
-            advice = f"{advice} Of the tools for notes, only {', '.join(SMALL_WINDOW_TOOLS)} fit."
+        if fitting := fitting_note_tools(budget.window_tokens):
+            advice = f"{advice} Of the tools for notes, only {', '.join(fitting)} fit."
     found = [Finding(area="window", state="note" if advice else "well", text=text, advice=advice)]
     count = token_counter(config.model_name)
     shown = await workspace_files(config, now, window_tokens=budget.window_tokens)

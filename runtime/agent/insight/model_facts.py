@@ -20,6 +20,7 @@ from nacre.runtime.models.tokenizer import count_tokens_for, estimate_tokens
 from nacre.runtime.providers.opening import connected_model
 from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import storage_of
+from nacre.runtime.turn.context import FULL_TOOLS_TOKENS, SMALL_WINDOW_TOOLS
 from nacre.runtime.turn.system_prompt import file_limits
 from nacre.sessions.contracts.messages import Text, UserMessage
 
@@ -83,6 +84,11 @@ async def answer_problem(config: Config, now: Clock) -> str:
 def token_counter(model_name: str) -> Callable[[str], int]:
     """A token counter like the runtime's for this model; an estimate for the offline responder."""
     return count_tokens_for(model_name) if model_name else estimate_tokens
+
+
+def fitting_note_tools(window_tokens: int) -> tuple[str, ...]:
+    """The tools for notes that a small window has room for; empty if it has room for all."""
+    return SMALL_WINDOW_TOOLS if window_tokens < FULL_TOOLS_TOKENS else ()
 
 
 async def workspace_files(
