@@ -58,13 +58,17 @@ from .runtime.contracts.model import (
 )
 from .runtime.extensions.host import ExtensionHost as ExtensionHost
 from .runtime.hooks.events import (
+    AfterAnswer as AfterAnswer,
     AfterCompaction as AfterCompaction,
+    AfterDelivery as AfterDelivery,
     AfterFlush as AfterFlush,
     AfterModel as AfterModel,
     AfterTool as AfterTool,
     AfterTurn as AfterTurn,
     Ask as Ask,
+    BeforeAnswer as BeforeAnswer,
     BeforeCompaction as BeforeCompaction,
+    BeforeDelivery as BeforeDelivery,
     BeforeFlush as BeforeFlush,
     BeforeModel as BeforeModel,
     BeforeTool as BeforeTool,

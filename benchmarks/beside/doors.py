@@ -32,6 +32,8 @@ from nacre.runtime.contracts.clock import owner_clock
 
 STARTED_SECONDS = 60
 SPREAD_SECONDS = 10.0
+CLIENTS_A_TOKEN = 50
+"""The server lets one token have a hundred open requests."""
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 
 
@@ -102,12 +104,14 @@ async def ask(url: str, token: str, session: str) -> Heard:
     return heard
 
 
-async def all_at_once(url: str, token: str, clients: int, label: str, over_seconds: float) -> list[Heard]:
+async def all_at_once(
+    url: str, tokens: Sequence[str], clients: int, label: str, over_seconds: float
+) -> list[Heard]:
     """So many clients that ask in the same moment, or one after the other within `over_seconds`."""
 
     async def later(number: int) -> Heard:
         await asyncio.sleep(over_seconds * number / clients)
-        return await ask(url, token, f"{label}-{number}")
+        return await ask(url, tokens[number % len(tokens)], f"{label}-{number}")
 
     return await asyncio.gather(*(later(number) for number in range(clients)))
 
@@ -177,7 +181,9 @@ def measure(clients: int, tokens: int, a_second: float) -> None:
             "http": {"port": port},
         }
         (state / "nacre.json5").write_text(json.dumps(settings), encoding="utf-8")
-        token = Tokens(state).add("load", agent_id="main", is_owner=True, now=owner_clock("UTC")())
+        kept, now = Tokens(state), owner_clock("UTC")()
+        names = [f"load{number}" for number in range(-(-clients // CLIENTS_A_TOKEN))]
+        keys = [kept.add(name, agent_id="main", is_owner=True, now=now) for name in names]
         serving = [sys.executable, "-m", "nacre", "serve", "--state-dir", str(state)]
         environment = {**os.environ, "HOME": folder}
         with (
@@ -189,10 +195,10 @@ def measure(clients: int, tokens: int, a_second: float) -> None:
                 lines = []
                 for name, at, pid in (("provider", provider_port, provider), ("nacre serve", port, server)):
                     url = f"http://127.0.0.1:{at}"
-                    asyncio.run(all_at_once(url, token, 2, "warm", 0))
+                    asyncio.run(all_at_once(url, keys, 2, "warm", 0))
                     before = _cpu_seconds(pid)
                     label = f"load-{over_seconds}"
-                    heard = asyncio.run(all_at_once(url, token, clients, label, over_seconds))
+                    heard = asyncio.run(all_at_once(url, keys, clients, label, over_seconds))
                     lines.append(told(name, heard, tokens, 1 / a_second, _cpu_seconds(pid) - before))
                 first, further = (1000 * (after - before) for before, after in zip(*lines, strict=True))
                 print(f"added: {first:.0f} ms to the first token, {further:.1f} ms to each further one")

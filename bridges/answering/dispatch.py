@@ -29,6 +29,7 @@ from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.events import BeforeTool, Deny
+from nacre.runtime.hooks.hooks import around_answer
 from nacre.runtime.ledger.ledger import Ledger, told
 from nacre.runtime.ledger.records import Received
 from nacre.sessions.contracts.errors import SessionError
@@ -419,7 +420,9 @@ class Dispatcher:
                 log.info("messages in %s are not answered: their sender no longer has the right", key)
                 await self._ledger.drop(batch)
                 return
-            await self._turns.answer(batch, cap=self._rules.queue(batch[0]).cap)
+            messages = tuple(received.inbound for received in batch)
+            async with around_answer(self._agent_of(batch[0]).hooks, messages):
+                await self._turns.answer(batch, cap=self._rules.queue(batch[0]).cap)
 
     def _interrupt(self, received: Received) -> None:
         if self.queues.running(received.session_key):

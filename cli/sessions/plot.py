@@ -52,9 +52,8 @@ async def plot(
     shelf: SessionShelf, invocation: Invocation, name: str, as_json: bool, output: Path | None
 ) -> int:
     """Draw how full the context of a session was over time."""
-    from nacre.runtime.agent.insight.model_facts import budget_of
     from nacre.runtime.agent.insight.timeline import timeline
-    from nacre.runtime.providers.opening import has_price
+    from nacre.runtime.providers.opening import budget_of, has_price
 
     session = await shelf.find(name)
     transcript = await shelf.store.stored(session)

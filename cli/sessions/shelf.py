@@ -6,11 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.runtime.contracts.clock import owner_zone, system_clock
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.open_sessions.routing import SessionLocks
-from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.errors import SessionWriteFailed
@@ -59,6 +56,8 @@ class SessionShelf:
         Raises:
             SessionInUse: another process is in a turn of it. SessionWriteFailed: the system refused.
         """
+        from nacre.runtime.open_sessions.routing import SessionLocks
+
         lanes = SessionLocks(self.store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
         async with lanes.enter(session.key, on_wait=lambda _: None):
             aside = await self.store.delete(session)
@@ -74,6 +73,9 @@ class SessionShelf:
         """Takes what is no transcript any more out of memory search; a sentence when that failed."""
         if "sessions" not in self._config.settings.agent.memory_search.sources:
             return ""
+        from nacre.memory.contracts.errors import MemoryIndexError
+        from nacre.runtime.recall.open_memory import open_memory
+
         try:
             memory = await open_memory(self._config, self.now)
             if memory is None:

@@ -17,7 +17,6 @@ from nacre.cli.screen.plain import aligned, cut_to_cells, one_line, plain
 from nacre.cli.screen.session_words import age, session_name
 from nacre.runtime.commands.wording import counted, short_count
 from nacre.runtime.contracts.clock import stored_moment
-from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY
 from nacre.sessions.contracts.keys import key_kind
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -147,7 +146,7 @@ def _marks(entry: Entry) -> Iterator[dict[str, Any]]:
     place = {"entryId": entry.id, "timestamp": entry.timestamp}
     if isinstance(entry.body, Compaction):
         yield {"type": "compaction", **place, "tokensBefore": entry.body.tokens_before}
-    elif (flush := entry.custom_data(FLUSH_ENTRY)) is not None:
+    elif (flush := _flush(entry)) is not None:
         yield {"type": "flush", **place, "status": flush.get("status"), "path": flush.get("path") or None}
 
 
@@ -202,15 +201,17 @@ def _last(branch: Sequence[Entry], count: int) -> list[Entry]:
     for entry in reversed(branch):
         if count <= 0:
             break
-        is_mark = isinstance(entry.body, Compaction | BranchSummary) or _is_flush(entry)
+        is_mark = isinstance(entry.body, Compaction | BranchSummary) or _flush(entry) is not None
         if is_mark or isinstance(entry.body, Message):
             shown.append(entry)
             count -= isinstance(entry.body, Message)
     return shown[::-1]
 
 
-def _is_flush(entry: Entry) -> bool:
-    return entry.custom_data(FLUSH_ENTRY) is not None
+def _flush(entry: Entry) -> Mapping[str, Any] | None:
+    from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY  # a list needs nothing of a turn
+
+    return entry.custom_data(FLUSH_ENTRY)
 
 
 def _flush_line(flush: Mapping[str, Any]) -> str:
@@ -223,7 +224,7 @@ def _entry_lines(entry: Entry, zone: tzinfo) -> list[str]:
     if isinstance(entry.body, Compaction):
         before = f" ({short_count(entry.body.tokens_before)} tokens)" if entry.body.tokens_before else ""
         return [f"--- compaction: what was said before was summarised{before} ---"]
-    if (flush := entry.custom_data(FLUSH_ENTRY)) is not None:
+    if (flush := _flush(entry)) is not None:
         return [_flush_line(flush)]
     if isinstance(entry.body, BranchSummary):
         return ["--- went back to here from another branch ---"]

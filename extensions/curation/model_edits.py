@@ -33,12 +33,11 @@ from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
 from nacre.prompts import quoted, render
 from nacre.record import Record
 from nacre.runtime.agent.insight.model_facts import token_counter
-from nacre.runtime.agent.opening.open_models import model_budget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
 from nacre.runtime.models.failover import held_to_contract
-from nacre.runtime.providers.opening import connected_model
+from nacre.runtime.providers.opening import connected_model, model_budget
 from nacre.runtime.settings.config import Config
 from nacre.sessions.contracts.messages import AssistantMessage, Message, message_text, user_message
 

@@ -528,8 +528,6 @@ class TelegramBridge(Bridge):
         can_edit=True,
         edit_seconds=3.0,  # a group takes 20 requests a minute
         has_typing=True,
-        has_threads=True,
-        takes_attachments=True,
     )
 
     def __init__(self, *, account: str, token: str, server: str, file_bytes: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
     from nacre.memory.contracts.settings import MemorySearchSettings, RerankSettings
     from nacre.memory.search.rerankers.reranker import Reranker
+    from nacre.runtime.contracts.budget import ContextBudget
     from nacre.runtime.contracts.clock import Clock
     from nacre.runtime.contracts.model import ChatModel, ModelRequest, StreamItem
     from nacre.runtime.providers.provider import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         Transcriber,
     )
     from nacre.runtime.settings.config import Config
+    from nacre.runtime.settings.sections.agents import AgentSettings
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +123,67 @@ def model_facts(config: Config, now: Clock) -> ModelFacts:
     if _other(config, name.partition("/")[0], lambda known: known.reaches(config, name)) is not None:
         return ModelFacts(name=name)
     return built_in_providers().model_facts(config, name, now)
+
+
+async def budget_of(config: Config, now: Clock) -> ContextBudget:
+    """How the window of the model of `config` is divided. Asks its server for the size.
+
+    Raises:
+        ConfigError: it is too small.
+    """
+    if not config.model_name:
+        from nacre.runtime.contracts.clock import epoch_ms
+        from nacre.runtime.contracts.ids import random_id
+        from nacre.runtime.models.offline.model import OfflineModel
+
+        offline = OfflineModel(lambda: epoch_ms(now()), new_id=random_id, count_tokens=len)
+        return settled_budget(config.settings.agent, offline, is_fallback=False)
+    async with aclosing(connected_model(config, config.model_name, now)) as model:
+        return await model_budget(config.settings.agent, model)
+
+
+async def model_budget(agent: AgentSettings, model: ChatModel) -> ContextBudget:
+    """How a model's window is divided. Asks the model's server for its size if possible.
+
+    Raises:
+        ConfigError: it is too small.
+    """
+    from nacre.runtime.contracts.model import learn_window
+
+    await learn_window(model)
+    return settled_budget(agent, model, is_fallback=False)
+
+
+def settled_budget(agent: AgentSettings, model: ChatModel, *, is_fallback: bool) -> ContextBudget:
+    """How the window that a model is known to have is divided, without asking its server.
+
+    The owner's window wins, except that a fallback keeps its own window if that is smaller.
+
+    Raises:
+        ConfigError: it is too small.
+    """
+    from nacre.runtime.contracts.budget import resolve_budget
+
+    configured_tokens, own_tokens = agent.context_tokens, model.context_window_tokens
+    if is_fallback and configured_tokens and own_tokens:
+        configured_tokens = min(configured_tokens, own_tokens)
+    compaction = agent.compaction
+    try:
+        return resolve_budget(
+            model_source=getattr(model, "window_source", "model"),
+            configured_window_tokens=configured_tokens,
+            model_window_tokens=own_tokens,
+            reserve_tokens=compaction.reserve_tokens,
+            reserve_floor_tokens=compaction.reserve_tokens_floor,
+            soft_threshold_tokens=compaction.memory_flush.soft_threshold_tokens,
+            keep_recent_tokens=compaction.keep_recent_tokens,
+            flush_enabled=compaction.memory_flush.enabled,
+            compaction_enabled=compaction.enabled,
+        )
+    except ConfigError as error:
+        if not is_fallback:
+            raise
+        raise ConfigError(f"The fallback model {model.name!r} cannot be used. {error}") from error
 
 
 def missing_extra(config: Config, name: str) -> str:

@@ -228,10 +228,12 @@ class ToolOutput(Record):
     """A tool's result: `text` for the model, `summary` as one short line for a person watching.
 
     `images` follow the text if the model accepts images; otherwise the text says that they are not shown.
+    With `is_answer`, the text is the reply of the turn, and no model is asked any more.
     """
 
     text: str
     summary: str = ""
+    is_answer: bool = False
     images: tuple[Image, ...] = ()
 
 
@@ -273,6 +275,7 @@ class ToolOutcome(Record):
     message: ToolResultMessage
     summary: str
     error: BaseException | None = None
+    is_answer: bool = False
 
 
 class ToolGuard(Protocol):
@@ -327,10 +330,11 @@ class Toolbox:
         scope = _scope(call.id, progress)
         images: tuple[Image, ...] = ()
         raised: BaseException | None = None
+        is_answer = False
         try:
             output = await self._output(call, scope)
             text, summary, is_error = output.text, output.summary or _first_line(output.text), False
-            images = output.images
+            images, is_answer = output.images, output.is_answer
         except ToolFailed as failure:
             text, summary, is_error, raised = str(failure), _first_line(str(failure)), True, failure
             if failure.detail:
@@ -346,7 +350,7 @@ class Toolbox:
         finally:
             scope.cancelled.set()
         message = self._message(call, text, images, is_error=is_error)
-        outcome = ToolOutcome(message=message, summary=summary, error=raised)
+        outcome = ToolOutcome(message=message, summary=summary, error=raised, is_answer=is_answer)
         if self._guard is not None:
             await self._guard.after(call, outcome)
         return outcome

@@ -106,9 +106,11 @@ class TurnContext:
     @cached_property
     def toolbox(self) -> Toolbox:
         """The tools that this turn's model may call."""
-        output = self.output
-        tools = [tool for tool in self._offered if self._is_chosen(tool.name)]
-        self._warn_unknown()
+        output, chosen = self.output, self._parts.options.tools
+        if output is None and chosen is None:
+            return self.every_tool
+        tools = [tool for tool in self._offered if chosen is None or is_named(tool.name, chosen)]
+        self._warn_unknown(chosen or ())
         return self._box([*tools, output.tool()] if output is not None else tools)
 
     @cached_property
@@ -129,12 +131,8 @@ class TurnContext:
             image_problem=self._image_problem,
         )
 
-    def _is_chosen(self, name: str) -> bool:
-        chosen = self._parts.options.tools
-        return chosen is None or is_named(name, chosen)
-
-    def _warn_unknown(self) -> None:
-        chosen, names = self._parts.options.tools or (), [tool.name for tool in self._offered]
+    def _warn_unknown(self, chosen: tuple[str, ...]) -> None:
+        names = [tool.name for tool in self._offered]
         unknown = [each for each in chosen if not any(is_named(name, (each,)) for name in names)]
         if unknown:
             notice = f"tools= names {', '.join(unknown)}, and this chat has no such tool: {', '.join(names)}."
@@ -152,8 +150,9 @@ class TurnContext:
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model has been told of them."""
-        recorded = self._prompt.recorded().described(self._tool_specs)
-        told = tuple(spec for spec in recorded if self._is_chosen(spec.name))
+        told, chosen = self._prompt.recorded().described(self._tool_specs), self._parts.options.tools
+        if chosen is not None:
+            told = tuple(spec for spec in told if is_named(spec.name, chosen))
         return told if self.output is None else (*told, self.output.tool().spec())
 
     @cached_property

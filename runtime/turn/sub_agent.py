@@ -14,7 +14,7 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.settings.sections.mcp import McpServer
 from nacre.runtime.tools.function import FunctionTool, ToolChats, ToolContext, check_name, tool
-from nacre.runtime.tools.toolbox import CallScope, ToolArguments, problems_of
+from nacre.runtime.tools.toolbox import CallScope, ToolArguments, ToolOutput, problems_of
 from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.output import FINAL_ANSWER, Output, TypeForm, output_of
 
@@ -33,6 +33,12 @@ class TaskArguments(ToolArguments):
     )
 
 
+class HandOffArguments(ToolArguments):
+    """The arguments of a hand-off."""
+
+    task: str = Field(min_length=1, description="What it is to do. It has read this conversation.")
+
+
 class SubAgent(Record):
     """A tool that works on a task in a turn of its own, made by `sub_agent`."""
 
@@ -46,6 +52,7 @@ class SubAgent(Record):
     chats: frozenset[ToolChats] | None
     timeout_seconds: float
     output: Output | None = None
+    hand_off: bool = False
 
     @property
     def depth(self) -> int:
@@ -55,15 +62,15 @@ class SubAgent(Record):
     def as_tool(self, run: RunSubAgent) -> FunctionTool[..., Any]:
         """The tool that hands a task to `run` and returns the text that the task ended with."""
 
-        async def work(task: str, context: ToolContext) -> str:
-            return await run(self, task, context.scope)
+        async def work(task: str, context: ToolContext) -> ToolOutput:
+            return ToolOutput(text=await run(self, task, context.scope), is_answer=self.hand_off)
 
         # The shape is known, so that no function is looked into in each turn.
         return FunctionTool(
             function=work,
             name=self.name,
             description=self.description,
-            arguments=TaskArguments,
+            arguments=HandOffArguments if self.hand_off else TaskArguments,
             chats=self.chats,
             timeout_seconds=self.timeout_seconds,
             context_name="context",
@@ -202,16 +209,18 @@ def sub_agent(
     chats: Sequence[ToolChats] | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
     output_type: TypeForm[Any] | None = None,
+    hand_off: bool = False,
 ) -> SubAgent:
     """Makes a tool that works on a task in a turn of its own, which sees nothing but the task.
 
     The calling model reads `name` and `description`, the sub-agent's model reads `instructions`. The
     sub-agent has only these `tools`: functions as for `tool`, or further sub-agents. With `notes`, it also
     has the chat's tools for files and memory. `model` is a `ChatModel` or a name such as
-    `openai/gpt-5-mini`; the default is the model of the chat. `limits` bounds one task; its usage also
-    counts for the calling turn and its limits. `chats` are those in which the sub-agent is offered; it
-    never sees more than its chat may. A task that takes longer than `timeout_seconds` is stopped. With
-    `output_type`, as in `Agent.respond`, the result is JSON of that type.
+    `openai/gpt-5-mini`; the default is the model of the chat. `limits` bounds one task, whose usage also
+    counts for the calling turn. It is offered in `chats`, and never sees more than its chat may. A task is
+    stopped after `timeout_seconds`. With `output_type`, as in `Agent.respond`, the result is JSON of that
+    type. With `hand_off`, it reads what was said in the conversation, without tools and their results, and
+    its last message is the reply of the turn.
 
     Raises:
         ConfigError: the `output_type` has no schema.
@@ -227,9 +236,7 @@ def sub_agent(
     if isinstance(model, str) and not all(model.partition("/")):
         raise TypeError(f"The sub-agent {name!r} has the model {model!r}. Write provider/model.")
     if not instructions.strip():
-        raise TypeError(
-            f"The sub-agent {name!r} has no instructions. Its model reads nothing else but the task."
-        )
+        raise TypeError(f"The sub-agent {name!r} has no instructions. Its model reads little else.")
     agent = SubAgent(
         name=name,
         description=description.strip(),
@@ -241,6 +248,7 @@ def sub_agent(
         chats=None if chats is None else frozenset(chats),
         timeout_seconds=timeout_seconds,
         output=None if output_type is None else output_of(output_type),
+        hand_off=hand_off,
     )
     if agent.depth > MOST_DEPTH:
         raise TypeError(

@@ -94,6 +94,10 @@ class IndexImage(Mapping[str, SessionRecord]):
         """A copy of the lines that later edits do not change."""
         return dict(self.lines)
 
+    def records(self) -> dict[str, SessionRecord]:
+        """All records by key, each looked up once."""
+        return {key: record for key in self.lines if (record := self.get(key)) is not None}
+
     def __getitem__(self, key: str) -> SessionRecord:
         raw = self.lines[key]
         kept = self._records.get(key)

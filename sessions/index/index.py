@@ -17,6 +17,7 @@ from pathlib import Path
 
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionError
 from nacre.sessions.disk.durable import OrderedWorker, Sync, wait_until_done
+from nacre.sessions.index.image import IndexImage
 from nacre.sessions.index.index_files import Change, IndexFiles
 from nacre.sessions.index.record import SessionRecord as SessionRecord
 
@@ -71,7 +72,7 @@ class SessionIndex:
 
     async def all(self) -> dict[str, SessionRecord]:
         """All records by key. Lines that are not records are left out, but stay in the file."""
-        return await asyncio.to_thread(self._files.read, dict)
+        return await asyncio.to_thread(self._files.read, IndexImage.records)
 
     async def recover(self, key: str) -> SessionRecord | None:
         """Recovers the record of a key whose line is invalid or has no transcript, from the backup or

@@ -101,6 +101,7 @@ _STORED: Mapping[str, Mapping[str, Any]] = {
 """The fields that are stored unchanged, in the order of the file."""
 
 _STORED_NAMES = tuple((name, stored["name"]) for name, stored in _STORED.items())
+_BY_STORED_NAME = {stored["name"]: (name, stored["kind"]) for name, stored in _STORED.items()}
 
 MIRRORED = frozenset({"updatedAt", *(each["name"] for each in _STORED.values() if each["mirrored"])})
 """A line's keys whose values the session's transcript records too."""
@@ -140,15 +141,16 @@ def record_from_json(raw: object) -> SessionRecord | None:
     session_id = _value(raw.get("sessionId"), str)
     if not session_id:
         return None
-    raw = _under_present_names(raw)
-    extra = dict(raw)
+    extra: dict[str, Any] = {}
     known: dict[str, Any] = {}
-    for name, stored in _STORED.items():
-        value = _value(raw.get(stored["name"]), stored["kind"])
-        if value is not None:
-            known[name] = value
-            del extra[stored["name"]]
-    previous = raw.get("previousSessionIds")
+    for key, value in _under_present_names(raw).items():
+        name, kind = _BY_STORED_NAME.get(key, ("", type))
+        read = _value(value, kind) if name else None
+        if read is None:
+            extra[key] = value
+        else:
+            known[name] = read
+    previous = extra.get("previousSessionIds")
     if isinstance(previous, list) and all(isinstance(item, str) for item in previous):
         known["previous_session_ids"] = tuple(previous)
         del extra["previousSessionIds"]

@@ -179,16 +179,17 @@ def last_message(path: Path) -> str:
 
 def _current(index: SessionIndex, key: str, record: SessionRecord) -> StoredSession:
     try:
-        path: Path | None = index.transcript_path(record)
+        name = index.transcript_name(record)
     except SessionCorrupt:
-        path = None
+        name = ""
+    place = f"{index.directory}{os.sep}{name}" if name else ""  # a `Path` for each of thousands takes longer
     return StoredSession(
         key=key,
         record=record,
         is_current=True,
-        transcript=path.name if path is not None else "",
-        place=str(path or ""),
-        size_bytes=_size_bytes(path),
+        transcript=name,
+        place=place,
+        size_bytes=_size_bytes(place),
     )
 
 
@@ -205,9 +206,9 @@ def _earlier(index: SessionIndex, item: ScannedSession, named: Mapping[str, str]
     )
 
 
-def _size_bytes(path: Path | None) -> int | None:
+def _size_bytes(place: Path | str) -> int | None:
     try:
-        return path.lstat().st_size if path is not None else None
+        return os.lstat(place).st_size if place else None
     except OSError:
         return None
 

@@ -109,13 +109,22 @@ def last_message_text(values: Iterable[Mapping[str, Any]]) -> str:
     If the branch leads out of the entries, the last message on any branch; empty if there is none.
     """
     off_branch, next_id = "", None
-    for entry in map(entry_from_json, values):
-        next_id = entry.id if next_id is None else next_id
-        words = message_text(entry.body) if isinstance(entry.body, UserMessage) else ""
-        if entry.id != next_id:
+    for value in values:
+        entry_id, words = str(value.get("id") or ""), _said(value)
+        next_id = entry_id if next_id is None else next_id
+        if entry_id != next_id:
             off_branch = off_branch or words
         elif words:
             return words
         else:
-            next_id = entry.parent_id or ""
+            parent = value.get("parentId")
+            next_id = parent if isinstance(parent, str) else ""
     return off_branch
+
+
+def _said(value: Mapping[str, Any]) -> str:
+    message = value.get("message")
+    if not isinstance(message, dict) or message.get("role") != "user":
+        return ""  # an answer need not be read to know that nobody said it
+    body = entry_from_json(value).body
+    return message_text(body) if isinstance(body, UserMessage) else ""

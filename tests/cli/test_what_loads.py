@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import environment, run_nacre
+from tests.servers.provider_server import ProviderServer
 
 ALWAYS_TOO_MUCH = {
     "httpx",
@@ -40,6 +42,7 @@ AGENT = {
     "nacre.runtime.models.offline.responder",
     "nacre.sessions.upkeep.maintenance",
 }
+TURN = {"nacre.runtime.agent.opening.open_models", "nacre.runtime.turn.turn"}
 ENGINE = {"apsw", "filelock", "nacre.memory.engine"}
 CHANGES = {
     "glob",
@@ -81,8 +84,12 @@ print("COMPILED", *frozen, file=sys.stderr)
 
 def _loaded(home: Path, run: str) -> set[str]:
     """The modules among those that are looked at which a program has imported when it is done."""
-    watched = ALWAYS_TOO_MUCH | SCREENS | MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE | CHANGES
-    watched |= NOT_OF_THE_INDEX | {"asyncio", "nacre.extensions"}
+    watched = (
+        ALWAYS_TOO_MUCH | SCREENS | {"pygments"} | MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE | CHANGES
+    )
+    watched |= (
+        NOT_OF_THE_INDEX | TURN | {"nacre.runtime.open_sessions.routing", "asyncio", "nacre.extensions"}
+    )
     told = _run(home, TOLD.format(run=run, watched=watched))
     last = told.splitlines()[-1]
     assert last.startswith("LOADED"), told
@@ -127,6 +134,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["memory", "get", "memory/2026-01-20.md"], MODEL | VALIDATORS | SESSIONS | AGENT),
         (["memory", "status"], MODEL | VALIDATORS | SESSIONS | AGENT | CHANGES | NOT_OF_THE_INDEX),
         (["memory", "index"], MODEL | VALIDATORS | SESSIONS | AGENT | NOT_OF_THE_INDEX),
+        (["status"], MODEL | VALIDATORS | TURN),
+        (["sessions", "list"], MODEL | VALIDATORS | TURN | ENGINE | {"nacre.runtime.open_sessions.routing"}),
         (["init"], MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE),
         (["send", "-m", "What about the mast?"], {"nacre.extensions"}),
     ],
@@ -137,6 +146,23 @@ def test_a_command_loads_what_it_needs(home: Path, arguments: list[str], absent:
     loaded = _loaded(home, COMMAND.format(arguments=arguments))
 
     assert loaded & (absent | ALWAYS_TOO_MUCH | SCREENS) == set()
+
+
+def test_a_short_turn_loads_no_table_of_tokens_and_no_screen(tmp_path: Path) -> None:
+    """httpx's command line would bring rich and pygments, and a table is larger than the rest of the turn."""
+    settings = tmp_path / ".nacre/nacre.json5"
+    settings.parent.mkdir()
+    with ProviderServer() as server:
+        server.reply("It is in the shed.")
+        model = {
+            "agents": {"defaults": {"model": {"primary": "openai/m"}, "memorySearch": {"enabled": False}}}
+        }
+        there = {"models": {"providers": {"openai": {"baseUrl": server.url, "apiKey": "k"}}}}
+        settings.write_text(json.dumps(model | there), encoding="utf-8")
+        loaded = _loaded(tmp_path, COMMAND.format(arguments=["send", "-m", "Where is the boat?"]))
+
+    assert len(server.requests) == 1
+    assert loaded & (ALWAYS_TOO_MUCH | SCREENS | MODEL | {"pygments"}) == {"httpx", "urllib.request"}
 
 
 def test_the_agent_is_imported_without_models_and_screens(home: Path) -> None:

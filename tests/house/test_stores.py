@@ -36,7 +36,7 @@ ALLOWED = {
     "extensions/importers/run.py": "a file of its own, written as safely",
     "extensions/http/server/tokens.py": "a file of its own, written as safely",
     "extensions/postgres/session_store.py": "names, words and upkeep follow the rules of files",
-    "extensions/backup/archive.py": "holds the index of sessions still while it is copied",
+    "extensions/backup/commands.py": "holds the index of sessions still while it is copied",
     "cli/sessions/shelf.py": "writes the file that is exported to",
 }
 ROOM = "memory/workspace/"
@@ -47,7 +47,7 @@ FOLDERS = tuple(
 MAY_KNOW_FOLDERS = {
     "extensions/forget/commands.py": "says when git refused",
     "extensions/forget/search.py": "searches the git history",
-    "cli/setup/doctor/disk_checks.py": "says when git refused",
+    "cli/setup/doctor.py": "says when git refused",
     "memory/files/note_files.py": "`extraPaths` that lie outside are folders of this machine",
     "memory/files/proposals.py": "what waits lies in the state folder, beside the notes",
     "extensions/qmd/qmd_memory.py": "qmd indexes folders of this machine, and names files in them",

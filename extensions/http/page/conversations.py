@@ -17,11 +17,10 @@ from nacre.extensions.http.page.transcript import LiveTurn, items_of
 from nacre.extensions.http.page.visit import Visit, conversations_by_day
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.records import HitExplanation
-from nacre.runtime.agent.insight.model_facts import budget_of
 from nacre.runtime.agent.insight.timeline import timeline
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound
-from nacre.runtime.providers.opening import has_price
+from nacre.runtime.providers.opening import budget_of, has_price
 from nacre.sessions.contracts.errors import SessionNotFound
 
 SHOWN_ITEMS = 80

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from nacre.extensions.providers.completions.addresses import (
@@ -18,6 +17,7 @@ from nacre.extensions.providers.completions.addresses import (
     without_user,
 )
 from nacre.extensions.providers.completions.errors import CallFacts, ProviderAnswered, classify, redacted
+from nacre.extensions.providers.completions.http_client import load_client
 from nacre.extensions.providers.completions.keys import from_environment
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint, is_secret_header
 from nacre.memory.contracts.embedder import EmbeddingFailed
@@ -84,7 +84,7 @@ class EmbeddingConnection:
     async def _connected(self) -> httpx.AsyncClient:
         if self._client is not None:
             return self._client
-        httpx = await asyncio.to_thread(import_module, "httpx")
+        httpx = await asyncio.to_thread(load_client)
         # another request may have made the client during the import; a second one would never be closed
         if self._client is None:
             # No redirects: the key is for the address in the settings. No proxy reaches this machine.

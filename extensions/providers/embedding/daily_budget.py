@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from functools import lru_cache
 from pathlib import Path
 
 from nacre.extensions.providers.completions.price_map import price_map_entry
@@ -36,6 +37,7 @@ class EmbeddingBudget:
         self._daily_tokens = daily_tokens
         self._now = now
         self._ledger = ledger
+        self._known_prices = lru_cache(maxsize=8)(price_map_entry)  # a megabyte is read for each
 
     async def allow(self, tokens: int, model_name: str, *, is_local: bool) -> Reservation:
         """Reserves about `tokens` for documents; release the reservation after the call.
@@ -111,5 +113,5 @@ class EmbeddingBudget:
 
     def _price_usd(self, model_name: str) -> float | None:
         own = self._ledger.prices.get(model_name) if self._ledger is not None else None
-        price = (own or price_map_entry(model_name)).get("input_cost_per_token")
+        price = (own or self._known_prices(model_name)).get("input_cost_per_token")
         return float(price) if isinstance(price, int | float) else None

@@ -21,8 +21,8 @@ class EmbeddingEndpoint(Record):
     """The address, key and model of an embedding provider.
 
     `key_variables` are read without an `api_key`; `needs_key` is false for servers that answer without a key.
-    `dimensions` asks for shorter vectors, of models that support it. With `compact` the server sends numbers
-    in base64, which is a quarter of their length in digits.
+    `dimensions` asks for shorter vectors, of models that support it. With `compact` the server is asked
+    for numbers in base64, a quarter of their length in digits, and is asked again if it refuses that.
     """
 
     provider: str
@@ -149,7 +149,6 @@ def endpoint_for(
         headers=headers,
         max_input_tokens=_input_tokens(model),
         dimensions=settings.output_dimensionality,
-        compact=known.compact and not own_url,
         unusable=unset_in(remote.model_dump(), "" if written_key and remote.base_url else shared),
     )
 

@@ -7,10 +7,12 @@ provider that keeps failing gets no requests for a while. Failures become `Embed
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from nacre.extensions.providers.completions.addresses import is_loopback
+from nacre.extensions.providers.completions.errors import ProviderAnswered
 from nacre.extensions.providers.embedding.batch_jobs import (
     JOB_PROVIDERS,
     BatchJobs,
@@ -42,6 +44,9 @@ WHOLE_CHUNK_TOKENS = 2_000
 FAILURES_BEFORE_REST = 3
 FIRST_REST_SECONDS = 60.0
 MAX_REST_SECONDS = 30 * 60.0
+
+_REFUSES_A_FIELD = (400, 415, 422, 501)
+"""What servers answer that do not know a field of the request."""
 
 _REFUSED = (
     "too many tokens",
@@ -89,6 +94,7 @@ class HttpEmbedder:
         self._budget = budget
         self._query_seconds = query_seconds
         self._total_seconds = total_seconds
+        self._may_know_no_base64 = endpoint.compact
         self._circuit = _CircuitBreaker(now_seconds)
         self._connection = EmbeddingConnection(endpoint, now_seconds)
         self.jobs: BatchJobs | None = None
@@ -177,13 +183,28 @@ class HttpEmbedder:
     async def _asked(
         self, texts: Sequence[str], purpose: Purpose, seconds: float
     ) -> Sequence[Sequence[float]]:
-        """One request. Raises `ModelError` or `EmbeddingFailed`."""
-        url, body = request_for(self._endpoint, texts, purpose)
-        answer = await self._connection.send_for_json("POST", url, seconds=seconds, json=body)
+        """One request, or two if the server may know no base64. Raises `ModelError` or `EmbeddingFailed`."""
+        try:
+            answer = await self._answer(self._endpoint, texts, purpose, seconds)
+        except ModelError as error:
+            if not self._may_know_no_base64 or not isinstance(error.__cause__, ProviderAnswered):
+                raise
+            if error.__cause__.status_code not in _REFUSES_A_FIELD:
+                raise
+            plain = replace(self._endpoint, compact=False)
+            answer = await self._answer(plain, texts, purpose, seconds)
+            self._endpoint = plain
+        self._may_know_no_base64 = False
         vectors = vectors_of(answer, len(texts), self._endpoint)
         if self._budget is not None:
             await self._budget.spend(tokens_of(answer, texts), self._endpoint.name)
         return vectors
+
+    async def _answer(
+        self, endpoint: EmbeddingEndpoint, texts: Sequence[str], purpose: Purpose, seconds: float
+    ) -> Mapping[str, Any]:
+        url, body = request_for(endpoint, texts, purpose)
+        return await self._connection.send_for_json("POST", url, seconds=seconds, json=body)
 
     def _failure(self, error: ModelError) -> EmbeddingFailed:
         said = error.detail.lower()

@@ -9,7 +9,6 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from nacre.extensions.providers.completions.addresses import (
@@ -20,6 +19,7 @@ from nacre.extensions.providers.completions.addresses import (
     without_user,
 )
 from nacre.extensions.providers.completions.errors import ProviderAnswered
+from nacre.extensions.providers.completions.http_client import load_client
 
 if TYPE_CHECKING:
     import httpx
@@ -133,11 +133,6 @@ async def _sent(client: httpx.AsyncClient, request: httpx.Request) -> httpx.Resp
         return await client.send(request, stream=True)
     except load_client().RemoteProtocolError:  # not a byte came back: llama.cpp closes after five seconds
         return await client.send(request, stream=True)
-
-
-def load_client() -> Any:
-    """httpx, imported on first use."""
-    return import_module("httpx")
 
 
 async def hang_up(response: httpx.Response) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nacre.extensions.providers.completions.addresses import user_of, without_credentials
 from nacre.extensions.providers.completions.errors import CallFacts, ProviderAnswered
+from nacre.extensions.providers.completions.http_client import load_client
 from nacre.extensions.providers.completions.keys import from_environment
 from nacre.extensions.providers.completions.messages import (
     Family,
@@ -36,7 +37,7 @@ from nacre.extensions.providers.completions.messages import (
 )
 from nacre.extensions.providers.completions.provider_model import ProviderModel
 from nacre.extensions.providers.completions.replies import ReplyAssembly
-from nacre.extensions.providers.openai_compatible.connection import Connection, hang_up, load_client
+from nacre.extensions.providers.openai_compatible.connection import Connection, hang_up
 from nacre.extensions.providers.openai_compatible.listing import bearer, served_model
 from nacre.extensions.providers.openai_compatible.providers import (
     Endpoint,

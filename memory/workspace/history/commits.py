@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -49,6 +48,8 @@ def hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, in
         if before or after:
             yield first, first + len(before), first, first + len(after)
         return
+    from difflib import SequenceMatcher  # `nacre status` compares nothing
+
     for tag, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if tag != "equal":
             yield first + a, first + b, first + c, first + d

@@ -1,4 +1,4 @@
-"""The model that would be asked now: its address, its key, how its window is divided. May ask it."""
+"""The model that would be asked now: whether it answers, and what it would be sent. May ask it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from contextlib import aclosing, suppress
 from urllib.parse import urlsplit
 
 from nacre.memory.workspace.workspace import ContextFile, ContextFiles
-from nacre.runtime.agent.opening.open_models import model_budget
-from nacre.runtime.contracts.budget import FALLBACK_WINDOW_TOKENS, ContextBudget
+from nacre.runtime.contracts.budget import FALLBACK_WINDOW_TOKENS
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError, ModelError
-from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.models.tokenizer import count_tokens_for, estimate_tokens
 from nacre.runtime.providers.opening import connected_model
 from nacre.runtime.settings.config import Config
@@ -26,20 +23,6 @@ from nacre.sessions.contracts.messages import Text, UserMessage
 
 _PROBE_SECONDS = 2.0
 _ANSWER_TOKENS = 16
-
-
-async def budget_of(config: Config, now: Clock) -> ContextBudget:
-    """How the model's window is divided. Asks its server for the size.
-
-    Raises:
-        ConfigError: it is too small.
-    """
-    agent = config.settings.agent
-    if not config.model_name:
-        offline = OfflineModel(lambda: epoch_ms(now()), new_id=random_id, count_tokens=estimate_tokens)
-        return await model_budget(agent, offline)
-    async with aclosing(connected_model(config, config.model_name, now)) as model:
-        return await model_budget(agent, model)
 
 
 async def listens(address: str) -> bool:

@@ -7,16 +7,14 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels, KnownModels
-from nacre.runtime.contracts.budget import ContextBudget, WindowSource, resolve_budget
+from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
-from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.contracts.model import ChatModel, learn_window
+from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.cooldown import CooldownFile
 from nacre.runtime.models.failover import Candidate, ModelChain, Patience
-from nacre.runtime.providers.opening import open_transcribers, price_entry
+from nacre.runtime.providers.opening import open_transcribers, price_entry, settled_budget
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.auth_profiles import AuthProfile
-from nacre.runtime.settings.sections.agents import AgentSettings
 from nacre.runtime.turn.inbound_message import VoiceNotes
 
 
@@ -48,7 +46,7 @@ def open_models(
 
     def chain(models: Sequence[ChatModel]) -> ModelChain:
         def budget(model: ChatModel) -> ContextBudget:
-            return _budget(config.settings.agent, model, is_fallback=model is not models[0])
+            return settled_budget(config.settings.agent, model, is_fallback=model is not models[0])
 
         return ModelChain(
             [Candidate(model=model, budget=budget(model)) for model in models],
@@ -127,43 +125,3 @@ def open_voice_notes(config: Config, now: Clock, closing: AsyncExitStack) -> Voi
     for each in transcribers:
         closing.push_async_callback(each.close)
     return VoiceNotes(config.settings.tools.media.audio, transcribers)
-
-
-async def model_budget(agent: AgentSettings, model: ChatModel) -> ContextBudget:
-    """How a model's window is divided. Asks the model's server for its size if possible.
-
-    Raises:
-        ConfigError: it is too small.
-    """
-    await learn_window(model)
-    return _budget(agent, model, is_fallback=False)
-
-
-def _budget(agent: AgentSettings, model: ChatModel, *, is_fallback: bool) -> ContextBudget:
-    """The owner's window wins, except that a fallback keeps its own window if that is smaller."""
-    configured_tokens, own_tokens = agent.context_tokens, model.context_window_tokens
-    if is_fallback and configured_tokens and own_tokens:
-        configured_tokens = min(configured_tokens, own_tokens)
-    try:
-        return _resolved(agent, configured_tokens, own_tokens, getattr(model, "window_source", "model"))
-    except ConfigError as error:
-        if not is_fallback:
-            raise
-        raise ConfigError(f"The fallback model {model.name!r} cannot be used. {error}") from error
-
-
-def _resolved(
-    agent: AgentSettings, configured_tokens: int | None, own_tokens: int | None, source: WindowSource
-) -> ContextBudget:
-    compaction = agent.compaction
-    return resolve_budget(
-        model_source=source,
-        configured_window_tokens=configured_tokens,
-        model_window_tokens=own_tokens,
-        reserve_tokens=compaction.reserve_tokens,
-        reserve_floor_tokens=compaction.reserve_tokens_floor,
-        soft_threshold_tokens=compaction.memory_flush.soft_threshold_tokens,
-        keep_recent_tokens=compaction.keep_recent_tokens,
-        flush_enabled=compaction.memory_flush.enabled,
-        compaction_enabled=compaction.enabled,
-    )

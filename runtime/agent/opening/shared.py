@@ -14,7 +14,12 @@ from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.extensions.host import MakeToolSource, OpeningAgent
-from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
+from nacre.runtime.models.tokenizer import (
+    count_tokens_for,
+    counted_once,
+    estimate_tokens,
+    estimated_first,
+)
 from nacre.runtime.providers.opening import connected_model
 from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.function import ToolSource
@@ -121,10 +126,11 @@ class World(Record):
 
     def count_tokens(self, model_name: str) -> Callable[[str], int]:
         """A counter with a cache that all agents share."""
-        # The offline responder has no tokenizer of its own, and a table takes most of a second to load.
+        # the offline responder has no tokenizer of its own
+        count = estimated_first(count_tokens_for(model_name)) if model_name else estimate_tokens
         return self.shared.borrowed(
             ("tokens", model_name),
-            lambda: counted_once(count_tokens_for(model_name) if model_name else estimate_tokens),
+            lambda: counted_once(count),
             close=_nothing_to_close,
             until=self.closing,
         )

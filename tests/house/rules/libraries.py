@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 LIBRARIES = {
+    "acp": ("extensions/acp/command.py", "extensions/acp/editor.py"),
     "aiofiles": ("sessions/journal/journal.py",),
     "aiohttp": (
         "extensions/discord/bridge.py",
@@ -12,7 +13,7 @@ LIBRARIES = {
     "anyio": ("extensions/mcp/client/session.py",),
     "apsw": (
         "runtime/ledger/database.py",
-        "extensions/backup/archive.py",
+        "extensions/backup/commands.py",
         "runtime/ledger/file_ledger.py",
         "extensions/postgres/memory_words.py",
         "memory/stores/sqlite/connection.py",
@@ -27,6 +28,7 @@ LIBRARIES = {
     ),
     "httpx2": ("extensions/mcp/client/session.py",),
     "httpx": (
+        "extensions/providers/completions/http_client.py",
         "extensions/telegram/bridge.py",
         "extensions/providers/embedding/local_models.py",
         "extensions/providers/embedding/connection.py",

@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
+from nacre.runtime.models.tokenizer import (
+    ESTIMATED_TOKENS,
+    count_tokens_for,
+    counted_once,
+    estimate_tokens,
+    estimated_first,
+)
 from tests.runtime.turn.watched_work import watched_work
 
 ENGLISH = "The owner prefers short answers and wants to be reminded of the dentist on Tuesday at nine. "
@@ -28,6 +34,18 @@ def test_tables_are_exact_and_differ_by_model() -> None:
     )
     assert count_tokens_for("openai/gpt-4-turbo")(CHINESE) > count_tokens_for("openai/gpt-4.1")(CHINESE)
     assert count_tokens_for("openai/gpt-4o")("") == 0
+
+
+def test_the_first_texts_are_estimated_and_later_ones_counted() -> None:
+    """The table is not needed before the texts have many tokens, and a single long text is counted."""
+    counted: list[str] = []
+    count = estimated_first(lambda text: counted.append(text) or 7)
+
+    assert count(ENGLISH) == estimate_tokens(ENGLISH)
+    assert counted == []
+    assert count(ENGLISH * ESTIMATED_TOKENS) == 7
+    assert count(ENGLISH) == 7
+    assert counted == [ENGLISH * ESTIMATED_TOKENS, ENGLISH]
 
 
 def test_a_huge_text_is_estimated_in_small_pieces() -> None:

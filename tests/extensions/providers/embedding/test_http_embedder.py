@@ -225,3 +225,24 @@ async def test_the_owner_s_header_wins(server: EmbeddingServer) -> None:
         await embedder.embed_documents(["one"])
 
     assert server.asked[0].headers["authorization"] == "Basic bees"
+
+
+async def test_a_server_without_base64_is_asked_again_once(server: EmbeddingServer) -> None:
+    """It refuses a field that it does not know; from then on it is asked for numbers."""
+    server.fail(422, "extra inputs are not permitted: encoding_format")
+    async with opened(server, compact=True) as embedder:
+        [vector] = await embedder.embed_documents(["wax"])
+        await embedder.embed_documents(["honey"])
+
+    assert ["encoding_format" in asked.body for asked in server.asked] == [True, False, False]
+    assert vector == pytest.approx(embedding("wax"), abs=1e-6)
+
+
+async def test_a_refused_text_is_no_refused_format(server: EmbeddingServer) -> None:
+    """Once a server has sent base64, a refusal is about a text, and costs one request."""
+    async with opened(server, compact=True) as embedder:
+        await embedder.embed_documents(["wax"])
+        server.fail(400, "maximum context length exceeded")
+        with pytest.raises(TextRefused):
+            await embedder.embed_documents(["honey"])
+        assert len(server.asked) == 2
