@@ -676,12 +676,11 @@ async def _window(config: Config, now: Clock) -> list[Finding]:
     found = [Finding(area="window", state="note" if advice else "well", text=text, advice=advice)]
     count = token_counter(config.model_name)
     shown = await workspace_files(config, now, window_tokens=budget.window_tokens)
-    files = [file for file in shown if not file.missing]
-    tokens = {file.name: count(file.text) for file in files}
+    tokens = {file.name: count(file.text) for file in shown if not file.missing}
     total = sum(tokens.values())
     each = ", ".join(f"{name} {number}" for name, number in tokens.items() if number)
     is_much = total > budget.window_tokens * _MOST_OF_WINDOW
-    cut = [file.name for file in files if file.truncated]
+    cut = [file.name for file in shown if file.truncated]
     advice = f"Shorten them: each request carries them. {', '.join(cut)} is cut." if cut else ""
     found.append(
         Finding(
