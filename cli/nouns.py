@@ -37,8 +37,16 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "nacre config explain agents.defaults.model.primary",
         "nacre config explain usage.dailyCapUsd --json",
     ),
+    "config get": (
+        "nacre config get agents.defaults.model.primary",
+        "nacre --agent work config get agents.defaults.userTimezone",
+    ),
     "config path": ("nacre config path",),
     "config schema": ("nacre config schema > ~/.nacre/schema.json",),
+    "config set": (
+        "nacre config set usage.dailyCapUsd 2",
+        "nacre config set 'agents.list[1]' '{id: \"work\"}'",
+    ),
     "config unset": ("nacre config unset usage.dailyCapUsd",),
     "sessions context": (
         "nacre sessions context",
@@ -51,7 +59,13 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "admin extensions hooks": ("nacre admin extensions hooks", "nacre admin extensions hooks trust evening"),
     "admin extensions hooks distrust": ("nacre admin extensions hooks distrust evening",),
     "admin extensions hooks trust": ("nacre admin extensions hooks trust evening",),
-    "init": ("nacre init", "nacre init --yes --model ollama/llama3.2"),
+    "init": (
+        "nacre init",
+        "nacre init --yes --model ollama/llama3.2",
+        "nacre init --yes --address http://127.0.0.1:8080/v1",
+        "nacre init --yes --service",
+        "nacre init --restore nacre-2026-11-20.tar.gz",
+    ),
     "admin log": ("nacre admin log -n 50", "nacre admin log -f"),
     "memory": ("nacre memory", "nacre memory search boat", "nacre memory undo"),
     "memory diff": ("nacre memory diff", "nacre memory diff 3f2a9c10"),

@@ -651,7 +651,7 @@ async def _reach(config: Config, now: Clock, facts: ModelFacts, *, online: bool)
 
 
 async def _window(config: Config, now: Clock) -> list[Finding]:
-    from nacre.runtime.agent.insight.model_facts import token_counter, workspace_files
+    from nacre.runtime.agent.insight.model_facts import fitting_note_tools, token_counter, workspace_files
     from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, WINDOW_SOURCES
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.providers.opening import budget_of
@@ -671,14 +671,16 @@ async def _window(config: Config, now: Clock) -> list[Finding]:
         advice = "Say how large it is: `nacre config set agents.defaults.contextTokens N`."
     elif budget.window_tokens < TIGHT_WINDOW_TOKENS:
         advice = "This is small: history is compacted often. Choose a model with a larger window."
+        if fitting := fitting_note_tools(budget.window_tokens):
+            advice = f"{advice} Of the tools for notes, only {', '.join(fitting)} fit."
     found = [Finding(area="window", state="note" if advice else "well", text=text, advice=advice)]
     count = token_counter(config.model_name)
-    files = [file for file in await workspace_files(config, now) if not file.missing]
-    tokens = {file.name: count(file.text) for file in files}
+    shown = await workspace_files(config, now, window_tokens=budget.window_tokens)
+    tokens = {file.name: count(file.text) for file in shown if not file.missing}
     total = sum(tokens.values())
     each = ", ".join(f"{name} {number}" for name, number in tokens.items() if number)
     is_much = total > budget.window_tokens * _MOST_OF_WINDOW
-    cut = [file.name for file in files if file.truncated]
+    cut = [file.name for file in shown if file.truncated]
     advice = f"Shorten them: each request carries them. {', '.join(cut)} is cut." if cut else ""
     found.append(
         Finding(

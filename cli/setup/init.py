@@ -414,14 +414,6 @@ def command(
     far as they are not known. It tries the model with one call, and offers fallbacks, Telegram and a service,
     which it never starts. Safe to repeat: what exists is never overwritten. nacre chat makes the folders by
     itself. The options answer without questions, with --yes.
-
-    \b
-    Examples:
-      nacre init
-      nacre init --yes --model ollama/qwen3
-      nacre init --yes --address http://127.0.0.1:8080/v1
-      nacre init --yes --service
-      nacre init --restore nacre-2026-11-20.tar.gz
     """
     from nacre.runtime.settings.disk.agent_folders import has_assistant
     from nacre.runtime.storage.storage import storage_of

@@ -314,13 +314,9 @@ class TurnContext:
         return tuple(kept.values())
 
     def _fitting(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-        window_tokens = self._asked.budget.window_tokens
-        if window_tokens >= FULL_TOOLS_TOKENS:
-            return tools
-        left_out = [tool.name for tool in tools if tool.name in NOTE_TOOLS.difference(SMALL_WINDOW_TOOLS)]
-        if left_out:
-            notice = f"The window has only {window_tokens} tokens, so some tools are left out:"
-            self._tell((f"{notice} {', '.join(left_out)}.",))
+        if self._asked.budget.window_tokens >= FULL_TOOLS_TOKENS:
+            return tools  # `nacre doctor` says what a smaller window leaves out
+        left_out = NOTE_TOOLS.difference(SMALL_WINDOW_TOOLS)
         return tuple(tool for tool in tools if tool.name not in left_out)
 
     def _tell(self, notices: Sequence[str]) -> None:

@@ -188,12 +188,7 @@ class SystemPrompts:
         `memory` is what the memory engine says about its tools, `sections` are the session's prompt parts.
         In a small window of the `budget`, less of each file is shown.
         """
-        total_chars = self._settings.bootstrap_total_max_chars
-        per_file_chars = self._settings.bootstrap_max_chars
-        if budget.window_tokens * FILES_PERCENT // 25 < total_chars:
-            total_chars = budget.window_tokens * FILES_PERCENT // 25
-        if budget.window_tokens < FAIR_SHARES_TOKENS:
-            per_file_chars = min(per_file_chars, total_chars // 5)
+        per_file_chars, total_chars = file_limits(self._settings, budget.window_tokens)
         files = await self._files.read(
             () if self._profile == "bare" else policy.context_files(),
             per_file_chars=per_file_chars,
@@ -320,6 +315,13 @@ class SystemPrompts:
                 self._counted.clear()
             self._counted[asked] = await asyncio.to_thread(overhead_tokens, system, tools, self._count_tokens)
         return self._counted[asked]
+
+
+def file_limits(settings: AgentSettings, window_tokens: int) -> tuple[int, int]:
+    """How many characters of one workspace file, and of all together, a request may carry."""
+    total_chars = min(settings.bootstrap_total_max_chars, window_tokens * FILES_PERCENT // 25)
+    share_chars = total_chars // 5 if window_tokens < FAIR_SHARES_TOKENS else total_chars
+    return min(settings.bootstrap_max_chars, share_chars), total_chars
 
 
 def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: str) -> str:

@@ -245,11 +245,6 @@ def get(context: click.Context, key: str, as_json: bool) -> int:
     """Print the value that holds for KEY, or all that differs from the defaults.
 
     Keys, tokens and passwords are not shown.
-
-    \b
-    Examples:
-      nacre config get agents.defaults.model.primary
-      nacre --agent work config get agents.defaults.userTimezone
     """
     invocation, file = begin(context), _file(context)
     if not key:
@@ -270,12 +265,6 @@ def set_(context: click.Context, key: str, value: str, as_json: bool) -> int:
     """Write VALUE at KEY into the settings file. Comments and order stay.
 
     VALUE is JSON5, and plain text where it is none. What Nacre could not start with is refused.
-
-    \b
-    Examples:
-      nacre config set agents.defaults.model.primary ollama/qwen3
-      nacre config set memory.bank.enabled true
-      nacre config set 'agents.list[0]' '{id: "work"}'
     """
     from nacre.cli.setup.config.changing import set_value
 

@@ -107,9 +107,9 @@ STAYS = r"nacre|.* chat.*|nacre (serve|admin (worker.*|mcp|log -f))|.*config edi
 NEEDS = {
     r"hooks (dis)?trust|mcp approve|access (approve|deny|revoke)": "the owner's terminal",
     r"storage migrate|workspace (pull|push)": "PostgreSQL",
-    r"age1…|\.age |nacre\.key|ollama/": "a key, an encrypted archive, a model server",
+    r"age1…|\.age |nacre\.key|ollama/|:8080": "a key, an encrypted archive, a model server",
     r"-o main\.svg": "matplotlib, which an extra brings",
-    r"3f2a9c10|0198c2f0|memory forget|schedule (add|remove)|completion": "an id, a line or a chat",
+    r"3f2a9c10|0198c2f0|memory forget|--restore|schedule (add|remove)|completion": "an id, a line or a chat",
     r"import |--set |ltm": "an export of another program, questions, LanceDB",
 }
 """Examples about what the prepared state has not. They are run too, and answer with a sentence."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -56,6 +57,18 @@ def test_a_sound_installation_is_told_as_such(tmp_path: Path) -> None:
     assert shown.stdout.rstrip().endswith("All is well.")
     assert "AGENTS.md" in found["prompt"][0]["text"]
     assert "compaction above 16000" in found["window"][0]["text"]
+
+
+def test_a_small_window_is_told_with_what_it_leaves_out(tmp_path: Path) -> None:
+    """The files are counted as such a window shows them; those that nobody has changed are not to shorten."""
+    run_nacre(tmp_path, "config", "set", "agents.defaults.contextTokens", "4096")
+    run_nacre(tmp_path, "send", "Hello.")
+
+    _code, found = _findings(tmp_path)
+
+    assert "only read, append, memory_search fit" in found["window"][0]["advice"]
+    assert found["prompt"][0]["state"] == "well"
+    assert int(re.findall(r"AGENTS\.md (\d+)", found["prompt"][0]["text"])[0]) < 150
 
 
 def test_what_is_wrong_is_found_and_the_safe_part_mended(tmp_path: Path) -> None:
