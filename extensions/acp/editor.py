@@ -117,9 +117,9 @@ class EditorAgent:
 
     async def load_session(
         self,
-        cwd: str,
+        cwd: str,  # noqa: ARG002 - see the module
         session_id: str,
-        **_more: Any,  # noqa: ARG002 - see the module
+        **_more: Any,
     ) -> LoadSessionResponse:
         try:
             session = await self._agent.sessions.get(_checked(session_id))
