@@ -54,8 +54,12 @@ async def provide(port: int, tokens: int, a_second: float) -> None:
         except asyncio.IncompleteReadError:  # somebody looked whether it listens
             writer.close()
             return
-        length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
-        await reader.readexactly(int(length.partition(b":")[2]))
+        lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+        if not lengths:  # somebody asked which models there are
+            writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            writer.close()
+            return
+        await reader.readexactly(int(lengths[0].partition(b":")[2]))
         writer.write(_HEAD)
         begun = asyncio.get_running_loop().time()
         for number in range(tokens):

@@ -18,7 +18,7 @@ from pathlib import Path
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionError
 from nacre.sessions.contracts.keys import SYNTHETIC_KINDS, key_kind
 from nacre.sessions.disk.durable import open_plain, read_tail, reported, sync_folder
-from nacre.sessions.disk.json_text import split_lines
+from nacre.sessions.disk.json_text import line_value
 from nacre.sessions.index.image import ScannedSession, scanned_records
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
@@ -142,8 +142,8 @@ def last_message(path: Path) -> str:
         data = read_tail(path, TAIL_BYTES)
     except (SessionError, FileNotFoundError):
         return ""
-    lines = (line for ended in reversed(data.split(b"\n")) for line in split_lines(ended))
-    return last_message_text(line.value for line in lines if line.value is not None)
+    values = map(line_value, reversed(data.split(b"\n")))
+    return last_message_text(value for value in values if value is not None)
 
 
 def _current(index: SessionIndex, key: str, record: SessionRecord) -> StoredSession:
