@@ -61,8 +61,10 @@ lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and ru
 	@$(BIN)/python -m pytest -rs tests/extensions/lancedb
 
 protocols: $(VENV)/installed-dev ## add the libraries of other programs' protocols and run their tests
-	@$(call install,--editable ".[mcp$(,)serve]" mcp-server-time mcp-server-git)
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not browser" -rs tests/extensions/http tests/extensions/mcp
+	@$(call install,--editable ".[acp$(,)mcp$(,)serve]" mcp-server-time mcp-server-git)
+	@if command -v npm >/dev/null; then npm install --no-audit --no-fund --silent --prefix build/acp @agentclientprotocol/sdk@2.4.0; \
+		else echo "npm is not installed, so the test with an editor's library is skipped."; fi
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not browser" -rs tests/extensions/acp tests/extensions/http tests/extensions/mcp
 
 page: $(VENV)/installed-dev ## add what serves and drives the page, and run its tests in a real Chromium
 	@$(call install,--editable ".[serve]" "playwright>=1.49$(,)<2")

@@ -58,13 +58,17 @@ from .runtime.contracts.model import (
 )
 from .runtime.extensions.host import ExtensionHost as ExtensionHost
 from .runtime.hooks.events import (
+    AfterAnswer as AfterAnswer,
     AfterCompaction as AfterCompaction,
+    AfterDelivery as AfterDelivery,
     AfterFlush as AfterFlush,
     AfterModel as AfterModel,
     AfterTool as AfterTool,
     AfterTurn as AfterTurn,
     Ask as Ask,
+    BeforeAnswer as BeforeAnswer,
     BeforeCompaction as BeforeCompaction,
+    BeforeDelivery as BeforeDelivery,
     BeforeFlush as BeforeFlush,
     BeforeModel as BeforeModel,
     BeforeTool as BeforeTool,
@@ -86,6 +90,11 @@ from .runtime.tools.function import (
 from .runtime.tools.toolbox import ToolFailed as ToolFailed
 from .runtime.turn.loop import UsageLimits as UsageLimits
 from .runtime.turn.prompt_part import PromptPart as PromptPart, prompt_part as prompt_part
-from .runtime.turn.sub_agent import SubAgent as SubAgent, sub_agent as sub_agent
+from .runtime.turn.sub_agent import (
+    SubAgent as SubAgent,
+    Toolset as Toolset,
+    mcp_server as mcp_server,
+    sub_agent as sub_agent,
+)
 
 __version__: str

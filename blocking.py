@@ -11,10 +11,9 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, overload
+from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.agent.answering import owner_says
 from nacre.runtime.agent.opening.agent_parts import StopAfter
 from nacre.runtime.agent.sessions import SessionInfo
 from nacre.runtime.commands.conversation.branching import Rewound
@@ -23,10 +22,9 @@ from nacre.runtime.commands.conversation.session import EarlierSession, Session
 from nacre.runtime.commands.conversation.status import SessionStatus
 from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import CompactionEnded, Event
-from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
-from nacre.runtime.contracts.model import ModelParameters
-from nacre.runtime.turn.loop import UsageLimits
+from nacre.runtime.contracts.inbound import Inbound, Reply
 from nacre.runtime.turn.output import TypeForm
+from nacre.runtime.turn.turn_parts import AskOptions, CallOptions, MessageOptions
 from nacre.sessions.contracts.messages import Usage
 
 P = ParamSpec("P")
@@ -148,89 +146,39 @@ class BlockingAgent:
 
     @overload
     def ask(
-        self,
-        text: str,
-        *,
-        session: str = "",
-        attachments: tuple[Attachment, ...] = (),
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        context: object = None,
-        output_type: None = None,
+        self, text: str, *, output_type: None = None, **options: Unpack[AskOptions]
     ) -> Reply[None] | None: ...
 
     @overload
-    def ask(
-        self,
-        text: str,
-        *,
-        session: str = "",
-        attachments: tuple[Attachment, ...] = (),
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        context: object = None,
-        output_type: TypeForm[T],
-    ) -> Reply[T]: ...
+    def ask(self, text: str, *, output_type: TypeForm[T], **options: Unpack[AskOptions]) -> Reply[T]: ...
 
     def ask(
-        self,
-        text: str,
-        *,
-        session: str = "",
-        attachments: tuple[Attachment, ...] = (),
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        context: object = None,
-        output_type: TypeForm[Any] | None = None,
+        self, text: str, *, output_type: TypeForm[Any] | None = None, **options: Unpack[AskOptions]
     ) -> Reply[Any] | None:
         """The reply to a private message of the owner; see `Agent.ask`."""
-        inbound = owner_says(text, session, attachments, context)
-        return self.respond(inbound, limits=limits, parameters=parameters, output_type=output_type)
+        return self._loop.run(self._agent.ask(text, output_type=output_type, **options))
 
     @overload
     def respond(
-        self,
-        inbound: Inbound,
-        *,
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        output_type: None = None,
+        self, inbound: Inbound, *, output_type: None = None, **options: Unpack[CallOptions]
     ) -> Reply[None] | None: ...
 
     @overload
     def respond(
-        self,
-        inbound: Inbound,
-        *,
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        output_type: TypeForm[T],
+        self, inbound: Inbound, *, output_type: TypeForm[T], **options: Unpack[CallOptions]
     ) -> Reply[T]: ...
 
     def respond(
-        self,
-        inbound: Inbound,
-        *,
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        output_type: TypeForm[Any] | None = None,
+        self, inbound: Inbound, *, output_type: TypeForm[Any] | None = None, **options: Unpack[CallOptions]
     ) -> Reply[Any] | None:
         """Runs one turn and returns its reply; see `Agent.respond`."""
-        responding = self._agent.respond(
-            inbound, limits=limits, parameters=parameters, output_type=output_type
-        )
-        return self._loop.run(responding)
+        return self._loop.run(self._agent.respond(inbound, output_type=output_type, **options))
 
     def stream(
-        self,
-        inbound: Inbound,
-        *,
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        output_type: TypeForm[Any] | None = None,
+        self, inbound: Inbound, *, output_type: TypeForm[Any] | None = None, **options: Unpack[CallOptions]
     ) -> Iterator[Event]:
         """Runs one turn and yields its events; see `Agent.stream`. Leaving the loop early stops the turn."""
-        events = self._agent.stream(inbound, limits=limits, parameters=parameters, output_type=output_type)
+        events = self._agent.stream(inbound, output_type=output_type, **options)
 
         async def following() -> Event | None:
             return await anext(events, None)
@@ -301,45 +249,17 @@ class BlockingSession:
 
     @overload
     def ask(
-        self,
-        text: str,
-        *,
-        attachments: tuple[Attachment, ...] = (),
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        output_type: None = None,
+        self, text: str, *, output_type: None = None, **options: Unpack[MessageOptions]
     ) -> Reply[None] | None: ...
 
     @overload
-    def ask(
-        self,
-        text: str,
-        *,
-        attachments: tuple[Attachment, ...] = (),
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        output_type: TypeForm[T],
-    ) -> Reply[T]: ...
+    def ask(self, text: str, *, output_type: TypeForm[T], **options: Unpack[MessageOptions]) -> Reply[T]: ...
 
     def ask(
-        self,
-        text: str,
-        *,
-        attachments: tuple[Attachment, ...] = (),
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        output_type: TypeForm[Any] | None = None,
+        self, text: str, *, output_type: TypeForm[Any] | None = None, **options: Unpack[MessageOptions]
     ) -> Reply[Any] | None:
         """The reply to a message of the owner in this session; see `Session.ask`."""
-        return self._loop.run(
-            self._session.ask(
-                text,
-                attachments=attachments,
-                limits=limits,
-                parameters=parameters,
-                output_type=output_type,
-            )
-        )
+        return self._loop.run(self._session.ask(text, output_type=output_type, **options))
 
     def history(self, *, limit: int | None = None) -> tuple[SessionMessage, ...]:
         """The messages, oldest first."""

@@ -1,5 +1,5 @@
-"""What the tests of a bot author use: a scripted model, a clock that stands still, ids that count, and the
-suites for bridges and memory engines.
+"""What the tests of a bot author use: a scripted model and provider, a clock that stands still, ids that
+count, recorded conversations, cases with scorers, and the suites for bridges and memory engines.
 """
 
 import lazy_loader

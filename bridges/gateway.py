@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
+from urllib.parse import quote
 
 from nacre.bridges.access.bindings import BoundAgents
 from nacre.bridges.access.gate import Gate
@@ -30,15 +32,18 @@ from nacre.runtime.contracts.clock import Clock, Sleep
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.hooks.hooks import around_delivery
 from nacre.runtime.ledger.file_ledger import ledger_file
 from nacre.runtime.ledger.ledger import Ledger, LedgerPlace
-from nacre.runtime.ledger.records import Along, sendable
+from nacre.runtime.ledger.records import Along, OutboundPart, sendable
 from nacre.runtime.ledger.tables import LedgerTables
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 5.0
+MOST_ID_CHARS = 2_000
+"""Of all ids of a message together, as they stand in keys; a database indexes no longer ones."""
 
 
 class Gateway:
@@ -68,7 +73,11 @@ class Gateway:
             new_id=new_id,
         )
         self.connections = Connections(
-            ledger, receive=self._receive, may_send=self._gate.is_still_allowed, sleep=sleep
+            ledger,
+            receive=self._receive,
+            may_send=self._gate.is_still_allowed,
+            around=self._around,
+            sleep=sleep,
         )
         self._now = now
         self.dispatcher = Dispatcher(
@@ -82,6 +91,11 @@ class Gateway:
             sleep=sleep,
         )
         self._receiving: set[asyncio.Task[None]] = set()
+
+    def _around(self, part: OutboundPart) -> AbstractAsyncContextManager[None]:
+        agents, asker = self._agents, part.asker
+        agent = agents.default if asker is None else agents.for_message(asker)
+        return around_delivery(agent.hooks, part.part)
 
     @classmethod
     async def open(
@@ -244,7 +258,8 @@ class Gateway:
 
     async def _store_and_take(self, inbound: Inbound, cursor: str) -> None:
         ids = (inbound.chat_id, inbound.sender_id, inbound.message_id, inbound.thread_id)
-        if any("\0" in each or sendable(each) != each for each in ids):
+        is_long = sum(len(quote(each, errors="replace")) for each in ids) > MOST_ID_CHARS
+        if is_long or any("\0" in each or sendable(each) != each for each in ids):
             log.warning("a message from %s is not taken: %r cannot be stored", inbound.channel, ids)
             await self._ledger.pass_over(inbound, cursor)
             return

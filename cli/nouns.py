@@ -173,7 +173,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "status": ("nacre.cli.serving.status", "Show the model, notes, sessions, cost and channels."),
     "usage": ("nacre.cli.sessions.usage", "Show the tokens and cost of models and embeddings."),
-    "doctor": ("nacre.cli.setup.doctor.command", "Find problems and say how to solve them."),
+    "doctor": ("nacre.cli.setup.doctor", "Find problems and say how to solve them."),
     "init": ("nacre.cli.setup.init", "Set up the assistant: folders, model, channels, service."),
     "config": ("nacre.cli.setup.config.commands", "Show and change the settings."),
     "admin": ("nacre.cli.nouns:admin", "Access, extensions, schedule, log, agents, MCP, databases."),

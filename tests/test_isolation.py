@@ -18,7 +18,7 @@ from tests.servers.provider_server import ProviderServer
 
 ROOT = Path(__file__).parents[1]
 WRITERS = (
-    "tests/cli/setup/first_run/test_init.py::test_four_questions_set_up_a_model_with_its_key",
+    "tests/cli/setup/test_first_run.py::test_four_questions_set_up_a_model_with_its_key",
     "tests/extensions/importers/test_claude.py",
     "tests/cli/talk/test_send.py",
 )
@@ -86,8 +86,8 @@ def run_pytest(
     [
         pytest.param(".", ("-n2", *WRITERS), id="in parallel", marks=pytest.mark.slow),
         pytest.param(
-            "tests/cli/setup/first_run",
-            ("-n0", "--noconftest", "test_init.py", "-k", "settings_say"),
+            "tests/cli/setup",
+            ("-n0", "--noconftest", "test_first_run.py", "-k", "settings_say"),
             id="one file, from its folder, without conftest.py",
         ),
     ],

@@ -19,8 +19,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nacre.extensions.memory_bench.command import labelled_questions
-from nacre.extensions.memory_bench.engines import EngineResult, Notes, installed_engines, run_engine
+from nacre.extensions.memory_bench.command import (
+    EngineResult,
+    Notes,
+    installed_engines,
+    labelled_questions,
+    run_engine,
+)
 from nacre.extensions.memory_bench.scoring import Answer, Question
 from nacre.memory.embedders.e5 import E5Embedder
 from nacre.runtime.settings.config import load_config

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from nacre.bridges.connections.supervisor import BridgeStatus, Supervisor
 from nacre.bridges.contracts.bridge import Bridge, Place
-from nacre.bridges.delivery.outgoing import MaySend, Outgoing
+from nacre.bridges.delivery.outgoing import Around, MaySend, Outgoing
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.inbound import Inbound
@@ -39,7 +39,7 @@ class Connection(Record):
 class Connections:
     """The connections of a gateway.
 
-    `receive` takes a message and a cursor. `may_send` is asked before each part.
+    `receive` takes a message and a cursor. `may_send` is asked before each part, `around` observes it.
     """
 
     def __init__(
@@ -48,11 +48,13 @@ class Connections:
         *,
         receive: Callable[[Inbound, str], Awaitable[None]],
         may_send: MaySend,
+        around: Around,
         sleep: Sleep,
     ) -> None:
         self._ledger = ledger
         self._receive = receive
         self._may_send = may_send
+        self._around = around
         self._sleep = sleep
         self._here: dict[AccountId, Connection] = {}
 
@@ -77,7 +79,12 @@ class Connections:
             raise ValueError(f"The account {name[1]!r} of {name[0]!r} has two bridges.")
         supervisor = Supervisor(bridge, lambda up: self._inbox(name, up), sleep=self._sleep)
         outgoing = Outgoing(
-            bridge, self._ledger.outbox, supervisor.up, may_send=self._may_send, sleep=self._sleep
+            bridge,
+            self._ledger.outbox,
+            supervisor.up,
+            may_send=self._may_send,
+            around=self._around,
+            sleep=self._sleep,
         )
         self._here[name] = Connection(bridge=bridge, supervisor=supervisor, outgoing=outgoing)
         return self._here[name]

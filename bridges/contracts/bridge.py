@@ -28,10 +28,9 @@ class Capabilities:
 
     `greatest_length` is the limit of one message in Unicode characters, bytes of UTF-8, or units of UTF-16.
     `can_edit`: sent messages can be edited, at most every `edit_seconds`. `has_typing`: the chat has a typing
-    indicator that lasts for `typing_seconds`. `has_threads`: chats may have threads, and `Place.thread_id`
-    counts. `takes_attachments`: messages may contain files. `has_idempotent_sends`: a second `deliver` with
-    the same `Part.key` shows nothing new and returns the id of the first. `can_read_back`: `find` can tell
-    whether a part arrived.
+    indicator that lasts for `typing_seconds`. `has_idempotent_sends`: a second `deliver` with the same
+    `Part.key` shows nothing new and returns the id of the first. `can_read_back`: `find` can tell whether a
+    part arrived.
 
     Raises:
         ValueError: a length or a time is impossible.
@@ -43,8 +42,6 @@ class Capabilities:
     edit_seconds: float = 1.0
     has_typing: bool = False
     typing_seconds: float = 4.0
-    has_threads: bool = False
-    takes_attachments: bool = False
     has_idempotent_sends: bool = False
     can_read_back: bool = False
 

@@ -11,6 +11,7 @@ import logging
 import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -31,6 +32,8 @@ MAX_RETRY_SECONDS = 300.0
 
 MaySend: TypeAlias = Callable[[Inbound], Awaitable[bool]]
 """Whether the sender of a message, given without its text, may still have its answer."""
+Around: TypeAlias = Callable[[OutboundPart], AbstractAsyncContextManager[None]]
+"""What observes the sending of a part."""
 Step: TypeAlias = Literal["send", "find", "mark", "edit"]
 
 
@@ -65,10 +68,18 @@ class Outgoing:
     """Sends what the outbox holds for one bridge. `up` is set while the bridge is connected."""
 
     def __init__(
-        self, bridge: Bridge, outbox: Outbox, up: asyncio.Event, *, may_send: MaySend, sleep: Sleep
+        self,
+        bridge: Bridge,
+        outbox: Outbox,
+        up: asyncio.Event,
+        *,
+        may_send: MaySend,
+        around: Around = lambda _part: nullcontext(),
+        sleep: Sleep,
     ) -> None:
         self._bridge = bridge
         self._may_send = may_send
+        self._around = around
         self._outbox = outbox
         self._up = up
         self._sleep = sleep
@@ -134,7 +145,8 @@ class Outgoing:
             await self._fail(part, "failed", DeliveryRefused("its receiver no longer has the right"), 0)
             return None
         try:
-            await self._send(part)
+            async with self._around(part):
+                await self._send(part)
         except NotDelivered as error:
             delay = await self._fail(part, "pending", error, MAX_SENDS, error.retry_after_seconds)
             if error.holds_chat:

@@ -1,22 +1,395 @@
-"""The commands `nacre backup` and `nacre restore`."""
+"""The commands `nacre backup` and `nacre restore`; which files belong in a backup, a consistent copy of each,
+and the archive that holds them.
+
+A database is copied with SQLite's backup API, as of the end of one transaction. Of a file that only grows,
+the copy holds whole lines. Any other file is read again until it does not change while it is read. The
+archive is written under a temporary name and renamed once it is complete.
+"""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
+import os
+import shutil
+import stat
 import sys
-from collections.abc import Mapping
+import tarfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from nacre import __version__
 from nacre.cli.invocation import Invocation, Voice, begin, environment_of, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
+from nacre.extensions.backup.encryption import encrypted
+from nacre.extensions.backup.manifest import (
+    DATABASE,
+    FILE,
+    FOLDER,
+    LINES,
+    LINK,
+    MANIFEST,
+    OUTSIDE,
+    STATE,
+    Entry,
+    Manifest,
+    Place,
+    manifest_bytes,
+)
+from nacre.locks import try_lock
+from nacre.record import Record
+from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE
+from nacre.sessions.disk.durable import locked
 
 if TYPE_CHECKING:
     from nacre.extensions.backup.manifest import Manifest
     from nacre.runtime.settings.config import Config
+
+SQLITE_HEAD = b"SQLite format 3\0"
+MOST_TRIES = 5
+_APPEND_ONLY = (".jsonl", ".json.changes")
+_PIECE_BYTES = 1 << 20
+WORK_FOLDER = ".backup"
+"""The folder in the state folder where copies are made. A backup removes what a killed one left there."""
+_STATE_EXCLUDED = frozenset({"locks", "logs", "models", WORK_FOLDER})
+"""Folders of the state folder that are not backed up: locks, the log, models that can be downloaded again."""
+_TEMPORARY = (".lock", ".building", "-wal", "-shm", "-journal", ".tmp")
+_LAST = frozenset({"objects"})
+_FIRST = frozenset({"_versions"})
+"""What refers to other files is copied before the files that it refers to. git writes objects before a branch
+names them, and LanceDB writes data before a version names it.
+"""
+COMPRESSION = 6
+
+
+class CopyFailed(Exception):
+    """A file could not be copied consistently; the message says why."""
+
+
+def copy_file(source: Path, path: str, target: Path) -> Entry | None:
+    """Copies a file to `target` and describes the copy.
+
+    Returns `None` if the source is gone or is not a regular file.
+
+    Raises:
+        CopyFailed: the database is damaged, or the file kept changing.
+        OSError: the system refused.
+    """
+    try:
+        status = source.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        kind = _kind(source)
+        if kind == DATABASE:
+            _copy_database(source, target)
+        elif kind == LINES:
+            _copy_lines(source, target, status.st_size)
+        else:
+            _copy_unchanged(source, target)
+    except FileNotFoundError:
+        return None
+    return Entry(
+        path=path,
+        kind=kind,
+        size_bytes=target.stat().st_size,
+        sha256=digest(target),
+        mode=stat.S_IMODE(status.st_mode) & 0o777,
+    )
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _kind(source: Path) -> str:
+    if source.name.endswith(_APPEND_ONLY):
+        return LINES
+    with source.open("rb") as file:
+        return DATABASE if file.read(len(SQLITE_HEAD)) == SQLITE_HEAD else FILE
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    import apsw
+
+    target.unlink(missing_ok=True)
+    try:
+        original = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)
+        copy = apsw.Connection(str(target))
+        try:
+            original.set_busy_timeout(10_000)
+            with copy.backup("main", original, "main") as backup:
+                backup.step(-1)  # in one step: a write between steps would restart the backup
+            copy.pragma("journal_mode", "delete")
+            found = copy.pragma("quick_check")
+        finally:
+            copy.close()
+            original.close()
+    except apsw.Error as error:
+        raise CopyFailed(f"The database {source} could not be copied: {error}.") from error
+    if found != "ok":
+        raise CopyFailed(f"The database {source} is damaged: {found}.")
+
+
+def _copy_lines(source: Path, target: Path, size_bytes: int) -> None:
+    """Copies what the file held when it had `size_bytes`, up to the last whole line."""
+    left, whole = size_bytes, 0
+    with source.open("rb") as source_file, target.open("wb") as target_file:
+        while left and (piece := source_file.read(min(left, _PIECE_BYTES))):
+            end = piece.rfind(b"\n")
+            if end >= 0:
+                whole = target_file.tell() + end + 1
+            target_file.write(piece)
+            left -= len(piece)
+        target_file.truncate(whole)
+
+
+def _copy_unchanged(source: Path, target: Path) -> None:
+    for _ in range(MOST_TRIES):
+        with source.open("rb") as source_file, target.open("wb") as target_file:
+            before = os.fstat(source_file.fileno())
+            shutil.copyfileobj(source_file, target_file, _PIECE_BYTES)
+            after = os.fstat(source_file.fileno())
+        if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
+            return
+    raise CopyFailed(f"{source} changed during each of {MOST_TRIES} attempts to read it.")
+
+
+class Root(Record):
+    """A folder or a file to copy, and its path in the archive."""
+
+    source: Path
+    path: str
+
+
+def roots_of(configs: Sequence[Config]) -> tuple[list[Root], list[Place]]:
+    """The folders and files of all agents of a state folder; the first root is the state folder itself."""
+    state = configs[0].state_dir
+    roots, places = [Root(source=state, path=STATE)], []
+    for config in configs:
+        folders = config.folders
+        candidates = [("agent", folders.agent_dir)]
+        if folders.is_in_files:
+            candidates += [
+                ("workspace", folders.workspace),
+                ("sessions", folders.sessions_file.parent),
+                ("index", folders.index_file),
+            ]
+        for what, source in candidates:
+            if any(_is_inside(source, root.source) for root in roots) or not source.exists():
+                continue
+            path = f"{OUTSIDE}/{config.agent_id}/{what}"
+            if source.is_file():
+                path = f"{path}/{source.name}"
+            roots.append(Root(source=source, path=path))
+            places.append(Place(agent_id=config.agent_id, what=what, was=str(source), path=path))
+    return roots, places
+
+
+def left_out_of(configs: Sequence[Config]) -> list[str]:
+    """Sentences about what the agents use and the backup does not contain."""
+    sentences = []
+    for config in configs:
+        if not config.is_in_files:
+            sentences.append(
+                f"The notes and conversations of agent {config.agent_id!r} are in a PostgreSQL database. "
+                "Back that up with pg_dump."
+            )
+        extra = config.settings.agents.defaults.memory_search.extra_paths
+        if extra:
+            sentences.append(
+                f"Your folders in memorySearch.extraPaths are not copied: {', '.join(map(str, extra))}."
+            )
+    return list(dict.fromkeys(sentences))
+
+
+def walk(root: Root, *, without: frozenset[Path]) -> Iterator[tuple[Path, str]]:
+    """Yields everything below a root with its path in the archive, each folder before its contents.
+
+    Paths in `without` and what is below them are skipped.
+    """
+    if root.source.is_file():
+        yield root.source, root.path
+        return
+    excluded = _STATE_EXCLUDED if root.path == STATE else frozenset[str]()
+    yield from _below(root.source, root.path, excluded, without)
+
+
+def _below(
+    folder: Path, path: str, excluded: frozenset[str], without: frozenset[Path]
+) -> Iterator[tuple[Path, str]]:
+    yield folder, path
+    try:
+        entries = sorted(os.scandir(folder), key=_order)
+    except FileNotFoundError:  # it was removed in the meantime
+        return
+    for entry in entries:
+        source = Path(entry.path)
+        if entry.name in excluded or source in without:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(source, f"{path}/{entry.name}", frozenset(), without)
+        elif not entry.name.endswith(_TEMPORARY):
+            yield source, f"{path}/{entry.name}"
+
+
+def _order(entry: os.DirEntry[str]) -> tuple[int, str]:
+    return (-1 if entry.name in _FIRST else int(entry.name in _LAST)), entry.name
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+class BackupRefused(Exception):
+    """The backup was not started and nothing was written."""
+
+
+def write_backup(
+    configs: Sequence[Config], archive: Path, *, recipients: Sequence[str], now: datetime
+) -> Manifest:
+    """Writes an archive of a state folder with all its agents and returns its manifest. Blocks.
+
+    Raises:
+        BackupRefused: the archive exists, or another backup is running.
+        KeyUnusable: see `encrypted`.
+        OSError: the disk refused; no archive was made.
+    """
+    if archive.exists() or archive.is_symlink():
+        raise BackupRefused(f"{archive} already exists. Name another file.")
+    roots, places = roots_of(configs)
+    state = configs[0].state_dir
+    if not state.is_dir():
+        raise BackupRefused(f"The state folder {state} does not exist, so there is nothing to back up.")
+    unfinished = archive.with_name(f".{archive.name}.unfinished")
+    indexes = {config.folders.sessions_file for config in configs if config.is_in_files}
+    with _work_folder(state) as work:
+        writer = _Writer(work, without=frozenset({archive, unfinished, work}), indexes=indexes)
+        try:
+            with ExitStack() as stack:
+                file: BinaryIO = stack.enter_context(open(unfinished, "wb", opener=_private))
+                if recipients:
+                    file = stack.enter_context(encrypted(file, recipients))
+                packed = stack.enter_context(
+                    gzip.GzipFile("", "wb", compresslevel=COMPRESSION, fileobj=file, mtime=0)
+                )
+                with tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+                    writer.write(tar, roots)
+                    manifest = Manifest(
+                        made_at=now.isoformat(timespec="seconds"),
+                        program=f"nacre {__version__}",
+                        entries=tuple(writer.entries.values()),
+                        places=tuple(places),
+                        left_out=(*left_out_of(configs), *writer.problems),
+                    )
+                    data = manifest_bytes(manifest)
+                    tar.addfile(_member(MANIFEST, len(data)), io.BytesIO(data))
+            with unfinished.open("rb") as whole:
+                os.fsync(whole.fileno())
+            if archive.exists():
+                raise BackupRefused(f"{archive} was created in the meantime. Name another file.")
+            unfinished.rename(archive)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    return manifest
+
+
+class _Writer:
+    def __init__(self, work: Path, *, without: frozenset[Path], indexes: set[Path]) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.problems: list[str] = []
+        self._work = work
+        self._without = without
+        self._indexes = indexes
+
+    def write(self, tar: tarfile.TarFile, roots: Sequence[Root]) -> None:
+        for root in roots:
+            # Session indexes come first: each transcript that an index names is already on disk.
+            for index in sorted(self._indexes):
+                if index.parent.is_dir() and index.is_relative_to(root.source):
+                    self._put_index(tar, index, f"{root.path}/{index.relative_to(root.source).as_posix()}")
+            # Twice: a copied file may refer to a file that was created after the first pass.
+            for _ in range(2):
+                for source, path in walk(root, without=self._without):
+                    if path not in self.entries:
+                        self._put(tar, source, path)
+
+    def _put_index(self, tar: tarfile.TarFile, index: Path, path: str) -> None:
+        with locked(index):
+            for suffix in ("", ".changes", ".bak", ".changes.bak"):
+                source = index.with_name(index.name + suffix)
+                if source.exists():
+                    self._put(tar, source, path + suffix)
+
+    def _put(self, tar: tarfile.TarFile, source: Path, path: str) -> None:
+        try:
+            status = source.lstat()
+            if stat.S_ISDIR(status.st_mode) or stat.S_ISLNK(status.st_mode):
+                self._put_special(tar, source, path, status)
+                return
+            copy = self._work / "copy"
+            entry = copy_file(source, path, copy)
+        except FileNotFoundError:
+            return
+        except (CopyFailed, PermissionError) as error:
+            self.problems.append(f"Not copied: {error}")
+            return
+        if entry is None:
+            if not stat.S_ISREG(status.st_mode):
+                self.problems.append(f"Not copied: {source} is not a regular file.")
+            return
+        member = _member(path, entry.size_bytes)
+        member.mode, member.mtime = entry.mode, int(status.st_mtime)
+        with copy.open("rb") as data:
+            tar.addfile(member, data)
+        copy.unlink()
+        self.entries[path] = entry
+
+    def _put_special(self, tar: tarfile.TarFile, source: Path, path: str, status: os.stat_result) -> None:
+        is_link = stat.S_ISLNK(status.st_mode)
+        member = _member(path, 0)
+        member.type = tarfile.SYMTYPE if is_link else tarfile.DIRTYPE
+        member.mode, member.mtime = stat.S_IMODE(status.st_mode) & 0o777, int(status.st_mtime)
+        member.linkname = str(source.readlink()) if is_link else ""
+        tar.addfile(member)
+        kind = LINK if is_link else FOLDER
+        self.entries[path] = Entry(path=path, kind=kind, mode=member.mode, link=member.linkname)
+
+
+@contextmanager
+def _work_folder(state: Path) -> Iterator[Path]:
+    locks = state / "locks"
+    locks.mkdir(mode=0o700, exist_ok=True)
+    release: Callable[[], None] | None = try_lock(locks / "backup")
+    if release is None:
+        raise BackupRefused("Another backup of this state folder is running. Wait until it ends.")
+    work = state / WORK_FOLDER
+    try:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(work)  # left by a backup that was killed
+        work.mkdir(mode=0o700)
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+        release()
+
+
+def _member(path: str, size_bytes: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(path)
+    member.size, member.mode = size_bytes, 0o600
+    return member
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
 
 identity_option = click.option(
     "--identity",
@@ -53,7 +426,6 @@ def backup(
     keep running. With --check, the existing archive PATH is verified instead. The archive contains the
     settings and keys of the state folder: protect it as you protect those, or encrypt it.
     """
-    from nacre.extensions.backup.archive import BackupRefused, write_backup
     from nacre.extensions.backup.encryption import KeyUnusable
     from nacre.extensions.backup.manifest import ArchiveUnusable
     from nacre.extensions.backup.restore import check_backup, remove_leftovers

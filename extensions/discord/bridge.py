@@ -267,8 +267,6 @@ class DiscordBridge(Bridge):
         edit_seconds=1.5,
         has_typing=True,
         typing_seconds=8.0,
-        has_threads=True,
-        takes_attachments=True,
         can_read_back=True,
     )
 

@@ -272,7 +272,7 @@ class EmailBridge(Bridge):
     """One mailbox."""
 
     channel = CHANNEL
-    capabilities = Capabilities(greatest_length=100_000, has_threads=True, takes_attachments=True)
+    capabilities = Capabilities(greatest_length=100_000)
 
     def __init__(self, settings: EmailSettings, *, now: Clock, account: str = "default") -> None:
         self.account = account

@@ -324,8 +324,6 @@ class MatrixBridge(Bridge):
         edit_seconds=2.0,
         has_typing=True,
         typing_seconds=20.0,
-        has_threads=True,
-        takes_attachments=True,
         has_idempotent_sends=True,
     )
 

@@ -1,14 +1,24 @@
-"""The command `nacre memory bench`: asks every installed memory engine, and grep, the same questions."""
+"""The command `nacre memory bench`: asks every installed memory engine, and grep, the same questions.
+
+Each engine runs in a state folder of its own, which is deleted afterwards. An engine with `memory_search`
+reads copies of the notes as files. Another one receives each line of the notes, through `memory_store` if it
+has that tool and otherwise as text that it may capture; it is asked through `memory_recall`, or by what it
+recalls before a turn.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import re
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime, time as time_of_day
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +26,334 @@ import click
 
 from nacre.cli.invocation import Invocation, begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
-from nacre.extensions.memory_bench.scoring import Place, Question
+from nacre.extensions.memory_bench.scoring import Answer, Found, Place, Question, answered
+from nacre.extensions.qmd.program import is_installed
+from nacre.memory.contracts.embedder import Embedder
+from nacre.memory.contracts.settings import StoreSettings, index_path
 from nacre.memory.text.chunker import day_in, day_in_path
 from nacre.memory.text.markdown_blocks import HEADING
+from nacre.record import Record
+from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.extensions.choice import chosen
+from nacre.runtime.extensions.installed.discovery import installed_extensions
+from nacre.runtime.extensions.loading import load_engine
+from nacre.runtime.recall.memory_core import MemoryCore, memory_core
+from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
+from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.disk.agent_folders import AgentFolders
+from nacre.runtime.settings.sections.memory import MemorySettings, QmdScope, QmdSessions
+from nacre.runtime.settings.sections.plugins import MEMORY_CORE, PluginSlots, PluginsSettings
+from nacre.runtime.settings.sections.storage import StorageSettings
+from nacre.runtime.storage.storage import storage_of
+from nacre.runtime.tools.function import FunctionTool, ToolChat
+from nacre.runtime.tools.toolbox import CallScope, Tool, ToolFailed
 
 if TYPE_CHECKING:
-    from nacre.extensions.memory_bench.engines import EngineResult, Notes
     from nacre.extensions.memory_bench.scoring import Question
     from nacre.memory.contracts.workspace import Workspace
+
+MOST_FOUND = 6
+MakeEngine = Callable[[Config, Clock, Embedder | None], MemoryPlugin]
+"""Makes an engine without starting it, for the settings of its folder, with the agent's embedder."""
+QMD = "qmd"
+_SHORT = 3
+
+
+class Notes(Record):
+    """The input of all engines: the bytes and the lines of each note, by its name in the workspace.
+
+    `problem` says why the workspace could not be read.
+    """
+
+    files: Mapping[str, bytes]
+    lines: Mapping[str, Sequence[str]]
+    problem: str = ""
+
+
+class EngineResult(Record):
+    """The result of one engine; with a `problem` there may be no answers."""
+
+    engine: str
+    answers: tuple[Answer, ...] = ()
+    index_seconds: float = 0.0
+    size_bytes: int = 0
+    problem: str = ""
+
+
+class QuestionClock:
+    """A clock for engines: noon of the day of the current question, or the real time if it has no day."""
+
+    def __init__(self, now: Clock) -> None:
+        self._now = now
+        self.question: Question | None = None
+
+    def __call__(self) -> datetime:
+        now = self._now()
+        day = self.question.day if self.question is not None else None
+        return datetime.combine(day, time_of_day(12), tzinfo=now.tzinfo) if day else now
+
+
+async def run_engine(
+    name: str,
+    make: MakeEngine,
+    notes: Notes,
+    questions: Sequence[Question],
+    *,
+    config: Config,
+    embedder: Embedder | None,
+    now: Clock,
+    folder: Path,
+) -> EngineResult:
+    """Starts an engine in `folder`, gives it the notes, asks every question and closes it.
+
+    An exception of the engine becomes the `problem` of its result, so that the other engines still run.
+    """
+    clock = QuestionClock(now)
+    isolated = isolated_config(config, folder)
+    folders = {name.rpartition("/")[0] for name in notes.files} - {""}
+    workspace = storage_of(isolated).workspace()
+    await workspace.make(notes.files, folders=sorted(folders))
+    home = MemoryHome(
+        agent_id=isolated.agent_id,
+        workspace=isolated.workspace,
+        state_dir=isolated.state_dir,
+        engine_id=name,
+        now=clock,
+        embedder=lambda _changes: embedder,
+        user_folder=folder,
+    )
+    try:
+        engine = make(isolated, clock, embedder)
+        try:
+            await engine.start(home)
+            running = _RunningEngine(name, engine, isolated.workspace)
+            started = time.perf_counter()
+            await running.fill(notes)
+            await engine.sync()
+            index_seconds = time.perf_counter() - started
+            answers = [await _answer(running, question, notes, clock) for question in questions]
+            problem = engine.problem
+        finally:
+            await engine.close()
+    except Exception as error:  # noqa: BLE001 - an engine is third-party code; the others still run
+        return EngineResult(engine=name, problem=f"{type(error).__name__}: {error}")
+    size_bytes = await asyncio.to_thread(_size_bytes, folder, isolated.workspace)
+    return EngineResult(
+        engine=name,
+        answers=tuple(answers),
+        index_seconds=index_seconds,
+        size_bytes=size_bytes,
+        problem=problem,
+    )
+
+
+def isolated_config(config: Config, folder: Path) -> Config:
+    """The agent's configuration with every path moved into `folder` and nothing outside it read."""
+    agent = config.agent_id
+    agents = config.settings.agents
+    search = agents.defaults.memory_search.model_copy(
+        update={"extra_paths": (), "sources": ("memory",), "store": StoreSettings()}
+    )
+    defaults = agents.defaults.model_copy(update={"memory_search": search})
+    settings = config.settings.model_copy(
+        update={
+            "agents": agents.model_copy(update={"defaults": defaults}),
+            "memory": _isolated_memory(config.settings.memory),
+            "storage": StorageSettings(),
+        }
+    )
+    # without a cache of its own, qmd would use the models that the owner's qmd has loaded
+    environment = {**config.environment, "XDG_CACHE_HOME": str(folder / "cache")}
+    folders = AgentFolders(
+        agent_id=agent,
+        workspace=folder / "workspace",
+        agent_dir=folder / "agents" / agent,
+        sessions_file=folder / "agents" / agent / "sessions" / "sessions.json",
+        index_file=index_path(search, state_dir=folder, agent_id=agent, home=folder),
+    )
+    return replace(
+        config,
+        state_dir=folder,
+        folders=folders,
+        settings=settings,
+        environment=environment,
+    )
+
+
+def _isolated_memory(memory: MemorySettings) -> MemorySettings:
+    """Settings for qmd: search by words, over the notes only, updated on request."""
+    qmd = memory.qmd.model_copy(
+        update={
+            "search_mode": "search",
+            "include_default_memory": True,
+            "paths": (),
+            "sessions": QmdSessions(),
+            "scope": QmdScope(default="allow"),
+            "update": memory.qmd.update.model_copy(
+                update={"on_boot": False, "interval": "0", "embed_interval": "0"}
+            ),
+        }
+    )
+    return memory.model_copy(update={"qmd": qmd})
+
+
+class _RunningEngine:
+    """A started engine, filled and asked through its tools if it has them."""
+
+    def __init__(self, name: str, engine: MemoryPlugin, workspace: Path) -> None:
+        self._name = name
+        self._engine = engine
+        self._chat = ToolChat(
+            session_key="agent:main:main",
+            session_id="00000000-0000-4000-8000-000000000000",
+            channel="terminal",
+            policy=ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True),
+            workspace=workspace,
+        )
+        tools = (
+            tool.bound(self._chat) if isinstance(tool, FunctionTool) else tool
+            for tool in engine.tools(self._chat)
+        )
+        self._tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
+
+    async def fill(self, notes: Notes) -> None:
+        """Passes the lines of the notes to the engine, unless the engine reads the files."""
+        if "memory_search" in self._tools:
+            return
+        for line in (line.strip().removeprefix("- ") for lines in notes.lines.values() for line in lines):
+            if not line or line.startswith("#"):
+                continue
+            if "memory_store" in self._tools:
+                try:
+                    await self._call("memory_store", text=line)
+                except ToolFailed:  # it is too long, or looks like an instruction
+                    continue
+            else:
+                await self._engine.capture(self._chat, line, "")
+
+    async def ask(self, question: str) -> list[Found]:
+        """Up to `MOST_FOUND` results of the engine, the best first."""
+        if "memory_search" in self._tools:
+            found = await self._call("memory_search", query=question, maxResults=MOST_FOUND)
+            if found.get("disabled"):
+                raise RuntimeError(found.get("error", "the search is disabled"))
+            fallback = found.get("fallback", {})
+            if fallback.get("from") == self._name:
+                raise RuntimeError(f"another engine answered instead. {fallback['reason']}")
+            return [_found(hit) for hit in found["results"]]
+        if "memory_recall" in self._tools:
+            found = await self._call("memory_recall", query=question, limit=MOST_FOUND)
+            return [Found(text=str(memory["text"])) for memory in found["memories"]]
+        recalled = await self._engine.recall(self._chat, question)
+        return [Found(text=line) for line in recalled.splitlines() if line.strip()][:MOST_FOUND]
+
+    async def _call(self, name: str, **arguments: Any) -> dict[str, Any]:
+        tool = self._tools[name]
+        scope = CallScope(call_id=name, progress=lambda _line: None, cancelled=threading.Event())
+        output = await tool.run(tool.arguments.model_validate(arguments), scope)
+        result: dict[str, Any] = json.loads(output.text)
+        return result
+
+
+async def _answer(running: _RunningEngine, question: Question, notes: Notes, clock: QuestionClock) -> Answer:
+    clock.question = question
+    started = time.perf_counter()
+    found = await running.ask(question.text)
+    return answered(question, found, notes.lines, (time.perf_counter() - started) * 1000)
+
+
+def _found(hit: Mapping[str, Any]) -> Found:
+    place = Place(path=hit["path"], start_line=hit["startLine"], end_line=hit["endLine"])
+    return Found(text=hit["snippet"], place=place)
+
+
+def _size_bytes(folder: Path, workspace: Path) -> int:
+    return sum(
+        (Path(place) / name).stat().st_size
+        for place, _, names in os.walk(folder)
+        if not Path(place).is_relative_to(workspace)
+        for name in names
+    )
+
+
+def installed_engines(config: Config) -> Mapping[str, MakeEngine]:
+    """A factory for each available engine, by its ID. Runs no code of extensions."""
+    found: dict[str, MakeEngine] = {MEMORY_CORE: _core}
+    command = config.settings.memory.qmd.command
+    if is_installed(command, environment=config.environment, user_folder=config.home):
+        found[QMD] = _qmd
+    for item in installed_extensions():
+        kind = item.manifest.kind if item.manifest else None
+        if kind == "memory" and chosen(item.id, kind, _with_engine(item.id, config.settings.plugins)).is_on:
+            found[item.id] = partial(_extension, item.id)
+    return found
+
+
+def _core(config: Config, now: Clock, embedder: Embedder | None) -> MemoryCore:
+    core = memory_core(config, now, watch=False, lent=lambda _key, make: embedder or make())
+    if core is None:
+        raise ConfigError("Memory search is disabled by agents.defaults.memorySearch.enabled.")
+    return core
+
+
+def _qmd(config: Config, now: Clock, embedder: Embedder | None) -> MemoryPlugin:
+    from nacre.extensions.qmd.qmd_memory import QmdMemory
+
+    return QmdMemory(config, _core(config, now, embedder), embedding=asyncio.Lock(), now=now)
+
+
+def _extension(name: str, config: Config, _now: Clock, _embedder: Embedder | None) -> MemoryPlugin:
+    return load_engine(name, _with_engine(name, config.settings.plugins))
+
+
+def _with_engine(name: str, plugins: PluginsSettings) -> PluginsSettings:
+    """Settings with this engine as the memory and no other extension enabled by its entry.
+
+    Its own settings are left out, because they may name the folder that holds the owner's memories.
+    """
+    return plugins.model_copy(
+        update={
+            "slots": PluginSlots(memory=name),
+            "entries": {
+                each: entry.model_copy(update={"config": {}})
+                for each, entry in plugins.entries.items()
+                if each == name
+            },
+        }
+    )
+
+
+class Grep:
+    """Searches the lines of all notes for the longer words of a question, as a careful person would with
+    grep.
+    """
+
+    def __init__(self, notes: Mapping[str, Sequence[str]]) -> None:
+        self._lines = [
+            (path, number, line, line.lower())
+            for path, lines in sorted(notes.items())
+            for number, line in enumerate(lines, 1)
+        ]
+
+    def ask(self, question: str, *, most: int) -> list[Found]:
+        """The lines that contain the most words, the best first."""
+        words = {
+            word
+            for word in re.findall(r"\w+", question.lower())
+            if len(word) > _SHORT or not word.isascii() or word.isdigit()
+        }
+        scored = (
+            (sum(word in lower_line for word in words), path, number, line)
+            for path, number, line, lower_line in self._lines
+        )
+        best = sorted((each for each in scored if each[0]), key=lambda each: -each[0])[:most]
+        return [
+            Found(text=line, place=Place(path=path, start_line=number, end_line=number))
+            for _, path, number, line in best
+        ]
+
 
 GREP = "grep"
 
@@ -72,7 +402,6 @@ def bench(
 async def _run_bench(
     invocation: Invocation, labelled: Path | None, engines: Sequence[str], most: int, as_json: bool
 ) -> int:
-    from nacre.extensions.memory_bench.engines import installed_engines
 
     notes, questions = await _load(invocation, labelled, most)
     if notes.problem:
@@ -113,7 +442,6 @@ async def _load(invocation: Invocation, labelled: Path | None, most: int) -> tup
 
 
 async def _notes(workspace: Workspace) -> Notes:
-    from nacre.extensions.memory_bench.engines import Notes
     from nacre.memory.contracts.notes import NoteBytes
     from nacre.memory.files.note_files import NoteFiles
 
@@ -132,7 +460,6 @@ async def _run(
 ) -> EngineResult:
     from tempfile import TemporaryDirectory
 
-    from nacre.extensions.memory_bench.engines import installed_engines, run_engine
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.recall.open_memory import embedder_of
 
@@ -159,7 +486,6 @@ async def _run(
 
 
 def _grep(notes: Notes, questions: Sequence[Question]) -> EngineResult:
-    from nacre.extensions.memory_bench.engines import MOST_FOUND, EngineResult, Grep
     from nacre.extensions.memory_bench.scoring import answered
 
     started = time.perf_counter()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.extensions.postgres.document_rows import DocumentRows
     from nacre.extensions.postgres.exchange import CopiedWorkspace, Exchanged, FolderTree
+    from nacre.extensions.postgres.server.database import Database
     from nacre.runtime.contracts.clock import Clock
     from nacre.runtime.ledger.moving import Contents, CopiedLedger
     from nacre.runtime.settings.config import Config
@@ -24,12 +26,13 @@ if TYPE_CHECKING:
     from nacre.sessions.stores.copying import Copied
 
 
+T = TypeVar("T")
 _SESSION_ROWS = ("transcripts", "results", "lines", "endings")
 
 
 @click.group("storage")
 def storage() -> None:
-    """Move an agent from files to a database, or back."""
+    """Move an agent from files to a database or back; list, pause and remove those of a database."""
 
 
 @storage.command("migrate")
@@ -67,6 +70,98 @@ def migrate_command(context: click.Context, target: str, as_json: bool) -> int:
         if not problems:
             invocation.say(f"Now set storage.driver to {target!r}. The old data is where it was.")
     return 1 if problems else 0
+
+
+_AGENT = click.argument("agent", metavar="ID")
+
+
+@storage.command("agents")
+@json_option()
+@shared_options
+def agents_command(context: click.Context, as_json: bool) -> int:
+    """List the agents that have rows in the database."""
+    from nacre.cli.screen.plain import aligned
+    from nacre.extensions.postgres.hosted_agents import hosted_agents
+
+    invocation = begin(context)
+    found = _hosted(invocation, hosted_agents)
+    if as_json:
+        return print_json([camel_json(each, *vars(each)) for each in found])
+    rows = []
+    for each in found:
+        figures = (each.turns, each.notes, each.conversations, each.size_bytes)
+        rows.append((each.id, "paused" if each.is_paused else "-", *map(str, figures)))
+    invocation.say(*aligned([("AGENT", "STATE", "TURNS", "NOTES", "CONVERSATIONS", "BYTES"), *rows]))
+    return 0
+
+
+@storage.command("pause")
+@_AGENT
+@shared_options
+def pause_command(context: click.Context, agent: str) -> int:
+    """Have no worker begin a turn of agent ID; its messages wait."""
+    from nacre.extensions.postgres.hosted_agents import pause
+
+    invocation = begin(context)
+    _hosted(invocation, partial(pause, agent=agent, is_paused=True))
+    invocation.say(
+        f"{agent} is paused. Turns that run go on; messages wait for `nacre admin storage resume`."
+    )
+    return 0
+
+
+@storage.command("resume")
+@_AGENT
+@shared_options
+def resume_command(context: click.Context, agent: str) -> int:
+    """Have workers run the turns of agent ID again."""
+    from nacre.extensions.postgres.hosted_agents import pause
+
+    invocation = begin(context)
+    _hosted(invocation, partial(pause, agent=agent, is_paused=False))
+    invocation.say(f"{agent} is answered again.")
+    return 0
+
+
+@storage.command("remove")
+@_AGENT
+@click.option("--yes", "is_sure", is_flag=True, required=True, help="Say that you mean it.")
+@shared_options
+def remove_command(context: click.Context, agent: str, is_sure: bool) -> int:  # noqa: ARG001 - click wants it
+    """Remove every row of agent ID, which has to be paused; nothing brings them back.
+
+    Take it out of agents.list as well, or it begins anew when it is resumed.
+    """
+    from nacre.extensions.postgres.hosted_agents import remove
+
+    invocation = begin(context)
+    removed = _hosted(invocation, partial(remove, agent=agent))
+    if removed is None:
+        raise click.ClickException(
+            f"{agent} is not paused, or a program is at it. Run `nacre admin storage pause {agent}`, and end "
+            "what serves its channels or talks to it."
+        )
+    invocation.say(f"{removed} rows of {agent} are removed.")
+    return 0
+
+
+def _hosted(invocation: Invocation, ask: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
+    from nacre.extensions.postgres.server.connections import DatabaseError
+    from nacre.extensions.postgres.server.database import shared_database
+
+    _, in_database = _both(invocation.config)
+
+    async def asked() -> T:
+        database = shared_database(in_database.folders.storage.url)
+        try:
+            return await ask(database)
+        finally:
+            await database.close()
+
+    try:
+        return asyncio.run(asked())
+    except DatabaseError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _both(config: Config) -> tuple[Config, Config]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -14,8 +12,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from nacre.extensions.postgres import ledger_statements as statements
-from nacre.extensions.postgres.server.connections import ConnectionLimits, DatabaseError, connected
-from nacre.extensions.postgres.server.database import Database
+from nacre.extensions.postgres.server.connections import DatabaseError
+from nacre.extensions.postgres.server.database import Database, Process
+from nacre.extensions.postgres.workers.turn_rows import id_of_turn
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound
@@ -120,93 +119,57 @@ def _kept(value: object) -> object:
     return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
 
 
-LOOK_SECONDS = 5.0
-"""How often a program looks whether its lock is there still."""
-
-log = logging.getLogger(__name__)
+RELEASE_SECONDS = 2.0
+"""Who ends waits no longer for a database that is away; the ledger is free with the process's silence."""
 
 
 class Holding:
-    """The lock of an agent's ledger, and who has it, for people: `host, process 123`."""
+    """That this process has an agent's ledger. It says that it is alive until it lets go of it."""
 
-    def __init__(self, connection: Connection, url: str, agent: str) -> None:
-        self.holder = f"{socket.gethostname()}, process {os.getpid()}"
-        self._connection = connection
-        self._url = url
+    def __init__(self, database: Database, agent: str, *, ledger_id: str, fence: int) -> None:
+        self.ledger_id = ledger_id
+        self.fence = fence
+        self._database = database
         self._agent = agent
-        self._changing = threading.Lock()
-        self._is_released = False
+        self._keeping = asyncio.create_task(database.process.keep(), name="ledger")
+        database.process.ledgers.add(agent)
 
     @classmethod
-    async def taken(cls, rows: PostgresRows, url: str, agent: str) -> Self:
-        """The lock.
+    async def taken(cls, database: Database, agent: str, *, ledger_id: str = "") -> Self:
+        """The ledger. Of a process that is silent it is taken when that was so for as long as others may be.
 
         Raises:
             LedgerUnusable: the database cannot be used, or another program has it.
         """
-        before = await rows.read(statements.HOLDER)  # this also makes the tables
-        try:
-            connection = await asyncio.to_thread(_locked, url, agent)
-        except DatabaseError as error:
-            raise LedgerUnusable(str(error)) from error
-        if connection is None:
-            who = f" ({before[0][0]})" if before and before[0][0] else ""
-            raise LedgerUnusable(
-                f"Another program{who} runs the bridges of {agent}. Stop it first: both would answer every "
-                "message."
-            )
-        return cls(connection, url, agent)
-
-    async def keep(self, look_seconds: float) -> None:
-        """Takes the lock again whenever its connection was lost, until this is cancelled.
-
-        A program that took it meanwhile keeps it; the fence then refuses what this one writes.
-        """
+        rows, process, seen = PostgresRows(database, agent), database.process, "-infinity"
+        holder = f"{socket.gethostname()}, process {os.getpid()}"
+        values = {"ledger_id": ledger_id, "holder": holder, "process": process.number}
         while True:
-            await asyncio.sleep(look_seconds)
             try:
-                if not await asyncio.to_thread(self._is_held):
-                    log.warning("another program took the ledger of %s meanwhile", self._agent)
+                await process.beat()
             except DatabaseError as error:
-                log.warning("the lock of the ledger was lost, and is taken again: %s", error)
+                raise LedgerUnusable(str(error)) from error
+            if agent not in process.ledgers:
+                for found, fence in await rows.run(statements.HOLD, **values, seen=seen):
+                    return cls(database, agent, ledger_id=found, fence=fence)
+            [(name, alive_until)] = await rows.read(statements.ALIVE)
+            if alive_until is None or alive_until != seen != "-infinity":
+                who = f" ({name})" if name else ""
+                raise LedgerUnusable(
+                    f"Another program{who} runs the bridges of {agent}. Stop it first: both would answer "
+                    "every message."
+                )
+            seen = alive_until
+            await asyncio.sleep(process.pace.beat_seconds)
 
-    def release(self) -> None:
+    async def release(self) -> None:
         """Lets another program have it."""
-        with self._changing, suppress(Exception):  # a connection that is gone has no lock either
-            self._is_released = True
-            # The server notices the end of a connection a moment later.
-            self._connection.execute("SELECT pg_advisory_unlock_all()")
-        self._connection.close()
-
-    def _is_held(self) -> bool:
-        with self._changing:
-            if self._is_released or _lives(self._connection):
-                return True
-            again = _locked(self._url, self._agent)
-            if again is not None:
-                self._connection = again
-            return again is not None
-
-
-def _lives(connection: Connection) -> bool:
-    try:
-        connection.execute("SELECT 1")
-    except Exception:  # noqa: BLE001 - whatever it is, the lock is asked for again
-        return False
-    return True
-
-
-def _locked(url: str, agent: str) -> Connection | None:
-    connection = connected(url, ConnectionLimits())
-    try:
-        row = connection.execute(statements.TRY_TO_HOLD.encode(), {"agent": agent}).fetchone()
-    except BaseException:
-        connection.close()
-        raise
-    if row is not None and row[0]:
-        return connection
-    connection.close()
-    return None
+        self._keeping.cancel()
+        self._database.process.ledgers.discard(self._agent)
+        rows, process = PostgresRows(self._database, self._agent), self._database.process.number
+        with suppress(LedgerUnusable, TimeoutError):
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await rows.run(statements.RELEASE, process=process)
 
 
 ROLE_SECONDS = 1.0
@@ -253,47 +216,36 @@ class PostgresLedger(Ledger):
     """The ledger of an agent. Open it with `open`."""
 
     _holding: Holding | None = None
+    _process: Process
     _receipts: Iterator[int]
     """Begins with the number that the process drew, so that no two calls of any have the same."""
-    _keeping: asyncio.Task[None]
 
     @classmethod
     async def open(
         cls,
         database: Database,
-        url: str,
         *,
         agent: str,
         now: Clock,
         new_id: NewId,
-        look_seconds: float = LOOK_SECONDS,
     ) -> Self:
         """Holds the ledger. What a program before was sending is `unsure` now, and it writes nothing more.
-
-        Each `look_seconds` it looks whether its lock was lost with a connection, and takes it again.
 
         Raises:
             LedgerUnusable: the database cannot be used, or another program has the ledger.
         """
-        rows = PostgresRows(database, agent)
-        holding = await Holding.taken(rows, url, agent)
-
-        def begin(run: Run) -> tuple[str, int]:
-            [(ledger_id, fence)] = run(statements.HOLD, ledger_id=new_id(), holder=holding.holder)
-            run(statements.NOBODY_KNOWS)
-            return ledger_id, fence
-
+        holding = await Holding.taken(database, agent, ledger_id=new_id())
+        fenced = PostgresRows(database, agent, fence=holding.fence)
         try:
-            ledger_id, fence = await rows.write(begin)
+            await fenced.run(statements.NOBODY_KNOWS)
         except BaseException:
-            await asyncio.to_thread(holding.release)
+            await holding.release()
             raise
-        fenced = PostgresRows(database, agent, fence=fence)
-        ledger = cls(fenced, statements, now=now, ledger_id=ledger_id)
+        ledger = cls(fenced, statements, now=now, ledger_id=holding.ledger_id)
         ledger.people = KeptPeople(fenced, statements)
+        ledger._process = database.process
         ledger._receipts = count(database.process.number)
         ledger._holding = holding
-        ledger._keeping = asyncio.create_task(holding.keep(look_seconds), name="ledger-lock")
         return ledger
 
     async def receive(
@@ -306,13 +258,18 @@ class PostgresLedger(Ledger):
         along: Along | None = None,
         begins: bool = False,
     ) -> Received | None:
-        """Keeps a message, as one statement where it has an id by which its row is known again."""
+        """Keeps a message, as one statement where it has an id by which its row is known again.
+
+        Where workers run the turns, one is asked in the same statement for a turn that begins.
+        """
         if along is not None or not inbound.message_id:
             return await super().receive(
                 inbound, session_key, agent_id=agent_id, cursor=cursor, along=along, begins=begins
             )
-        [(number,)] = await self.rows.run(
-            statements.RECEIVE_ALL,
+        asked = self._process.asked if begins else None
+        turn = {} if asked is None else {"turn": id_of_turn(inbound)}
+        [(number, *news)] = await self.rows.run(
+            statements.RECEIVE_ALL if asked is None else statements.RECEIVE_AND_ASK,
             channel=inbound.channel,
             account=inbound.account,
             chat_id=inbound.chat_id,
@@ -325,9 +282,12 @@ class PostgresLedger(Ledger):
             owner_chat=asker_to_json(inbound) if is_owner_chat(inbound) else "",
             receipt=next(self._receipts),
             begins=begins,
+            **turn,
         )
         if number is None:
             return None
+        if asked is not None:
+            asked[agent_id, id_of_turn(inbound)] = bool(news[0])
         return Received(
             number=number, session_key=session_key, inbound=inbound, agent_id=agent_id, begins=begins
         )
@@ -355,8 +315,7 @@ class PostgresLedger(Ledger):
         await super().close()
         holding, self._holding = self._holding, None
         if holding is not None:
-            self._keeping.cancel()
-            await asyncio.to_thread(holding.release)
+            await holding.release()
 
 
 NUMBERED = ("inbound", "outbound")

@@ -6,26 +6,40 @@ _CHAT = "channel = %(channel)s AND account = %(account)s AND chat_id = %(chat_id
 _WHO = "channel = %(channel)s AND account = %(account)s AND sender_id = %(sender_id)s"
 _JOB = "SELECT id, answered_by, asker, text, rule, due_ms, problem FROM ledger_jobs WHERE agent = %(agent)s"
 
-TRY_TO_HOLD = """
-SELECT pg_try_advisory_lock(hashtextextended(%(agent)s, hashtextextended(current_schema()::text, 7)))
-"""
-"""Kept until the connection ends; assistants of other schemas have locks of their own."""
-IS_HELD = "SELECT ledger_is_held(%(agent)s, %(fence)s)"
-HOLD = """
-INSERT INTO ledger_holders (agent, ledger_id, fence, holder) VALUES (%(agent)s, %(ledger_id)s, 1, %(holder)s)
-ON CONFLICT (agent) DO UPDATE SET fence = ledger_holders.fence + 1, holder = EXCLUDED.holder,
-    ledger_id = coalesce(nullif(ledger_holders.ledger_id, ''), EXCLUDED.ledger_id)
-RETURNING ledger_id, fence
-"""
-HOLDER = "SELECT holder FROM ledger_holders WHERE agent = %(agent)s"
-IS_SERVED = """
+_OLD_LOCK = """
 SELECT 1 FROM pg_locks
 WHERE locktype = 'advisory' AND granted AND objsubid = 1
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND (classid::bigint << 32 | objid::bigint)
         = hashtextextended(%(agent)s, hashtextextended(current_schema()::text, 7))
 """
-"""Whether anybody has that lock; asked without taking it, which would stop who starts in that moment."""
+"""Held by a program of a former version that serves."""
+IS_HELD = "SELECT ledger_is_held(%(agent)s, %(fence)s)"
+HOLD = f"""
+INSERT INTO ledger_holders AS held (agent, ledger_id, fence, holder, process)
+VALUES (%(agent)s, %(ledger_id)s, 1, %(holder)s, %(process)s)
+ON CONFLICT (agent) DO UPDATE SET fence = held.fence + 1, holder = EXCLUDED.holder,
+    process = EXCLUDED.process, ledger_id = coalesce(nullif(held.ledger_id, ''), EXCLUDED.ledger_id)
+WHERE NOT EXISTS (
+    SELECT FROM processes WHERE number = held.process AND number <> EXCLUDED.process
+        AND (alive_until > clock_timestamp() OR alive_until > %(seen)s::timestamptz))
+    AND NOT EXISTS ({_OLD_LOCK})
+RETURNING ledger_id, fence
+"""
+"""Takes a ledger whose process is silent, and was so when it was last looked at: after an outage all are.
+Or the process's own, which the database was not told to free."""
+RELEASE = """
+UPDATE ledger_holders SET process = NULL WHERE agent = %(agent)s AND process = %(process)s
+"""
+HOLDER = "SELECT holder FROM ledger_holders WHERE agent = %(agent)s AND ledger_id <> ''"
+ALIVE = """
+SELECT holder, alive_until::text FROM ledger_holders LEFT JOIN processes ON processes.number = process
+WHERE agent = %(agent)s
+"""
+IS_SERVED = f"""{_OLD_LOCK} UNION ALL
+SELECT 1 FROM ledger_holders JOIN processes ON processes.number = process
+WHERE agent = %(agent)s AND alive_until > clock_timestamp()
+"""
 MARKS = "SELECT ledger_id, copied FROM ledger_holders WHERE agent = %(agent)s"
 PUT_MARKS = """
 INSERT INTO ledger_holders (agent, ledger_id, fence, holder, copied)
@@ -67,6 +81,15 @@ SELECT ledger_receive(%(agent)s, %(ledger_fence)s, %(channel)s, %(account)s, %(c
     %(begins)s)
 """
 """`PUT_CURSOR`, `RECEIVE` and `PUT_OWNER_CHAT` as one statement. `receipt` is drawn for each call."""
+RECEIVE_AND_ASK = f"""
+WITH received (number) AS MATERIALIZED ({RECEIVE_ALL}), asked AS (
+    INSERT INTO turns (agent, id, session_key, inbound, is_redelivered)
+    SELECT %(answered_by)s, %(turn)s, %(session_key)s, %(body)s, FALSE FROM received
+    WHERE number IS NOT NULL ON CONFLICT DO NOTHING RETURNING pg_notify('nacre_turns', 'asked')
+)
+SELECT number, EXISTS (SELECT FROM asked) FROM received
+"""
+"""The same, and some worker is asked for the turn that begins with the message; whether it was new."""
 FINISH_ALL = """
 SELECT ledger_finish(%(agent)s, %(ledger_fence)s, %(numbers)s::bigint[], %(turn)s, %(channel)s, %(account)s,
     %(chat_id)s, %(thread_id)s, %(answers)s, %(asker)s, %(texts)s::text[], %(kept_in)s::text[], %(most)s::int)
@@ -152,7 +175,10 @@ SELECT state, count(*) FROM ledger_inbound
 WHERE agent = %(agent)s AND state IN ('waiting', 'running') GROUP BY state
 UNION ALL
 SELECT state, count(*) FROM ledger_outbound
-WHERE agent = %(agent)s AND state IN ('pending', 'sending', 'unsure', 'failed') GROUP BY state
+WHERE agent = %(agent)s AND state IN ('pending', 'sending', 'unsure') GROUP BY state
+UNION ALL
+SELECT 'failed', count(*) FROM ledger_outbound
+WHERE agent = %(agent)s AND state = 'failed' HAVING count(*) > 0
 """
 
 ROLE = f"SELECT role FROM ledger_people WHERE agent = %(agent)s AND {_WHO}"
@@ -272,6 +298,6 @@ FENCED = {
         "WHERE agent = %(agent)s", "WHERE agent = %(agent)s AND ledger_is_held(%(agent)s, %(ledger_fence)s)"
     )
     for statement in _REPEATABLE
-} | {RECEIVE_ALL: RECEIVE_ALL, FINISH_ALL: FINISH_ALL}
+} | {each: each for each in (RECEIVE_ALL, RECEIVE_AND_ASK, FINISH_ALL)}
 """Statements that do nothing new when they are run again, each with the fence in itself. The server raises an
 error when a later program serves."""

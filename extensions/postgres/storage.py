@@ -114,8 +114,7 @@ class PostgresLedgerPlace(Record):
         from nacre.extensions.postgres.ledger import PostgresLedger
 
         await self._refuse_left_behind(now)
-        database = shared_database(self.url)
-        return await PostgresLedger.open(database, self.url, agent=self.agent, now=now, new_id=new_id)
+        return await PostgresLedger.open(shared_database(self.url), agent=self.agent, now=now, new_id=new_id)
 
     async def open_tables(self, *, now: Clock) -> LedgerTables:
         """What a terminal may look at and change beside that program."""
@@ -129,21 +128,19 @@ class PostgresLedgerPlace(Record):
         return await self.file.is_there() or bool(await self._rows.read(statements.HOLDER))
 
     async def is_served(self) -> bool:
-        """Whether the holder's connection lives."""
+        """Whether the holder's process is alive."""
         return bool(await self._rows.read(statements.IS_SERVED))
 
     @asynccontextmanager
     async def movable(self, *, now: Clock) -> AsyncIterator[MovableLedger]:  # noqa: ARG002 - it makes no file
         """The ledger, held until the end of the block."""
-        import asyncio
-
         from nacre.extensions.postgres.ledger import Holding, MovableRows
 
-        holding = await Holding.taken(self._rows, self.url, self.agent)
+        holding = await Holding.taken(shared_database(self.url), self.agent)
         try:
             yield MovableRows(self._rows)
         finally:
-            await asyncio.to_thread(holding.release)
+            await holding.release()
 
     async def _refuse_left_behind(self, now: Clock) -> None:
         from nacre.runtime.ledger.file_ledger import refuse_left_behind

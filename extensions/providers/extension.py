@@ -229,12 +229,15 @@ def _check_name(config: Config, name: str) -> None:
         if model.strip():
             return
         raise ConfigError(
-            f"{name!r} names a provider and no model. Write it as {provider}/MODEL in NACRE_MODEL, --model "
-            "or agents.defaults.model.primary."
+            f"{name!r} names a provider and no model. Write it as {provider}/MODEL, or choose one with "
+            "`nacre init`."
         )
     nearest = _nearest(config, name)
     if not model.strip():
-        raise ConfigError(f"{name!r} does not begin with a provider, as in openai/gpt-5-mini.{nearest}")
+        raise ConfigError(
+            f"{name!r} does not begin with a provider, as in openai/gpt-5-mini. `nacre init` lists "
+            f"what there is.{nearest}"
+        )
     raise ConfigError(
         f"There is no provider {provider!r}, as the model {name!r} has it.{nearest} To name a server of your "
         f"own so, set models.providers.{provider}.baseUrl, or run `nacre init`."

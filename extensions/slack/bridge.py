@@ -260,8 +260,6 @@ class SlackBridge(Bridge):
         length_unit="utf16",
         can_edit=True,
         edit_seconds=1.5,
-        has_threads=True,
-        takes_attachments=True,
         can_read_back=True,
     )
 

@@ -3,19 +3,27 @@
 The offset of the next poll confirms an update to the server, and the bridge moves it only after the ledger
 has the update. Telegram has no keys for sends and no way to read messages back, so a part whose delivery is
 unclear is sent again with a mark.
+
+markdown-it-py parses Markdown by CommonMark without HTML, lists and tables, which are readable as they are.
+The text never becomes longer and loses no word. Telegram counts lengths in UTF-16 units.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import httpx
-from telegram import Bot, LinkPreviewOptions, MessageEntity, ReplyParameters
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from telegram import Bot, LinkPreviewOptions, Message, MessageEntity, ReplyParameters, Update, User
 from telegram.constants import ChatAction
 from telegram.error import (
     BadRequest,
@@ -29,10 +37,326 @@ from telegram.error import (
 from telegram.request import HTTPXRequest
 
 from nacre.bridges.channels.connection import LiveConnection, until_stopped
-from nacre.bridges.channels.messages import FileTooLarge, Ignored, with_files
+from nacre.bridges.channels.messages import FileTooLarge, Ignored, IncomingMessage, RemoteFile, with_files
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part, Place
 from nacre.bridges.contracts.errors import BridgeError, DeliveryRefused, NotDelivered
-from nacre.extensions.telegram.messages import CHANNEL, Span, formatted, read_message, update_id_of
+from nacre.runtime.contracts.inbound import ChatKind, Inbound, Quoted
+
+CHANNEL = "telegram"
+_MAX_UPDATE_ID = 2**52
+_KINDS: Mapping[str, ChatKind] = {"private": "direct", "channel": "channel"}
+
+_STYLES = {
+    "strong": "bold",
+    "em": "italic",
+    "s": "strikethrough",
+    "heading": "bold",
+    "blockquote": "blockquote",
+}
+_DISABLED_RULES = (
+    "list",
+    "hr",
+    "lheading",
+    "reference",
+    "code",
+    "html_block",
+    "html_inline",
+    "entity",
+    "newline",
+)
+_LINKS = ("http://", "https://", "mailto:")
+_LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,40}")
+
+
+def update_id_of(raw: object) -> int | None:
+    """The id of an update, `None` if it is invalid: confirming a huge id would confirm all future updates."""
+    update_id = raw.get("update_id") if isinstance(raw, Mapping) else None
+    return update_id if type(update_id) is int and 0 < update_id < _MAX_UPDATE_ID else None
+
+
+def read_message(raw: object, me: User, account: str) -> IncomingMessage:
+    """The message of an update. `me` is the bot.
+
+    Raises:
+        Ignored: the update is not a message of a person, or it is malformed.
+    """
+    if update_id_of(raw) is None or not isinstance(raw, Mapping):
+        raise Ignored("it has no id")
+    try:
+        update = Update.de_json(dict(raw), None)
+        message = update.message
+        if message is None:
+            raise Ignored("it is not a new message")
+        return _read(message, me, account)
+    except Ignored:
+        raise
+    except Exception as error:  # noqa: BLE001 - the library raises whatever a wrong type leads to
+        raise Ignored(f"it cannot be read: {type(error).__name__}") from None
+
+
+def _read(message: Message, me: User, account: str) -> IncomingMessage:
+    sender = message.sender_chat or message.from_user
+    if sender is None:
+        raise Ignored("it has no sender")
+    if message.migrate_to_chat_id is not None or message.migrate_from_chat_id is not None:
+        old = message.chat.id if message.migrate_to_chat_id else message.migrate_from_chat_id
+        new = message.migrate_to_chat_id or message.chat.id
+        raise Ignored(f"the group {old} is now the supergroup {new}; add the new id to the settings")
+    if message.sender_chat is None and message.from_user and message.from_user.is_bot:
+        raise Ignored("a bot wrote it")
+    author = _foreign_author(message)
+    files = tuple(_files(message, author))
+    text = _text(message, me)
+    cards = _cards(message)
+    if not (text.strip() or files or cards):
+        raise Ignored("it has no readable content")
+    ids = (message.chat.id, sender.id, message.message_id, message.message_thread_id or 0)
+    if not all(type(number) is int for number in ids):
+        raise Ignored("its ids are not numbers")
+    quoted = (Quoted(text=text, kind="forward", said_by=author),) if author and text.strip() else ()
+    inbound = Inbound(
+        text="" if author else text,
+        quoted=(*quoted, *(Quoted(text=card, kind="attached message", said_by=author) for card in cards)),
+        # An unknown kind counts as a group, in which nothing private is said.
+        chat_kind=_KINDS.get(str(message.chat.type), "group"),
+        channel=CHANNEL,
+        account=account,
+        chat_id=str(message.chat.id),
+        # Outside topics the id only says which message this one replies to.
+        thread_id=str(message.message_thread_id) if message.is_topic_message is True else "",
+        sender_id=str(sender.id),
+        sender_name=str(getattr(sender, "full_name", "") or getattr(sender, "title", "") or ""),
+        message_id=str(message.message_id),
+        chat_name=str(message.chat.effective_name or ""),
+        is_mentioned=_is_mentioned(message, me),
+    )
+    return IncomingMessage(inbound=inbound, files=files)
+
+
+def _foreign_author(message: Message) -> str:
+    """The author of a forwarded message, as Telegram names them; empty for the sender's own.
+
+    A message made through an inline bot counts as the bot's. The fields from before Bot API 7.0 count as
+    well: a self-hosted server may be older than the library.
+    """
+    old = message.api_kwargs
+    if message.forward_origin is None and not any(key.startswith("forward_") for key in old):
+        bot = message.via_bot
+        return f"@{bot.username or bot.first_name}" if bot is not None else ""
+    origin = message.forward_origin
+    person = getattr(origin, "sender_user", None) or getattr(origin, "sender_chat", None)
+    named = (
+        getattr(person or getattr(origin, "chat", None), "effective_name", None),
+        getattr(person, "full_name", None),
+        getattr(origin, "sender_user_name", None),
+        old.get("forward_sender_name"),
+        *(_old_name(old.get(key)) for key in ("forward_from", "forward_from_chat")),
+    )
+    return next((name for name in named if isinstance(name, str) and name.strip()), "somebody")
+
+
+def _old_name(raw: object) -> object:
+    """The name in a `User` or `Chat` object of the fields before Bot API 7.0."""
+    if not isinstance(raw, Mapping):
+        return None
+    return raw.get("title") or raw.get("first_name") or raw.get("username")
+
+
+def _text(message: Message, me: User) -> str:
+    text = message.text or message.caption or ""
+    if not isinstance(text, str):
+        raise Ignored("its text is not text")
+    first = next(iter((*message.entities, *message.caption_entities)), None)
+    if first is not None and first.offset == 0:
+        word = _piece(message, first)
+        if first.type == MessageEntity.BOT_COMMAND:
+            name, _, bot = word.partition("@")
+            if bot and _is_me(bot, me):
+                text = name + text[len(word) :]
+        elif first.type == MessageEntity.MENTION and _is_me(word[1:], me):
+            text = text[len(word) :].lstrip()
+    return "\n".join((*([text] if text else []), *_extras(message)))
+
+
+def _extras(message: Message) -> Iterator[str]:
+    """Text for what else a message may contain."""
+    if message.sticker is not None:
+        yield f"[sticker {message.sticker.emoji or ''}]"
+    if message.location is not None and message.venue is None:
+        yield f"[location {message.location.latitude}, {message.location.longitude}]"
+    if message.poll is not None:
+        answers = ", ".join(repr(option.text) for option in message.poll.options)
+        yield f"[poll {message.poll.question!r}: {answers}]"
+    if message.dice is not None:
+        yield f"[dice {message.dice.emoji} shows {message.dice.value}]"
+
+
+def _cards(message: Message) -> list[str]:
+    """Places and contacts. Somebody other than the sender may have chosen their names."""
+    cards = []
+    if message.venue is not None:
+        venue = message.venue
+        at = venue.location
+        cards.append(f"[place {venue.title!r}, {venue.address!r}, {at.latitude}, {at.longitude}]")
+    if message.contact is not None:
+        cards.append(f"[contact {message.contact.first_name!r}, {message.contact.phone_number!r}]")
+    return cards
+
+
+def _is_mentioned(message: Message, me: User) -> bool:
+    entities = (*message.entities, *message.caption_entities)
+    return _replies_to_me(message, me) or any(_names_me(message, entity, me) for entity in entities)
+
+
+def _replies_to_me(message: Message, me: User) -> bool:
+    answered = message.reply_to_message
+    # All messages of a topic "reply" to the one that created it.
+    if answered is None or answered.forum_topic_created is not None:
+        return False
+    return answered.from_user is not None and answered.from_user.id == me.id
+
+
+def _names_me(message: Message, entity: MessageEntity, me: User) -> bool:
+    if entity.type == MessageEntity.TEXT_MENTION:
+        return entity.user is not None and entity.user.id == me.id
+    if entity.type not in (MessageEntity.MENTION, MessageEntity.BOT_COMMAND):
+        return False
+    return _is_me(_piece(message, entity).partition("@")[2], me)
+
+
+def _piece(message: Message, entity: MessageEntity) -> str:
+    is_text = message.text is not None
+    return str(message.parse_entity(entity) if is_text else message.parse_caption_entity(entity))
+
+
+def _is_me(name: str, me: User) -> bool:
+    return bool(me.username) and name.lower() == str(me.username).lower()
+
+
+def _files(message: Message, author: str) -> Iterator[RemoteFile]:
+    largest = max(message.photo or (), key=lambda size: size.width * size.height, default=None)
+    found: tuple[tuple[Any, str, str], ...] = (
+        (largest, "photo.jpg", "image/jpeg"),
+        (None if message.animation else message.document, "document", "application/octet-stream"),
+        (message.animation, "animation.mp4", "video/mp4"),
+        (message.voice, "voice.ogg", "audio/ogg"),
+        (message.audio, "audio.mp3", "audio/mpeg"),
+        (message.video, "video.mp4", "video/mp4"),
+        (message.video_note, "video.mp4", "video/mp4"),
+    )
+    for file, name, mime_type in found:
+        if file is not None:
+            yield RemoteFile(
+                address=str(file.file_id),
+                name=str(getattr(file, "file_name", None) or name),
+                mime_type=str(getattr(file, "mime_type", None) or mime_type),
+                size_bytes=file.file_size if type(file.file_size) is int else 0,
+                said_by=author,
+            )
+
+
+class Span(NamedTuple):
+    """A formatted range of a text: kind, start and length in UTF-16 units, and what the kind needs."""
+
+    kind: str
+    offset: int
+    length: int
+    url: str = ""
+    language: str = ""
+
+
+@dataclass
+class _Output:
+    text: str = ""
+    units: int = 0
+    spans: list[Span] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        self.text += text
+        self.units += utf16_length(text)
+
+    def mark(self, kind: str, start: int, url: str = "", language: str = "") -> None:
+        if self.units > start:
+            self.spans.append(Span(kind, start, self.units - start, url, language))
+
+
+def utf16_length(text: str) -> int:
+    """The length of a text in UTF-16 units."""
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+def formatted(markdown: str) -> tuple[str, tuple[Span, ...]]:
+    """The plain text to show and its spans. Returns the Markdown itself if no text would be left."""
+    lines, output = markdown.split("\n"), _Output()
+    opened: list[tuple[str, int]] = []
+    line = 0
+    for token in _reader().parse(markdown):
+        if token.map and token.type in ("inline", "fence"):
+            if output.text:
+                output.add("\n" * max(1, token.map[0] - line + 1))
+            line = token.map[1]
+        name = token.type.removesuffix("_open").removesuffix("_close")
+        if token.type == "inline":
+            _write_inline(token, lines, output)
+        elif token.type == "fence":
+            _write_code(token, output)
+        elif token.nesting == 1:
+            opened.append((name, len(output.text)))
+        elif token.nesting == -1:
+            _end_block(name, opened.pop()[1], output)
+    if not output.text.strip():
+        return markdown, ()
+    return output.text, tuple(output.spans)
+
+
+def _end_block(name: str, start: int, output: _Output) -> None:
+    if name not in _STYLES:
+        return
+    # The line feeds after the previous block come before the block's first word.
+    words = output.text[start:].lstrip("\n")
+    output.mark(_STYLES[name], output.units - utf16_length(words))
+
+
+def _write_code(token: Token, output: _Output) -> None:
+    start, words = output.units, token.info.split()
+    output.add(token.content.removesuffix("\n"))
+    language = words[0] if words and _LANGUAGE.fullmatch(words[0]) else ""
+    output.mark("pre", start, language=language)
+
+
+def _write_inline(token: Token, lines: Sequence[str], output: _Output) -> None:
+    # The parser trims a paragraph's first line, but the indentation of a nested list must stay.
+    first = lines[token.map[0]] if token.map else ""
+    if (blanks := len(first) - len(first.lstrip(" "))) and first.strip():
+        output.add(" " * blanks)
+    opened: list[tuple[int, str]] = []
+    for child in token.children or ():
+        name = child.type.removesuffix("_open").removesuffix("_close")
+        if child.nesting == 1:
+            opened.append((output.units, str(child.attrGet("href") or "")))
+        elif child.nesting == -1:
+            start, url = opened.pop()
+            output.mark("text_link" if name == "link" else _STYLES.get(name, ""), start, url)
+        elif child.type == "code_inline":
+            start = output.units
+            output.add(child.content)
+            output.mark("code", start)
+        elif child.type == "hardbreak":
+            output.add("\n")
+        else:
+            # An image becomes its description and its address.
+            output.add(
+                f"{child.content} ({child.attrGet('src')})" if child.type == "image" else child.content
+            )
+
+
+@cache
+def _reader() -> MarkdownIt:
+    reader = MarkdownIt("commonmark", {"html": False}).enable("strikethrough").disable(list(_DISABLED_RULES))
+    # Other addresses stay as output, so that people see what they tap on.
+    reader.validateLink = lambda url: url.startswith(_LINKS)  # type: ignore[method-assign]  # its documented way
+    return reader
+
 
 log = logging.getLogger(__name__)
 
@@ -204,8 +528,6 @@ class TelegramBridge(Bridge):
         can_edit=True,
         edit_seconds=3.0,  # a group takes 20 requests a minute
         has_typing=True,
-        has_threads=True,
-        takes_attachments=True,
     )
 
     def __init__(self, *, account: str, token: str, server: str, file_bytes: int) -> None:

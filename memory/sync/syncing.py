@@ -1,7 +1,8 @@
 """Keeps one index up to date: runs passes over files and vectors, follows changes, and repairs damage.
 
-The two kinds of passes do not wait for each other, so that a slow embedder never delays words. `indexing`
-decides what a change needs; this file decides when it runs.
+One pass of a kind runs at a time; callers that arrive during it share the next one. The two kinds do not
+wait for each other, so that a slow embedder never delays words. `indexing` decides what a change needs; this
+file decides when it runs.
 """
 
 from __future__ import annotations
@@ -9,21 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from nacre.memory.contracts.embedder import WithFallback, fallback_of, in_use
 from nacre.memory.contracts.embedding_jobs import jobs_of
 from nacre.memory.contracts.errors import IndexClosed, IndexDamaged, MemoryIndexError
-from nacre.memory.contracts.records import MemoryStatus, SyncReport
+from nacre.memory.contracts.records import MemoryStatus, SyncProgress, SyncReport
 from nacre.memory.contracts.store import IndexPlace, Store, Writer
 from nacre.memory.sync.fallback import FALLBACK_ROW, ask_first_again, follow_index, pause_seconds
 from nacre.memory.sync.file_sync import FileOutcome
 from nacre.memory.sync.indexing import IndexPlan, index_files
-from nacre.memory.sync.single_flight import ProgressListener, SingleFlight, SyncRun
 from nacre.memory.text.forms.words import languages_in
 from nacre.memory.vectors.identity import embedder_key, facts_key, stored_identity
 from nacre.memory.vectors.query_vectors import QueryVectors
@@ -36,6 +37,126 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+ProgressListener = Callable[[SyncProgress], None]
+
+
+@dataclass
+class SyncRun:
+    """A run in progress: its reason, whether it starts afresh, and its progress listeners."""
+
+    reason: str
+    force: bool
+    listeners: list[ProgressListener] = field(default_factory=list)
+
+    def tell(self, progress: SyncProgress) -> None:
+        """Passes progress to the listeners."""
+        for listener in self.listeners:
+            listener(progress)
+
+    def advance(self, stage: Literal["index", "embed"]) -> Callable[[int, int], None]:
+        """A function that takes how much of a stage is done, and estimates the remaining time."""
+        started = time.perf_counter()
+
+        def advance(done: int, total: int) -> None:
+            elapsed = time.perf_counter() - started
+            self.tell(
+                SyncProgress(
+                    stage=stage,
+                    completed=done,
+                    total=total,
+                    elapsed_seconds=elapsed,
+                    eta_seconds=elapsed / done * (total - done) if done else None,
+                )
+            )
+
+        return advance
+
+
+class SingleFlight(Generic[T]):
+    """Runs `work` one at a time. Each caller gets a run that started after its call, shared with others."""
+
+    def __init__(self, name: str, work: Callable[[SyncRun], Coroutine[Any, Any, T]]) -> None:
+        self._name = name
+        self._work = work
+        self._running: tuple[SyncRun, asyncio.Task[T]] | None = None
+        self._queued: tuple[SyncRun, asyncio.Task[T]] | None = None
+        self._started = 0.0
+        self._closed = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run is in progress."""
+        return self._running is not None and not self._running[1].done()
+
+    @property
+    def running_seconds(self) -> float:
+        """How long the present run has been running; 0 without one."""
+        return time.monotonic() - self._started if self.busy else 0.0
+
+    async def run(self, reason: str, *, force: bool = False, listener: ProgressListener | None = None) -> T:
+        """Waits for a run of its own or a shared one. Cancelling the caller does not cancel the run.
+
+        Raises:
+            IndexClosed: the engine is closed, or was closed during the run.
+        """
+        run, task = self._join(reason, force=force)
+        if listener is not None:
+            run.listeners.append(listener)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise IndexClosed("The memory engine was closed while it was syncing.") from None
+            raise
+        finally:
+            if listener is not None:
+                run.listeners.remove(listener)
+
+    def start(self, reason: str) -> asyncio.Task[T]:
+        """Starts a run in the background, or joins the next one. A failure is logged as a warning."""
+        _, task = self._join(reason, force=False)
+        task.add_done_callback(self._log_failure)
+        return task
+
+    async def close(self) -> None:
+        """Cancels all runs and waits until they have released the store."""
+        self._closed = True
+        tasks = [pair[1] for pair in (self._queued, self._running) if pair and not pair[1].done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _join(self, reason: str, *, force: bool) -> tuple[SyncRun, asyncio.Task[T]]:
+        if self._closed:
+            raise IndexClosed("The memory engine is closed; open it again to sync.")
+        if self._running is None or self._running[1].done():
+            run = SyncRun(reason=reason, force=force)
+            task = asyncio.create_task(self._work(run), name=f"{self._name}-{reason}")
+            self._running = (run, task)
+            self._started = time.monotonic()
+            return self._running
+        if self._queued is None:
+            run = SyncRun(reason=reason, force=force)
+            task = asyncio.create_task(self._after(self._running[1], run), name=f"{self._name}-{reason}")
+            self._queued = (run, task)
+        self._queued[0].force |= force
+        return self._queued
+
+    async def _after(self, before: asyncio.Task[T], run: SyncRun) -> T:
+        await asyncio.wait({before})
+        self._running, self._queued = self._queued, None
+        self._started = time.monotonic()
+        return await self._work(run)
+
+    def _log_failure(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, MemoryIndexError):
+            log.warning("%s failed: %s", self._name, error)
+        elif error is not None:
+            log.error("%s failed", self._name, exc_info=error)
+
 
 VECTORS_AFTER_SECONDS = 1.0
 """The delay of vectors after a background pass over files; a one-shot command has ended by then."""

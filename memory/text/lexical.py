@@ -112,7 +112,9 @@ def _compound_pieces(text: str) -> Iterator[str]:
     # tenth of the time.
     ascii_bytes = text.encode("ascii", "replace")
     cases, kinds = ascii_bytes.translate(_CASES), ascii_bytes.translate(_KINDS)
-    places = [*_places(cases, b"aA"), *_places(kinds, b"aa1"), *_places(kinds, b"a-aa")]
+    # The last digit and the last hyphen are found at once, and what lies behind them need not be searched.
+    digits, hyphens = kinds[: kinds.rfind(b"1") + 1], kinds[: kinds.rfind(b"-") + 3]
+    places = [*_places(cases, b"aA"), *_places(digits, b"aa1"), *_places(hyphens, b"a-aa")]
     end = 0
     for place in sorted(places):
         if place < end:

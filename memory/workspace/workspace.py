@@ -137,6 +137,8 @@ def _present(name: str, seen: Mapping[str, Fingerprint | None]) -> str:
 
 
 TEMPLATES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md", "USER.md", "HEARTBEAT.md", "MEMORY.md")
+SHORT_FORMS = {"AGENTS.md": "AGENTS.short.md", "SOUL.md": "SOUL.short.md"}
+"""What a small window is shown of a file that still reads as its template; it fits the smallest window."""
 OLDER_NAMES = {"MEMORY.md": "memory.md"}
 """Older names of files in existing workspaces; the first name has priority."""
 MEMORY_FOLDER = "memory"
@@ -261,14 +263,17 @@ def context_file(content: FileBytes | ReadFailed, name: str, *, max_chars: int) 
         log.warning("%s is a symbolic link to %s and is not read into the context", name, content.relative)
         return _without_text(name, f"[MISSING] {name} is a symbolic link, which is not followed.")
     text = content.data.decode("utf-8", errors="replace").removeprefix("\ufeff").rstrip()
-    shown = cut_text(text, name, max_chars)
+    whole = text
+    if len(text) > max_chars and name in SHORT_FORMS and text == template_text(name).rstrip():
+        whole = template_text(SHORT_FORMS[name]).rstrip()
+    shown = cut_text(whole, name, max_chars)
     return ContextFile(
         name=name,
         text=shown,
         missing=False,
         raw_chars=len(text),
         injected_chars=len(shown),
-        truncated=shown != text or content.is_cut,
+        truncated=shown != whole or content.is_cut,
     )
 
 

@@ -8,12 +8,13 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, Unpack, overload
 from weakref import finalize
 
 from nacre.memory.contracts.facts import FactMemory
 from nacre.runtime.agent.answering import (
     EventQueue,
+    asked,
     check_chat,
     ending_of,
     owner_says,
@@ -30,6 +31,7 @@ from nacre.runtime.agent.opening.author_parts import (
     AuthorParts,
     author_models,
     author_prompt_parts,
+    author_servers,
     author_tools,
 )
 from nacre.runtime.agent.sessions import Sessions
@@ -39,8 +41,8 @@ from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import AgentError, TurnBroken
 from nacre.runtime.contracts.events import Emit, Event, ReplyReady, Silence, TurnFailed
 from nacre.runtime.contracts.ids import NewId, random_id
-from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
-from nacre.runtime.contracts.model import Answering, ChatModel, ModelParameters, ModelRequest
+from nacre.runtime.contracts.inbound import Inbound, Reply
+from nacre.runtime.contracts.model import Answering, ChatModel, ModelRequest
 from nacre.runtime.hooks.hooks import Hooks, HookTable
 from nacre.runtime.open_sessions.routing import Route, route as route_of
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
@@ -51,8 +53,8 @@ from nacre.runtime.tools.function import ToolChats
 from nacre.runtime.turn.loop import TurnBounds, UsageLimits
 from nacre.runtime.turn.output import TypeForm
 from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
-from nacre.runtime.turn.sub_agent import AuthorTool
-from nacre.runtime.turn.turn_parts import TurnOptions, turn_options
+from nacre.runtime.turn.sub_agent import AuthorTool, Toolset
+from nacre.runtime.turn.turn_parts import AskOptions, CallOptions, TurnOptions, turn_options
 from nacre.sessions.contracts.errors import SessionError
 
 T = TypeVar("T")
@@ -69,7 +71,7 @@ class Agent:
     def __init__(self, parts: AgentParts) -> None:
         self._parts = parts
         self._closed = False
-        self.sessions = Sessions(parts, self._ask_in, lambda: self._closed)
+        self.sessions = Sessions(parts, self._respond, lambda: self._closed)
         """The agent's sessions as objects: `await agent.sessions.get("main")`."""
 
     @classmethod
@@ -81,7 +83,7 @@ class Agent:
         state_dir: Path | str | None = None,
         workspace: Path | str | None = None,
         model: ChatModel | str | Sequence[ChatModel | str] | None = None,
-        tools: Sequence[AuthorTool | Callable[..., Any]] = (),
+        tools: Sequence[AuthorTool | Toolset | Callable[..., Any]] = (),
         tool_chats: Sequence[ToolChats] | None = None,
         instructions: str = "",
         profile: Profile | None = None,
@@ -100,17 +102,16 @@ class Agent:
         `agent` is an id of `agents.list` in the settings; the default is `$NACRE_AGENT`, then the default
         agent. `state_dir` defaults to `$NACRE_STATE_DIR`, then `~/.nacre`; `workspace` to a folder in it.
         `model` is a `ChatModel`, a name such as `openai/gpt-5-mini`, or a list of these, of which the next
-        one is asked when one fails; without one, `$NACRE_MODEL` or the
-        settings decide, and otherwise the offline responder answers. `tools` are typed functions that the
-        model may call, see `nacre.tool`, objects with methods that are tools, and sub-agents, see
-        `nacre.sub_agent`. `tool_chats` are the chats of tools that name none: some of `private` (the owner
-        alone, the default), `direct` (somebody else) and `group`. `instructions` are added to the system
-        prompt of every chat, which is that of a `profile`: `assistant`, `bot` or the smallest, `bare`.
-        `prompt_parts` are added as sections of their own, see `nacre.prompt_part`.
-        `commands` are chat commands, see `nacre.command`. `limits` bounds turns without limits of their own.
-        `memory` replaces the memory engine of the settings, see `nacre.MemoryPlugin`.
-        `hooks` are handlers by name, see `nacre.Hooks`. `clock` returns aware datetimes in the owner's zone.
-        `watch` follows changes that others make to the notes.
+        one is asked when one fails; without one, `$NACRE_MODEL` or the settings decide, and otherwise the
+        offline responder answers. `tools` are what the model may call: typed functions, see `nacre.tool`,
+        objects with such methods, toolsets, see `nacre.Toolset` and `nacre.mcp_server`, and sub-agents.
+        `tool_chats` are the chats of tools that name none: some of `private` (the owner alone, the default),
+        `direct` (somebody else) and `group`. `instructions` are added to the system prompt of every chat,
+        which is that of a `profile`: `assistant`, `bot` or the smallest, `bare`. `prompt_parts` are added as
+        sections of their own, see `nacre.prompt_part`. `commands` are chat commands, see `nacre.command`.
+        `limits` bounds turns without limits of their own. `memory` replaces the memory engine of the
+        settings, see `nacre.MemoryPlugin`. `hooks` are handlers by name, see `nacre.Hooks`. `clock` returns
+        aware datetimes in the owner's zone. `watch` follows changes that others make to the notes.
 
         Raises:
             ConfigError: a setting, the settings file, or an argument cannot be used.
@@ -127,6 +128,7 @@ class Agent:
         given = AuthorParts(
             models=author_models(model),
             tools=author_tools(tools, tool_chats),
+            servers=author_servers(tools, tool_chats),
             commands=tuple(command.to_command() for command in commands),
             limits=limits,
             prompt_parts=author_prompt_parts(instructions, prompt_parts),
@@ -221,136 +223,85 @@ class Agent:
 
     @overload
     async def ask(
-        self,
-        text: str,
-        *,
-        session: str = "",
-        attachments: tuple[Attachment, ...] = (),
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        context: object = None,
-        output_type: None = None,
+        self, text: str, *, output_type: None = None, **options: Unpack[AskOptions]
     ) -> Reply[None] | None: ...
 
     @overload
     async def ask(
-        self,
-        text: str,
-        *,
-        session: str = "",
-        attachments: tuple[Attachment, ...] = (),
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        context: object = None,
-        output_type: TypeForm[T],
+        self, text: str, *, output_type: TypeForm[T], **options: Unpack[AskOptions]
     ) -> Reply[T]: ...
 
     async def ask(
-        self,
-        text: str,
-        *,
-        session: str = "",
-        attachments: tuple[Attachment, ...] = (),
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        context: object = None,
-        output_type: TypeForm[Any] | None = None,
+        self, text: str, *, output_type: TypeForm[Any] | None = None, **options: Unpack[AskOptions]
     ) -> Reply[Any] | None:
         """The reply to a private message of the owner; `None` if the assistant stays silent.
 
-        `session` defaults to the main session. A plain name is a private conversation of that name; a key
-        such as `agent:main:project` has the audience that it names. Bridges, and programs that speak for
-        others than the owner, use `respond` or `stream`. `limits` replaces the agent's limits, `context` is
-        `Inbound.context`, and the other options are as in `respond`.
+        The options are `session`, `attachments`, `limits`, `parameters`, `tools` and `context`, as
+        `AskOptions` says; `output_type` is as in `respond`. Bridges, and programs that speak for others than
+        the owner, use `respond` or `stream`.
 
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
-        inbound = owner_says(text, session, attachments, context)
-        return await self.respond(inbound, limits=limits, parameters=parameters, output_type=output_type)
+        inbound, of_turn = asked(text, options)
+        return await self._respond(inbound, turn_options(output_type, **of_turn))
 
     @overload
     async def respond(
-        self,
-        inbound: Inbound,
-        *,
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        output_type: None = None,
+        self, inbound: Inbound, *, output_type: None = None, **options: Unpack[CallOptions]
     ) -> Reply[None] | None: ...
 
     @overload
     async def respond(
-        self,
-        inbound: Inbound,
-        *,
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        output_type: TypeForm[T],
+        self, inbound: Inbound, *, output_type: TypeForm[T], **options: Unpack[CallOptions]
     ) -> Reply[T]: ...
 
     async def respond(
-        self,
-        inbound: Inbound,
-        *,
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        output_type: TypeForm[Any] | None = None,
+        self, inbound: Inbound, *, output_type: TypeForm[Any] | None = None, **options: Unpack[CallOptions]
     ) -> Reply[Any] | None:
         """Runs one turn and returns its reply, or `None` if the assistant stays silent.
 
         With `output_type`, a pydantic model, a dataclass, a union or another type that pydantic can check,
-        the answer is a value of it, `reply.output`. A wrong answer is asked for again, twice at most.
-        `parameters` replaces those of the settings in this turn.
+        the answer is a value of it, `reply.output`. A wrong answer is asked for again, twice at most. The
+        other options are `limits`, `parameters` and `tools`, as `CallOptions` says.
 
         Raises:
             ConfigError: the `output_type` has no schema.
             OutputInvalid: there is no such value: the answers were wrong, or the assistant was silent.
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
-        return await self._respond(inbound, limits, turn_options(output_type, parameters))
+        return await self._respond(inbound, turn_options(output_type, **options))
 
-    async def _respond(
-        self, inbound: Inbound, limits: UsageLimits | None, options: TurnOptions
-    ) -> Reply[Any] | None:
+    async def _respond(self, inbound: Inbound, options: TurnOptions) -> Reply[Any] | None:
         events: list[Event] = []
-        ending = await ending_of(self._start(inbound, events.append, limits, options), events)
+        ending = await ending_of(self._start(inbound, events.append, options), events)
         if isinstance(ending, TurnFailed):
             raise ending.error
         return options.checked(ending.reply if isinstance(ending, ReplyReady) else None)
 
     def stream(
-        self,
-        inbound: Inbound,
-        *,
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        output_type: TypeForm[Any] | None = None,
+        self, inbound: Inbound, *, output_type: TypeForm[Any] | None = None, **options: Unpack[CallOptions]
     ) -> AsyncGenerator[Event, None]:
         """Runs one turn and yields its events; the last is `ReplyReady`, `Silence` or `TurnFailed`.
 
-        Closing the iterator early, or cancelling the task that reads it, stops the turn. `limits` replaces
-        the agent's limits. With `output_type`, as in `respond`, the streamed text is JSON or nothing, and
-        `reply.output` has the value.
+        Closing the iterator early, or cancelling the task that reads it, stops the turn. The options are
+        those of `respond`. With `output_type`, the streamed text is JSON or nothing, and `reply.output` has
+        the value.
 
         Raises:
             ConfigError: the `output_type` has no schema.
         """
         begun: list[bool] = []
-        events = self._events(inbound, limits, turn_options(output_type, parameters), begun)
+        events = self._events(inbound, turn_options(output_type, **options), begun)
         finalize(events, warn_unread, begun).atexit = False
         return events
 
     async def _events(
-        self,
-        inbound: Inbound,
-        limits: UsageLimits | None,
-        options: TurnOptions,
-        begun: list[bool],
+        self, inbound: Inbound, options: TurnOptions, begun: list[bool]
     ) -> AsyncGenerator[Event, None]:
         begun.append(True)
         events = EventQueue()
-        task = self._start(inbound, events.put, limits, options)
+        task = self._start(inbound, events.put, options)
         task.add_done_callback(lambda _done: events.put(None))
         last: Event | None = None
         try:
@@ -418,22 +369,10 @@ class Agent:
     async def __aexit__(self, *_ended: object) -> None:
         await self.close()
 
-    async def _ask_in(
-        self,
-        key: str,
-        text: str,
-        attachments: tuple[Attachment, ...],
-        limits: UsageLimits | None,
-        options: TurnOptions,
-    ) -> Reply[Any] | None:
-        return await self._respond(owner_says(text, key, attachments), limits, options)
-
-    def _start(
-        self, inbound: Inbound, emit: Emit, limits: UsageLimits | None, options: TurnOptions
-    ) -> asyncio.Task[None]:
+    def _start(self, inbound: Inbound, emit: Emit, options: TurnOptions) -> asyncio.Task[None]:
         if self._closed:
             raise TurnBroken("This agent is closed. Open a new one.")
-        parts, bounds = self._parts, TurnBounds(limits or self._parts.limits)
+        parts, bounds = self._parts, TurnBounds(options.limits or self._parts.limits)
         try:
             check_chat(inbound)
             route = self._route(inbound)

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
+from typing import cast
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
@@ -43,7 +44,7 @@ from nacre.runtime.turn.inbound_message import earlier_attempt, joined
 from nacre.runtime.turn.loop import TurnBounds
 from nacre.runtime.turn.system_prompt import own_lines
 from nacre.runtime.turn.turn import Turn
-from nacre.runtime.turn.turn_parts import TurnOptions
+from nacre.runtime.turn.turn_parts import AskOptions, CallOptions, TurnOptions
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import UserMessage
 from nacre.sessions.entries.entries import Compaction, CustomRecord, Entry
@@ -258,6 +259,13 @@ def owner_says(
         attachments=attachments,
         context=context,
     )
+
+
+def asked(text: str, options: AskOptions) -> tuple[Inbound, CallOptions]:
+    """A private message of the owner with what comes with it, and the options of its turn."""
+    session, context = options.pop("session", ""), options.pop("context", None)
+    inbound = owner_says(text, session, options.pop("attachments", ()), context)
+    return inbound, cast("CallOptions", options)
 
 
 class EventQueue:

@@ -85,7 +85,7 @@ async def _run(turn: Turn, approval: Approval) -> Approval:
     context = await turn.context()
     context.guard.let_pass(approval)
     call = ToolCall(id=approval.call_id, name=approval.tool_name, arguments=approval.arguments)
-    outcome = await run_tool(context.toolbox, call, turn.emit)
+    outcome = await run_tool(context.every_tool, call, turn.emit)
     return replace(
         approval,
         state="done",

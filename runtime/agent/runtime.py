@@ -17,6 +17,7 @@ from nacre.runtime.agent.opening.author_parts import (
     AuthorParts,
     author_models,
     author_prompt_parts,
+    author_servers,
     author_tools,
 )
 from nacre.runtime.agent.opening.shared import Shared
@@ -38,7 +39,7 @@ from nacre.runtime.settings.sections.agents import Profile
 from nacre.runtime.tools.function import ToolChats
 from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
-from nacre.runtime.turn.sub_agent import AuthorTool
+from nacre.runtime.turn.sub_agent import AuthorTool, Toolset
 
 USER_IDLE_SECONDS = 60.0
 """How long the agent of a user stays open after its last use."""
@@ -52,7 +53,7 @@ class SharedKeywords(TypedDict, total=False):
     """What can be passed to all agents of a runtime; see `Agent.open`."""
 
     model: ChatModel | str | Sequence[ChatModel | str] | None
-    tools: Sequence[AuthorTool | Callable[..., Any]]
+    tools: Sequence[AuthorTool | Toolset | Callable[..., Any]]
     tool_chats: Sequence[ToolChats] | None
     instructions: str
     commands: Sequence[FunctionCommand]
@@ -320,6 +321,7 @@ def _given(keywords: AgentKeywords) -> AuthorParts:
     return AuthorParts(
         models=author_models(keywords.get("model")),
         tools=author_tools(keywords.get("tools", ()), keywords.get("tool_chats")),
+        servers=author_servers(keywords.get("tools", ()), keywords.get("tool_chats")),
         commands=tuple(command.to_command() for command in keywords.get("commands", ())),
         limits=keywords.get("limits"),
         hooks=keywords.get("hooks") or {},

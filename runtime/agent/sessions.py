@@ -9,17 +9,17 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from nacre.record import Record
+from nacre.runtime.agent.answering import owner_says
 from nacre.runtime.agent.opening.agent_parts import AgentParts
 from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.conversation.session import Session
 from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import CompactionEnded, Event, FlushEnded, Warned
-from nacre.runtime.contracts.inbound import CHAT_KINDS, Attachment, Reply
+from nacre.runtime.contracts.inbound import CHAT_KINDS, Attachment, Inbound, Reply
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
 from nacre.runtime.open_sessions.routing import Route
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
-from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.turn import Turn
 from nacre.runtime.turn.turn_parts import TurnOptions
 from nacre.sessions.contracts.errors import SessionNotFound
@@ -29,9 +29,7 @@ from nacre.sessions.index.record import Origin, SessionRecord
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Say = Callable[
-    [str, str, tuple[Attachment, ...], UsageLimits | None, TurnOptions], Awaitable[Reply[Any] | None]
-]
+Say = Callable[[Inbound, TurnOptions], Awaitable[Reply[Any] | None]]
 
 
 class SessionInfo(Record):
@@ -93,16 +91,9 @@ class Sessions:
         return self._parts.lifecycle
 
     async def ask(
-        self,
-        key: str,
-        text: str,
-        /,
-        *,
-        attachments: tuple[Attachment, ...],
-        limits: UsageLimits | None,
-        options: TurnOptions,
+        self, key: str, text: str, attachments: tuple[Attachment, ...], options: TurnOptions, /
     ) -> Reply[Any] | None:
-        return await self._say(key, text, attachments, limits, options)
+        return await self._say(owner_says(text, key, attachments), options)
 
     async def run(self, key: str, work: Callable[[Turn], Awaitable[T]], /) -> T:
         """Calls `work` on the open session of a key, while no other turn runs there."""

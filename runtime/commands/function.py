@@ -18,7 +18,7 @@ from nacre.runtime.contracts.inbound import Attachment, Reply
 from nacre.runtime.contracts.policy import Audience, ChatPolicy
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
 from nacre.runtime.tools.toolbox import on_its_own_thread
-from nacre.runtime.turn.loop import TurnBounds, UsageLimits
+from nacre.runtime.turn.loop import TurnBounds
 from nacre.runtime.turn.turn import Turn
 from nacre.runtime.turn.turn_parts import TurnOptions
 from nacre.sessions.contracts.errors import SessionError
@@ -48,19 +48,14 @@ class HeldDoor:
         return await work(await self._turn_of(key))
 
     async def ask(
-        self,
-        key: str,
-        text: str,
-        /,
-        *,
-        attachments: tuple[Attachment, ...],
-        limits: UsageLimits | None,
-        options: TurnOptions,
+        self, key: str, text: str, attachments: tuple[Attachment, ...], options: TurnOptions, /
     ) -> Reply[Any] | None:
         """Replies to a text in the session, with the rights of whoever called the command."""
         turn = await self._turn_of(key)
-        if limits is not None or not options.is_empty:
-            turn = Turn(turn.session, replace(turn.parts, options=options), turn.emit, TurnBounds(limits))
+        if not options.is_empty:
+            turn = Turn(
+                turn.session, replace(turn.parts, options=options), turn.emit, TurnBounds(options.limits)
+            )
         await turn.write_down(text, attachments)
         return options.checked(await turn.answer())
 

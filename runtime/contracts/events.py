@@ -41,7 +41,7 @@ class ToolProgressed(Record):
 
 class ToolEnded(Record):
     """A tool call ended; `summary` is one short line for a person, `result` the whole text for the
-    model.
+    model. `error` is what the tool raised, such as a `ToolFailed` with a `detail`.
     """
 
     call_id: str
@@ -49,6 +49,7 @@ class ToolEnded(Record):
     is_error: bool
     summary: str
     result: str = field(default="", repr=False, compare=False)
+    error: BaseException | None = field(default=None, repr=False, compare=False)
 
 
 class MessageJoined(Record):

@@ -16,6 +16,7 @@ from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, FlushEnded
 from nacre.runtime.contracts.inbound import Inbound, Reply
 from nacre.runtime.contracts.model import ModelRequest
+from nacre.runtime.contracts.outbound import Part
 from nacre.runtime.tools.function import ToolChat
 from nacre.sessions.contracts.keys import EndReason
 from nacre.sessions.contracts.messages import AssistantMessage, Usage
@@ -107,7 +108,7 @@ class BeforeTool(Record):
 
 
 class AfterTool(Record):
-    """A tool call has run or was refused; `text` is its full result. `after_tool`."""
+    """A tool call has run or was refused; `text` is its full result, `error` what it raised. `after_tool`."""
 
     type: ClassVar[str] = "after_tool"
     chat: ToolChat
@@ -116,6 +117,7 @@ class AfterTool(Record):
     arguments: Mapping[str, Any]
     text: str
     is_error: bool
+    error: BaseException | None = None
 
 
 class BeforeFlush(Record):
@@ -199,6 +201,36 @@ class ReplyLeaves(Record):
     reply: Reply
 
 
+class BeforeAnswer(Record):
+    """A gateway begins to answer messages of a chat, in one turn. `before_answer`."""
+
+    type: ClassVar[str] = "before_answer"
+    messages: tuple[Inbound, ...]
+
+
+class AfterAnswer(Record):
+    """The answer is on disk and about to be sent, or there is none. `after_answer`."""
+
+    type: ClassVar[str] = "after_answer"
+    messages: tuple[Inbound, ...]
+    error: BaseException | None
+
+
+class BeforeDelivery(Record):
+    """A gateway sends a part of an answer to the channel. `before_delivery`."""
+
+    type: ClassVar[str] = "before_delivery"
+    part: Part
+
+
+class AfterDelivery(Record):
+    """A part is sent, or `error` says why not; it may be tried again. `after_delivery`."""
+
+    type: ClassVar[str] = "after_delivery"
+    part: Part
+    error: BaseException | None
+
+
 HookEvent: TypeAlias = (
     BeforeTurn
     | AfterTurn
@@ -213,4 +245,8 @@ HookEvent: TypeAlias = (
     | SessionEnded
     | MessageArrived
     | ReplyLeaves
+    | BeforeAnswer
+    | AfterAnswer
+    | BeforeDelivery
+    | AfterDelivery
 )

@@ -11,7 +11,7 @@ import difflib
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, overload
@@ -29,6 +29,7 @@ from nacre.runtime.contracts.events import (
 )
 from nacre.runtime.contracts.inbound import Inbound, Reply
 from nacre.runtime.contracts.model import Answering, Ask, ModelRequest
+from nacre.runtime.contracts.outbound import Part
 from nacre.runtime.hooks import events as ev
 from nacre.runtime.hooks.events import (
     AfterCompaction,
@@ -136,17 +137,44 @@ async def around_turn(
     if not hooks.hears("before_turn", "after_turn"):
         yield replied
         return
-    await hooks.trigger(ev.BeforeTurn(chat=chat, model_name=model_name))
+
+    def over(error: BaseException | None) -> AnyEvent:
+        return ev.AfterTurn(chat=chat, model_name=model_name, reply=reply, error=error, usage=usage())
+
+    async with observed(hooks, ev.BeforeTurn(chat=chat, model_name=model_name), over):
+        yield replied
+
+
+@asynccontextmanager
+async def observed(
+    hooks: Hooks, begins: AnyEvent, over: Callable[[BaseException | None], AnyEvent]
+) -> AsyncIterator[None]:
+    """Triggers an event before a block and another one after it, however the block ends."""
+    await hooks.trigger(begins)
     problem: BaseException | None = None
     try:
-        yield replied
+        yield
     except BaseException as error:
         problem = error
         raise
     finally:
-        await hooks.trigger(
-            ev.AfterTurn(chat=chat, model_name=model_name, reply=reply, error=problem, usage=usage())
-        )
+        await hooks.trigger(over(problem))
+
+
+def around_delivery(hooks: Hooks, part: Part) -> AbstractAsyncContextManager[None]:
+    """Runs the handlers of `before_delivery` and `after_delivery` around the sending of a part."""
+    return observed(
+        hooks, ev.BeforeDelivery(part=part), lambda error: ev.AfterDelivery(part=part, error=error)
+    )
+
+
+def around_answer(hooks: Hooks, messages: tuple[Inbound, ...]) -> AbstractAsyncContextManager[None]:
+    """Runs the handlers of `before_answer` and `after_answer` around what a gateway does for messages."""
+    return observed(
+        hooks,
+        ev.BeforeAnswer(messages=messages),
+        lambda error: ev.AfterAnswer(messages=messages, error=error),
+    )
 
 
 def with_model_hooks(ask: Ask, hooks: Hooks, chat: ToolChat, *, model_name: str) -> Ask:
@@ -274,6 +302,10 @@ HookTable = TypedDict(
         "session_end:idle": Table[ev.SessionEnded, None],
         "inbound": Table[ev.MessageArrived, TextDecision],
         "outbound": Table[ev.ReplyLeaves, TextDecision],
+        "before_answer": Table[ev.BeforeAnswer, None],
+        "after_answer": Table[ev.AfterAnswer, None],
+        "before_delivery": Table[ev.BeforeDelivery, None],
+        "after_delivery": Table[ev.AfterDelivery, None],
     },
     total=False,
 )
@@ -359,6 +391,22 @@ class Hooks:
     def on(self, name: Literal["outbound"], handler: Handler[ev.ReplyLeaves, TextDecision], /) -> Off: ...
     @overload
     def on(self, name: Literal["outbound"], /) -> Decorator[ev.ReplyLeaves, TextDecision]: ...
+    @overload
+    def on(self, name: Literal["before_answer"], handler: Observer[ev.BeforeAnswer], /) -> Off: ...
+    @overload
+    def on(self, name: Literal["before_answer"], /) -> Decorator[ev.BeforeAnswer, None]: ...
+    @overload
+    def on(self, name: Literal["after_answer"], handler: Observer[ev.AfterAnswer], /) -> Off: ...
+    @overload
+    def on(self, name: Literal["after_answer"], /) -> Decorator[ev.AfterAnswer, None]: ...
+    @overload
+    def on(self, name: Literal["before_delivery"], handler: Observer[ev.BeforeDelivery], /) -> Off: ...
+    @overload
+    def on(self, name: Literal["before_delivery"], /) -> Decorator[ev.BeforeDelivery, None]: ...
+    @overload
+    def on(self, name: Literal["after_delivery"], handler: Observer[ev.AfterDelivery], /) -> Off: ...
+    @overload
+    def on(self, name: Literal["after_delivery"], /) -> Decorator[ev.AfterDelivery, None]: ...
     # fmt: on
 
     def on(self, name: str, handler: Handler[Any, Any] | None = None, /) -> Off | Decorator[Any, Any]:

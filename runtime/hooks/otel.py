@@ -1,18 +1,41 @@
 """OpenTelemetry spans of an agent, created by hooks: `invoke_agent`, `chat` and `execute_tool`.
 
 Names and attributes follow the GenAI semantic conventions. Content is recorded only on request.
+
+A span is the current one while its turn, model call or tool runs: what these start hangs below it, also the
+requests of a provider's library, the spans of a tool, and the turn of a sub-agent. A turn hangs below what
+was current when it was asked for: the request of a web server, or the message of a gateway, which the
+delivery of its answer hangs below, too. That holds because the handlers are coroutines, which run in the task
+of what they observe.
 """
 
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from nacre.runtime.hooks.events import AfterModel, AfterTool, AfterTurn, BeforeModel, BeforeTool, BeforeTurn
+from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.hooks.events import (
+    AfterAnswer,
+    AfterDelivery,
+    AfterModel,
+    AfterTool,
+    AfterTurn,
+    BeforeAnswer,
+    BeforeDelivery,
+    BeforeModel,
+    BeforeTool,
+    BeforeTurn,
+)
 from nacre.runtime.hooks.hooks import HookTable
+from nacre.sessions.contracts.keys import key_agent, key_kind
 from nacre.sessions.contracts.messages import message_text
 
 if TYPE_CHECKING:
+    from contextvars import Token
+
+    from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
 _PROVIDERS = {"azure": "azure.ai.openai", "bedrock": "aws.bedrock", "gemini": "gcp.gemini"}
@@ -37,27 +60,50 @@ def otel_hooks(tracer_provider: TracerProvider | None = None, *, with_content: b
         after_model=spans.after_model,
         before_tool=spans.before_tool,
         after_tool=spans.after_tool,
+        before_answer=spans.before_answer,
+        after_answer=spans.after_answer,
+        before_delivery=spans.before_delivery,
+        after_delivery=spans.after_delivery,
     )
 
 
+_TURN, _MODEL = "turn", "model"
+_ANSWER, _DELIVERY = "answer", "delivery"
+MOST_ANSWERED = 1_000
+"""So many answered messages are known as the parents of deliveries."""
+
+
 class _Spans:
-    """The open spans: one for each turn, and those of its calls."""
+    """The open spans by session and by what they are of: the turn, a model call, or a tool call's id."""
 
     def __init__(self, tracer: Tracer, *, with_content: bool) -> None:
         self._tracer = tracer
         self._with_content = with_content
-        self._turns: dict[str, Span] = {}
-        self._inner: dict[tuple[str, str], Span] = {}
+        self._open: dict[tuple[str, str], tuple[Span, Token[Context]]] = {}
+        self._answered: OrderedDict[str, Span] = OrderedDict()
 
-    def _begin(self, session_id: str, name: str, operation: str, kind: str) -> Span:
-        from opentelemetry.trace import SpanKind, set_span_in_context
-
-        parent = self._turns.get(session_id)
-        span = self._tracer.start_span(
-            name, context=set_span_in_context(parent) if parent else None, kind=SpanKind[kind]
-        )
+    def _begin(self, session_id: str, of: str, name: str, operation: str, kind: str) -> Span:
+        span = self._started((session_id, of), name, kind)
         span.set_attribute("gen_ai.operation.name", operation)
         span.set_attribute("gen_ai.conversation.id", session_id)
+        return span
+
+    def _started(self, key: tuple[str, str], name: str, kind: str, parent: Span | None = None) -> Span:
+        from opentelemetry.context import attach
+        from opentelemetry.trace import SpanKind, set_span_in_context
+
+        above = None if parent is None else set_span_in_context(parent)
+        span = self._tracer.start_span(name, context=above, kind=SpanKind[kind])
+        self._open[key] = span, attach(set_span_in_context(span))
+        return span
+
+    def _taken(self, session_id: str, of: str) -> Span | None:
+        """The open span, which is the current one no more."""
+        from opentelemetry.context import detach
+
+        span, token = self._open.pop((session_id, of), (None, None))
+        if token is not None:
+            detach(token)
         return span
 
     def _end(self, span: Span | None, error: BaseException | None) -> None:
@@ -69,16 +115,18 @@ class _Spans:
         span.end()
 
     async def before_turn(self, event: BeforeTurn) -> None:
-        span = self._begin(event.chat.session_id, "invoke_agent nacre", "invoke_agent", "INTERNAL")
-        span.set_attribute("gen_ai.agent.name", "nacre")
+        key, origin = event.chat.session_key, event.chat.origin
+        name = origin.chat_name if origin is not None and key_kind(key) == "subagent" else "nacre"
+        span = self._begin(event.chat.session_id, _TURN, f"invoke_agent {name}", "invoke_agent", "INTERNAL")
+        span.set_attribute("gen_ai.agent.name", name)
+        span.set_attribute("gen_ai.agent.id", key_agent(key))
         _name_model(span, event.model_name)
-        self._turns[event.chat.session_id] = span
 
     async def after_turn(self, event: AfterTurn) -> None:
         session_id = event.chat.session_id
-        for key in [key for key in self._inner if key[0] == session_id]:
-            self._inner.pop(key).end()  # a call that was interrupted
-        span = self._turns.pop(session_id, None)
+        for key in [key for key in self._open if key[0] == session_id and key[1] != _TURN]:
+            self._open.pop(key)[0].end()  # a call that was interrupted, whose task is over
+        span = self._taken(session_id, _TURN)
         if span is not None and event.usage is not None:
             span.set_attribute("gen_ai.usage.input_tokens", event.usage.input_tokens)
             span.set_attribute("gen_ai.usage.output_tokens", event.usage.output_tokens)
@@ -88,12 +136,11 @@ class _Spans:
 
     async def before_model(self, event: BeforeModel) -> None:
         model = event.model_name.partition("/")[2] or event.model_name
-        span = self._begin(event.chat.session_id, f"chat {model}", "chat", "CLIENT")
+        span = self._begin(event.chat.session_id, _MODEL, f"chat {model}", "chat", "CLIENT")
         _name_model(span, event.model_name)
-        self._inner[event.chat.session_id, ""] = span
 
     async def after_model(self, event: AfterModel) -> None:
-        span, answer = self._inner.pop((event.chat.session_id, ""), None), event.answer
+        span, answer = self._taken(event.chat.session_id, _MODEL), event.answer
         if span is not None and answer is not None:
             span.set_attribute("gen_ai.response.model", answer.model)
             span.set_attribute("gen_ai.response.finish_reasons", [answer.stop_reason])
@@ -106,20 +153,54 @@ class _Spans:
 
     async def before_tool(self, event: BeforeTool) -> None:
         name = f"execute_tool {event.tool_name}"
-        span = self._begin(event.chat.session_id, name, "execute_tool", "INTERNAL")
+        span = self._begin(event.chat.session_id, event.call_id, name, "execute_tool", "INTERNAL")
         span.set_attribute("gen_ai.tool.name", event.tool_name)
         span.set_attribute("gen_ai.tool.call.id", event.call_id)
         if self._with_content:
             span.set_attribute("gen_ai.tool.call.arguments", json.dumps(dict(event.arguments)))
-        self._inner[event.chat.session_id, event.call_id] = span
 
     async def after_tool(self, event: AfterTool) -> None:
-        span = self._inner.pop((event.chat.session_id, event.call_id), None)
+        span = self._taken(event.chat.session_id, event.call_id)
         if span is not None and event.is_error:
             _mark_failed(span)
         if span is not None and self._with_content:
             span.set_attribute("gen_ai.tool.call.result", event.text)
-        self._end(span, None)
+        self._end(span, event.error)
+
+    async def before_answer(self, event: BeforeAnswer) -> None:
+        last = event.messages[-1]
+        span = self._started((_ANSWER, _message_key(last)), f"process {last.channel}", "CONSUMER")
+        _name_message(span, last.channel, "process", last.message_id)
+        if len(event.messages) > 1:
+            span.set_attribute("messaging.batch.message_count", len(event.messages))
+        self._answered[_message_key(last)] = span
+        if len(self._answered) > MOST_ANSWERED:
+            self._answered.popitem(last=False)
+
+    async def after_answer(self, event: AfterAnswer) -> None:
+        self._end(self._taken(_ANSWER, _message_key(event.messages[-1])), event.error)
+
+    async def before_delivery(self, event: BeforeDelivery) -> None:
+        place = event.part.place
+        asked = "/".join((place.channel, place.account, place.chat_id, event.part.answers))
+        span = self._started(
+            (_DELIVERY, event.part.key), f"send {place.channel}", "PRODUCER", self._answered.get(asked)
+        )
+        _name_message(span, place.channel, "send", event.part.key)
+
+    async def after_delivery(self, event: AfterDelivery) -> None:
+        self._end(self._taken(_DELIVERY, event.part.key), event.error)
+
+
+def _message_key(message: Inbound) -> str:
+    return "/".join((message.channel, message.account, message.chat_id, message.message_id))
+
+
+def _name_message(span: Span, channel: str, operation: str, message_id: str) -> None:
+    span.set_attribute("messaging.system", channel)
+    span.set_attribute("messaging.operation.name", operation)
+    span.set_attribute("messaging.operation.type", operation)
+    span.set_attribute("messaging.message.id", message_id)
 
 
 def _name_model(span: Span, model_name: str) -> None:

@@ -645,7 +645,8 @@ def has_unflushed_messages(branch: Sequence[Entry]) -> bool:
 
 
 def _size_bytes(message: Message) -> int:
-    return len(message_text(message).encode("utf-8", "surrogatepass"))
+    text = message_text(message)
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def _is_broken(message: Message) -> bool:

@@ -150,6 +150,12 @@ def are_chats(chats: Sequence[str]) -> bool:
     return not isinstance(chats, str) and set(chats) <= set(get_args(Audience))
 
 
+def check_name(name: str) -> None:
+    """Raises `TypeError` if a tool cannot have this name."""
+    if not _NAME.fullmatch(name):
+        raise TypeError(f"{name!r} is not a valid tool name. Use 1 to 64 letters, digits, _ or -.")
+
+
 def _values(arguments: BaseModel) -> dict[str, Any]:
     return {name: getattr(arguments, name) for name in type(arguments).model_fields}
 
@@ -200,8 +206,7 @@ def tool(
     def make(function: Callable[P, R]) -> FunctionTool[P, R]:
         named = function.func if isinstance(function, partial) else function
         tool_name = name or getattr(named, "__name__", "")
-        if not _NAME.fullmatch(tool_name):
-            raise TypeError(f"{tool_name!r} is not a valid tool name. Use 1 to 64 letters, digits, _ or -.")
+        check_name(tool_name)
         text = description or inspect.getdoc(named) or ""
         if not text.strip():
             raise TypeError(f"The tool {tool_name!r} has no docstring, which the model reads. Write one.")

@@ -21,7 +21,6 @@ from nacre.sessions.contracts.messages import (
     ATTACHMENT,
     AssistantMessage,
     Image,
-    ToolCall,
     ToolResultMessage,
     UserMessage,
     message_text,
@@ -121,9 +120,7 @@ class SpeakerLog:
                 self._add_tool(result.tool_name)
             case ToolResultMessage() as result:
                 self._add_notes(message_text(result))
-            case AssistantMessage() as message if any(
-                isinstance(call, ToolCall) and "char" in call.arguments for call in message.content
-            ):
+            case AssistantMessage(tool_calls=calls) if any(["char" in call.arguments for call in calls]):  # noqa: C419 - most have none
                 self._add_person(PARTS)
             case CustomMessage(content=content):
                 self._add_notes(content)
@@ -150,9 +147,9 @@ class SpeakerLog:
         self.latest_keys.clear()
         for speaker in message.foreign_speakers:
             self._add_tool(speaker) if speaker == ATTACHMENT else self._add_person(speaker)
-        if any(isinstance(block, Image) for block in message.content):
+        if any([isinstance(block, Image) for block in message.content]):  # noqa: C419 - much faster
             self._add_tool(ATTACHMENT)
-        if attached := _ATTACHED.search(text):
+        if "[attachment " in text and (attached := _ATTACHED.search(text)):
             self._add_tool(ATTACHMENT)
             text = text[: attached.start()]
         if message.sender:

@@ -207,7 +207,15 @@ MOST_IMAGES = 4
 
 
 class ToolFailed(Exception):
-    """A tool could not do what it was asked; the message is a sentence for the model."""
+    """A tool could not do what it was asked; the message is a sentence for the model.
+
+    `detail` is for the log and the author, and never reaches a model. Whoever follows the turn gets the
+    exception itself, also one of a class of its author: `ToolEnded.error`.
+    """
+
+    def __init__(self, message: str, *, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail
 
 
 class ToolArguments(BaseModel):
@@ -220,10 +228,12 @@ class ToolOutput(Record):
     """A tool's result: `text` for the model, `summary` as one short line for a person watching.
 
     `images` follow the text if the model accepts images; otherwise the text says that they are not shown.
+    With `is_answer`, the text is the reply of the turn, and no model is asked any more.
     """
 
     text: str
     summary: str = ""
+    is_answer: bool = False
     images: tuple[Image, ...] = ()
 
 
@@ -260,10 +270,12 @@ class Tool(Record):
 
 
 class ToolOutcome(Record):
-    """A finished call: the message for the transcript and a line for a person."""
+    """A finished call: the message for the transcript, a line for a person, and what it raised."""
 
     message: ToolResultMessage
     summary: str
+    error: BaseException | None = None
+    is_answer: bool = False
 
 
 class ToolGuard(Protocol):
@@ -317,12 +329,16 @@ class Toolbox:
         """
         scope = _scope(call.id, progress)
         images: tuple[Image, ...] = ()
+        raised: BaseException | None = None
+        is_answer = False
         try:
             output = await self._output(call, scope)
             text, summary, is_error = output.text, output.summary or _first_line(output.text), False
-            images = output.images
+            images, is_answer = output.images, output.is_answer
         except ToolFailed as failure:
-            text, summary, is_error = str(failure), _first_line(str(failure)), True
+            text, summary, is_error, raised = str(failure), _first_line(str(failure)), True, failure
+            if failure.detail:
+                log.warning("tool %s failed: %s", call.name, failure.detail)
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
@@ -330,11 +346,11 @@ class Toolbox:
             # A broken tool must end neither the turn nor the program; the traceback is logged.
             log.exception("tool %s failed", call.name)
             text = f"The tool {call.name!r} failed: {type(error).__name__}: {error}"
-            summary, is_error = _first_line(text), True
+            summary, is_error, raised = _first_line(text), True, error
         finally:
             scope.cancelled.set()
         message = self._message(call, text, images, is_error=is_error)
-        outcome = ToolOutcome(message=message, summary=summary)
+        outcome = ToolOutcome(message=message, summary=summary, error=raised, is_answer=is_answer)
         if self._guard is not None:
             await self._guard.after(call, outcome)
         return outcome

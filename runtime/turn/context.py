@@ -16,7 +16,7 @@ from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, takes_images
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.failover import Candidate
 from nacre.runtime.open_sessions.open_session import OpenSession
-from nacre.runtime.settings.sections.hooks import ToolRule
+from nacre.runtime.settings.sections.hooks import ToolRule, is_named
 from nacre.runtime.tools.file_tools import file_tools
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.session_sources import NOTE_TOOLS
@@ -105,15 +105,38 @@ class TurnContext:
 
     @cached_property
     def toolbox(self) -> Toolbox:
-        agent, output = self._parts.settings.agent, self.output
-        tools = [tool for tool in self._tools() if agent.tools.admits(tool.name)]
+        """The tools that this turn's model may call."""
+        output, chosen = self.output, self._parts.options.tools
+        if output is None and chosen is None:
+            return self.every_tool
+        tools = [tool for tool in self._offered if chosen is None or is_named(tool.name, chosen)]
+        self._warn_unknown(chosen or ())
+        return self._box([*tools, output.tool()] if output is not None else tools)
+
+    @cached_property
+    def every_tool(self) -> Toolbox:
+        """The tools of the chat, whatever the call of this turn restricts them to."""
+        return self._box(self._offered)
+
+    @cached_property
+    def _offered(self) -> tuple[Tool, ...]:
+        return tuple(tool for tool in self._tools() if self._parts.settings.agent.tools.admits(tool.name))
+
+    def _box(self, tools: Sequence[Tool]) -> Toolbox:
         return Toolbox(
-            [*tools, output.tool()] if output is not None else tools,
+            tools,
             now_ms=self._session.now_ms,
-            timeout_seconds=agent.tool_timeout_seconds,
+            timeout_seconds=self._parts.settings.agent.tool_timeout_seconds,
             guard=self.guard,
             image_problem=self._image_problem,
         )
+
+    def _warn_unknown(self, chosen: tuple[str, ...]) -> None:
+        names = [tool.name for tool in self._offered]
+        unknown = [each for each in chosen if not any(is_named(name, (each,)) for name in names)]
+        if unknown:
+            notice = f"tools= names {', '.join(unknown)}, and this chat has no such tool: {', '.join(names)}."
+            self._parts.notice_log.once(self._session.session_id, (notice,), self._emit)
 
     def _image_problem(self, image: Image) -> str:
         return shown_image_problem(image, takes_images=takes_images(self._asked.model))
@@ -127,12 +150,14 @@ class TurnContext:
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model has been told of them."""
-        told = self._prompt.recorded().described(self._tool_specs)
+        told, chosen = self._prompt.recorded().described(self._tool_specs), self._parts.options.tools
+        if chosen is not None:
+            told = tuple(spec for spec in told if is_named(spec.name, chosen))
         return told if self.output is None else (*told, self.output.tool().spec())
 
     @cached_property
     def _tool_specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(spec for spec in self.toolbox.specs() if spec.name != FINAL_ANSWER)
+        return self.every_tool.specs()
 
     @cached_property
     def results(self) -> ToolResults:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
 from nacre.runtime.contracts.errors import (
@@ -41,6 +41,11 @@ from nacre.sessions.contracts.messages import (
     ToolResultMessage,
     Usage,
     message_text,
+)
+
+_STILL_CALLING = (
+    "The model was still calling tools after {} steps, so the turn was ended. "
+    "Ask for less at once, or raise agents.defaults.maxSteps."
 )
 
 
@@ -83,7 +88,8 @@ async def run_loop(
 
     Each message is recorded before the next step begins. After `max_steps` model calls, open tool calls are
     answered with an error that says so, and the model may answer once more. `bounds` may end the turn
-    sooner; each call has its result then, too. `output` may refuse an answer, so that it is asked for again.
+    sooner; each call has its result then, too. `output` may refuse an answer, so that it is asked for again;
+    without it a tool may bring the answer, see `ToolOutput.is_answer`.
 
     Raises:
         ModelError: the model could not be asked; what it had said so far is recorded.
@@ -123,12 +129,11 @@ async def run_loop(
             await _refuse(conversation, answer, str(reached))
             raise
         with bounds.running_tools():
-            await _run_tools(conversation, answer.tool_calls, toolbox, emit)
+            answered = await _run_tools(conversation, answer.tool_calls, toolbox, emit)
+        if answered and output is None:
+            return await _handed_off(conversation, answered, emit)
         await conversation.take_in()
-    raise StepLimitReached(
-        f"The model was still calling tools after {max_steps} steps, so the turn was ended. "
-        "Ask for less at once, or raise agents.defaults.maxSteps."
-    )
+    raise StepLimitReached(_STILL_CALLING.format(max_steps))
 
 
 async def _answer(
@@ -201,18 +206,34 @@ def _emit_text(emit: Emit, text: str) -> None:
 
 async def _run_tools(
     conversation: Conversation, calls: Sequence[ToolCall], toolbox: Toolbox, emit: Emit
-) -> None:
-    """Runs the calls concurrently; their results are recorded in the order of the calls."""
+) -> str:
+    """Runs the calls concurrently; their results are recorded in the order of the calls.
+
+    Returns the first result that is the reply of the turn, or an empty text.
+    """
+    answered = ""
     for call in calls:
         emit(ToolStarted(call_id=call.id, tool_name=call.name, arguments=call.arguments))
     running = [asyncio.create_task(run_tool(toolbox, call, emit)) for call in calls]
     try:
         for task in running:
-            await conversation.record((await task).message)
+            outcome = await task
+            await conversation.record(outcome.message)
+            if outcome.is_answer and not answered:
+                answered = message_text(outcome.message)
     finally:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+    return answered
+
+
+async def _handed_off(conversation: Conversation, text: str, emit: Emit) -> AssistantMessage:
+    """Records the reply that a hand-off brought as the answer of the turn."""
+    answer = replace(_broken_off(conversation, [text], "stop", ""), error_message=None)
+    _emit_text(emit, text)
+    await conversation.record(answer)
+    return answer
 
 
 async def run_tool(toolbox: Toolbox, call: ToolCall, emit: Emit) -> ToolOutcome:
@@ -229,6 +250,7 @@ async def run_tool(toolbox: Toolbox, call: ToolCall, emit: Emit) -> ToolOutcome:
             is_error=outcome.message.is_error,
             summary=outcome.summary,
             result=message_text(outcome.message),
+            error=outcome.error,
         )
     )
     return outcome

@@ -1,16 +1,20 @@
-"""What a sub-agent is: a name, instructions, tools of its own, and limits."""
+"""What an author gives to call besides functions: sub-agents, and several tools as one toolset."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, TypeAlias, cast
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from nacre.record import Record
+from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.tools.function import FunctionTool, ToolChats, ToolContext, tool
-from nacre.runtime.tools.toolbox import CallScope, ToolArguments
+from nacre.runtime.settings.sections.mcp import McpServer
+from nacre.runtime.tools.function import FunctionTool, ToolChats, ToolContext, check_name, tool
+from nacre.runtime.tools.toolbox import CallScope, ToolArguments, ToolOutput, problems_of
 from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.output import FINAL_ANSWER, Output, TypeForm, output_of
 
@@ -29,6 +33,12 @@ class TaskArguments(ToolArguments):
     )
 
 
+class HandOffArguments(ToolArguments):
+    """The arguments of a hand-off."""
+
+    task: str = Field(min_length=1, description="What it is to do. It has read this conversation.")
+
+
 class SubAgent(Record):
     """A tool that works on a task in a turn of its own, made by `sub_agent`."""
 
@@ -42,6 +52,7 @@ class SubAgent(Record):
     chats: frozenset[ToolChats] | None
     timeout_seconds: float
     output: Output | None = None
+    hand_off: bool = False
 
     @property
     def depth(self) -> int:
@@ -51,15 +62,15 @@ class SubAgent(Record):
     def as_tool(self, run: RunSubAgent) -> FunctionTool[..., Any]:
         """The tool that hands a task to `run` and returns the text that the task ended with."""
 
-        async def work(task: str, context: ToolContext) -> str:
-            return await run(self, task, context.scope)
+        async def work(task: str, context: ToolContext) -> ToolOutput:
+            return ToolOutput(text=await run(self, task, context.scope), is_answer=self.hand_off)
 
         # The shape is known, so that no function is looked into in each turn.
         return FunctionTool(
             function=work,
             name=self.name,
             description=self.description,
-            arguments=TaskArguments,
+            arguments=HandOffArguments if self.hand_off else TaskArguments,
             chats=self.chats,
             timeout_seconds=self.timeout_seconds,
             context_name="context",
@@ -67,7 +78,122 @@ class SubAgent(Record):
         )
 
 
+class Toolset:
+    """Several tools that are given as one: `Agent.open(tools=[Toolset(Shop(), prefix="shop_")])`.
+
+    `given` are functions, objects with methods that are tools, classes of such objects, which are made
+    without arguments, sub-agents and further toolsets. `prefix` begins each name. `chats`, `timeout_seconds`
+    and `needs_approval` are for the tools that do not say so themselves.
+
+    Raises:
+        TypeError: something given cannot be a tool; the message says why.
+    """
+
+    servers: Mapping[str, McpServer] = MappingProxyType({})
+    """The MCP servers among them, by name; see `mcp_server`."""
+
+    def __init__(
+        self,
+        *given: object,
+        prefix: str = "",
+        chats: Sequence[ToolChats] | None = None,
+        timeout_seconds: float | None = None,
+        needs_approval: bool = False,
+    ) -> None:
+        tools: list[AuthorTool] = []
+        for each in made_tools(given):
+            check_name(prefix + each.name)
+            each = replace(
+                each,
+                name=prefix + each.name,
+                chats=each.chats if chats is None or each.chats is not None else frozenset(chats),
+            )
+            if isinstance(each, FunctionTool):
+                seconds = timeout_seconds if each.timeout_seconds is None else each.timeout_seconds
+                approval = each.needs_approval or needs_approval
+                each = replace(each, timeout_seconds=seconds, needs_approval=approval)
+            tools.append(each)
+        self.tools: tuple[AuthorTool, ...] = tuple(tools)
+        self.servers = servers_of(given)
+
+
+def mcp_server(
+    name: str,
+    *,
+    command: str = "",
+    args: Sequence[str] = (),
+    env: Mapping[str, str] = MappingProxyType({}),
+    cwd: str = "",
+    url: str = "",
+    headers: Mapping[str, str] = MappingProxyType({}),
+    only: Sequence[str] = (),
+    chats: Sequence[ToolChats] | None = None,
+    trusted: Sequence[str] = (),
+    timeout_seconds: float | None = None,
+) -> Toolset:
+    """The tools of an MCP server: `Agent.open(tools=[mcp_server("files", command="files-server")])`.
+
+    It is one server of `mcp.servers` in the settings, with the same rules: each tool is named `name__tool`,
+    the owner approves calls unless the server marks the tool as read-only or it is `trusted`. It is reached
+    by a `command` with `args`, or at a `url`. `only` selects tools by the server's names.
+
+    Raises:
+        ConfigError: neither a command nor a URL is given, or both are.
+    """
+    given: dict[str, Any] = {"command": command, "args": tuple(args), "env": env, "cwd": cwd, "url": url}
+    given |= {"headers": headers, "tools": {"allow": tuple(only)}, "trusted": tuple(trusted)}
+    given |= {} if chats is None else {"chats": tuple(chats)}
+    given |= {} if timeout_seconds is None else {"timeout_seconds": timeout_seconds}
+    tools = Toolset()
+    try:
+        tools.servers = {name: McpServer.model_validate(given)}
+    except ValidationError as error:
+        raise ConfigError(f"mcp_server({name!r}) cannot be used: {problems_of(error)}.") from error
+    return tools
+
+
+def made_tools(given: Iterable[object]) -> tuple[AuthorTool, ...]:
+    """What an author gives as tools, one by one.
+
+    Raises:
+        TypeError: something cannot be a tool; the message says why.
+    """
+    tools: list[AuthorTool] = []
+    for each in given:
+        made = each() if isinstance(each, type) else each
+        if isinstance(made, Toolset):
+            tools += made.tools
+        elif isinstance(made, FunctionTool | SubAgent):
+            tools.append(made)
+        else:
+            tools += _methods(made) or [tool(cast("Callable[..., Any]", made))]
+    return tuple(tools)
+
+
+def servers_of(given: Iterable[object]) -> dict[str, McpServer]:
+    """The MCP servers of the toolsets among `given`, by name."""
+    sets = [each for each in given if isinstance(each, Toolset)]
+    return {name: server for each in sets for name, server in each.servers.items()}
+
+
+def _methods(given: object) -> list[AuthorTool]:
+    """The tools among the methods of an object, in the order in which its class has them."""
+    members = {name: member for kind in reversed(type(given).__mro__) for name, member in vars(kind).items()}
+    return [getattr(given, name) for name, member in members.items() if isinstance(member, FunctionTool)]
+
+
+def chosen_names(choice: ToolChoice) -> tuple[str, ...]:
+    """The names, or patterns for them, of what one call restricts its tools to."""
+    if isinstance(choice, str):
+        return (choice,)
+    if not isinstance(choice, Toolset):
+        return (choice.name,)
+    return (*(tool.name for tool in choice.tools), *(f"{name}__*" for name in choice.servers))
+
+
 AuthorTool: TypeAlias = FunctionTool[..., Any] | SubAgent
+ToolChoice: TypeAlias = str | FunctionTool[..., Any] | SubAgent | Toolset
+"""A tool that one call may use: the tool, a toolset, or a name in which `*` matches anything."""
 RunSubAgent: TypeAlias = Callable[[SubAgent, str, CallScope], Awaitable[str]]
 
 
@@ -76,29 +202,33 @@ def sub_agent(
     name: str,
     description: str,
     instructions: str,
-    tools: Sequence[AuthorTool | Callable[..., Any]] = (),
+    tools: Sequence[AuthorTool | Toolset | Callable[..., Any]] = (),
     model: ChatModel | str | None = None,
     limits: UsageLimits | None = None,
     notes: bool = False,
     chats: Sequence[ToolChats] | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
     output_type: TypeForm[Any] | None = None,
+    hand_off: bool = False,
 ) -> SubAgent:
     """Makes a tool that works on a task in a turn of its own, which sees nothing but the task.
 
     The calling model reads `name` and `description`, the sub-agent's model reads `instructions`. The
     sub-agent has only these `tools`: functions as for `tool`, or further sub-agents. With `notes`, it also
     has the chat's tools for files and memory. `model` is a `ChatModel` or a name such as
-    `openai/gpt-5-mini`; the default is the model of the chat. `limits` bounds one task; its usage also
-    counts for the calling turn and its limits. `chats` are those in which the sub-agent is offered; it
-    never sees more than its chat may. A task that takes longer than `timeout_seconds` is stopped. With
-    `output_type`, as in `Agent.respond`, the result is JSON of that type.
+    `openai/gpt-5-mini`; the default is the model of the chat. `limits` bounds one task, whose usage also
+    counts for the calling turn. It is offered in `chats`, and never sees more than its chat may. A task is
+    stopped after `timeout_seconds`. With `output_type`, as in `Agent.respond`, the result is JSON of that
+    type. With `hand_off`, it reads what was said in the conversation, without tools and their results, and
+    its last message is the reply of the turn.
 
     Raises:
         ConfigError: the `output_type` has no schema.
         TypeError: a name, a tool or the model cannot be used; the message says why.
     """
-    made = tuple(each if isinstance(each, FunctionTool | SubAgent) else tool(each) for each in tools)
+    made = made_tools(tools)
+    if servers_of(tools):
+        raise TypeError(f"The sub-agent {name!r} has an MCP server. Give the server to Agent.open(tools=).")
     names = [each.name for each in made] + [FINAL_ANSWER] * (output_type is not None)
     twice = sorted({each for each in names if names.count(each) > 1})
     if twice:
@@ -106,9 +236,7 @@ def sub_agent(
     if isinstance(model, str) and not all(model.partition("/")):
         raise TypeError(f"The sub-agent {name!r} has the model {model!r}. Write provider/model.")
     if not instructions.strip():
-        raise TypeError(
-            f"The sub-agent {name!r} has no instructions. Its model reads nothing else but the task."
-        )
+        raise TypeError(f"The sub-agent {name!r} has no instructions. Its model reads little else.")
     agent = SubAgent(
         name=name,
         description=description.strip(),
@@ -120,6 +248,7 @@ def sub_agent(
         chats=None if chats is None else frozenset(chats),
         timeout_seconds=timeout_seconds,
         output=None if output_type is None else output_of(output_type),
+        hand_off=hand_off,
     )
     if agent.depth > MOST_DEPTH:
         raise TypeError(

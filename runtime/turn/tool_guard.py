@@ -125,6 +125,7 @@ class TurnGuard:
                 arguments=copy.deepcopy(dict(call.arguments)),
                 text=text,
                 is_error=is_error,
+                error=outcome.error,
             )
         )
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeAlias, TypedDict
 
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.errors import OutputInvalid
+from nacre.runtime.contracts.errors import ConfigError, OutputInvalid
 from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.ids import NewId
-from nacre.runtime.contracts.inbound import Reply
+from nacre.runtime.contracts.inbound import Attachment, Reply
 from nacre.runtime.contracts.model import ChatModel, ModelParameters
 from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.models.failover import ModelChain
@@ -24,24 +24,56 @@ from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.function import ToolChat, ToolSource
 from nacre.runtime.tools.toolbox import CallScope
 from nacre.runtime.turn.inbound_message import VoiceNotes
-from nacre.runtime.turn.loop import TurnBounds
+from nacre.runtime.turn.loop import TurnBounds, UsageLimits
 from nacre.runtime.turn.output import Output, TypeForm, output_of
-from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
+from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent, ToolChoice, chosen_names
 from nacre.runtime.turn.system_prompt import PromptParts, SystemPrompts
 from nacre.sessions.contracts.messages import Usage
 
 
+class CallOptions(TypedDict, total=False):
+    """What one call may ask of its turn.
+
+    `limits` replaces the agent's limits, `parameters` those of the settings. `tools` restricts what the model
+    may call: tools, toolsets, or names, in which `*` matches anything.
+    """
+
+    limits: UsageLimits | None
+    parameters: ModelParameters | None
+    tools: Sequence[ToolChoice] | None
+
+
+class MessageOptions(CallOptions, total=False):
+    """What comes with a message in a session, and the options of its turn."""
+
+    attachments: tuple[Attachment, ...]
+
+
+class AskOptions(MessageOptions, total=False):
+    """What comes with a message to an agent, and the options of its turn.
+
+    `session` defaults to the main session. A plain name is a private conversation of that name; a key such as
+    `agent:main:project` has the audience that it names. `context` is `Inbound.context`.
+    """
+
+    session: str
+    context: object
+
+
 class TurnOptions(Record):
-    """What one call asks of its turn besides its limits. `output` is the type that the answer must have,
-    `parameters` are those of its model calls; without them, the settings decide.
+    """What one call asks of its turn. `output` is the type that the answer must have, `parameters` are those
+    of its model calls; without them, the settings decide. `tools` are patterns for the names of the tools
+    that its model may call; `None` is all. `limits` are those of the agent unless they are here.
     """
 
     output: Output | None = None
+    limits: UsageLimits | None = None
     parameters: ModelParameters | None = None
+    tools: tuple[str, ...] | None = None
 
     @property
     def is_empty(self) -> bool:
-        return self.output is None and self.parameters is None
+        return all(part is None for part in (self.output, self.limits, self.parameters, self.tools))
 
     def checked(self, reply: Reply[Any] | None) -> Reply[Any] | None:
         """The reply, which has a value of the type that the answer must have.
@@ -55,13 +87,23 @@ class TurnOptions(Record):
         return reply
 
 
-def turn_options(output_type: TypeForm[Any] | None, parameters: ModelParameters | None) -> TurnOptions:
+def turn_options(
+    output_type: TypeForm[Any] | None,
+    *,
+    limits: UsageLimits | None = None,
+    parameters: ModelParameters | None = None,
+    tools: Sequence[ToolChoice] | None = None,
+) -> TurnOptions:
     """The options of a call.
 
     Raises:
-        ConfigError: the `output_type` has no schema.
+        ConfigError: the `output_type` has no schema, or `tools` is a text.
     """
-    return TurnOptions(output=None if output_type is None else output_of(output_type), parameters=parameters)
+    if isinstance(tools, str):
+        raise ConfigError(f"tools={tools!r} is one text. Write tools=[{tools!r}].")
+    names = None if tools is None else tuple(name for each in tools for name in chosen_names(each))
+    output = None if output_type is None else output_of(output_type)
+    return TurnOptions(output=output, limits=limits, parameters=parameters, tools=names)
 
 
 class TurnParts(Record):

@@ -248,7 +248,7 @@ def _turn_start(units: Sequence[_Unit], cut: int) -> int:
 
 
 def _old(units: Sequence[_Unit]) -> tuple[Message, ...]:
-    return tuple(unit.message for unit in units if not unit.is_recall)
+    return tuple([unit.message for unit in units if not unit.is_recall])
 
 
 def _open_asks(entries: Iterable[Entry]) -> list[str]:

@@ -203,14 +203,13 @@ class UserMessage:
     @property
     def foreign_speakers(self) -> tuple[str, ...]:
         """The authors (`Text.said_by`) of the words in this message that the sender did not write."""
-        named = (block.said_by for block in self.content if isinstance(block, Text) and block.said_by)
-        return tuple(dict.fromkeys(named))
+        named = [block.said_by for block in self.content if isinstance(block, Text) and block.said_by]
+        return tuple(dict.fromkeys(named)) if named else ()
 
     @property
     def own_text(self) -> str:
         """The sender's own words, without quoted, forwarded or attached text."""
-        own = (block.text for block in self.content if isinstance(block, Text) and not block.said_by)
-        return "\n".join(own)
+        return "\n".join([part.text for part in self.content if isinstance(part, Text) and not part.said_by])
 
     def with_speaker(self) -> UserMessage:
         """The message as a model reads it in a group: a line that names the speaker, then the words.
@@ -309,8 +308,10 @@ Message: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage
 
 def message_text(message: Message) -> str:
     """The message's text blocks joined by line feeds, without thinking and tool calls."""
-    texts = [block.text for block in message.content if isinstance(block, Text)]
-    return "\n".join(texts)
+    content = message.content
+    if len(content) == 1 and isinstance(only := content[0], Text):  # as nearly all have
+        return only.text
+    return "\n".join([block.text for block in content if isinstance(block, Text)])
 
 
 _SPEAKER_LINE = re.compile(

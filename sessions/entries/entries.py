@@ -206,8 +206,8 @@ def blocks_text(content: object) -> str:
     if not isinstance(content, list):
         kind = "null" if content is None else type(content).__name__
         raise ValueError(f"content is {kind}, not text or blocks")
-    blocks = (block for block in content if isinstance(block, dict) and block.get("type") == "text")
-    return "\n".join(str(block.get("text") or "") for block in blocks)
+    blocks = [block for block in content if isinstance(block, dict) and block.get("type") == "text"]
+    return "\n".join([str(block.get("text") or "") for block in blocks])
 
 
 def _known_body(raw: Mapping[str, Any]) -> KnownBody | None:

@@ -219,16 +219,15 @@ class TranscriptView:
         if fresh is None or last_compaction_place(fresh) is not None or self._has_outdated(fresh):
             self._paired = PairedItems(_shown_from(branch))
         else:
-            for entry in fresh:
-                self._paired.add(entry_item(entry))
+            for item in _items(fresh):
+                self._paired.add(item)
         return self._paired
 
     def _has_outdated(self, fresh: Sequence[Entry]) -> bool:
-        """Whether one of the new entries records a prompt that may include something shown before it."""
+        """Whether one of the new entries records a prompt that may include something already shown."""
         if last_prompt_place(fresh) is None:
             return False
-        has_notes = any([item.is_recall for item in self._paired.current])  # noqa: C419 - three times as fast
-        return has_notes or any(isinstance(entry.body, CustomMessage) for entry in fresh)
+        return any([item.is_recall for item in self._paired.current])  # noqa: C419 - three times as fast
 
 
 class PairedItems:

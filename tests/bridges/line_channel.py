@@ -25,7 +25,6 @@ ALL = Capabilities(
     can_edit=True,
     edit_seconds=0.01,
     has_typing=True,
-    has_threads=True,
     has_idempotent_sends=True,
     can_read_back=True,
 )

@@ -23,10 +23,7 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
-    (
-        *("cli/setup/first_run", "cli/setup/doctor"),
-        *("cli/talk/display", "cli/talk/keyboard"),
-    ),
+    ("cli/talk/display", "cli/talk/keyboard"),
     ("cli/setup/config",),
     ("cli",),
     ("cli/screen",),
@@ -35,7 +32,8 @@ EXTENSIONS: Floors = (
     tuple(
         f"extensions/{name}"
         for name in (
-            *("backup", "curation", "discord", "email", "facts", "forget", "http", "importers", "irc"),
+            *("acp", "backup", "curation", "discord", "email", "facts", "forget", "http", "importers"),
+            "irc",
             *("lancedb", "matrix", "mcp"),
             *("memory_bench", "postgres", "providers", "slack", "telegram", "xmpp"),
         )

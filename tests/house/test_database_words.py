@@ -24,7 +24,7 @@ WORDS = re.compile(
 ALLOWED = {
     "cli/memory/text.py": "a field that programs know from OpenClaw's `memory status --json`",
     "extensions/forget/search.py": "every row of any such file is searched for what is forgotten",
-    "extensions/backup/archive.py": "a database is copied with SQLite's API, without its temporary files",
+    "extensions/backup/commands.py": "a database is copied with SQLite's API, without its temporary files",
     "extensions/importers/sources/hermes.py": "the other program keeps its sessions in one, which is read",
     "extensions/importers/sources/openclaw.py": "newer versions of the other program keep sessions in one",
     "memory/contracts/settings.py": "the owner's settings name the database and where its file lies",

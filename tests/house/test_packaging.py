@@ -18,6 +18,7 @@ from tests.house.tree import FOLDERS, HOUSE, ROOMS, ROOT
 
 CONSTRAINTS = ROOT / "constraints.txt"
 EXTRAS = {
+    "acp": "acp",
     "aiohttp": "matrix",
     "anyio": "mcp",
     "discord": "discord",
@@ -61,6 +62,7 @@ BROUGHT_ANYWAY = {
 }
 """Libraries of extras that a dependency brings along, so that they have an exact version too."""
 PACKAGES = {
+    "acp": "agent_client_protocol",
     "discord": "discord.py",
     "dotenv": "python_dotenv",
     "llama_cpp": "llama_cpp_python",

@@ -15,12 +15,12 @@ FILES_OF_SESSIONS = (
     "nacre.sessions.index.image",
     "nacre.sessions.journal",
     "nacre.sessions.stores.files",
-    "nacre.sessions.upkeep.session_folder",
 )
 """What knows that sessions are files, or rows."""
 FORMAT = "nacre.sessions.disk.json_text"
 """Lines and times as text: it opens nothing, and a database exports the same."""
 ALLOWED = {
+    "runtime/agent/evaluation.py": "replays the transcript that a test names",
     "runtime/hooks/trust.py": "a file of its own, written as safely",
     "runtime/storage/storage.py": "opens the files",
     "extensions/providers/completions/provider_model.py": "a file of its own, written as safely",
@@ -36,7 +36,7 @@ ALLOWED = {
     "extensions/importers/run.py": "a file of its own, written as safely",
     "extensions/http/server/tokens.py": "a file of its own, written as safely",
     "extensions/postgres/session_store.py": "names, words and upkeep follow the rules of files",
-    "extensions/backup/archive.py": "holds the index of sessions still while it is copied",
+    "extensions/backup/commands.py": "holds the index of sessions still while it is copied",
     "cli/sessions/shelf.py": "writes the file that is exported to",
 }
 ROOM = "memory/workspace/"
@@ -47,10 +47,10 @@ FOLDERS = tuple(
 MAY_KNOW_FOLDERS = {
     "extensions/forget/commands.py": "says when git refused",
     "extensions/forget/search.py": "searches the git history",
-    "cli/setup/doctor/disk_checks.py": "says when git refused",
+    "cli/setup/doctor.py": "says when git refused",
     "memory/files/note_files.py": "`extraPaths` that lie outside are folders of this machine",
     "memory/files/proposals.py": "what waits lies in the state folder, beside the notes",
-    "extensions/qmd/qmd_notes.py": "qmd indexes folders of this machine, and names files in them",
+    "extensions/qmd/qmd_memory.py": "qmd indexes folders of this machine, and names files in them",
     "runtime/settings/disk/agent_folders.py": "compares the places of agents, `extraPaths` too",
     "runtime/storage/storage.py": "opens the folder, and those with skills that the owner trusts",
     "extensions/postgres/exchange.py": "passes over what programs leave in a folder",

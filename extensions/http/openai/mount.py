@@ -1,29 +1,317 @@
-"""The mount of OpenAI's protocol, with `/v1/models` and `/v1/embeddings`."""
+"""The mount of OpenAI's protocol, with `/v1/models`, `/v1/embeddings` and `/v1/responses`.
+
+`/v1/responses` is a turn that can be continued by its response ID, or in a named conversation. The shapes
+follow OpenAI's API reference. A tool that the assistant ran is a finished `mcp_call` item: a `function_call`
+would be a request to the client.
+"""
 
 from __future__ import annotations
 
 import base64
+import binascii
 import logging
+import re
 import struct
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from nacre.extensions.http.openai.completions import chat_completions, error_json, failure_response
-from nacre.extensions.http.openai.conversations import PLAIN, Conversations, requested_model
-from nacre.extensions.http.openai.requests import BadRequest, EmbeddingsRequest, body_of
-from nacre.extensions.http.openai.responses import create_response
+from nacre.extensions.http.openai.completions import (
+    PING_SECONDS,
+    RESTART_NOTICE,
+    chat_completions,
+    error_json,
+    event_data,
+    failure_response,
+    final_answer,
+    usage_json,
+)
+from nacre.extensions.http.openai.conversations import (
+    PLAIN,
+    Conversation,
+    Conversations,
+    plain_events,
+    requested_model,
+    session_name_of,
+)
+from nacre.extensions.http.openai.requests import (
+    BadRequest,
+    EmbeddingsRequest,
+    ResponsesRequest,
+    body_of,
+    input_messages,
+    parse_messages,
+)
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import AgentError
+from nacre.runtime.contracts.events import (
+    AnswerDiscarded,
+    Event,
+    TextStreamed,
+    ToolEnded,
+    ToolStarted,
+    TurnFailed,
+)
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.extensions.service import HttpMount, caller_of
 from nacre.sessions.contracts.errors import SessionError
+from nacre.sessions.contracts.messages import Usage
+
+_ID = re.compile(r"resp_(\d{1,9})_([A-Za-z0-9_-]+)")
+
+
+def response_id(turns: int, name: str) -> str:
+    """The ID of the response after `turns` turns of a session."""
+    return f"resp_{turns}_{base64.urlsafe_b64encode(name.encode()).decode().rstrip('=')}"
+
+
+def parse_response_id(text: str) -> tuple[int, str] | None:
+    """The number of turns and the session name in a response ID; `None` if the ID is not valid."""
+    found = _ID.fullmatch(text)
+    if found is None:
+        return None
+    try:
+        return int(found[1]), base64.urlsafe_b64decode(found[2] + "=" * (-len(found[2]) % 4)).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+@dataclass
+class ResponseObject:
+    id: str
+    created_seconds: int
+    model: str
+    previous: str | None = None
+    conversation: str | None = None
+    output: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_json(
+        self, status: str, usage: Usage | None = None, error: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        tokens = usage_json(usage)
+        return {
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created_seconds,
+            "status": status,
+            "error": error,
+            "incomplete_details": None,
+            "instructions": None,
+            "metadata": {},
+            "model": self.model,
+            "output": list(self.output),
+            "parallel_tool_calls": True,
+            "previous_response_id": self.previous,
+            "conversation": {"id": self.conversation} if self.conversation else None,
+            "tool_choice": "auto",
+            "tools": [],
+            "usage": {
+                "input_tokens": tokens["prompt_tokens"],
+                "input_tokens_details": tokens["prompt_tokens_details"],
+                "output_tokens": tokens["completion_tokens"],
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": tokens["total_tokens"],
+            }
+            if usage is not None
+            else None,
+        }
+
+
+def call_item(event: ToolEnded, arguments: str) -> dict[str, Any]:
+    return {
+        "id": f"mcp_{event.call_id}",
+        "type": "mcp_call",
+        "server_label": "nacre",
+        "name": event.tool_name,
+        "arguments": arguments,
+        "output": None if event.is_error else event.summary,
+        "error": event.summary if event.is_error else None,
+        "status": "failed" if event.is_error else "completed",
+    }
+
+
+def message_item(text: str, number: int, status: str = "completed") -> dict[str, Any]:
+    content = [text_part(text)] if status == "completed" else []
+    return {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "status": status,
+        "content": content,
+    }
+
+
+def text_part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def message_start_events(number: int) -> Iterator[dict[str, Any]]:
+    """The events before the first text of a message, which is item `number` of the output."""
+    yield {
+        "type": "response.output_item.added",
+        "output_index": number,
+        "item": message_item("", number, "in_progress"),
+    }
+    yield {
+        "type": "response.content_part.added",
+        "item_id": f"msg_{number}",
+        "output_index": number,
+        "content_index": 0,
+        "part": text_part(""),
+    }
+
+
+def text_delta(text: str, number: int) -> dict[str, Any]:
+    return {
+        "type": "response.output_text.delta",
+        "item_id": f"msg_{number}",
+        "output_index": number,
+        "content_index": 0,
+        "delta": text,
+        "logprobs": [],
+    }
+
+
+def message_end_events(text: str, number: int) -> Sequence[dict[str, Any]]:
+    position = {"item_id": f"msg_{number}", "output_index": number, "content_index": 0}
+    return (
+        {"type": "response.output_text.done", **position, "text": text, "logprobs": []},
+        {"type": "response.content_part.done", **position, "part": text_part(text)},
+        {"type": "response.output_item.done", "output_index": number, "item": message_item(text, number)},
+    )
+
+
+async def create_response(conversations: Conversations, request: Request) -> Response:
+    """Handles a request. Raises `BadRequest`."""
+    body = await body_of(request, ResponsesRequest)
+    model = requested_model(conversations.agents, request, body.model)
+    conversation, named = _conversation(conversations, request, body)
+    response = ResponseObject(
+        id="",
+        created_seconds=epoch_ms(conversations.now()) // 1000,
+        model=model.model_id,
+        previous=body.previous_response_id,
+        conversation=named,
+    )
+    if model.is_plain:
+        response.id = f"resp_{conversations.new_id()}"
+        events = plain_events(
+            model.agent, conversation, body.max_output_tokens, at_ms=epoch_ms(conversations.now())
+        )
+    else:
+        prepared = await conversations.prepare(model.agent, caller_of(request.scope), conversation)
+        response.id = response_id(prepared.turns_before + 1, conversation.session_name)
+        events = model.agent.stream(prepared.inbound)
+    if body.stream:
+        return EventSourceResponse(_numbered(_stream(events, response)), ping=PING_SECONDS)
+    last: dict[str, Any] = {}
+    async for item in _stream(events, response):
+        last = item
+    if last["type"] == "response.failed":
+        return JSONResponse(
+            error_json(last["response"]["error"]["message"], "server_error"), status_code=last["status"]
+        )
+    return JSONResponse(last["response"])
+
+
+def _conversation(
+    conversations: Conversations, request: Request, body: ResponsesRequest
+) -> tuple[Conversation, str | None]:
+    rules, messages = parse_messages(input_messages(body))
+    if body.previous_response_id is not None:
+        position = parse_response_id(body.previous_response_id)
+        if position is None:
+            raise BadRequest(
+                f"{body.previous_response_id!r} is not a response of this server.",
+                "previous_response_id",
+                status=404,
+            )
+        turns, name = position
+        return Conversation(rules=rules, messages=messages, session_name=name, kept_turns=turns), None
+    named = body.conversation if isinstance(body.conversation, str) else (body.conversation or {}).get("id")
+    name, is_raw_key = session_name_of(request, str(named) if named else None)
+    # An unnamed session gets a new name, so that its response can be continued.
+    fresh = name or conversations.new_id()
+    return (
+        Conversation(rules=rules, messages=messages, session_name=fresh, is_raw_key=is_raw_key),
+        str(named) if named else None,
+    )
+
+
+async def _stream(
+    events: AsyncGenerator[Event, None], response: ResponseObject
+) -> AsyncIterator[dict[str, Any]]:
+    """The events of the protocol; the last is `response.completed`, or `response.failed` with a `status`."""
+    yield {"type": "response.created", "response": response.as_json("in_progress")}
+    yield {"type": "response.in_progress", "response": response.as_json("in_progress")}
+    arguments: dict[str, str] = {}
+    text, is_open, usage = "", False, Usage()
+    async with aclosing(events):
+        async for event in events:
+            number = len(response.output)
+            if isinstance(event, TextStreamed | AnswerDiscarded):
+                piece = event.text if isinstance(event, TextStreamed) else RESTART_NOTICE
+                for item in () if is_open else message_start_events(number):
+                    yield item
+                is_open, text = True, text + piece
+                yield text_delta(piece, number)
+            elif isinstance(event, ToolStarted):
+                arguments[event.call_id] = event_data(dict(event.arguments))
+            elif isinstance(event, ToolEnded):
+                for item in _finish_message(response, text) if is_open else ():
+                    yield item
+                text, is_open = "", False
+                call = call_item(event, arguments.get(event.call_id, "{}"))
+                for kind in ("added", "done"):
+                    yield {
+                        "type": f"response.output_item.{kind}",
+                        "output_index": len(response.output),
+                        "item": call,
+                    }
+                response.output.append(call)
+            elif isinstance(event, TurnFailed):
+                status, failure = failure_response(event.error)
+                error = {"code": "server_error", "message": failure["error"]["message"]}
+                yield {
+                    "type": "response.failed",
+                    "response": response.as_json("failed", error=error),
+                    "status": status,
+                }
+                return
+            elif (final := final_answer(event)) is not None:
+                usage = final[1] or usage
+                if final[0] and not is_open:  # the answer to a command is not streamed
+                    for item in message_start_events(number):
+                        yield item
+                    is_open, text = True, final[0]
+                    yield text_delta(text, number)
+    for item in _finish_message(response, text) if is_open else ():
+        yield item
+    yield {"type": "response.completed", "response": response.as_json("completed", usage)}
+
+
+def _finish_message(response: ResponseObject, text: str) -> list[dict[str, Any]]:
+    number = len(response.output)
+    response.output.append(message_item(text, number))
+    return list(message_end_events(text, number))
+
+
+async def _numbered(items: AsyncIterator[dict[str, Any]]) -> AsyncIterator[dict[str, str]]:
+    number = 0
+    async for item in items:
+        fields = {name: value for name, value in item.items() if name != "status"}
+        yield {"event": str(item["type"]), "data": event_data({**fields, "sequence_number": number})}
+        number += 1
+
 
 MOST_TEXTS = 2048
 """OpenAI's limit."""

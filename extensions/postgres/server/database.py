@@ -54,8 +54,11 @@ _TABLE = """
 CREATE TABLE IF NOT EXISTS nacre_migrations (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL,
     applied_at TIMESTAMPTZ NOT NULL DEFAULT now()
-)
+);
+ALTER TABLE nacre_migrations ADD COLUMN IF NOT EXISTS is_breaking BOOLEAN NOT NULL DEFAULT FALSE
 """
+_BREAKING = "-- Breaks programs of an older version"
+"""How a file begins behind which no program may work that does not know it. Others only add something."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +68,11 @@ class Migration:
     number: int
     name: str
     sql: str
+
+    @property
+    def is_breaking(self) -> bool:
+        """Whether programs that do not know it have to end."""
+        return self.sql.startswith(_BREAKING)
 
     @property
     def checksum(self) -> str:
@@ -92,8 +100,11 @@ def packaged_migrations() -> tuple[Migration, ...]:
 def migrate(connection: Connection, migrations: Sequence[Migration]) -> tuple[str, ...]:
     """Applies what is missing, all of it or nothing; the names of what was applied.
 
+    A program works with the tables of a newer one, unless that says that they are no good for it.
+
     Raises:
-        DatabaseUnusable: a newer program made the tables, or a file that was applied is another one now.
+        DatabaseUnusable: a newer program made the tables otherwise, or a file that was applied is another one
+            now.
         psycopg.Error: the server refused; nothing was changed.
     """
     if not _missing(_applied(connection), migrations):
@@ -106,29 +117,34 @@ def migrate(connection: Connection, migrations: Sequence[Migration]) -> tuple[st
         for migration in missing:
             connection.execute(migration.sql.encode())
             connection.execute(
-                "INSERT INTO nacre_migrations (number, name, checksum) VALUES (%s, %s, %s)",
-                (migration.number, migration.name, migration.checksum),
+                "INSERT INTO nacre_migrations (number, name, checksum, is_breaking) VALUES (%s, %s, %s, %s)",
+                (migration.number, migration.name, migration.checksum, migration.is_breaking),
             )
     return tuple(migration.name for migration in missing)
 
 
-def _applied(connection: Connection) -> dict[int, tuple[str, str]]:
+def _applied(connection: Connection) -> dict[int, tuple[str, str, bool]]:
     if connection.execute("SELECT to_regclass('nacre_migrations')").fetchone() == (None,):
         return {}
-    rows = connection.execute("SELECT number, name, checksum FROM nacre_migrations").fetchall()
-    return {number: (name, checksum) for number, name, checksum in rows}
+    # Tables of an older version have no such column.
+    query = "SELECT number, name, checksum, to_jsonb(found) -> 'is_breaking' FROM nacre_migrations AS found"
+    return {
+        number: (name, checksum, bool(breaks)) for number, name, checksum, breaks in connection.execute(query)
+    }
 
 
-def _missing(applied: Mapping[int, tuple[str, str]], known: Sequence[Migration]) -> list[Migration]:
+def _missing(applied: Mapping[int, tuple[str, str, bool]], known: Sequence[Migration]) -> list[Migration]:
     numbers = {migration.number for migration in known}
-    newer = [name for number, (name, _) in sorted(applied.items()) if number not in numbers]
+    newer = [
+        name for number, (name, _, breaks) in sorted(applied.items()) if breaks and number not in numbers
+    ]
     if newer:
         raise DatabaseUnusable(
             f"A newer Nacre made the tables of this database ({newer[-1]} is not known here). "
             "Use that version; nothing was changed."
         )
     for migration in known:
-        name, checksum = applied.get(migration.number, ("", migration.checksum))
+        name, checksum, _ = applied.get(migration.number, ("", migration.checksum, False))
         if checksum != migration.checksum:
             raise DatabaseUnusable(
                 f"The database was made with another text of {name} than this program has. Use the "
@@ -457,6 +473,11 @@ class Process:
         """How many turns it runs at once; 0 where it is no worker."""
         self.taken_lanes: dict[tuple[str, str], TakenLane] = {}
         """Lanes that were taken together with a turn and wait for it, by agent and session key."""
+        self.asked: dict[tuple[str, str], bool] | None = None
+        """Turns that were asked for together with their message, by agent and id, until somebody waits for
+        them, and whether none of them can be over. `None` where workers run none."""
+        self.ledgers: set[str] = set()
+        """The agents whose ledger it has."""
         self.pace = pace
         self._database = weakref.ref(database)
         self._beaten = -math.inf

@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.server.database import Database, shared_database
 from nacre.extensions.postgres.workers.stored_events import event_of, stopped
-from nacre.extensions.postgres.workers.turn_rows import Asked, Outcome, TurnKey, TurnRows
+from nacre.extensions.postgres.workers.turn_rows import Asked, Outcome, TurnKey, TurnRows, id_of_turn
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined
 from nacre.runtime.contracts.inbound import Inbound
@@ -48,6 +48,9 @@ class HandedOver:
         self._running: dict[TurnKey, str] = {}
         """The turn that is awaited in each session, by agent and session key."""
         self._changed = asyncio.Event()
+        self._process = database.process
+        self._asked: dict[TurnKey, bool] = {}
+        self._process.asked = self._asked
         self._notifications = database.notifications(self._on_notification)
         self._looking = asyncio.create_task(self._look())
 
@@ -62,8 +65,9 @@ class HandedOver:
                 async for event in events:
                     yield event
             return
-        session = agent.id, agent.session_key(inbound)
-        asked = await self._ask(*session, inbound)
+        session, turn = (agent.id, agent.session_key(inbound)), id_of_turn(inbound)
+        is_new = self._asked.pop((agent.id, turn), None)
+        asked = await self._ask(*session, inbound) if is_new is None else Asked(turn, is_new=is_new)
         key = agent.id, asked.id
         self._running[session] = asked.id
         try:
@@ -102,6 +106,7 @@ class HandedOver:
 
     async def close(self) -> None:
         """Stops waiting. The turns go on; a message that is handed in again finds its outcome."""
+        self._process.asked = None
         await asyncio.gather(*self._sending)
         self._looking.cancel()
         with suppress(asyncio.CancelledError):
@@ -116,6 +121,7 @@ class HandedOver:
     def _on_notification(self, payload: str) -> None:
         if payload in ("", "ended"):
             self._changed.set()
+            self._asked.update(dict.fromkeys(self._asked, False))
 
     async def _ask(self, agent_id: str, session_key: str, inbound: Inbound) -> Asked:
         while True:

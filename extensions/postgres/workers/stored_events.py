@@ -47,6 +47,14 @@ def given_up(times: int) -> str:
     return json.dumps({"kind": "refused", "text": text})
 
 
+def unreadable() -> str:
+    """Of a turn whose message this program cannot read."""
+    text = (
+        "This message is kept in a form that cannot be read here, perhaps of a newer version. Send it again."
+    )
+    return json.dumps({"kind": "refused", "text": text})
+
+
 def outcome_of(ending: Event | None) -> str:
     """The text of a turn's last event; empty for what is not over: the next worker goes on with it."""
     if isinstance(ending, ReplyReady):
@@ -63,7 +71,7 @@ def outcome_of(ending: Event | None) -> str:
 
 
 def event_of(outcome: str) -> Event:
-    """The event that such a text stands for. Raises `ValueError` when it is none."""
+    """The event that such a text stands for; a kind that a newer version has is an error with its text."""
     stored = json.loads(outcome)
     kind, text = stored["kind"], stored["text"]
     if kind == "reply":
@@ -71,9 +79,7 @@ def event_of(outcome: str) -> Event:
     if kind == "silence":
         return Silence(session_key=stored["key"], session_id=stored["session_id"])
     errors = {"refused": MessageRefused, "failed": TurnBroken, "cancelled": TurnCancelled}
-    if kind not in errors:
-        raise ValueError(f"{kind!r} is no outcome of a turn")
-    return TurnFailed(error=errors[kind](text))
+    return TurnFailed(error=errors.get(kind, TurnBroken)(text))
 
 
 def _is_of_the_store(error: BaseException | None) -> bool:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeAlias
 
 from nacre.extensions.postgres.server.database import Database, TakenLane
-from nacre.extensions.postgres.workers.stored_events import asked_by, question_of
+from nacre.extensions.postgres.workers.stored_events import asked_by, question_of, unreadable
 from nacre.record import Record
 from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.contracts.inbound import Inbound
@@ -22,11 +24,9 @@ if TYPE_CHECKING:
     from nacre.extensions.postgres.server.connections import Connection
 
 
+log = logging.getLogger(__name__)
+
 ASK: LiteralString = """
-WITH forgotten AS (
-    DELETE FROM turns WHERE agent = %(agent)s AND session_key = %(key)s AND state = 'done'
-        AND id <> %(id)s AND done_at < clock_timestamp() - make_interval(secs => %(seconds)s)
-)
 INSERT INTO turns (agent, id, session_key, inbound, is_redelivered)
 VALUES (%(agent)s, %(id)s, %(key)s, %(inbound)s, %(is_redelivered)s) ON CONFLICT DO NOTHING
 RETURNING pg_notify('nacre_turns', 'asked')::text
@@ -39,6 +39,7 @@ WITH free AS MATERIALIZED (
             OR process = %(process)s AND agent || ' ' || id <> ALL(%(mine)s::text[])
             OR %(is_steady)s AND NOT EXISTS (
                 SELECT FROM processes WHERE number = turn.process AND alive_until > clock_timestamp())))
+        AND NOT EXISTS (SELECT FROM paused_agents AS paused WHERE paused.agent = turn.agent)
         AND NOT EXISTS (
             SELECT FROM turns AS earlier WHERE earlier.agent = turn.agent AND earlier.state <> 'done'
                 AND earlier.session_key = turn.session_key AND earlier.number < turn.number)
@@ -145,6 +146,12 @@ SELECT id, inbound FROM turns WHERE agent = %(agent)s AND state <> 'done' AND st
 FORGET_WAITING: LiteralString = """
 DELETE FROM turns WHERE agent = %(agent)s AND id = ANY(%(ids)s) AND state = 'waiting'
 """
+FORGET_OVER: LiteralString = """
+DELETE FROM turns WHERE (agent, id) IN (
+    SELECT agent, id FROM turns
+    WHERE state = 'done' AND done_at < clock_timestamp() - make_interval(secs => %(seconds)s)
+    ORDER BY done_at LIMIT %(most)s FOR UPDATE SKIP LOCKED)
+"""
 OPEN: LiteralString = """
 SELECT state, count(*), extract(epoch FROM clock_timestamp() - min(asked_at))::float
 FROM turns WHERE agent = %(agent)s AND state <> 'done' GROUP BY state
@@ -226,7 +233,7 @@ class TurnRows:
 
     async def ask(self, agent_id: str, session_key: str, inbound: Inbound) -> Asked:
         """Has a turn run by some worker. One that was asked for before is not asked for again."""
-        turn_id = _id_of(inbound)
+        turn_id = id_of_turn(inbound)
         rows = await self._run(
             ASK,
             agent=agent_id,
@@ -234,7 +241,6 @@ class TurnRows:
             key=session_key,
             inbound=inbound_to_json(inbound),
             is_redelivered=inbound.redelivered,
-            seconds=KEPT_SECONDS,
         )
         return Asked(turn_id, is_new=bool(rows))
 
@@ -245,7 +251,8 @@ class TurnRows:
 
         `mine` are those that this process runs already.
 
-        A turn that makes no progress for `progress_seconds` may be claimed by others.
+        A turn that makes no progress for `progress_seconds` may be claimed by others. One whose message
+        cannot be read is over.
         """
         process = self._database.process
         rows = await self._run(
@@ -260,7 +267,17 @@ class TurnRows:
             if fence is not None:
                 lane = TakenLane(fence, line, name, transcript, lines, size_bytes)
                 process.taken_lanes[agent_id, key] = lane
-        return [_taken(*row[:8]) for row in rows]
+        turns = []
+        for row in rows:
+            try:
+                turns.append(_taken(*row[:8]))
+            except (KeyError, TypeError, ValueError) as error:
+                log.warning("the turn %s of %s cannot be read: %s", row[1], row[0], error)
+                key = row[0], row[7]
+                lanes = {key: process.taken_lanes.pop(key).fence} if key in process.taken_lanes else {}
+                place = {"agent": row[0], "id": row[1], "fence": row[2]}
+                await self._run(FINISH, **place, **_columns(lanes), outcome=unreadable())
+        return turns
 
     async def say_into(self, agent_id: str, turn_id: str, inbound: Inbound) -> None:
         """Says a message into a turn, wherever it runs, unless it is over."""
@@ -272,10 +289,7 @@ class TurnRows:
         values = [(turn.agent_id, turn.id, turn.fence, turn.words) for turn in turns.values()]
         agents, ids, fences, words = map(list, zip(*values, strict=True))
         rows = await self._run(LOOK, agents=agents, ids=ids, fences=fences, words=words)
-        return {
-            (agent_id, turn_id): [(number, inbound_from_json(body)) for number, body in map(json.loads, said)]
-            for agent_id, turn_id, said in rows
-        }
+        return {(agent_id, turn_id): [*_readable(said)] for agent_id, turn_id, said in rows}
 
     async def heard(self, turn: TakenTurn, name: str) -> None:
         """Notes that a turn heard a message that was said into it."""
@@ -311,6 +325,10 @@ class TurnRows:
     async def stop(self, agent_id: str, session_key: str, outcome: str) -> None:
         """Ends all turns of a session with an outcome; what their workers still say is refused."""
         await self._run(STOP, agent=agent_id, key=session_key, outcome=outcome)
+
+    async def forget_over(self, most: int = 5_000) -> None:
+        """Removes the turns of all agents that are over for `KEPT_SECONDS`, so many at a time."""
+        await self._run(FORGET_OVER, seconds=KEPT_SECONDS, most=most)
 
     async def news(self, wanted: Collection[TurnKey]) -> dict[TurnKey, Outcome | list[ApprovalAsked]]:
         """The outcomes of turns that are over, and the questions of others that were not told so far."""
@@ -353,6 +371,12 @@ class TurnRows:
         return await self._database.single(work)
 
 
+def _readable(said: list[str]) -> Iterator[tuple[int, Inbound]]:
+    for number, body in map(json.loads, said):
+        with suppress(KeyError, TypeError, ValueError):  # such a message gets a turn of its own
+            yield number, inbound_from_json(body)
+
+
 def _columns(lanes: LaneFences) -> dict[str, object]:
     return {
         "lane_agents": [agent for agent, _ in lanes],
@@ -388,7 +412,7 @@ def _taken(
     )
 
 
-def _id_of(inbound: Inbound) -> str:
+def id_of_turn(inbound: Inbound) -> str:
     """The message's name among all, with a mark of its words: a number of one ledger may be another's too."""
     mark = hashlib.sha256(inbound.text.encode("utf-8", "replace")).hexdigest()[:16]
     return f"{inbound.inbound_id} {mark}"

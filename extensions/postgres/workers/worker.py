@@ -47,6 +47,8 @@ PAUSE_SECONDS = 1.0
 """How long a turn that did not come to its end waits for the next worker."""
 TURN_SECONDS = 30.0
 """How long running turns may take to end when the program is to stop."""
+FORGET_SECONDS = 60.0
+"""How often what is over for a day is removed."""
 STUCK_SECONDS = 120.0
 """A program whose worker looked at nothing for so long, not even in vain, exits."""
 
@@ -79,6 +81,7 @@ class Worker:
         most_at_once: int,
     ) -> None:
         self._process = database.process
+        self._process.places = most_at_once
         self._database = database
         self._rows = TurnRows(database)
         self._agent_of = agent_of
@@ -88,6 +91,7 @@ class Worker:
         self._changed = asyncio.Event()
         self._is_told = False
         self._is_stopping = False
+        self._forgets_at = time.monotonic() + FORGET_SECONDS
         self.looked_at = time.monotonic()
         """When it last asked the database for something, or was refused."""
 
@@ -99,7 +103,6 @@ class Worker:
         Raises:
             DatabaseError: the database cannot be used at the start.
         """
-        self._process.places = self._most_at_once
         await self._process.beat()
         self._notifications = self._database.notifications(self._on_notification)
         looking = asyncio.create_task(self._look())
@@ -129,6 +132,9 @@ class Worker:
             try:
                 await self._process.beat()
                 await self._claim()
+                if time.monotonic() > self._forgets_at:
+                    self._forgets_at = time.monotonic() + FORGET_SECONDS
+                    await self._rows.forget_over()
                 if self._running:
                     await self._look_at_running()
             except DatabaseError as error:
@@ -256,6 +262,7 @@ async def opened_worker(
 
     Raises:
         ConfigError: the settings name no database, or are not of any use otherwise.
+        DatabaseError: the database cannot be used.
     """
     if config.is_in_files:
         raise ConfigError(
@@ -266,7 +273,9 @@ async def opened_worker(
     database = shared_database(url, limits=ConnectionLimits(most_connections=CONNECTIONS), pace=pace)
     try:
         async with await Runtime.open(state_dir=config.state_dir, environment=environment) as runtime:
-            yield Worker(database, runtime.agent, most_at_once=most_at_once)
+            worker = Worker(database, runtime.agent, most_at_once=most_at_once)
+            await database.process.beat()  # before anybody says that it works
+            yield worker
     finally:
         await database.close()
 

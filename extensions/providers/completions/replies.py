@@ -56,7 +56,11 @@ class ReplyAssembly:
         return bool(self._problem)
 
     def cut_off(self, repeated: str) -> None:
-        """Ends an answer that repeats this text."""
+        """Ends an answer that repeats this text, and keeps it once: a weak model copies what it reads."""
+        text = "".join(self._texts)
+        while text.endswith(repeated * 2):
+            text = text.removesuffix(repeated)
+        self._texts = [text]
         shown = " ".join(repeated.split())
         shown = f"{shown[:_SHOWN_CHARS]}…" if len(shown) > _SHOWN_CHARS else shown
         self._finish_reason = "length"

@@ -25,12 +25,12 @@ _AMOUNT = (
     r"(?<![\d.,'’])[1-9]\d{0,2}(?:(?:([.,'’ ])\d{3}(?:\1\d{3})*)|(?:,\d{2})+,\d{3})"
     r"(?:[.,]\d{1,2})?(?![\d'’]|[.,]\d)"
 )
-_SEPARATED, _SEPARATED_IN_ASCII = (
+_SEPARATED = re.compile(
     # It begins with a set of characters, which a search passes quickly.
-    re.compile(rf"[{digit}+](?:(?<=\+)[{digit}]|(?<=[{digit}])[ \-\u2010-\u2013.,'’()/]{{1,3}}[{digit}])")
-    for digit in (r"\d", "0-9")
+    r"[\d+](?:(?<=\+)\d|(?<=\d)[ \-\u2010-\u2013.,'’()/]{1,3}\d)"
 )
 """A necessary condition for the other patterns, which most lines fail, in a fraction of the time."""
+_DIGITS = bytes.maketrans(b"0123456789", b"1" * 10)
 _CODE = re.compile(r"(?<![\w-])([A-Za-z]{1,3}(?:-[A-Za-z]{1,3})?)[ -](\d{2,5})(?![\w-])")
 _SEAM_OF_KINDS = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 _CENTS = re.compile(r"[.,]\d{1,2}$")
@@ -44,12 +44,20 @@ def written_together(text: str) -> Iterator[tuple[str, str]]:
     Amounts are reduced to whole units: 1,249.00 and 1.249,50 are 1249. A number with a country code is also
     given as it is dialed inside the country.
     """
-    separated = _SEPARATED_IN_ASCII if text.isascii() else _SEPARATED
-    if not separated.search(text):
+    if not text.isascii() and not _SEPARATED.search(text):
         return
-    for line in text.split("\n"):
-        if separated.search(line):
+    for line in _lines_with_digits(text) if text.isascii() else text.split("\n"):
+        if _SEPARATED.search(line):
             yield from _in_line(line)
+
+
+def _lines_with_digits(text: str) -> Iterator[str]:
+    """Lines of a text in ASCII; to pass the others takes a twentieth of what a pattern does."""
+    shape, end = text.encode().translate(_DIGITS), 0
+    while (place := shape.find(b"1", end)) >= 0:
+        start, end = shape.rfind(b"\n", 0, place) + 1, shape.find(b"\n", place)
+        end = end if end >= 0 else len(text)
+        yield text[start:end]
 
 
 def codes_in(text: str) -> Iterator[str]:

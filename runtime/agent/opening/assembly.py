@@ -16,7 +16,7 @@ from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.history.history_keeper import HistoryKeeper
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.opening.agent_parts import AgentParts, Running
-from nacre.runtime.agent.opening.author_parts import AuthorParts, extended
+from nacre.runtime.agent.opening.author_parts import AuthorParts, extended, with_servers
 from nacre.runtime.agent.opening.open_models import open_models, open_voice_notes
 from nacre.runtime.agent.opening.shared import Shared, World
 from nacre.runtime.agent.opening.sub_agents import SubAgents
@@ -136,7 +136,8 @@ def _first_name(given: AuthorParts) -> str:
 
 async def _assembled(config: Config, given: AuthorParts, world: World) -> AgentParts:
     settings, now, new_id = config.settings, world.now, world.new_id
-    opening = world.opening(config, on_note=lambda path: on_notes(path))
+    with_tools = with_servers(config, given)
+    opening = world.opening(with_tools, on_note=lambda path: on_notes(path))
     given, commands, extension_notices = extended(given, opening)
     await asyncio.to_thread(keep_private, config.state_dir, config.folders)
     workspace, workspace_notices = await _workspace(config)
@@ -167,7 +168,7 @@ async def _assembled(config: Config, given: AuthorParts, world: World) -> AgentP
         workspace=workspace,
         on_notes=on_notes,
         tools=given.tools,
-        tool_sources=tuple(world.tool_source(config, make) for make in given.tool_sources),
+        tool_sources=tuple(world.tool_source(with_tools, make) for make in given.tool_sources),
         run_sub_agent=SubAgents(given.tools, chosen=chosen, locks=locks, running=running, world=world).run,
         prompt_parts=PromptParts(given.prompt_parts),
         **_by_settings(config, world, workspace, store, count_tokens),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, get_args
 
@@ -20,12 +20,14 @@ from nacre.runtime.hooks.hooks import Handler, HookTable
 from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
+from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.sections.mcp import McpServer
 from nacre.runtime.tools.file_tools import FILE_TOOL_NAMES
-from nacre.runtime.tools.function import FunctionTool, ToolChats, are_chats, tool
+from nacre.runtime.tools.function import FunctionTool, ToolChats, are_chats
 from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.output import FINAL_ANSWER
 from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart, prompt_part
-from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
+from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent, made_tools, servers_of
 from nacre.runtime.turn.system_prompt import instructions_part
 
 
@@ -37,6 +39,7 @@ class AuthorParts(Record):
 
     models: tuple[ChatModel | str, ...] = ()
     tools: tuple[AuthorTool, ...] = ()
+    servers: Mapping[str, McpServer] = field(default_factory=dict)
     hooks: HookTable = field(default_factory=lambda: HookTable())
     extension_hooks: tuple[tuple[str, Handler[Any, Any]], ...] = ()
     commands: tuple[Command, ...] = ()
@@ -108,9 +111,7 @@ BUILT_IN_TOOLS = frozenset({*FILE_TOOL_NAMES, *MEMORY_TOOL_NAMES, FINAL_ANSWER})
 """Names that no other tool may have, whichever memory engine is used."""
 
 
-def author_tools(
-    given: Sequence[AuthorTool | Callable[..., Any]], chats: Sequence[ToolChats] | None
-) -> tuple[AuthorTool, ...]:
+def author_tools(given: Sequence[object], chats: Sequence[ToolChats] | None) -> tuple[AuthorTool, ...]:
     """Tools and sub-agents as they are, plain functions as tools; `chats` are for those that name none.
 
     Raises:
@@ -120,13 +121,13 @@ def author_tools(
         raise ConfigError(f"Agent.open(tool_chats={chats!r}) cannot be used. Use {get_args(Audience)}.")
     tools: list[AuthorTool] = []
     taken = set(BUILT_IN_TOOLS)
-    for item in [each for one in given for each in _methods(one) or (one,)]:
-        try:
-            made = item if isinstance(item, FunctionTool | SubAgent) else tool(item)
-        except TypeError as error:
-            raise ConfigError(
-                f"{error} Change the function, or leave it out of Agent.open(tools=...)."
-            ) from error
+    try:
+        all_made = made_tools(given)
+    except TypeError as error:
+        raise ConfigError(
+            f"{error} Change the function, or leave it out of Agent.open(tools=...)."
+        ) from error
+    for made in all_made:
         if made.name == FINAL_ANSWER:
             raise ConfigError(
                 f"The tool name {FINAL_ANSWER!r} is reserved for typed answers, see output_type. "
@@ -146,12 +147,28 @@ def author_tools(
     return tuple(tools)
 
 
-def _methods(given: object) -> list[AuthorTool]:
-    """The tools among the methods of an object, in the order in which its class has them."""
-    if isinstance(given, FunctionTool | SubAgent | type):
-        return []
-    members = {name: member for kind in reversed(type(given).__mro__) for name, member in vars(kind).items()}
-    return [getattr(given, name) for name, member in members.items() if isinstance(member, FunctionTool)]
+def author_servers(given: Sequence[object], chats: Sequence[ToolChats] | None) -> Mapping[str, McpServer]:
+    """The MCP servers among an author's tools; `chats` are for those that name none."""
+    own = {} if chats is None else {"chats": tuple(chats)}
+    return {
+        name: server if "chats" in server.model_fields_set else server.model_copy(update=own)
+        for name, server in servers_of(given).items()
+    }
+
+
+def with_servers(config: Config, given: AuthorParts) -> Config:
+    """The settings with the author's MCP servers.
+
+    Raises:
+        ConfigError: a server of the settings has the name of one.
+    """
+    if not given.servers:
+        return config
+    servers = config.settings.mcp.servers
+    if twice := sorted(set(servers) & set(given.servers)):
+        raise ConfigError(f"mcp.servers has a server named {twice[0]!r}, too. Give yours another name.")
+    mcp = config.settings.mcp.model_copy(update={"servers": {**servers, **given.servers}})
+    return replace(config, settings=config.settings.model_copy(update={"mcp": mcp}))
 
 
 def _in_chats(tool: AuthorTool, chats: frozenset[ToolChats]) -> AuthorTool:

@@ -2,14 +2,14 @@
 
 The session belongs to the program (`agent:<id>:subagent:…`): it is never reset or flushed into the notes,
 no session end is reported, and upkeep removes it first. It sees what the calling chat may see, but nothing
-of what was said there.
+of what was said there unless it is a hand-off.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from nacre.record import Record
@@ -39,7 +39,10 @@ from nacre.runtime.turn.turn import Turn
 from nacre.runtime.turn.turn_parts import CallingTurn, TurnOptions, TurnParts
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import key_kind
+from nacre.sessions.contracts.messages import AssistantMessage, Message, Text, UserMessage, message_text
+from nacre.sessions.entries.entries import Entry
 from nacre.sessions.index.record import Origin
+from nacre.sessions.view.transcript import build_transcript
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +120,8 @@ class SubAgents:
         bounds = TurnBounds(task.sub_agent.limits, within=task.caller.bounds)
         turn = Turn(session, parts, _told_by(task), bounds)
         try:
+            for message in said_in(caller.branch) if task.sub_agent.hand_off else ():
+                await session.journal.append(message)
             await turn.write_down(task.text, ())
             reply = await turn.answer()
         finally:
@@ -138,6 +143,16 @@ class SubAgents:
             options=TurnOptions(output=task.sub_agent.output),
             models=task.caller.parts.models if model is None else self._chosen.chain(model),
         )
+
+
+def said_in(branch: Sequence[Entry]) -> Iterator[Message]:
+    """What people and the assistant said on a branch, without tool calls, results, and recalled notes."""
+    for item in build_transcript(branch):
+        message = item.message
+        if isinstance(message, UserMessage) and not item.is_recall:
+            yield replace(message, inbound_id="", speaker="")  # the text names the speaker
+        elif isinstance(message, AssistantMessage) and (text := message_text(message)).strip():
+            yield replace(message, content=(Text(text=text),), stop_reason="stop", usage=None)
 
 
 async def _is_owners(caller: OpenSession, parts: TurnParts) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, Protocol, TypeVar, Unpack, cast, overload
 
 from nacre.record import Record
 from nacre.runtime.commands.conversation.branching import Rewound, fork, label, rewind
@@ -31,12 +31,10 @@ from nacre.runtime.commands.conversation.status import SessionStatus, status_of
 from nacre.runtime.contracts.errors import ConfigError, PrivacyError
 from nacre.runtime.contracts.events import CompactionEnded
 from nacre.runtime.contracts.inbound import Attachment, Reply
-from nacre.runtime.contracts.model import ModelParameters
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
-from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.output import TypeForm
 from nacre.runtime.turn.turn import Turn
-from nacre.runtime.turn.turn_parts import TurnOptions, turn_options
+from nacre.runtime.turn.turn_parts import CallOptions, MessageOptions, TurnOptions, turn_options
 from nacre.sessions.contracts.messages import Usage
 
 T = TypeVar("T")
@@ -68,14 +66,7 @@ class SessionDoor(Protocol):
         ...
 
     async def ask(
-        self,
-        key: str,
-        text: str,
-        /,
-        *,
-        attachments: tuple[Attachment, ...],
-        limits: UsageLimits | None,
-        options: TurnOptions,
+        self, key: str, text: str, attachments: tuple[Attachment, ...], options: TurnOptions, /
     ) -> Reply[Any] | None:
         """Replies to a message of the owner in the session of a key."""
         ...
@@ -108,44 +99,27 @@ class Session:
 
     @overload
     async def ask(
-        self,
-        text: str,
-        *,
-        attachments: tuple[Attachment, ...] = (),
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        output_type: None = None,
+        self, text: str, *, output_type: None = None, **options: Unpack[MessageOptions]
     ) -> Reply[None] | None: ...
 
     @overload
     async def ask(
-        self,
-        text: str,
-        *,
-        attachments: tuple[Attachment, ...] = (),
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        output_type: TypeForm[T],
+        self, text: str, *, output_type: TypeForm[T], **options: Unpack[MessageOptions]
     ) -> Reply[T]: ...
 
     async def ask(
-        self,
-        text: str,
-        *,
-        attachments: tuple[Attachment, ...] = (),
-        limits: UsageLimits | None = None,
-        parameters: ModelParameters | None = None,
-        output_type: TypeForm[Any] | None = None,
+        self, text: str, *, output_type: TypeForm[Any] | None = None, **options: Unpack[MessageOptions]
     ) -> Reply[Any] | None:
         """Replies to a message of the owner in this session; `None` if the assistant stays silent.
 
-        `parameters` and `output_type` are as in `Agent.respond`, with the same errors.
+        The options are `attachments` and those of `Agent.respond`, with the same errors.
 
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
-        options = turn_options(output_type, parameters)
-        reply = await self._door.ask(self._key, text, attachments=attachments, limits=limits, options=options)
+        attachments = options.pop("attachments", ())
+        of_turn = turn_options(output_type, **cast("CallOptions", options))
+        reply = await self._door.ask(self._key, text, attachments, of_turn)
         if reply is not None:
             self._session_id = reply.session_id
         return reply

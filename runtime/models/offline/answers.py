@@ -18,9 +18,8 @@ class Answer(Record):
 
 
 CONNECT_A_MODEL = (
-    "To connect a real model, set one environment variable and start again: `NACRE_MODEL=openai/gpt-5-mini` "
-    "(with `OPENAI_API_KEY`), or `NACRE_MODEL=ollama/llama3.2` for one on this machine. The README has the "
-    "details."
+    "To connect a real model, run `nacre init` in a terminal and start Nacre again. It finds models on "
+    "this machine and keys in your environment."
 )
 ABOUT = f"""\
 I am Nacre's built-in offline responder: there is no language model behind me, so I cannot reason or chat.

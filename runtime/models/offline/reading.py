@@ -7,7 +7,7 @@ sentence is a request to remember, a question, a decision or a fact.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import cache, cached_property
@@ -21,6 +21,7 @@ from nacre.prompts import render
 from nacre.record import Record
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.contracts.silence import SILENT_TOKEN
+from nacre.runtime.models.offline.answers import leaves_open
 from nacre.runtime.models.offline.phrases import PHRASES, occurs
 from nacre.runtime.models.offline.sentences import RECALLED, folded, own_words, plain, sentences
 from nacre.sessions.contracts.messages import (
@@ -194,7 +195,8 @@ DAILY_LOG = re.compile(r"memory/\d{4}-\d{2}-\d{2}\.md")
 _TODAY = re.compile(r"\btoday\b[^\n]{0,80}?(?<!\d)(\d{4}-\d{2}-\d{2})(?!\d)", re.IGNORECASE)
 _SUMMARY_START = re.compile(r"\s*(?:[^\n<]{0,300}\n{1,3})?<summary\b", re.IGNORECASE)
 _COMMAND = re.compile(r"\s*/[a-zA-Z]")
-_LABEL = re.compile(r"^\[(User|Assistant(?: thinking| tool calls)?|Tool result)\]: ", re.MULTILINE)
+# It begins with signs, which a search through megabytes passes quickly, and not with the beginning of a line.
+_LABEL = re.compile(r"\n\[(User|Assistant(?: thinking| tool calls)?|Tool result)\]: ")
 _SPEAKER_LINE = re.compile(r'\A\[(?:"[^"\n]*"|id )[^\n]*\]\n')
 _SPEAKERS: Mapping[str, Speaker] = {"User": "user", "Assistant": "assistant", "Assistant tool calls": "calls"}
 
@@ -328,7 +330,7 @@ def finished_calls(messages: Sequence[Message]) -> list[Finished]:
 
 def read_labelled(text: str) -> list[Said]:
     """Parses a serialized conversation, without reasoning and tool results."""
-    _, *labelled = _LABEL.split(text)
+    _, *labelled = _LABEL.split(f"\n{text}")
     pairs = zip(labelled[::2], labelled[1::2], strict=True)
     said = [said_by(_SPEAKERS[label], words.strip()) for label, words in pairs if label in _SPEAKERS]
     return [contribution for contribution in said if contribution.text]
@@ -336,5 +338,44 @@ def read_labelled(text: str) -> list[Said]:
 
 def said_by(speaker: Speaker, text: str) -> Said:
     """One message without its speaker line. A user message that the runtime wrote is `other`."""
-    text = (_SPEAKER_LINE.sub("", text) if speaker == "user" else text).strip()
+    text = (_SPEAKER_LINE.sub("", text) if speaker == "user" and text[:1] == "[" else text).strip()
     return Said(speaker="other" if speaker == "user" and is_background(text) else speaker, text=text)
+
+
+class Known:
+    """The text that is written down already, compared without case and punctuation."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._text = " \n ".join(f" {folded(text)} " for text in texts)
+
+    def has(self, sentence: str) -> bool:
+        """Whether the whole sentence stands there; one without words always does."""
+        words = folded(sentence)
+        return not words or f" {words} " in self._text
+
+
+def is_answer(part: Said) -> bool:
+    """Whether a contribution is an answer; that nothing was found is none."""
+    return part.speaker == "assistant" and not leaves_open(part.text)
+
+
+MOST_PARTS_TO_AN_ANSWER = 40
+"""How much later in a conversation the answer to a question is looked for, in contributions."""
+LEAST_WORDS_OF_AN_ANSWER = 2
+"""With fewer words that say something, a question has too many sentences that share them."""
+
+
+def told_later(question: str, said: Sequence[Said], order: int) -> tuple[int, str] | None:
+    """The sentence that answers a question soon after its place in a conversation, and where it stands."""
+    finder = finder_for(question)
+    if len(finder.terms) < LEAST_WORDS_OF_AN_ANSWER:
+        return None
+    for at in range(order + 1, min(len(said), order + 1 + MOST_PARTS_TO_AN_ANSWER)):
+        part = said[at]
+        if part.speaker != "user" or not all(term in part.folded_text for term in finder.terms):
+            continue
+        for sentence in part.sentences:
+            has_all = len(finder.look(plain(sentence)).terms) == len(finder.terms)
+            if has_all and not is_question(sentence) and kind_of(sentence) not in ("open", "request"):
+                return at, sentence
+    return None

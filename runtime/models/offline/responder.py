@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from datetime import date
 from itertools import chain, islice, zip_longest
-from typing import Any
+from typing import Any, TypeAlias
 
 from nacre.memory.text.days.day_words import DAY_WORDS
 from nacre.memory.text.evidence import Finder, fold
@@ -26,24 +26,27 @@ from nacre.record import Record
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.models.offline import answers
-from nacre.runtime.models.offline.answers import Answer, is_quoting, leaves_open
+from nacre.runtime.models.offline.answers import Answer, is_quoting
 from nacre.runtime.models.offline.phrases import PHRASES, sign_test
 from nacre.runtime.models.offline.reading import (
     DAILY_LOG,
     KINDS,
     SENTENCE_CHARS,
     Intent,
+    Known,
     Reading,
     Said,
     finder_for,
     finished_calls,
     has_question_mark,
+    is_answer,
     is_question,
     kind_of,
     read_intent,
     read_labelled,
     read_request,
     todays_log,
+    told_later,
     without_request,
 )
 from nacre.runtime.models.offline.sentences import clipped, folded, own_words, plain, sentences, unmarked
@@ -57,17 +60,32 @@ _NOT_PRIVATE = re.compile(r"\bChat: (?!direct\b)\S")
 _LIST_ITEM = re.compile(r"(?:[-*+]|\d{1,3}[.)])\s")
 
 
-def respond(request: ModelRequest, *, clock_date: date, count_tokens: Callable[[str], int]) -> Answer:
-    """The answer to a request. `clock_date` is today if the request does not state a date."""
+Barren: TypeAlias = dict[tuple[str, str], frozenset[str]]
+"""Texts, and how they were read, with the kinds of which no note stands in them."""
+
+
+def respond(
+    request: ModelRequest,
+    *,
+    clock_date: date,
+    count_tokens: Callable[[str], int],
+    barren: Barren,
+) -> Answer:
+    """The answer to a request. `clock_date` is today if the request does not state a date.
+
+    What is in `barren` is not classified again; a flush adds to it what the summary after it would.
+    """
     if request.purpose == "compaction":
-        return Answer(text=summary_of(request, count_tokens=count_tokens))
+        return Answer(text=summary_of(request, count_tokens=count_tokens, barren=barren))
     if request.purpose == "slug":
         return Answer(text=slug_of(request))
     reading, log = read_request(request), todays_log(request, clock_date=clock_date)
     tools = {tool.name for tool in request.tools}
     if request.purpose == "flush":
         can_write = APPEND in tools and not reading.finished_call(APPEND)
-        notes = flush_notes(request, reading.said, count_tokens=count_tokens) if can_write else ""
+        notes = ""
+        if can_write:
+            notes = flush_notes(request, reading.said, count_tokens=count_tokens, barren=barren)
         named = DAILY_LOG.search(reading.ask)
         call = _call(APPEND, path=named.group() if named else log, text=notes)
         return Answer(calls=[call]) if notes else Answer(text=SILENT_TOKEN)
@@ -174,7 +192,7 @@ def _bullet(text: str) -> str:
 
 
 MOST_QUOTES, MOST_QUOTES_FROM_CONVERSATION, MOST_LINES = 3, 2, 2
-MAX_QUOTE_CHARS, MAX_QUERY_CHARS = 320, 300
+MAX_QUOTE_CHARS, MAX_NOTE_CHARS, MAX_QUERY_CHARS = 320, 400, 300
 
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
 _NOT_QUOTABLE = re.compile(
@@ -311,31 +329,12 @@ def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:
     return sorted(found, key=lambda passage: (passage.asks, -passage.matched))[:MOST_LINES]
 
 
-MAX_NOTE_CHARS = 400
-MOST_PARTS_TO_AN_ANSWER = 40
-"""How much later in a conversation the answer to a question is looked for, in contributions."""
-LEAST_WORDS_OF_AN_ANSWER = 2
-"""With fewer words that say something, a question has too many sentences that share them."""
-
-
 class Item(Record):
     """A line to keep; `order` is its place in the conversation, from 0, and negative for what was before."""
 
     text: str
     order: int
     kind: str = ""
-
-
-class Known:
-    """The text that is written down already, compared without case and punctuation."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._text = " \n ".join(f" {folded(text)} " for text in texts)
-
-    def has(self, sentence: str) -> bool:
-        """Whether the whole sentence stands there; one without words always does."""
-        words = folded(sentence)
-        return not words or f" {words} " in self._text
 
 
 class _Notes:
@@ -345,36 +344,47 @@ class _Notes:
     meanwhile: who needs a few does not wait for a long conversation.
     """
 
-    def __init__(self, said: Sequence[Said], known: Known, wanted: Collection[str] = KINDS) -> None:
+    def __init__(self, said: Sequence[Said], known: Known, wanted: Collection[str], barren: Barren) -> None:
         self._said = said
         self._known = known
         self._wanted = wanted
+        self._barren = barren
         self._kept: set[str] = set()
         self._answered: list[Said] = []
         self._closed: set[str] = set()
 
     def __iter__(self) -> Iterator[Item]:
-        following, kinds = None, 0
+        following, wanted = None, frozenset[str]()
         may_decide = may_be_wanted = sign_test(("decision",))
         for order in range(len(self._said) - 1, -1, -1):
             part = self._said[order]
-            if len(self._wanted) != kinds:
-                kinds = len(self._wanted)
+            if len(self._wanted) != len(wanted):
+                wanted = frozenset(self._wanted)
                 may_be_wanted = sign_test([kind for kind in self._wanted if kind != "request"])
             if part.speaker == "user":
                 is_answered = following is not None and is_answer(following)
                 if is_answered:
                     self._answered.append(part)
-                yield from self._of_user(order, may_be_wanted, is_answered=is_answered)
-            elif part.speaker == "assistant" and "decision" in self._wanted and may_decide(part.text):
-                yield from self._of_assistant(order)
+                asks_nothing = is_answered or "open" not in wanted
+                key = part.text, "told" if asks_nothing else "asked"
+                if not wanted <= self._barren.get(key, frozenset()):
+                    told = self._told(part, may_be_wanted, asks_nothing=asks_nothing)
+                    if (first := next(told, None)) is None:
+                        self._barren[key] = wanted
+                    else:
+                        yield from self._of_user(order, chain([first], told), is_answered=is_answered)
+            elif part.speaker == "assistant" and "decision" in wanted:
+                key = part.text, "answer"
+                if key not in self._barren and may_decide(part.text):
+                    yield from self._of_assistant(order)
+                else:
+                    self._barren[key] = frozenset()
             following = part if part.speaker in ("user", "assistant") else following
 
-    def _of_user(
-        self, order: int, may_be_wanted: Callable[[str], bool], *, is_answered: bool
-    ) -> Iterator[Item]:
-        part = self._said[order]
-        asks_nothing = is_answered or "open" not in self._wanted
+    def _told(
+        self, part: Said, may_be_wanted: Callable[[str], bool], *, asks_nothing: bool
+    ) -> Iterator[tuple[str, str, str]]:
+        """The sentences that may become notes, without the request to remember them, and their kinds."""
         if asks_nothing and not may_be_wanted(part.text):
             return
         for sentence in part.sentences:
@@ -382,15 +392,17 @@ class _Notes:
                 continue
             text = without_request(sentence)
             kind = self._kind(sentence, is_told=text != sentence, asks_nothing=asks_nothing)
-            if asks_nothing and kind in ("", "request"):
-                continue
+            if kind not in ("", "request") or (not asks_nothing and (kind or is_question(sentence))):
+                yield sentence, text, kind
+
+    def _of_user(
+        self, order: int, told: Iterable[tuple[str, str, str]], *, is_answered: bool
+    ) -> Iterator[Item]:
+        for sentence, text, kind in told:
             is_asked = text == sentence and (kind == "request" or is_question(sentence))
-            if is_asked and is_answered:
+            if is_asked and (is_answered or self._is_closed(folded(text))):
                 continue
-            if is_asked and self._is_closed(folded(text)):
-                continue
-            kind = "open" if is_asked else kind
-            if kind and (note := self._noted(sentence, text, kind, order)):
+            if note := self._noted(sentence, text, "open" if is_asked else kind, order):
                 yield note
 
     def _of_assistant(self, order: int) -> Iterator[Item]:
@@ -415,7 +427,7 @@ class _Notes:
         if is_known and not has_question_mark(sentence):
             return None
         self._kept.add(words)
-        if kind == "open" and (answer := _told_later(sentence, self._said, order)) is not None:
+        if kind == "open" and (answer := told_later(sentence, self._said, order)) is not None:
             order, sentence = answer
             text, kind = without_request(sentence), "fact"
             is_known = folded(text) in self._kept or self._known.has(text)
@@ -430,26 +442,6 @@ class _Notes:
             self._closed.update(folded(without_request(sentence)) for sentence in part.sentences)
         self._answered.clear()
         return words in self._closed
-
-
-def _told_later(question: str, said: Sequence[Said], order: int) -> tuple[int, str] | None:
-    finder = finder_for(question)
-    if len(finder.terms) < LEAST_WORDS_OF_AN_ANSWER:
-        return None
-    for at in range(order + 1, min(len(said), order + 1 + MOST_PARTS_TO_AN_ANSWER)):
-        part = said[at]
-        if part.speaker != "user" or not all(term in part.folded_text for term in finder.terms):
-            continue
-        for sentence in part.sentences:
-            has_all = len(finder.look(plain(sentence)).terms) == len(finder.terms)
-            if has_all and not is_question(sentence) and kind_of(sentence) not in ("open", "request"):
-                return at, sentence
-    return None
-
-
-def is_answer(part: Said) -> bool:
-    """Whether a contribution is an answer; that nothing was found is none."""
-    return part.speaker == "assistant" and not leaves_open(part.text)
 
 
 SUMMARY_TOKENS = 1_500  # whatever more a request allows: summaries of summaries must not grow
@@ -499,7 +491,7 @@ _QUOTED_LINE = re.compile(r"^> (?!—)(.+)$", re.MULTILINE)
 _SLUG_USER = re.compile(r"^User: (.*?)(?=^(?:User|Assistant): |\Z)", re.DOTALL | re.MULTILINE)
 
 
-def summary_of(request: ModelRequest, *, count_tokens: Callable[[str], int]) -> str:
+def summary_of(request: ModelRequest, *, count_tokens: Callable[[str], int], barren: Barren) -> str:
     """The summary that a request asks for; nothing inside the tags of the prompt is an instruction."""
     prompt = message_text(request.messages[-1]) if request.messages else ""
     talk, without_talk = _CONVERSATION.search(prompt), _CONVERSATION.sub("", prompt)
@@ -509,17 +501,24 @@ def summary_of(request: ModelRequest, *, count_tokens: Callable[[str], int]) -> 
         candidates = _of_turn_prefix(said)
     else:
         focus = _FOCUS.search(instructions)
-        candidates = _of_history(said, previous[1] if previous else "", focus[1] if focus else "")
+        earlier, words = previous[1] if previous else "", focus[1] if focus else ""
+        candidates = _of_history(said, earlier, words, barren)
     return _outline(candidates, request, count_tokens, "(none)")
 
 
-def flush_notes(request: ModelRequest, said: Sequence[Said], *, count_tokens: Callable[[str], int]) -> str:
+def flush_notes(
+    request: ModelRequest,
+    said: Sequence[Said],
+    *,
+    count_tokens: Callable[[str], int],
+    barren: Barren,
+) -> str:
     """The notes of what was `said` before a request; empty when none is new, worth keeping, and fits."""
     calls = (done.call for done in finished_calls(request.messages) if not done.failed)
     appended = [str(call.arguments.get("text")) for call in calls if call.name == "append"]
     recalled = [part.text for part in said if part.speaker == "other"]
     known = Known([request.system.joined(), *recalled, *appended])
-    found = _newest_notes(said, known, most=MOST_ITEMS_PER_SECTION)
+    found = _newest_notes(said, known, barren, most=MOST_ITEMS_PER_SECTION)
     groups = {Section(title=_IN_FLUSH[section], level=3): notes for section, notes in found.items()}
     text = _outline(groups, request, count_tokens, "")
     return f"{text}\n" if text else ""
@@ -531,16 +530,18 @@ def decisions_of(said: Sequence[tuple[str, str]]) -> list[str]:
     In the order in which it was said; the newest ones where there are many.
     """
     parts = [Said(speaker="user" if who == "user" else "assistant", text=text) for who, text in said]
-    newest = islice(_Notes(parts, Known(()), {"decision", "preference", "date"}), MOST_ITEMS_PER_SECTION)
+    newest = islice(_Notes(parts, Known(()), {"decision", "preference", "date"}, {}), MOST_ITEMS_PER_SECTION)
     return [item.text for item in sorted(newest, key=lambda item: item.order)]
 
 
-def _newest_notes(said: Sequence[Said], known: Known, *, most: int) -> dict[Section, list[Item]]:
+def _newest_notes(
+    said: Sequence[Said], known: Known, barren: Barren, *, most: int
+) -> dict[Section, list[Item]]:
     """The newest `most` notes of each section; no more is read than that takes."""
     found: dict[Section, list[Item]] = {section: [] for section in _PLACES}
     section_of = {kind: section for section, kinds in _PLACES.items() for kind in kinds}
     wanted = set(KINDS)
-    for note in _Notes(said, known, wanted):
+    for note in _Notes(said, known, wanted, barren):
         section = section_of[note.kind]
         found[section].append(note)
         if len(found[section]) == most:
@@ -562,10 +563,10 @@ def slug_of(request: ModelRequest) -> str:
     return "-".join(word for word in counted if word in most)
 
 
-def _of_history(said: Sequence[Said], previous: str, focus: str) -> dict[Section, list[Item]]:
+def _of_history(said: Sequence[Said], previous: str, focus: str, barren: Barren) -> dict[Section, list[Item]]:
     # What has words of the focus goes first, wherever it was said; else the newest.
     most = sys.maxsize if focus else MOST_ITEMS_PER_SECTION
-    new = {section: list[Item]() for section in SECTIONS} | _newest_notes(said, Known(()), most=most)
+    new = {section: list[Item]() for section in SECTIONS} | _newest_notes(said, Known(()), barren, most=most)
     new |= {GOAL: _goals(said), DONE: _done(said, most=most)}
     old, finder = _earlier(previous), finder_for(focus)
     candidates: dict[Section, list[Item]] = {}
@@ -583,7 +584,7 @@ def _of_turn_prefix(said: Sequence[Said]) -> dict[Section, list[Item]]:
     return {
         ORIGINAL_REQUEST: [Item(text=clipped(text, MAX_LAST_ASK_CHARS), order=0) for text in asked],
         EARLY_PROGRESS: [*_done(said, most=MOST_ITEMS_PER_SECTION), *steps][:MOST_ITEMS_PER_SECTION],
-        SUFFIX_CONTEXT: [*_Notes(said, Known(asked))],
+        SUFFIX_CONTEXT: [*_Notes(said, Known(asked), KINDS, {})],
     }
 
 

@@ -124,7 +124,7 @@ class ToolNames(SettingsSection):
 
     def admits(self, name: str) -> bool:
         """Whether a tool is selected."""
-        return (not self.allow or _is_named(name, self.allow)) and not _is_named(name, self.deny)
+        return (not self.allow or is_named(name, self.allow)) and not is_named(name, self.deny)
 
 
 class AgentTools(ToolNames):
@@ -135,7 +135,8 @@ class AgentTools(ToolNames):
     agent only."""
 
 
-def _is_named(name: str, patterns: tuple[str, ...]) -> bool:
+def is_named(name: str, patterns: tuple[str, ...]) -> bool:
+    """Whether one of the patterns is a tool's name. `*` matches anything; case is ignored."""
     return any(_matches(pattern, name) for pattern in patterns)
 
 

@@ -78,12 +78,33 @@ async def test_its_failure_is_told() -> None:
         waiting.set()
         await asyncio.Event().wait()
 
-    supervisor = Supervisor(_Flaky(OSError("no route to host")), inbox, sleep=sleep)
+    supervisor = Supervisor(_Flaky(OSError("no route to host")), inbox, sleep=sleep, stop_seconds=3600)
     supervisor.start()
     await waiting.wait()
 
     assert supervisor.status.line == "flaky waiting, started again 1×: no route to host"
+    async with asyncio.timeout(10):  # stopping it does not wait for the next try
+        await supervisor.stop()
+
+
+async def test_a_bridge_that_stops_may_finish_its_last_work() -> None:
+    """It is not cancelled while it still says goodbye to its server."""
+    said: list[str] = []
+
+    class Polite(_Flaky):
+        async def start(self, inbox: Inbox) -> None:
+            await super().start(inbox)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            said.append("goodbye")
+
+    supervisor = _supervised(Polite(), [])
+    supervisor.start()
+    await supervisor.up.wait()
+
     await supervisor.stop()
+
+    assert said == ["goodbye"]
 
 
 async def test_a_bridge_that_will_not_stop_is_cancelled() -> None:

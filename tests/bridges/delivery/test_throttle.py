@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from nacre.bridges.delivery.live_reply import Throttle, repeat
+from nacre.bridges.answering.turns import Throttle, repeat
 
 
 class _Ticks:

@@ -187,7 +187,7 @@ async def test_too_many_messages_are_refused_where_that_is_wished(tmp_path: Path
 
 
 async def test_the_oldest_are_left_out_where_that_is_wished(tmp_path: Path) -> None:
-    """Only the newest wait."""
+    """Only the newest wait, also when the next program takes up what is open."""
     model = Answering()
     model.holds = True
     with LineServer() as server:
@@ -200,8 +200,11 @@ async def test_the_oldest_are_left_out_where_that_is_wished(tmp_path: Path) -> N
             model.let_go()
             model.let_go()
             await server.until(lambda at: len(at.shown()) == 2)
+        async with gateway(tmp_path, Answering(), [LineBridge(server.port)], settings=settings, ids="b"):
+            server.say("four")
+            await server.until(lambda at: "re: four" in at.shown())
 
-    assert server.shown() == ["re: one", "re: three"]
+    assert server.shown() == ["re: one", "re: three", "re: four"]
 
 
 async def test_no_more_chats_are_answered_at_once_than_may_be(tmp_path: Path) -> None:

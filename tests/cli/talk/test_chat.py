@@ -20,7 +20,7 @@ def test_a_conversation_in_a_terminal(tmp_path: Path) -> None:
     """Remember, ask, complete a command, paste lines, leave: all on one terminal, offline."""
     with Terminal(tmp_path) as terminal:
         terminal.wait_for("offline: no model is connected")
-        terminal.wait_for("NACRE_MODEL")
+        terminal.wait_for("`nacre init` connects one")
         terminal.wait_for("Notes in ~/.nacre/workspace")
         terminal.wait_for("›")
         terminal.type("Remember that my boat is called Halcyon.\r")

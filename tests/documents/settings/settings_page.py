@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from nacre.cli.setup.config.commands import kind_of, meaning_of
 from nacre.runtime.settings.changes import counts_at_next_turn
 from nacre.runtime.settings.keys import Field, field_of, key_of
-from nacre.runtime.settings.meanings import kind_of, meaning_of
 from nacre.runtime.settings.settings import Settings
 from tests.documents.settings.settings_keys import settings_keys
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from nacre.cli.setup.config.commands import kind_of, settings_schema, without_links
 from nacre.runtime.settings.keys import field_of, key_of
-from nacre.runtime.settings.meanings import kind_of, schema, without_links
 from nacre.runtime.settings.settings import Settings
 from tests.documents.settings import settings_page
 
@@ -66,7 +66,7 @@ def test_a_type_is_told_in_words(key: str, kind: str) -> None:
 def test_an_editor_shows_the_same_words() -> None:
     """The JSON Schema has the words of the page, with pages named in place of links."""
     assert without_links("see [the\n  bank](bank.md#pages)") == "see the bank (docs/bank.md)"
-    text = json.dumps(schema())
+    text = json.dumps(settings_schema())
     assert "the weighted sum of OpenClaw" in text
     assert "serving (docs/serve.md)" in text
     assert "](" not in text

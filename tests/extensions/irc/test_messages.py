@@ -6,8 +6,8 @@ import pytest
 from ircstates import Server
 from irctokens import tokenise
 
+from nacre.extensions.irc.bridge import LINE_BYTES, message_lines, read_message
 from nacre.extensions.irc.client import BURST_LINES, Pacer
-from nacre.extensions.irc.messages import LINE_BYTES, message_lines, read_message
 from nacre.runtime.contracts.inbound import Inbound
 from tests.bridges.channels.contract.malformed import message_or_reason
 from tests.extensions.irc.loopback import WELCOME

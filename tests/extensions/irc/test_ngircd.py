@@ -11,7 +11,7 @@ import pytest
 from nacre.bridges.contracts.bridge import Bridge, Part, Place
 from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide, RecordingInbox, started
 from nacre.bridges.contracts.errors import CannotConnect, NotDelivered
-from nacre.extensions.irc.messages import message_lines
+from nacre.extensions.irc.bridge import message_lines
 from tests.bridges.channels.contract.served import WorldFarSide, far_side_of
 from tests.bridges.channels.contract.servers import free_port, self_signed
 from tests.bridges.channels.contract.stories import ChannelStories

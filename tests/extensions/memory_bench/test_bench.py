@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nacre import MemoryPlugin
-from nacre.extensions.memory_bench.engines import EngineResult, Notes, run_engine
+from nacre.extensions.memory_bench.command import EngineResult, Notes, run_engine
 from nacre.extensions.memory_bench.scoring import Place, Question, numbers
 from nacre.runtime.settings.config import load_config
 from tests.cli.program import run_here, run_nacre

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.extensions.memory_bench.command import SetInvalid, labelled_questions, made_questions
-from nacre.extensions.memory_bench.engines import Grep
+from nacre.extensions.memory_bench.command import Grep, SetInvalid, labelled_questions, made_questions
 from nacre.extensions.memory_bench.scoring import (
     CLIP_CHARS,
     Found,

@@ -10,10 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from nacre.extensions.postgres.hosted_agents import TABLES
 from nacre.runtime.contracts.clock import epoch_ms
 from nacre.runtime.ledger.file_ledger import LEDGER_FILE, open_tables
+from tests.bridges.line_channel import LineServer
 from tests.cli.program import run_nacre
+from tests.extensions.postgres.workers.served import gateway, settings
+from tests.extensions.postgres.workers.worker_process import started
 from tests.house.tree import ROOT
+from tests.runtime.agents import write_settings
+from tests.servers import provider_wire as wire
+from tests.servers.provider_server import ProviderServer
 
 pytestmark = pytest.mark.postgres
 
@@ -146,3 +153,47 @@ def test_a_conflict_is_told_and_ends_with_one(database_url: str, tmp_path: Path)
     code, told = run("push", "two")
     assert (code, "plan.md still has a conflict" in told) == (1, True)
     assert (tmp_path / "two/plan.md").read_text().startswith("<<<<<<< this folder\ntwo\n")
+
+
+async def test_an_agent_is_removed_from_the_database(tmp_path: Path, database_url: str) -> None:
+    """Not before it is paused; then no table has a row of it, nor has the ledger; others are untouched."""
+    import psycopg
+
+    with LineServer() as server, ProviderServer(responder=lambda _: wire.reply("hi")) as provider:
+        write_settings(tmp_path, settings(provider, 1))
+        worker = started(tmp_path, database_url)
+        try:
+            async with gateway(tmp_path, database_url, server.port):
+                server.say("hello", chat="n", sender="ann")
+                await server.until(lambda server: server.sent)
+        finally:
+            worker.kill()
+            worker.join()
+
+    def run(*words: str) -> str:
+        where = ("--state-dir", str(tmp_path))
+        ended = run_nacre(tmp_path, "admin", "storage", *words, *where, NACRE_DATABASE_URL=database_url)
+        return f"{ended.returncode} {ended.stdout}{ended.stderr}"
+
+    with psycopg.connect(database_url, autocommit=True) as owner:
+        owner.execute(
+            "INSERT INTO documents (agent, name, revision, changed_us) VALUES ('ben', 'a.md', 1, 1)"
+        )
+        assert "is not paused, or a program is at it" in run("remove", "main", "--yes")
+        assert run("pause", "main").startswith("0 main is paused.")
+        owner.execute("UPDATE processes SET alive_until = '-infinity'")  # the killed worker is silent by now
+        assert re.search(r"^0 \d\d+ rows of main are removed", run("remove", "main", "--yes"))
+        found = json.loads(run("agents", "--json")[2:])
+        assert [(each["id"], each["isPaused"], each["conversations"]) for each in found] == [
+            ("ben", False, 0),
+            ("main", True, 0),
+        ]
+        tables = owner.execute(TABLES).fetchall()
+        left = {
+            name: owner.execute(f"SELECT count(*) FROM {name} WHERE agent = 'main'".encode()).fetchone()
+            for name, _ in tables
+        }
+        assert len(left) > 20
+        assert set(left.values()) == {(0,)}
+        assert re.search(r"^main +paused +0 ", run("agents"), re.MULTILINE)
+    assert run("resume", "main").startswith("0 main is answered again.")

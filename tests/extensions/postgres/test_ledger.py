@@ -12,7 +12,7 @@ import pytest
 
 from nacre.extensions.postgres import ledger_statements as statements
 from nacre.extensions.postgres.ledger import PostgresLedger, PostgresRows, all_of, none_of
-from nacre.extensions.postgres.server.database import Database
+from nacre.extensions.postgres.server.database import Database, Pace
 from nacre.runtime.ledger.ledger import Ledger
 from nacre.runtime.ledger.moving import COLUMNS
 from nacre.runtime.ledger.records import LedgerUnusable
@@ -22,28 +22,29 @@ from tests.runtime.ledger.ledger_contract import CHAT, PLACE, LedgerContract, Op
 
 pytestmark = pytest.mark.postgres
 NAMED = {name: text for name, text in vars(statements).items() if name.isupper() and name[0] != "_"}
-FUNCTIONS = ("RECEIVE_ALL", "FINISH_ALL")
+FUNCTIONS = ("RECEIVE_ALL", "RECEIVE_AND_ASK", "FINISH_ALL")
 """What the server does in these is not in their plan; their text names the agent in each statement."""
 STATEMENTS: dict[str, str] = {
     **{
         name: text
         for name, text in NAMED.items()
-        if isinstance(text, str) and name not in ("IS_SERVED", *FUNCTIONS)
+        if isinstance(text, str) and name not in ("HOLD", "IS_SERVED", *FUNCTIONS)
     },
     **{f"{make.__name__} {name}": make(name) for name in COLUMNS for make in (all_of, none_of)},
 }
-NUMBERS = ("after", "number", "turn", "most", "fence", "restarts")
-LOCKS = ("TRY_TO_HOLD", "IS_HELD", "LOCK_PEOPLE", "LOCK_JOBS")
+NUMBERS = ("after", "number", "turn", "most", "fence", "restarts", "process")
+LOCKS = ("IS_HELD", "LOCK_PEOPLE", "LOCK_JOBS")
+
+
+PACE = Pace(beat_seconds=0.1)
 
 
 @asynccontextmanager
-async def opened(url: str, agent: str = "main", look_seconds: float = 60.0) -> AsyncIterator[PostgresLedger]:
+async def opened(url: str, agent: str = "main", pace: Pace = PACE) -> AsyncIterator[PostgresLedger]:
     """A ledger with connections of its own, as another process has them."""
-    database = Database(url)
+    database = Database(url, pace=pace)
     try:
-        ledger = await PostgresLedger.open(
-            database, url, agent=agent, now=Clock(), new_id=CountingIds(agent), look_seconds=look_seconds
-        )
+        ledger = await PostgresLedger.open(database, agent=agent, now=Clock(), new_id=CountingIds(agent))
         try:
             yield ledger
         finally:
@@ -52,16 +53,12 @@ async def opened(url: str, agent: str = "main", look_seconds: float = 60.0) -> A
         await database.close()
 
 
-def lose_locks(url: str) -> None:
-    """Ends the connections that have a lock, as a server that restarts does."""
+def silence(url: str) -> None:
+    """Has everybody silent for a second, as after an outage."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks "
-            "WHERE locktype = 'advisory' AND granted "
-            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-        )
+        connection.execute("UPDATE processes SET alive_until = clock_timestamp() - interval '1 second'")
 
 
 class TestADatabase(LedgerContract):
@@ -94,12 +91,12 @@ async def test_one_program_has_it(database_url: str) -> None:
         assert await unsent_parts(second) == {"unsure": 1}
 
 
-async def test_who_lost_the_lock_writes_nothing_once_another_serves(database_url: str) -> None:
-    """A program that slept through the end of its connection comes too late, whatever it wants to write."""
-    async with opened(database_url) as late:
+async def test_who_was_silent_writes_nothing_once_another_serves(database_url: str) -> None:
+    """A program that slept for too long comes too late, whatever it wants to write."""
+    async with opened(database_url, pace=Pace(beat_seconds=600)) as late:
         received = await late.receive(said(1), "k", cursor="1")
         assert received is not None
-        lose_locks(database_url)
+        silence(database_url)
         async with opened(database_url) as now:
             writes: tuple[Callable[[], Any], ...] = (
                 lambda: late.receive(said(2), "k", cursor="2"),
@@ -113,21 +110,36 @@ async def test_who_lost_the_lock_writes_nothing_once_another_serves(database_url
             assert (await now.cursor("line", "default"), await unsent_parts(now)) == ("1", {})
 
 
-async def test_a_lock_that_was_lost_is_taken_again(database_url: str) -> None:
-    """Without another program in between; then a second one is kept away as before."""
+async def test_an_outage_takes_the_ledger_from_nobody(database_url: str) -> None:
+    """Everybody seems silent then; who wants it looks again, and the one that serves is alive by then."""
     database = Database(database_url)
     rows = PostgresRows(database, "main")
-    async with opened(database_url, look_seconds=0.02) as ledger:
-        lose_locks(database_url)
-        async with asyncio.timeout(30):
-            while not await rows.read(statements.IS_SERVED):
-                pass
+    async with opened(database_url, pace=Pace(beat_seconds=0.3)) as ledger:
+        silence(database_url)
         with pytest.raises(LedgerUnusable, match="Another program"):
-            async with opened(database_url):
+            async with opened(database_url, pace=Pace(beat_seconds=0.9)):
                 pass
+        assert await rows.read(statements.IS_SERVED)
         await ledger.outbox.put(PLACE, ["still"])
     assert not await rows.read(statements.IS_SERVED), "who closes lets go of it"
     await database.close()
+
+
+async def test_the_lock_of_a_former_version_counts(database_url: str) -> None:
+    """A gateway that was not replaced so far has the ledger by an advisory lock."""
+    import psycopg
+
+    async with opened(database_url):
+        pass
+    with psycopg.connect(database_url, autocommit=True) as former:
+        former.execute(
+            "SELECT pg_advisory_lock(hashtextextended('main', hashtextextended(current_schema()::text, 7)))"
+        )
+        with pytest.raises(LedgerUnusable, match="Another program"):
+            async with opened(database_url):
+                pass
+    async with opened(database_url) as ledger:
+        await ledger.outbox.put(PLACE, ["mine"])
 
 
 async def test_a_statement_whose_answer_was_lost_does_nothing_twice(database_url: str) -> None:
@@ -180,6 +192,26 @@ async def test_an_agents_rows_are_its_own(database_url: str) -> None:
         assert len(await main.open_messages()) == len(await other.open_messages()) == 1
 
 
+def test_counting_reads_no_sent_part(database_url: str) -> None:
+    """Among thousands that are over, what is not done is found by indexes that have nothing else."""
+    import psycopg
+
+    over = """
+    INSERT INTO ledger_outbound (agent, turn, channel, account, chat_id, thread_id, answers, text, state,
+        was_draft, asker)
+    SELECT 'main', each, 'line', 'default', 'n', '', '', 'hi', 'sent', FALSE, ''
+    FROM generate_series(1, 5000) AS each
+    """
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(over)
+        connection.execute("ANALYZE ledger_outbound, ledger_inbound")
+        explain = f"EXPLAIN {statements.NOT_DONE}".encode()
+        plan = "\n".join(line for (line,) in connection.execute(explain, {"agent": "main"}))
+    assert "ledger_outbound_open" in plan, plan
+    assert "ledger_outbound_failed" in plan, plan
+    assert "Seq Scan on ledger_outbound" not in plan
+
+
 def test_a_plan_stays_with_one_agent(database_url: str) -> None:
     """The server finds rows by an index that begins with the agent, whatever the statement does."""
     import re
@@ -197,6 +229,8 @@ def test_a_plan_stays_with_one_agent(database_url: str) -> None:
             row = connection.execute(f"EXPLAIN (FORMAT JSON) {text}".encode(), values).fetchone()
             found = list(scans(row[0][0]["Plan"] if row else {}))
             for scan in found:
+                if scan["Relation Name"] == "processes":
+                    continue
                 found_by = scan.get("Index Cond") or scan.get("Recheck Cond", "")
                 assert "agent = " in found_by, f"{name}: {json.dumps(scan, indent=2)}"
             assert found or text.lstrip().startswith("INSERT") or name in LOCKS, name

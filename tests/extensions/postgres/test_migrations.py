@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.sessions.talk import said, user
 ONE = Migration(
     number=1, name="0001_first", sql="CREATE TABLE one (agent TEXT); INSERT INTO one VALUES ('100 %')"
 )
+BREAKING = Migration(number=3, name="0003_end", sql="-- Breaks programs of an older version\nDROP TABLE two")
 SECOND = Migration(number=2, name="0002_second", sql="CREATE TABLE two AS SELECT * FROM one")
 
 
@@ -39,6 +41,24 @@ def test_the_packaged_files_are_numbered() -> None:
     numbers = [migration.number for migration in packaged_migrations()]
     assert numbers == sorted(set(numbers))
     assert numbers[0] == 1
+
+
+def test_files_only_add_or_say_that_they_break() -> None:
+    """Since an older program works beside newer tables, a file takes nothing from it without a word."""
+    broken = [each.name for each in packaged_migrations() if each.number > 132 and takes_something(each)]
+    assert broken == []
+    taking = ("DROP TABLE x", "ALTER TABLE x RENAME y TO z", "ALTER TABLE x ADD COLUMN y TEXT NOT NULL")
+    assert all(takes_something(Migration(number=1, name="one", sql=sql)) for sql in taking)
+    assert not takes_something(BREAKING)
+
+
+def takes_something(migration: Migration) -> bool:
+    """Whether programs before it might miss something, and it does not say so."""
+    taking = (
+        r"\bDROP (?!CONSTRAINT|NOT NULL)|\bRENAME\b|\bTYPE\b|\bSET NOT NULL"
+        r"|\bADD COLUMN [^,;]*NOT NULL(?![^,;]*(DEFAULT|GENERATED))"
+    )
+    return re.search(taking, migration.sql) is not None and not migration.is_breaking
 
 
 @pytest.mark.postgres
@@ -62,14 +82,17 @@ async def test_a_migration_that_fails_leaves_nothing(postgres_server: PostgresSe
 
 @pytest.mark.postgres
 async def test_tables_of_another_program_are_left_alone(postgres_server: PostgresServer) -> None:
-    """Those of a newer version, and those that were made by another text, are told and not touched."""
+    """Those of a newer version that breaks older ones, and those that were made by another text, are told and
+    not touched. Beside those that only add something an older program works."""
     url = postgres_server.empty_database()
     await tables(url, ONE, SECOND)
-    with pytest.raises(DatabaseUnusable, match=r"newer Nacre.*0002_second"):
+    assert await tables(url, ONE) == ["nacre_migrations", "one", "two"]
+    await tables(url, ONE, SECOND, BREAKING)
+    with pytest.raises(DatabaseUnusable, match=r"newer Nacre.*0003_end"):
         await tables(url, ONE)
     other: dict[str, Any] = {"number": 1, "name": "0001_first", "sql": "CREATE TABLE other (agent TEXT)"}
     with pytest.raises(DatabaseUnusable, match="another text of 0001_first"):
-        await tables(url, Migration(**other), SECOND)
+        await tables(url, Migration(**other), SECOND, BREAKING)
 
 
 pytestmark = pytest.mark.postgres

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from nacre.extensions.postgres.server.database import Database, migrate, packaged_migrations
 from nacre.extensions.postgres.session_store import PostgresSessionStore
+from nacre.extensions.postgres.workers.turn_rows import TurnRows
+from nacre.runtime.contracts.inbound import Inbound
 from nacre.sessions.contracts.errors import SessionStoreRefused
+from tests.bridges.line_channel import LineServer
+from tests.extensions.postgres.workers.served import gateway, settings
+from tests.extensions.postgres.workers.worker_process import started
+from tests.runtime.agents import write_settings
+from tests.servers import provider_wire as wire
 from tests.servers.postgres_server import PostgresServer
+from tests.servers.provider_server import ProviderServer
 from tests.sessions.stores.store_contract import FIRST, MAIN
 from tests.sessions.talk import counted_ids, said, ticking_clock, user
 
@@ -62,6 +71,30 @@ async def test_a_role_has_its_agents_rows_alone(database_url: str, role_url: str
     assert said((await stores["ben"].transcript(FIRST)).tree.branch()) == ["hello"]
     for each in (*stores.values(), ann, ben):
         await each.close()
+
+
+async def test_a_role_has_workers_of_its_own(tmp_path: Path, database_url: str, role_url: str) -> None:
+    """Gateway and worker of a role run the turns of its agents, and neither see nor take ben's."""
+    owner = Database(database_url)
+    rows = TurnRows(owner)
+    await owner.write(lambda db: db.execute(f"INSERT INTO agent_roles VALUES ('main', '{ROLE}')".encode()))
+    await rows.ask("ben", "agent:ben:main", Inbound(text="hello", chat_kind="direct", message_id="1"))
+    with LineServer() as server, ProviderServer(responder=lambda _: wire.reply("hi")) as provider:
+        write_settings(tmp_path, settings(provider, 1))
+        worker = started(tmp_path, role_url)
+        try:
+            async with gateway(tmp_path, role_url, server.port):
+                for number in (1, 2):
+                    server.say("hello", chat="n", sender="ann")
+                    await server.until(lambda server, number=number: len(server.sent) == number)
+        finally:
+            worker.kill()
+            worker.join()
+    assert server.shown("n") == ["hi", "hi"]
+    assert (await rows.figures("ben"))["waiting"] == 1
+    [turn] = await rows.claim(8, 60)
+    assert turn.agent_id == "ben"
+    await owner.close()
 
 
 async def test_jobs_of_an_older_version_are_the_owners_alone(postgres_server: PostgresServer) -> None:

@@ -19,7 +19,7 @@ from nacre.extensions.qmd.program import (
     places,
     refuses_option,
 )
-from nacre.extensions.qmd.qmd_notes import may_search
+from nacre.extensions.qmd.qmd_memory import may_search
 from nacre.runtime.settings.sections.memory import QmdPath, QmdScope
 from nacre.runtime.settings.settings import Settings
 

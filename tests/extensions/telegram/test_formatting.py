@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from nacre.extensions.telegram.messages import Span, formatted, utf16_length
+from nacre.extensions.telegram.bridge import Span, formatted, utf16_length
 
 pytestmark = pytest.mark.channels
 

@@ -10,7 +10,7 @@ import pytest
 from telegram import User
 
 from nacre.bridges.channels.messages import Ignored, IncomingMessage
-from nacre.extensions.telegram.messages import read_message
+from nacre.extensions.telegram.bridge import read_message
 from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, broken, fed
 from tests.extensions.telegram.bot_api import ANN, GROUP, ME, PRIVATE, BotApi
 from tests.extensions.telegram.test_bridge_contract import telegram

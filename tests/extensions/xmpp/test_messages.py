@@ -8,7 +8,7 @@ import pytest
 from slixmpp import Message
 
 from nacre.bridges.channels.messages import Ignored
-from nacre.extensions.xmpp.messages import Identity, XmppMessage, read_message, sendable, verified_address
+from nacre.extensions.xmpp.bridge import Identity, XmppMessage, read_message, sendable, verified_address
 from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, malformed
 
 ROOM = "room@conference.localhost"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 LIBRARIES = {
+    "acp": ("extensions/acp/command.py", "extensions/acp/editor.py"),
     "aiofiles": ("sessions/journal/journal.py",),
     "aiohttp": (
         "extensions/discord/bridge.py",
@@ -12,7 +13,7 @@ LIBRARIES = {
     "anyio": ("extensions/mcp/client/session.py",),
     "apsw": (
         "runtime/ledger/database.py",
-        "extensions/backup/archive.py",
+        "extensions/backup/commands.py",
         "runtime/ledger/file_ledger.py",
         "extensions/postgres/memory_words.py",
         "memory/stores/sqlite/connection.py",
@@ -53,13 +54,17 @@ LIBRARIES = {
     "mcp_types": ("extensions/mcp/server/server.py", "extensions/mcp/client/session.py"),
     "markdown_it": (
         "extensions/matrix/messages.py",
-        "extensions/telegram/messages.py",
+        "extensions/telegram/bridge.py",
         "cli/screen/markdown.py",
         "extensions/http/page/rendering.py",
     ),
     "msgspec": ("sessions/disk/json_text.py",),
     "nio": ("extensions/matrix/*.py",),
-    "numpy": ("memory/embedders/e5_model.py", "memory/vectors/vector_*.py"),
+    "numpy": (
+        "memory/embedders/e5_model.py",
+        "memory/vectors/vector_math.py",
+        "memory/stores/sqlite/nearest.py",
+    ),
     "onnxruntime": ("memory/embedders/e5_model.py",),
     "opentelemetry": ("runtime/hooks/otel.py",),
     "prompt_toolkit": ("cli/**/*.py",),
@@ -67,6 +72,7 @@ LIBRARIES = {
     "psycopg_pool": ("extensions/postgres/server/*.py",),
     "pyarrow": ("extensions/lancedb/table.py",),
     "pydantic": (
+        "cli/setup/config/commands.py",
         "extensions/*/channel.py",
         "bridges/contracts/channel.py",
         "bridges/schedule/schedule_tool.py",

@@ -8,7 +8,7 @@ import pytest
 
 from nacre.memory.contracts.errors import IndexBusy, IndexClosed
 from nacre.memory.contracts.records import SyncProgress
-from nacre.memory.sync.single_flight import SingleFlight, SyncRun
+from nacre.memory.sync.syncing import SingleFlight, SyncRun
 
 
 class Work:

@@ -10,7 +10,7 @@ import pytest
 
 from nacre.memory.contracts.store import Piece
 from nacre.memory.stores.sqlite.connection import open_connection
-from nacre.memory.stores.sqlite.nearest import RESIDENT_BYTES, VectorReader, add_vector_functions
+from nacre.memory.stores.sqlite.nearest import RESIDENT_BYTES, VectorReader, VectorTable, add_vector_functions
 from nacre.memory.stores.sqlite.store import SqliteStore
 from nacre.memory.vectors.vector_math import (
     code_of,
@@ -24,7 +24,6 @@ from nacre.memory.vectors.vector_math import (
     to_blob,
     whole_numbers,
 )
-from nacre.memory.vectors.vector_table import VectorTable
 from tests.memory.stores.sample_index import MEMORY, attach_known, chunk, indexed, put, put_vectors
 
 CHUNKS = 2_500

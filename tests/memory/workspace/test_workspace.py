@@ -11,6 +11,7 @@ import pytest
 
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.workspace import (
+    SHORT_FORMS,
     TEMPLATES,
     ContextFiles,
     TemplateMissing,
@@ -90,7 +91,7 @@ async def test_without_templates_only_folders_are_made(tmp_path: Path) -> None:
     assert _names(tmp_path) == ["memory", "shared"]
 
 
-@pytest.mark.parametrize("name", [*TEMPLATES, "BOOTSTRAP.md", "gitignore"])
+@pytest.mark.parametrize("name", [*TEMPLATES, *SHORT_FORMS.values(), "BOOTSTRAP.md", "gitignore"])
 def test_each_template_is_packaged_and_short(name: str) -> None:
     """Every template has text, and all context files together fit the context's limits."""
     text = template_text(name)
@@ -112,7 +113,7 @@ def test_packaged_templates_are_the_known_ones() -> None:
         entry.name for entry in files("nacre.workspace_template").iterdir() if entry.name.endswith(".md")
     }
 
-    assert packaged - {"README.md"} == {*TEMPLATES, "BOOTSTRAP.md"}
+    assert packaged - {"README.md"} == {*TEMPLATES, *SHORT_FORMS.values(), "BOOTSTRAP.md"}
 
 
 def test_agents_template_holds_the_required_rules() -> None:

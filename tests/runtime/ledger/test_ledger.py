@@ -136,7 +136,7 @@ async def test_two_programs_do_not_share_it(tmp_path: Path) -> None:
 
 
 async def test_a_newer_programs_file_is_left_alone(tmp_path: Path) -> None:
-    """It is not read as something that it is not."""
+    """It is not read as something that it is not, and what could not open it does not hold it."""
     import apsw
 
     async with _opened(tmp_path):
@@ -144,9 +144,10 @@ async def test_a_newer_programs_file_is_left_alone(tmp_path: Path) -> None:
     connection = apsw.Connection(str(tmp_path / "bridges" / "ledger.sqlite"))
     connection.pragma("user_version", 99)
     connection.close()
-    with pytest.raises(LedgerUnusable, match="version 99"):
-        async with _opened(tmp_path):
-            pass
+    for _ in range(2):
+        with pytest.raises(LedgerUnusable, match="version 99"):
+            async with _opened(tmp_path):
+                pass
 
 
 async def test_work_that_fails_takes_nothing_else_back(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_with_decay_the_newest_note_is_first_in_the_shell(
     assert _ages(hits, today) == sorted(notes)
     scores = [hit["score"] for hit in hits]
     assert scores == sorted(scores, reverse=True)
-    assert scores[2] < 0.05 < 0.1 < scores[1]
+    assert scores[2] < scores[1] / 3  # at high load the words alone decide, with lower scores
 
 
 @pytest.mark.parametrize("fusion", FORMULAS)

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from nacre import Agent
-from nacre.memory.files.sources.source import NOT_THE_OWNERS
-from nacre.runtime.contracts.events import ApprovalAsked
+from nacre.memory.files.sources.source import NOT_THE_OWNERS, PRIVATE, Source
+from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
+from nacre.memory.files.sources.sources import SourceOf, Sources
+from nacre.memory.workspace.folder import FolderWorkspace
+from nacre.runtime.contracts.events import ApprovalAsked, Warned
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import Image, ToolResultMessage, message_text
 from tests.extensions.mcp.client import wild_server
@@ -168,3 +171,29 @@ async def test_pictures_of_a_server_are_shown_to_the_model(tmp_path: Path) -> No
     assert result.content[1:] == (Image(data=wild_server.GREY_DOT, mime_type="image/png"),)
     assert "[Image 2 is not shown: it is no image, although it is called so.]" in message_text(result)
     assert "[Image 3 is not shown: models take no image/bmp.]" in message_text(result)
+
+
+async def test_a_skill_with_lines_of_others_is_left_out_and_told(tmp_path: Path) -> None:
+    """An import brought it: no prompt lists it, and the owner learns where to move it."""
+    root = tmp_path / "workspace"
+    write_skill(tmp_path, "brew-tea", TEA)
+    source = Source(written_by="import", audience=PRIVATE, names=("chatgpt",), at="2026-03-14T10:00")
+
+    async def begin() -> SourceOf:
+        return lambda _line: source
+
+    folder = FolderWorkspace(root, lock_dir=tmp_path / "locks")
+    text = TEA.replace("brew-tea", "bake-bread")
+    await SourcedWorkspace(folder, Sources(folder), begin).append("skills/bake-bread/SKILL.md", text)
+    model = ScriptedModel(says("Yes."))
+    async with await opened(tmp_path, model) as agent:
+        events = await events_of(agent, said("Can you bake?"))
+
+    [request] = model.requests
+    assert "`brew-tea`" in request.system.stable
+    assert "`bake-bread`" not in request.system.stable
+    assert any(
+        isinstance(event, Warned)
+        and event.message.startswith("The skill skills/bake-bread/SKILL.md is left out")
+        for event in events
+    )

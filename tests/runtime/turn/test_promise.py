@@ -8,7 +8,7 @@ import pytest
 
 from nacre.runtime.contracts.events import Event, ReplyReady, Warned
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
-from nacre.runtime.turn.promise import POINTS_BACK, promised
+from nacre.runtime.turn.turn import POINTS_BACK, promised
 from tests.runtime.agents import TODAY, events_of, opened, said
 
 STORY = says("Once upon a time there was a boat.")
@@ -35,6 +35,21 @@ async def test_what_the_model_did_not_save_is_saved(tmp_path: Path) -> None:
     )
     assert told(again) == "", "it is there already"
     assert log.count("- my boat is called Nautilus.") == 1
+
+
+async def test_a_kept_promise_can_be_taken_back_alone(tmp_path: Path) -> None:
+    """It is a commit of its turn, as any other note is, so that an undo takes back one note and not two."""
+    async with opened(tmp_path, ScriptedModel(STORY, STORY)) as agent:
+        await agent.ask("Please remember that my boat is called Nautilus.")
+        await agent._parts.history.close()  # the commit of a turn runs beside the next one
+        await agent.ask("Please remember that the hive needs sugar.")
+        undone = await agent.ask("/undo")
+        log = (agent.workspace / TODAY).read_text(encoding="utf-8")
+
+    assert "- the hive needs sugar." in undone.text
+    assert "Nautilus" not in undone.text
+    assert "- my boat is called Nautilus." in log
+    assert "sugar" not in log
 
 
 async def test_what_the_model_saved_is_left_alone(tmp_path: Path) -> None:

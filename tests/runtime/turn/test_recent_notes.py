@@ -12,6 +12,7 @@ import pytest
 
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
+from nacre.runtime.contracts.events import ReplyReady, Warned
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
 from nacre.runtime.settings.sections.agents import StartupContextSettings
 from nacre.runtime.turn.system_prompt import label, recalled_days, recalled_notes
@@ -215,3 +216,19 @@ async def test_a_group_begins_without_notes(tmp_path: Path) -> None:
         await agent.respond(said("hello", chat_kind="group", channel="chat", chat_id="club"))
 
     assert [message_text(message) for message in model.requests[0].messages] == ["hello"]
+
+
+async def test_a_folder_of_notes_that_cannot_be_listed_is_told_and_costs_no_turn(tmp_path: Path) -> None:
+    """A file stands where the folder should be: the owner learns why no log is in the context."""
+    async with opened(tmp_path, ScriptedModel(says("Hello."))) as agent:
+        folder = agent.workspace / "memory"
+        if folder.exists():
+            folder.rmdir()
+        folder.write_text("not a folder")
+        events = [event async for event in agent.stream(said("hello"))]
+
+    assert isinstance(events[-1], ReplyReady)
+    assert any(
+        isinstance(event, Warned) and event.message.startswith("The daily logs could not be read")
+        for event in events
+    )

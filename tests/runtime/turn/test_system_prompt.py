@@ -12,7 +12,7 @@ import pytest
 from nacre import Agent, PromptPart, ToolChat, prompt_part
 from nacre.memory.files.skills import Skills
 from nacre.memory.workspace.folder import FolderWorkspace
-from nacre.memory.workspace.workspace import ensure_workspace
+from nacre.memory.workspace.workspace import ensure_workspace, template_text
 from nacre.prompts import render
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import ConfigError
@@ -146,6 +146,23 @@ async def test_in_a_small_window_every_file_is_shown_in_part(tmp_path: Path) -> 
     part = await prompt_of(tmp_path / "ws", window_tokens=4_096)
     assert sum(map(len, part.files.values())) < 4_096 * 4 * 0.2
     assert all("bees" in part.files[name] for name in ("AGENTS.md", "SOUL.md", "USER.md"))
+
+
+@pytest.mark.parametrize("window_tokens", [4_000, 4_096, 8_192])
+async def test_what_nobody_has_changed_fits_a_small_window(tmp_path: Path, window_tokens: int) -> None:
+    """The templates have short forms, so that nothing is cut; the owner's own text is, and that is told."""
+    workspace = tmp_path / "ws"
+    await ensure_workspace(FolderWorkspace(workspace, lock_dir=tmp_path / "locks"))
+    part = await prompt_of(workspace, window_tokens=window_tokens)
+    assert part.notices == ()
+    assert "truncated" not in part.text
+    assert part.files["AGENTS.md"] == template_text("AGENTS.short.md").rstrip()
+    with (workspace / "AGENTS.md").open("a") as file:
+        file.write("- Never on Sundays.\n")
+    part = await prompt_of(workspace, window_tokens=window_tokens)
+    assert part.notices[0].startswith("AGENTS.md is too long for the context: ")
+    assert part.files["AGENTS.md"].endswith("- Never on Sundays.")
+    assert (await prompt_of(workspace)).notices == ()
 
 
 async def test_tools_are_listed_under_the_names_they_are_called_by(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord, next_session, resumed_session
-from nacre.sessions.upkeep.session_folder import delete_session, stored_sessions
+from nacre.sessions.stores.files import delete_session, stored_sessions
 from nacre.sessions.upkeep.stored_session import find_session
 from tests.faults.crash_driver import at_each_write, count_writes
 from tests.faults.drivers import forked

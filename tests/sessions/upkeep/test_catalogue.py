@@ -11,7 +11,7 @@ from nacre.sessions.contracts.messages import Message
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.journal.journal import Journal, ResultFiles, read_transcript, transcript_bytes
-from nacre.sessions.upkeep.session_folder import delete_session, last_message, move_aside, stored_sessions
+from nacre.sessions.stores.files import delete_session, last_message, move_aside, stored_sessions
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 from tests.sessions.disk_steps import disk_steps, is_on_disk
 from tests.sessions.talk import answer, counted_ids, said, ticking_clock, user

@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 from nacre.sessions.contracts.keys import key_kind
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.stores.files import maintain
 from nacre.sessions.upkeep.maintenance import (
     PROTECTED_KINDS,
     FileKind,
@@ -21,7 +22,6 @@ from nacre.sessions.upkeep.maintenance import (
     files_to_remove,
     lines_to_prune,
 )
-from nacre.sessions.upkeep.session_folder import maintain
 from tests.sessions.disk_steps import disk_steps, is_on_disk
 from tests.sessions.talk import START
 

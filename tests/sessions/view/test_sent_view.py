@@ -93,6 +93,18 @@ def test_growing_gives_what_computing_gives(steps: list[tuple[str, bool]]) -> No
         assert sent.messages() == model_messages(items, is_compacted=is_compacted)
 
 
+def test_a_record_of_the_prompt_rebuilds_nothing_where_no_notes_were_shown() -> None:
+    """The first notes of a long session come with one; all that was said before them is not read again."""
+    tree, view = EntryTree(), TranscriptView()
+    for number, step in enumerate(("user", "answer", "user", "recall", "prompt")):
+        body = body_of(step, tree, number)
+        tree.add(Entry(id=f"e{number}", parent_id=tree.leaf_id, timestamp=STAMP, body=body))
+        if number == 1:
+            before = view.followed(tree.branch())
+    assert view.followed(tree.branch()) is before
+    assert view.follow(tree.branch()) == build_transcript(tree.branch())
+
+
 def test_a_message_stays_the_same_object() -> None:
     """Also one that is shown shortened: what is made of a message once can be kept with it."""
     tree, view, sent = EntryTree(), TranscriptView(), SentView()

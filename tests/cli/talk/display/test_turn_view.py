@@ -7,7 +7,7 @@ import io
 import pytest
 
 from nacre.cli.screen.screen import Screen, screen_on
-from nacre.cli.talk.live_turn import TurnView
+from nacre.cli.talk.conversation import TurnView
 from nacre.runtime.contracts.errors import ModelAuthError, TurnCancelled
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import re
@@ -138,14 +139,23 @@ async def test_programs_stop_in_an_outage(tmp_path: Path, database_url: str) -> 
     assert server.shown("n") == ["hi"]
 
 
-@pytest.mark.parametrize("chat", ["a\0b", "a\ud800b"])
-async def test_a_bad_id_stops_nobody(tmp_path: Path, database_url: str, chat: str) -> None:
-    """A message whose chat cannot be stored is passed over for good, and the next one is answered."""
+LONG = "".join(hashlib.sha256(bytes([number])).hexdigest() for number in range(64))
+"""No index of the server takes it, and it cannot be made shorter."""
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"chat": "a\0b"}, {"chat": "a\ud800b"}, {"sender": "\0"}, {"thread_id": "\ud800"}, {"chat": LONG}],
+    ids=["nul", "half a character", "sender", "thread", "long"],
+)
+async def test_a_bad_id_stops_nobody(tmp_path: Path, database_url: str, bad: Mapping[str, str]) -> None:
+    """A message with an id that cannot be stored is passed over for good, and the next one is answered, also
+    when its names have such characters."""
     with LineServer() as server, ProviderServer(responder=greeting) as provider:
         write_settings(tmp_path, settings(provider, 1))
         worker = started(tmp_path, database_url)
-        server.say("hello", chat=chat, sender="ann")
-        server.say("hello", chat="n", sender="ann")
+        server.say("hello", **{"chat": "b", "sender": "ann", **bad})
+        server.say("hello", chat="n", sender="ann", chat_name="a\0", sender_name="a\ud800b")
         try:
             async with gateway(tmp_path, database_url, server.port):
                 await server.until(lambda server: server.sent)
@@ -157,6 +167,32 @@ async def test_a_bad_id_stops_nobody(tmp_path: Path, database_url: str, chat: st
             worker.kill()
             worker.join()
     assert {sent.chat for sent in server.sent} == {"n", "m"}
+
+
+async def test_a_turn_that_nobody_can_read_ends_no_worker(tmp_path: Path, database_url: str) -> None:
+    """It is given up, and the next one of its session runs."""
+    with LineServer() as server, ProviderServer(responder=greeting) as provider:
+        write_settings(tmp_path, settings(provider, 1))
+        await _sql(database_url, SPOIL)
+        worker = started(tmp_path, database_url)
+        try:
+            async with gateway(tmp_path, database_url, server.port):
+                server.say("spoiled", chat="n", sender="ann")
+                server.say("hello", chat="n", sender="ann")
+                await server.until(lambda server: len(server.sent) == 2)
+                assert worker.is_alive()
+        finally:
+            worker.kill()
+            worker.join()
+    assert "cannot be read" in server.shown("n")[0]
+    assert server.shown("n")[1] == "hi"
+
+
+SPOIL = """
+CREATE FUNCTION spoiled() RETURNS TRIGGER LANGUAGE plpgsql AS 'BEGIN NEW.inbound = ''{}''; RETURN NEW; END';
+CREATE TRIGGER spoiled BEFORE INSERT ON turns FOR EACH ROW
+    WHEN (NEW.inbound LIKE '%spoiled%') EXECUTE FUNCTION spoiled();
+"""
 
 
 async def test_refused_answers_are_sent_when_the_database_accepts_them(

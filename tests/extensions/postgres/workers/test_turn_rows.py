@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from nacre.extensions.postgres.hosted_agents import hosted_agents, pause
 from nacre.extensions.postgres.server.database import Database, Pace
 from nacre.extensions.postgres.workers import turn_rows as statements
 from nacre.extensions.postgres.workers.stored_events import event_of, stopped
@@ -199,7 +200,38 @@ async def test_lanes_are_counted_by_whether_their_process_is_alive(database_url:
         assert (found["leases"], found["leases_run_out"]) == (1, 1)
 
 
-OF_ALL_AGENTS = ("CLAIM", "LOOK", "NEWS", "WORKERS", "ASK")
+async def test_a_paused_agent_has_no_turns(database_url: str) -> None:
+    """They wait, those of others are claimed, and resumed they are claimed too."""
+    async with opened(database_url) as rows:
+        database = rows._database
+        asked = {agent: (await rows.ask(agent, KEY, HELLO)).id for agent in ("main", "other")}
+        await pause(database, "main", is_paused=True)
+        [other] = await rows.claim(8, 60)
+        assert other.key == ("other", asked["other"])
+        assert [(each.id, each.is_paused, each.turns) for each in await hosted_agents(database)] == [
+            ("main", True, 1),
+            ("other", False, 1),
+        ]
+        await pause(database, "main", is_paused=False)
+        assert (await claimed(rows, mine=[other.key])).id == asked["main"]
+
+
+async def test_what_is_over_for_a_day_is_removed(database_url: str) -> None:
+    """Of whatever session, also one that never says anything again."""
+    async with opened(database_url) as rows:
+        for number in (1, 2):
+            await rows.ask("main", f"{KEY}{number}", _said(number))
+        old, new = await rows.claim(8, 60)
+        for turn in (old, new):
+            await rows.finish(turn, "done")
+        await rows._run(
+            "UPDATE turns SET done_at = done_at - interval '25 hours' WHERE id = %(id)s", id=old.id
+        )
+        await rows.forget_over()
+        assert list(await rows.news([old.key, new.key])) == [new.key]
+
+
+OF_ALL_AGENTS = ("CLAIM", "LOOK", "NEWS", "WORKERS", "ASK", "FORGET_OVER")
 """A worker and a gateway ask for those of all agents in one statement, by keys that begin with the agent."""
 
 

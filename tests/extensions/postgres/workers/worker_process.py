@@ -54,8 +54,10 @@ def _run(main: Main, state_dir: Path, database_url: str) -> None:
 
 
 async def _serve(port: int, state_dir: Path, database_url: str) -> None:
+    database = shared_database(database_url, pace=PACE)  # the gateway's, too
     async with gateway(state_dir, database_url, port):
         await asyncio.Event().wait()
+    await database.close()
 
 
 async def _work(pace: Pace, limits: ConnectionLimits | None, state_dir: Path, database_url: str) -> None:

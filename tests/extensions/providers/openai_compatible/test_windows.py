@@ -16,7 +16,7 @@ from nacre.runtime.contracts.errors import ContextOverflow
 from nacre.runtime.contracts.events import FlushEnded, PromptRead, Warned
 from nacre.runtime.contracts.model import ModelAlive, ModelRequest, SystemPrompt
 from nacre.runtime.models.scripted import Clock
-from nacre.sessions.contracts.messages import AssistantMessage, user_message
+from nacre.sessions.contracts.messages import AssistantMessage, message_text, user_message
 from tests.runtime.agents import events_of, opened, said, write_settings
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
@@ -116,7 +116,7 @@ async def test_every_answer_of_an_own_server_is_bounded(
 
 
 async def test_an_answer_that_repeats_itself_is_stopped(server: ProviderServer) -> None:
-    """It ends as one that was cut off, and says why; a long answer that does not repeat is left alone."""
+    """It ends as one that was cut off, says why, and keeps the passage once; a long answer is left alone."""
     server.stall("A beginning. " + "The user is asking for help. " * 200)
     server.reply("\n".join(f"{number}. Hive {number} has {number % 7} frames." for number in range(200)))
     async with contextlib.aclosing(model_at(server)) as model:
@@ -124,6 +124,9 @@ async def test_an_answer_that_repeats_itself_is_stopped(server: ProviderServer) 
         whole = [item async for item in model.stream(HELLO)][-1]
     assert isinstance(stopped, AssistantMessage)
     assert stopped.stop_reason == "length"
+    kept = message_text(stopped)
+    assert kept.startswith("A beginning. The user is asking for help. ")
+    assert len(kept) < len("A beginning. " + "The user is asking for help. " * 3)
     assert "repeated itself without end" in (stopped.error_message or "")
     assert isinstance(whole, AssistantMessage)
     assert (whole.stop_reason, whole.error_message) == ("stop", None)

@@ -44,6 +44,12 @@ def test_other_numbers_stay_as_they_are(text: str) -> None:
     assert list(written_together(text)) == []
 
 
+@given(st.text(st.sampled_from("0123456789 .,-+()/xXDE'a\n"), max_size=60))
+def test_lines_in_ascii_are_read_as_all_others(text: str) -> None:
+    """There, lines without digits are passed over in another way than beside a line in another script."""
+    assert list(written_together(text)) == list(written_together(f"{text}\nпривет"))
+
+
 @given(st.integers(1, 10**12), st.sampled_from([",", ".", "'", " "]))
 def test_an_amount_is_the_same_with_any_sign_between_its_thousands(amount: int, sign: str) -> None:
     """Whatever the country, the digits are what is found."""

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from nacre import Agent, SubAgent, UsageLimits, sub_agent, tool
+from nacre import Agent, Inbound, ModelError, SubAgent, UsageLimits, sub_agent, tool
 from nacre.runtime.contracts.errors import TurnCancelled, UsageLimitReached
 from nacre.runtime.contracts.events import ReplyReady, TextStreamed, ToolProgressed, TurnFailed
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
+from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, fails, says
 from nacre.runtime.tools.function import FunctionTool
 from nacre.sessions.contracts.messages import Usage, message_text
 from tests.runtime.agents import (
@@ -286,3 +286,73 @@ async def test_it_may_have_a_model_of_its_own(tmp_path: Path) -> None:
     model.assert_complete()
     with pytest.raises(AssertionError, match="after aclose"):
         await anext(aiter(own.stream(own.requests[0])))
+
+
+async def test_a_hand_off_takes_the_conversation_along_and_answers(tmp_path: Path) -> None:
+    """It reads what was said and no notes or results; its words are the reply, without another model call.
+    The next turn goes on from them.
+    """
+    pilot = scout(name="pilot", hand_off=True)
+    model = ScriptedModel(
+        says("Hello Ann."),
+        calls(("depth", {"harbour": "Horta"})),
+        calls(("pilot", {"task": "Find the way."}), text="I hand over."),
+        calls(("depth", {"harbour": "Sines"})),
+        says("Steer north."),
+        says("You are welcome."),
+    )
+    async with opened_with(tmp_path, model, pilot, depth) as agent:
+        await agent.ask("I am Ann.")
+        events = await events_of(agent, said("Bring me to Sines."))
+        thanks = await agent.ask("Thanks.")
+
+    (ready,) = (event for event in events if isinstance(event, ReplyReady))
+    assert ready.reply.text == "Steer north."
+    streamed = [event.text for event in events if isinstance(event, TextStreamed)]
+    assert "".join(streamed).endswith("Steer north.")
+    own = model.requests[3]
+    assert [message_text(message) for message in own.messages] == [
+        "I am Ann.",
+        "Hello Ann.",
+        "Bring me to Sines.",
+        "I hand over.",
+        "Find the way.",
+    ]
+    assert "Give the depth in metres." in own.system.stable
+    assert tools_of(own) == ["depth", "diary"]
+    assert thanks is not None
+    assert thanks.text == "You are welcome."
+    assert "Steer north." in [message_text(message) for message in model.requests[-1].messages]
+    model.assert_complete()
+
+
+async def test_a_hand_off_in_a_group_names_who_spoke(tmp_path: Path) -> None:
+    """Once each, as in the conversation itself."""
+    model = ScriptedModel(calls(TASK), says("Four metres."))
+    async with opened_with(tmp_path, model, scout(hand_off=True)) as agent:
+        await agent.respond(
+            Inbound(text="How deep?", chat_kind="group", chat_id="club", sender_id="bea", sender_name="Bea")
+        )
+    asked, task = model.requests[1].messages
+    assert message_text(asked) == message_text(model.requests[0].messages[-1])
+    assert message_text(asked).count("Bea") == 1
+    assert message_text(task).endswith("Find the harbour's depth.")
+
+
+async def test_a_hand_off_that_fails_leaves_the_turn_to_its_caller(tmp_path: Path) -> None:
+    """The calling model reads why, and answers itself; where a type is asked for, the answer is a result."""
+    model = ScriptedModel(
+        calls(TASK),
+        fails(ModelError("It is broken.")),
+        says("Ask the pilot."),
+        calls(TASK),
+        says("Four metres."),
+        calls(("final_answer", {"answer": 4})),
+    )
+    async with opened_with(tmp_path, model, scout(hand_off=True)) as agent:
+        reply = await agent.ask("How deep?")
+        typed = await agent.ask("How deep, as a number?", output_type=int)
+    assert reply is not None
+    assert reply.text == "Ask the pilot."
+    assert "It is broken." in message_text(model.requests[2].messages[-1])
+    assert typed.output == 4

@@ -44,13 +44,12 @@ class TestOfflineModel(ModelContract):
     "words", ["What can you do?", "help", "who are you", "How do I connect a model?", ""]
 )
 async def test_it_says_what_it_is_and_how_to_connect_a_model(words: str) -> None:
-    """Asked about itself, or nothing, it names its limits, its abilities and the one variable to set."""
+    """Asked about itself, or nothing, it names its limits, its abilities and the one command to run."""
     text = await said(words)
     assert "no language model" in text
     assert "remember that" in text
-    assert "NACRE_MODEL=openai/gpt-5-mini" in text
-    assert "OPENAI_API_KEY" in text
-    assert "NACRE_MODEL=ollama/llama3.2" in text
+    assert "`nacre init`" in text
+    assert "NACRE_MODEL" not in text
 
 
 async def test_what_it_cannot_do_is_said_in_full_once() -> None:
@@ -58,7 +57,7 @@ async def test_what_it_cannot_do_is_said_in_full_once() -> None:
     first = await said("Write a poem.")
     second = await said("Write a poem.", assistant(first), "Write a song.")
     assert "no language model" in first
-    assert "NACRE_MODEL" in second
+    assert "nacre init" in second
     assert len(second) < len(first)
 
 

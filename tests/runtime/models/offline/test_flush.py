@@ -221,7 +221,8 @@ def test_a_message_costs_little(sentence: str, most_calls: int) -> None:
         part for number in range(500) for part in (user(sentence.format(number, number)), assistant("Fine."))
     ]
     asked = request(*talk, PROMPT, purpose="flush", tools=(APPEND,))
-    flush_notes(asked, read_request(asked).said, count_tokens=count_tokens)  # patterns are made once
+    said = read_request(asked).said
+    flush_notes(asked, said, count_tokens=count_tokens, barren={})  # patterns are made once
     with watched_work() as work:
-        flush_notes(asked, read_request(asked).said, count_tokens=count_tokens)
+        flush_notes(asked, read_request(asked).said, count_tokens=count_tokens, barren={})
     assert work.calls < most_calls * len(talk) // 2

@@ -1,0 +1,698 @@
+"""The command `nacre doctor`: the checks of an installation, and the safe repairs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+import click
+
+from nacre import __version__
+from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.screen.json_text import print_json
+from nacre.installation import install_command
+from nacre.memory.files.sources.secrets import without_secrets
+from nacre.record import Record
+from nacre.runtime.commands.wording import counted
+
+if TYPE_CHECKING:
+    from nacre.cli.invocation import Invocation
+    from nacre.runtime.contracts.clock import Clock
+    from nacre.runtime.providers.provider import ModelFacts
+    from nacre.runtime.settings.config import Config
+
+State: TypeAlias = Literal["well", "note", "problem", "fixed"]
+Repair: TypeAlias = Callable[[], Awaitable[str]]
+"""Mends what was found and says what it did. Raises `OSError` or `MemoryIndexError` when it could not."""
+
+_MARKS: dict[State, str] = {"well": "✓", "note": "·", "problem": "✗", "fixed": "✓"}
+
+
+class Finding(Record):
+    """One thing that was looked at. `advice` says what to do; only what is safe has a `repair`."""
+
+    area: str
+    state: State
+    text: str
+    advice: str = ""
+    repair: Repair | None = None
+
+    @classmethod
+    def well(cls, area: str, text: str) -> Self:
+        return cls(area=area, state="well", text=text)
+
+    @classmethod
+    def note(cls, area: str, text: str, advice: str) -> Self:
+        return cls(area=area, state="note", text=text, advice=advice)
+
+    @classmethod
+    def problem(cls, area: str, text: str, advice: str, *, repair: Repair | None = None) -> Self:
+        return cls(area=area, state="problem", text=text, advice=advice, repair=repair)
+
+    def lines(self) -> list[str]:
+        """For people: the area, the fact, and below it what to do."""
+        lines = [f"{_MARKS[self.state]} {self.area:<12} {self.text}"]
+        if self.advice and self.state in ("note", "problem"):
+            lines.append(f"  {'':<12} → {self.advice}")
+        return lines
+
+    def json(self) -> dict[str, Any]:
+        """For scripts."""
+        return {
+            "area": self.area,
+            "state": self.state,
+            "text": self.text,
+            "advice": self.advice or None,
+            "canFix": self.repair is not None,
+        }
+
+
+_LEAST_BYTES = 100 << 20
+_SCARCE_BYTES = 1 << 30
+_SHOWN = 3
+_SHOWN_LINES = 5
+_WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
+_LIBRARIES = ("litellm", "onnxruntime")
+_MOST_OF_WINDOW = 0.25
+"""Above this share of the window, workspace files are worth a word."""
+
+
+async def disk_findings(invocation: Invocation, now: Clock) -> list[Finding]:
+    """What the state folder, the workspace and the history of the notes are like."""
+    return [
+        _space(invocation),
+        await _permissions(invocation),
+        _locks(invocation),
+        await _left(invocation, now),
+        _workspace(invocation),
+        await _history(invocation),
+        *await _usage(invocation, now),
+    ]
+
+
+def shown_paths(invocation: Invocation, paths: Sequence[Path]) -> str:
+    """The first few of these paths, as people write them."""
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return ", ".join(invocation.short(path) for path in paths[:_SHOWN]) + more
+
+
+def _space(invocation: Invocation) -> Finding:
+    state_dir = invocation.config.state_dir
+    free = shutil.disk_usage(state_dir).free
+    text = f"{free / (1 << 30):.1f} GiB are free where {invocation.short(state_dir)} lies"
+    if free >= _SCARCE_BYTES:
+        return Finding.well("disk", text)
+    is_full = free < _LEAST_BYTES
+    return Finding(
+        area="disk",
+        state="problem" if is_full else "note",
+        text=text,
+        advice="Make room: a turn that cannot be written down is refused. "
+        "`nacre sessions cleanup --dry-run` says what may go.",
+    )
+
+
+async def _permissions(invocation: Invocation) -> Finding:
+    from nacre.runtime.settings.disk.agent_folders import keep_private, open_to_others
+
+    config = invocation.config
+
+    async def close() -> str:
+        await asyncio.to_thread(keep_private, config.state_dir, config.folders)
+        left = await asyncio.to_thread(lambda: list(open_to_others(config.state_dir, config.folders)))
+        if left:
+            raise OSError(f"{shown_paths(invocation, left)} cannot be kept from others here")
+        return "kept from other users of this machine"
+
+    found = await asyncio.to_thread(lambda: list(open_to_others(config.state_dir, config.folders)))
+    if not found:
+        return Finding.well("permissions", "nobody else can read what Nacre keeps")
+    return Finding.problem(
+        "permissions",
+        f"other users of this machine can read {shown_paths(invocation, found)}",
+        "`nacre doctor --fix` takes that from them, and so does each start of the assistant.",
+        repair=close,
+    )
+
+
+def _locks(invocation: Invocation) -> Finding:
+    from nacre.locks import keeps_out
+
+    config = invocation.config
+    folders = dict.fromkeys((config.state_dir, config.folders.agent_dir, config.folders.sessions_file.parent))
+    idle = [folder for folder in folders if folder.is_dir() and not keeps_out(folder)]
+    if not idle:
+        return Finding.well("file locks", "a lock keeps other programs out")
+    return Finding.problem(
+        "file locks",
+        f"locks have no effect in {shown_paths(invocation, idle)}, so two programs can lose notes",
+        "Move the state folder to a local disk, or mount the network drive with locks, and run only "
+        "one Nacre at a time until then.",
+    )
+
+
+async def _history(invocation: Invocation) -> Finding:
+    from nacre.memory.contracts.workspace import FileBusy
+    from nacre.memory.files.sources.sources import Sources
+    from nacre.memory.workspace.git import GitFailed
+    from nacre.memory.workspace.history.commits import commit_changes, known_sources
+    from nacre.memory.workspace.history.history_keeper import Health
+    from nacre.memory.workspace.history.repository import Repository
+    from nacre.runtime.storage.storage import storage_of
+
+    config = invocation.config
+    if not config.is_in_files:
+        return Finding.well("history", "notes in a database have none")
+    if config.settings.memory.history.commits == "off":
+        return Finding.well("history", 'memory.history.commits is "off"')
+    repository = Repository(config.workspace, state_dir=config.state_dir)
+    health = Health(repository)
+    sources = known_sources(Sources(storage_of(config).workspace()))
+
+    def repaired() -> str:
+        done = health.repair()
+        with repository.opened():
+            made = len(commit_changes(repository, sources)) if repository.root.is_dir() else 0
+        return f"{done}; {made} commits made"
+
+    async def repair() -> str:
+        try:
+            return await asyncio.to_thread(repaired)
+        except (GitFailed, FileBusy) as error:
+            raise OSError(str(error)) from error
+
+    if problem := await asyncio.to_thread(health.check):
+        return Finding.problem(
+            "history",
+            f"the notes are not committed to git: {problem}",
+            "`nacre doctor --fix` repairs the history and commits what is missing. No note is lost.",
+            repair=repair,
+        )
+    return Finding.well("history", invocation.short(repository.git_dir))
+
+
+async def _left(invocation: Invocation, now: Clock) -> Finding:
+    from nacre.sessions.upkeep.checking import unfinished_files
+
+    config = invocation.config
+    folders = {config.state_dir, config.folders.agent_dir, config.folders.sessions_file.parent}
+    found = await asyncio.to_thread(unfinished_files, sorted(folders))
+    aside = config.state_dir / "set-aside" / f"{now():%Y%m%dT%H%M%S}"
+
+    async def move() -> str:
+        aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for number, path in enumerate(found):
+            path.rename(aside / f"{number}-{path.name}")
+        return f"moved to {invocation.short(aside)}; delete that when you like"
+
+    if not found:
+        return Finding.well("left-overs", "no half-written files of killed processes")
+    return Finding.problem(
+        "left-overs",
+        f"a killed process left {shown_paths(invocation, found)}",
+        "They hold nothing that is used. `nacre doctor --fix` moves them aside.",
+        repair=move,
+    )
+
+
+async def _usage(invocation: Invocation, now: Clock) -> list[Finding]:
+    from nacre.runtime.agent.insight.usage import usage_problem
+    from nacre.runtime.settings.spending import spending_folder
+
+    config = invocation.config
+    folder = spending_folder(config)
+    problem = await asyncio.to_thread(usage_problem, config, now)
+    if problem is None or config.daily_cap.usd is None:
+        return []
+    aside = config.state_dir / "set-aside" / f"{now():%Y%m%dT%H%M%S}-usage"
+    file = folder / f"{now().date().isoformat()}.jsonl"
+
+    async def move() -> str:
+        aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.rename(aside)
+        return f"moved to {invocation.short(aside)}; today counts from zero"
+
+    advice = "`nacre doctor --fix` moves the file aside, and today then counts from zero."
+    return [Finding.problem("usage", problem, advice, repair=move)]
+
+
+def _workspace(invocation: Invocation) -> Finding:
+    from nacre.runtime.storage.storage import storage_of
+
+    config = invocation.config
+    workspace = storage_of(config).workspace()
+    place = invocation.short(Path(workspace.place)) if config.is_in_files else workspace.place
+    if not workspace.is_there:
+        return Finding.note(
+            "workspace", f"{place} is not there yet", "`nacre init` makes it; so does the first chat."
+        )
+    if not workspace.may_change("."):
+        return Finding.problem(
+            "workspace",
+            f"{place} cannot be written, so no notes are saved",
+            "Give yourself the right to write there, or name another folder with --workspace.",
+        )
+    return Finding.well("workspace", place)
+
+
+async def index_findings(invocation: Invocation, now: Clock) -> list[Finding]:
+    """How the index is, whether it fits the notes, and whether changes of the notes are seen."""
+    settings = invocation.config.settings.agent.memory_search
+    if not settings.enabled:
+        text = "memory search is switched off"
+        return [Finding.note("index", text, "memorySearch.enabled says so.")]
+    if not invocation.config.is_in_files:
+        return [Finding.well("index", "in the database; `nacre memory status --deep` reads it")]
+    return [await _index(invocation, now), await asyncio.to_thread(_watcher, invocation)]
+
+
+async def _index(invocation: Invocation, now: Clock) -> Finding:
+    from nacre.memory.stores.index_file import examined_index
+
+    config = invocation.config
+    path = config.folders.index_file
+    facts = await asyncio.to_thread(examined_index, path)
+
+    async def bring_in_line() -> str:
+        return await _synced(invocation, now)
+
+    if facts is None:
+        return Finding.well("index", "there is none yet; the first search makes it")
+    if facts.damage:
+        return Finding.problem(
+            "index",
+            f"{invocation.short(path)} is damaged: {facts.damage}",
+            "The notes are untouched. `nacre doctor --fix` sets it aside and builds a new one.",
+            repair=bring_in_line,
+        )
+    if facts.problem:
+        advice = "Move that file away, or name another in memorySearch.store.path."
+        return Finding.problem("index", facts.problem, advice)
+    if facts.version > facts.known_version:
+        return Finding.problem(
+            "index",
+            f"{invocation.short(path)} has version {facts.version}, this Nacre {facts.known_version}",
+            "Use the newer Nacre, or move the file away: it is built again from the notes.",
+        )
+    gone = [Path(each) for each in facts.paths if not (config.workspace / each).exists()]
+    if gone:
+        return Finding.problem(
+            "index",
+            f"it holds notes that are not there any more: {shown_paths(invocation, gone)}",
+            "`nacre memory index` or `nacre doctor --fix` brings it in line.",
+            repair=bring_in_line,
+        )
+    count = counted(len(facts.paths), "file")
+    return Finding.well("index", f"version {facts.version}, sound, {count} of notes")
+
+
+async def _synced(invocation: Invocation, now: Clock) -> str:
+    """Opening sets aside what is damaged; the sync reads the notes again."""
+    from nacre.memory.contracts.errors import MemoryIndexError
+    from nacre.runtime.recall.open_memory import open_memory
+
+    engine = await open_memory(invocation.config, now)
+    assert engine is not None, "switched off is told before"
+    try:
+        report = await engine.sync(reason="cli")
+        quarantined = (await engine.status()).quarantined
+    finally:
+        await engine.close()
+    if report.problem:
+        raise MemoryIndexError(report.problem)
+    aside = f"; the old one lies beside it as {quarantined[-1]}" if quarantined else ""
+    return f"in line with the notes, {report.indexed_files} files read{aside}"
+
+
+def _watcher(invocation: Invocation) -> Finding:
+    if not invocation.config.settings.agent.memory_search.sync.watch:
+        text = "notes are not watched (memorySearch.sync.watch is false)"
+        advice = "Changes of yours are seen at the next search."
+        return Finding.note("watcher", text, advice)
+    folders = _folders(invocation.config.workspace)
+    try:
+        most = int(_WATCHES.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return Finding.well("watcher", "the system watches the notes")
+    if folders > most // 2:
+        return Finding.note(
+            "watcher",
+            f"the workspace has {folders} folders, and this system watches {most} at most",
+            "Raise fs.inotify.max_user_watches, or keep large folders out of the workspace.",
+        )
+    return Finding.well("watcher", f"{counted(folders, 'folder')} to watch, {most} possible")
+
+
+def _folders(top: Path) -> int:
+    """How many folders of notes there are; hidden ones are left out."""
+    count = 0
+    for _, names, _ in os.walk(top):
+        count += 1
+        names[:] = [name for name in names if not name.startswith(".")]
+    return max(1, count)
+
+
+async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
+    """What is wrong with sessions and their files."""
+    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.storage.storage import storage_of
+    from nacre.sessions.contracts.errors import SessionError
+
+    store = storage_of(invocation.config).sessions(now=now, new_id=random_id)
+    try:
+        sessions = await store.sessions(with_earlier=True)
+        advice = "What could not be read was set aside beside the list, not overwritten."
+        found = [Finding.problem("sessions", notice, advice) for notice in store.index.notices]
+    except SessionError as error:
+        return [Finding.problem("sessions", str(error), "Nothing was changed.")]
+    finally:
+        await store.close()
+    lost = [each.key for each in sessions if each.is_current and each.size_bytes is None]
+    if lost:
+        found.append(
+            Finding.note(
+                "sessions",
+                f"the list names transcripts that are not there: {', '.join(lost[:_SHOWN_LINES])}",
+                "Such a session begins anew with its next message. If you have the file in a backup, "
+                "put it back.",
+            )
+        )
+    if invocation.config.is_in_files:
+        found += await _files(invocation)
+    if not any(each.state == "problem" for each in found):
+        found.append(Finding.well("sessions", f"{len(sessions)} can be read"))
+    return found
+
+
+async def _files(invocation: Invocation) -> list[Finding]:
+    from nacre.sessions.contracts.errors import SessionError
+    from nacre.sessions.upkeep.checking import orphaned_results, running_turns, transcript_problems
+
+    config = invocation.config
+    folder = config.folders.sessions_file.parent
+    try:
+        broken = await asyncio.to_thread(lambda: list(transcript_problems(folder)))
+        orphans = await asyncio.to_thread(orphaned_results, folder)
+    except SessionError as error:
+        return [Finding.problem("sessions", str(error), "Nothing was changed.")]
+    found = []
+    for each in broken:
+        lines = ", ".join(map(str, each.unreadable_lines[:_SHOWN_LINES]))
+        told = each.problem or (f"line {lines} cannot be read" if lines else "its last line is torn")
+        found.append(
+            Finding.problem(
+                "sessions",
+                f"{invocation.short(each.path)}: {told}",
+                "A newer Nacre wrote it, or it is no file of its own; it is left as it is."
+                if each.problem
+                else "The next turn of that session sets a copy aside and goes on with what can be read.",
+            )
+        )
+    if orphans:
+        found.append(
+            Finding.note(
+                "sessions",
+                f"results of tools without their transcript: {shown_paths(invocation, orphans)}",
+                "Nothing uses them. Move them away if you do not expect the transcript back.",
+            )
+        )
+    running = await asyncio.to_thread(running_turns, config.folders.private_dir(config.state_dir) / "locks")
+    text = (
+        f"{running} held: a turn is running" if running else "none is held, and a killed process leaves none"
+    )
+    return [*found, Finding.well("locks", text)]
+
+
+@click.command("doctor")
+@click.option("--fix", is_flag=True, help="Also do the safe repairs: nothing is deleted, only set aside.")
+@click.option("--online", is_flag=True, help="Also ask the model for one word, which costs a few tokens.")
+@json_option()
+@shared_options
+def command(context: click.Context, fix: bool, online: bool, as_json: bool) -> int:
+    """Find problems and say how to solve them.
+
+    Exit code 0 when all is well, 1 when there is a problem, 2 when the settings cannot be used.
+    """
+    from nacre.runtime.contracts.clock import owner_clock
+
+    invocation = begin(context)
+    now = owner_clock(invocation.config.settings.agent.user_timezone)
+    invocation.config.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = asyncio.run(_found(invocation, now, online=online, fix=fix))
+    problems = [each for each in found if each.state == "problem"]
+    if as_json:
+        print_json({"well": not problems, "findings": [each.json() for each in found]})
+        return 1 if problems else 0
+    for each in found:
+        invocation.say(*each.lines())
+    if problems:
+        safe = sum(each.repair is not None for each in problems)
+        can = f" `nacre doctor --fix` mends {safe} of them." if safe and not fix else ""
+        invocation.say("", f"{len(problems)} {'problem' if len(problems) == 1 else 'problems'}.{can}")
+    else:
+        invocation.say("", "All is well.")
+    return 1 if problems else 0
+
+
+async def _found(invocation: Invocation, now: Clock, *, online: bool, fix: bool) -> list[Finding]:
+    from nacre.runtime.contracts.errors import ConfigError
+    from nacre.runtime.settings.config import SETTINGS_FILE
+    from nacre.runtime.settings.disk.variables import values_unseen
+    from nacre.runtime.storage.storage import storage_of
+
+    found = [*program_findings(invocation.config, now)]
+    try:
+        storage_of(invocation.config)
+    except ConfigError as error:
+        found.append(Finding.problem("storage", str(error), "What it keeps was not looked at."))
+    else:
+        found += [
+            *await model_findings(invocation.config, now, online=online),
+            *await disk_findings(invocation, now),
+            *await session_findings(invocation, now),
+            *await index_findings(invocation, now),
+            *await serving_findings(invocation, now),
+            *await tool_findings(invocation.config),
+        ]
+    if fix:
+        found = [await _mended(each) for each in found]
+    file = invocation.config.state_dir / SETTINGS_FILE
+
+    def unseen(text: str) -> str:
+        return values_unseen(text, file, invocation.environment)
+
+    return [replace(each, text=unseen(each.text), advice=unseen(each.advice)) for each in found]
+
+
+async def _mended(finding: Finding) -> Finding:
+    from nacre.memory.contracts.errors import MemoryIndexError
+
+    if finding.repair is None:
+        return finding
+    try:
+        done = await finding.repair()
+    except (OSError, MemoryIndexError) as error:
+        return replace(finding, advice=f"The repair failed: {error}. {finding.advice}")
+    return replace(finding, state="fixed", text=f"{finding.text}: {done}", repair=None)
+
+
+async def tool_findings(config: Config) -> list[Finding]:
+    """Whether each server of `mcp.servers` could be started, and each skill be used. Starts nothing."""
+    from nacre.memory.contracts.settings import at_home
+    from nacre.runtime.storage.storage import open_skills
+
+    found: list[Finding] = []
+    servers = {name: server for name, server in config.settings.mcp.servers.items() if server.enabled}
+    if servers and find_spec("mcp") is None:
+        advice = f"Install it with `{install_command('mcp')}`."
+        text = f"{', '.join(servers)}: the library mcp is not installed"
+        found.append(Finding.problem("tool servers", text, advice))
+    for name, server in servers.items():
+        path = config.environment.get("PATH")
+        if server.command and shutil.which(at_home(server.command, config.home), path=path) is None:
+            text = f"{name}: there is no program {server.command!r}"
+            advice = f"Install it, or write its whole path in mcp.servers.{name}.command."
+            found.append(Finding.problem("tool servers", text, advice))
+    if servers and not found:
+        found.append(Finding.well("tool servers", ", ".join(servers)))
+    skills = await open_skills(config).found()
+    advice = "`nacre admin extensions skills` lists them all."
+    found += [Finding.note("skills", text, advice) for text in skills.problems]
+    if skills.skills and not skills.problems:
+        found.append(Finding.well("skills", str(len(skills.skills))))
+    return found
+
+
+async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
+    """Whether the channels can be used, and what hinders those that are served."""
+    from nacre.bridges.connections.supervisor import saved_statuses
+    from nacre.bridges.server import check_channels
+    from nacre.runtime.contracts.errors import ConfigError
+    from nacre.runtime.ledger.records import LedgerUnusable
+    from nacre.runtime.storage.storage import ledger_of
+
+    try:
+        told = check_channels(invocation.config, now)
+    except ConfigError as error:
+        advice = "Nothing is served until that is put right; `nacre serve --check` tries again."
+        return [Finding.problem("channels", str(error), advice)]
+    place = ledger_of(invocation.config)
+    try:
+        if not await place.is_there():
+            return [Finding.well("channels", " ".join(told) or "none is set up")]
+        is_running = await place.is_served()
+        tables = await place.open_tables(now=now)
+        try:
+            kept = await saved_statuses(tables, now)
+            counts = await tables.not_done()
+        finally:
+            await tables.close()
+    except LedgerUnusable as error:
+        advice = "What was set aside lies beside it; `nacre status` says more."
+        return [Finding.problem("channels", str(error), advice)]
+    found = [
+        Finding.problem("channels", each.status.line, "`nacre status` says more.")
+        for each in kept
+        if is_running and each.status.state != "connected"
+    ]
+    if kept and not is_running:
+        advice = "`nacre serve` answers them; `nacre init --service` keeps it running."
+        found.append(Finding.note("channels", "nobody serves them now", advice))
+    if counts.get("failed"):
+        text = f"{counts['failed']} messages could not be sent for good"
+        found.append(Finding.note("channels", text, "The log says why."))
+    return found or [Finding.well("channels", "connected" if is_running else "none")]
+
+
+def program_findings(config: Config, now: Clock) -> Iterator[Finding]:
+    """Versions, the settings' own notices, the owner's time zone."""
+    found = ", ".join(f"{name} {_version(name)}" for name in _LIBRARIES)
+    yield Finding.well("versions", f"Nacre {__version__}, Python {platform.python_version()}, {found}")
+    for notice in config.notices:
+        yield Finding.note("settings", notice, "`nacre config check` says more.")
+    moment, named = now(), config.settings.agent.user_timezone
+    text = f"{moment.tzinfo}, where it is {moment:%Y-%m-%d %H:%M}"
+    if named:
+        yield Finding.well("time zone", text)
+    else:
+        yield Finding.note(
+            "time zone",
+            f"{text}; taken from the system",
+            "It decides which day a note belongs to. If it is not yours: "
+            "`nacre config set agents.defaults.userTimezone Europe/Madrid`.",
+        )
+
+
+async def model_findings(config: Config, now: Clock, *, online: bool) -> list[Finding]:
+    """The model, its key, whether it can be reached, and its window."""
+    from nacre.runtime.contracts.errors import ConfigError
+    from nacre.runtime.providers.opening import missing_extra, model_facts
+
+    try:
+        facts = model_facts(config, now)
+    except ConfigError as error:
+        advice = "`nacre init` chooses one."
+        return [Finding.problem("model", str(error), advice)]
+    if not facts.name:
+        advice = "`nacre init` connects one."
+        text = "none: the offline responder answers"
+        return [Finding.note("model", text, advice), *await _window(config, now)]
+    if extra := missing_extra(config, facts.name):
+        text = f"{without_secrets(facts.name)} needs the extra {extra!r} of Nacre, which is not installed"
+        advice = f"Install it with `{install_command(extra)}`."
+        found = [Finding.problem("model", text, advice)]
+    else:
+        found = [await _reach(config, now, facts, online=online)]
+    if facts.has_key or not facts.needs_key:
+        text = "found" if facts.has_key else "none is needed at this address"
+        found.append(Finding.well("key", text))
+    else:
+        provider = facts.name.partition("/")[0]
+        found.append(
+            Finding.problem(
+                "key",
+                f"there is none for {provider}",
+                f"Set {facts.key_variable}, or models.providers.{provider}.apiKey in nacre.json5.",
+            )
+        )
+    return [*found, *await _window(config, now)]
+
+
+async def _reach(config: Config, now: Clock, facts: ModelFacts, *, online: bool) -> Finding:
+    from nacre.runtime.agent.insight.model_facts import answer_problem, listens
+
+    at = f" at {facts.address}" if facts.address else ""
+    name = without_secrets(facts.name)  # somebody may have put a key where the model's name belongs
+    if facts.is_local and not await listens(facts.address):
+        return Finding.problem(
+            "model",
+            f"{name}: nobody listens{at}",
+            "Start the server there, or correct the address: "
+            f"models.providers.{facts.name.partition('/')[0]}.baseUrl.",
+        )
+    if online:
+        if problem := await answer_problem(config, now):
+            return Finding.problem(
+                "model",
+                f"{name}{at} does not answer: {without_secrets(problem)}",
+                "Check its name, its key and its address; `nacre config explain models.providers`.",
+            )
+        return Finding.well("model", f"{name}{at}: answered")
+    told = "listens" if facts.is_local else "not asked; --online asks it for one word"
+    return Finding.well("model", f"{name}{at}: {told}")
+
+
+async def _window(config: Config, now: Clock) -> list[Finding]:
+    from nacre.runtime.agent.insight.model_facts import token_counter, workspace_files
+    from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, WINDOW_SOURCES
+    from nacre.runtime.contracts.errors import ConfigError
+    from nacre.runtime.providers.opening import budget_of
+
+    try:
+        budget = await budget_of(config, now)
+    except ConfigError as error:
+        advice = "`nacre config explain agents.defaults.contextTokens` tells what is set."
+        return [Finding.problem("window", str(error), advice)]
+    text = (
+        f"{budget.window_tokens} tokens ({WINDOW_SOURCES[budget.window_source]}): reserve "
+        f"{budget.reserve_tokens}, flush from {budget.flush_at} on, compaction above {budget.compact_at}"
+    )
+    is_assumed = budget.window_source == "fallback" and bool(config.model_name)
+    advice = ""
+    if is_assumed:
+        advice = "Say how large it is: `nacre config set agents.defaults.contextTokens N`."
+    elif budget.window_tokens < TIGHT_WINDOW_TOKENS:
+        advice = "This is small: history is compacted often. Choose a model with a larger window."
+    found = [Finding(area="window", state="note" if advice else "well", text=text, advice=advice)]
+    count = token_counter(config.model_name)
+    files = [file for file in await workspace_files(config, now) if not file.missing]
+    tokens = {file.name: count(file.text) for file in files}
+    total = sum(tokens.values())
+    each = ", ".join(f"{name} {number}" for name, number in tokens.items() if number)
+    is_much = total > budget.window_tokens * _MOST_OF_WINDOW
+    cut = [file.name for file in files if file.truncated]
+    advice = f"Shorten them: each request carries them. {', '.join(cut)} is cut." if cut else ""
+    found.append(
+        Finding(
+            area="prompt",
+            state="note" if cut or is_much else "well",
+            text=f"workspace files take about {total} tokens of each request ({each or 'none'})",
+            advice=advice or ("Shorten them: each request carries them." if is_much else ""),
+        )
+    )
+    return found
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "is not installed"

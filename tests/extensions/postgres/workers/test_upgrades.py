@@ -1,0 +1,124 @@
+"""Tables of former versions go on, and programs work beside those of a later one until they are replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacre.extensions.postgres.server.database import Database, Migration, packaged_migrations
+from tests.bridges.line_channel import LineServer
+from tests.extensions.postgres.workers.crowd import Crowd
+from tests.extensions.postgres.workers.served import gateway, settings
+from tests.extensions.postgres.workers.worker_process import started
+from tests.house.tree import ROOT
+from tests.runtime.agents import write_settings
+from tests.servers import provider_wire as wire
+from tests.servers.postgres_server import PostgresServer
+from tests.servers.provider_server import ProviderServer
+
+pytestmark = pytest.mark.postgres
+
+FORMER = sorted((ROOT / "tests" / "fixtures" / "postgres").glob("schema-*.sql.gz"))
+"""Dumps of what former versions left: ann said one and two and was answered; three waits."""
+LATER = Migration(
+    number=9_000,
+    name="9000_later",
+    sql="ALTER TABLE turns ADD COLUMN later TEXT; CREATE TABLE later (agent TEXT)",
+)
+END = Migration(number=9_001, name="9001_end", sql="-- Breaks programs of an older version\nDROP TABLE later")
+SECONDS = 60.0
+
+
+def greeting(_request: Mapping[str, Any]) -> wire.Step:
+    return wire.reply("hi")
+
+
+@pytest.mark.parametrize("former", FORMER, ids=lambda path: path.name.partition(".")[0])
+async def test_what_a_former_version_left_goes_on(
+    tmp_path: Path, postgres_server: PostgresServer, former: Path
+) -> None:
+    """The message that waited is answered, once, and the conversation goes on with what was said before."""
+    from pgserver._commands import POSTGRES_BIN_PATH
+
+    url = postgres_server.empty_database()
+    restore = [str(POSTGRES_BIN_PATH / "psql"), "--quiet", "--set=ON_ERROR_STOP=1", url]
+    dump = gzip.decompress(former.read_bytes())
+    await asyncio.to_thread(subprocess.run, restore, input=dump, check=True, capture_output=True)
+    with LineServer() as server, ProviderServer(responder=greeting) as provider:
+        write_settings(tmp_path, settings(provider, 1))
+        for text in ("one", "two", "three"):
+            server.say(text, chat="n", sender="ann")
+        worker = started(tmp_path, url)
+        try:
+            async with gateway(tmp_path, url, server.port):
+                await server.until(lambda server: server.sent)
+                server.say("four", chat="n", sender="ann")
+                await server.until(lambda server: len(server.sent) == 2)
+        finally:
+            worker.kill()
+            worker.join()
+        said = [
+            message["content"] for message in provider.requests[-1]["messages"] if message["role"] == "user"
+        ]
+    assert [each.rpartition("\n")[2].rpartition("] ")[2] for each in said] == ["one", "two", "three", "four"]
+    assert len(provider.requests) == 2
+
+
+def answer(request: Mapping[str, Any]) -> wire.Step:
+    """The last thing that was said, after a while."""
+    threading.Event().wait(0.1)
+    said = re.findall(r"chat-\d+ says \d+", json.dumps(request["messages"]))
+    return wire.reply(f"re: {said[-1]}")
+
+
+async def test_everything_is_replaced_one_after_the_other(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    """While six chats talk: the tables become a later version's, then each worker and the gateway ends and
+    another begins. Nothing is lost, doubled or out of order. No worker begins behind its version's end."""
+    url = postgres_server.database()
+    with LineServer() as server, ProviderServer(responder=answer) as provider:
+        write_settings(tmp_path, settings(provider, 6))
+        crowd, workers = Crowd(server, 6), [started(tmp_path, url) for _ in range(2)]
+        try:
+            async with gateway(tmp_path, url, server.port):
+                await crowd.talk(1.5)
+                await _migrated(url, LATER)
+                await crowd.talk(1.5)
+                for place, worker in enumerate(workers):
+                    assert worker.pid is not None
+                    os.kill(worker.pid, signal.SIGTERM)
+                    workers[place] = started(tmp_path, url)
+                    await crowd.talk(1.5)
+                    await asyncio.to_thread(worker.join, SECONDS)
+                    assert worker.exitcode == 0
+            async with gateway(tmp_path, url, server.port):
+                await crowd.talk(1.5)
+                await crowd.answered(SECONDS)
+            await _migrated(url, LATER, END)
+            late = started(tmp_path, url)
+            await asyncio.to_thread(late.join, SECONDS)
+            assert late.exitcode == 1
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.join()
+    assert sum(crowd.said.values()) > 12
+    assert crowd.problems() == []
+
+
+async def _migrated(url: str, *later: Migration) -> None:
+    database = Database(url, migrations=[*packaged_migrations(), *later])
+    await database.read(lambda connection: connection.execute("SELECT 1"))
+    await database.close()
