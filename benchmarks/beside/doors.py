@@ -54,8 +54,12 @@ async def provide(port: int, tokens: int, a_second: float) -> None:
         except asyncio.IncompleteReadError:  # somebody looked whether it listens
             writer.close()
             return
-        length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
-        await reader.readexactly(int(length.partition(b":")[2]))
+        lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+        if not lengths:  # somebody asked which models there are
+            writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            writer.close()
+            return
+        await reader.readexactly(int(lengths[0].partition(b":")[2]))
         writer.write(_HEAD)
         begun = asyncio.get_running_loop().time()
         for number in range(tokens):
@@ -136,14 +140,14 @@ def told(
     return median(first), late[0]
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
 @contextmanager
-def _running(command: Sequence[str], environment: dict[str, str], port: int) -> Iterator[int]:
+def running(command: Sequence[str], environment: dict[str, str], port: int) -> Iterator[int]:
     """A program that listens at `port`, and its process id."""
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     try:
@@ -167,7 +171,7 @@ def _cpu_seconds(pid: int) -> float:
 
 def measure(clients: int, tokens: int, a_second: float) -> None:
     """Prints a line for the provider, one for the server, and what the server added."""
-    provider_port, port = _free_port(), _free_port()
+    provider_port, port = free_port(), free_port()
     this = [sys.executable, "-m", "benchmarks.beside.doors"]
     providing = [*this, "--provide", str(provider_port), "--tokens", str(tokens), "--a-second", str(a_second)]
     with tempfile.TemporaryDirectory() as folder:
@@ -187,8 +191,8 @@ def measure(clients: int, tokens: int, a_second: float) -> None:
         serving = [sys.executable, "-m", "nacre", "serve", "--state-dir", str(state)]
         environment = {**os.environ, "HOME": folder}
         with (
-            _running(providing, environment, provider_port) as provider,
-            _running(serving, environment, port) as server,
+            running(providing, environment, provider_port) as provider,
+            running(serving, environment, port) as server,
         ):
             for over_seconds in (0.0, SPREAD_SECONDS):
                 print(f"{clients} clients that begin within {over_seconds:.0f} s")

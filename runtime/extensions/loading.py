@@ -176,6 +176,8 @@ def problem_of(item: Installed, plugins: PluginsSettings) -> str:
         return item.problem
     config = plugins.entries[item.id].config if item.id in plugins.entries else {}
     schema = item.manifest.settings_schema
+    if item.is_built_in and not config and "required" not in schema:
+        return ""  # jsonschema takes as long to import as all extensions
     return " ".join(settings_problems(config, schema, key=f"plugins.entries.{item.id}.config"))
 
 

@@ -85,10 +85,16 @@ def reading(path: Path, *, start_bytes: int = 0) -> Iterator[BinaryIO]:
 
 def read_tail(path: Path, most_bytes: int) -> bytes:
     """The last whole lines of a regular file, at most `most_bytes` of them. Raises like `open_plain`."""
-    with reading(path) as file:
-        size_bytes = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size_bytes - most_bytes))
-        data = file.read()
+    descriptor = open_plain(path, os.O_RDONLY)  # without a file object: a list reads thousands of ends
+    with reported("read", path):
+        try:
+            size_bytes = os.fstat(descriptor).st_size
+            os.lseek(descriptor, max(0, size_bytes - most_bytes), os.SEEK_SET)
+            data = b""
+            while piece := os.read(descriptor, most_bytes):
+                data += piece
+        finally:
+            os.close(descriptor)
     return data if size_bytes <= most_bytes else data.partition(b"\n")[2]
 
 

@@ -93,6 +93,12 @@ def read_lines(file: BinaryIO, *, offset_bytes: int = 0) -> Iterator[Line]:
         start = end
 
 
+def line_value(data: bytes) -> Mapping[str, Any] | None:
+    """The `value` of a `Line` with these bytes; `None` for a blank one."""
+    content = data.strip(b"\r\n")
+    return _object(content.removeprefix(b"\xef\xbb\xbf")) if content and not content.isspace() else None
+
+
 def split_lines(data: bytes, *, offset_bytes: int = 0) -> list[Line]:
     """The non-blank lines of `data`, which begins at `offset_bytes` of its file."""
     return list(read_lines(BytesIO(data), offset_bytes=offset_bytes))

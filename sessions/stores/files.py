@@ -39,7 +39,7 @@ from nacre.sessions.disk.durable import (
     set_aside,
     sync_folder,
 )
-from nacre.sessions.disk.json_text import split_lines, timestamp_ms
+from nacre.sessions.disk.json_text import line_value, split_lines, timestamp_ms
 from nacre.sessions.entries.entries import StoredTranscript
 from nacre.sessions.index.image import ScannedSession, scanned_records
 from nacre.sessions.index.index import SessionIndex
@@ -173,8 +173,8 @@ def last_message(path: Path) -> str:
         data = read_tail(path, TAIL_BYTES)
     except (SessionError, FileNotFoundError):
         return ""
-    lines = (line for ended in reversed(data.split(b"\n")) for line in split_lines(ended))
-    return last_message_text(line.value for line in lines if line.value is not None)
+    values = map(line_value, reversed(data.split(b"\n")))
+    return last_message_text(value for value in values if value is not None)
 
 
 def _current(index: SessionIndex, key: str, record: SessionRecord) -> StoredSession:
