@@ -69,10 +69,11 @@ async def _search_and_print(
 
     sources: LinesOfHits = {}
     if report.hits:
-        from nacre.memory.files.sources.sources import Sources, sources_of_hits
+        from nacre.memory.files.sources.sources import Sources, sources_of_hits, with_marks
         from nacre.runtime.storage.storage import storage_of
 
         kept = Sources(storage_of(voice).workspace())
+        report = await with_marks(engine, kept, report, as_of=question.as_of)
         sources = await sources_of_hits(engine, kept, report.hits)
     if as_json:
         return print_json(search_json(report, sources))

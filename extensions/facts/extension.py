@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -22,6 +22,7 @@ from nacre.memory.files.sources.proposed_write import WaitsForReview
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SecretsMode, SourceOf, Sources
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.extensions.host import ExtensionHost, OpeningAgent
 from nacre.runtime.hooks.events import AfterCompaction
@@ -68,7 +69,7 @@ def _add_facts(host: ExtensionHost, opening: OpeningAgent) -> None:
         facts,
         of_chat,
         written_by,
-        partial(_others_lines, workspace),
+        partial(_page_lines, workspace),
         recall_name="memory_recall" if is_free else "memory_recall_facts",
     )
     for each in tools.all:
@@ -157,17 +158,28 @@ def _sourced(
     return facts.through(SourcedWorkspace(workspace, Sources(workspace, secrets=secrets), begin))
 
 
-async def _others_lines(workspace: Workspace, page: str) -> tuple[str, ...]:
+class _PageLines(Record):
+    """The lines of a page that are not the owner's word, and the notes that replaced lines, by line."""
+
+    of_others: tuple[str, ...]
+    replaced_by: Mapping[str, str]
+
+
+async def _page_lines(workspace: Workspace, page: str, as_of: str) -> _PageLines:
     try:
         found = await workspace.read(page, max_bytes=MAX_NOTE_BYTES)
     except FileNotFoundError:
-        return ()
-    lines = found.data.decode("utf-8", "replace").splitlines()
-    sources = await Sources(workspace).of_lines(page, lines)
-    return tuple(
-        line
-        for line, source in zip(lines, sources, strict=True)
-        if source is not None and not source.is_owners_word
+        return _PageLines(of_others=(), replaced_by={})
+    lines, known = found.data.decode("utf-8", "replace").splitlines(), Sources(workspace)
+    sources = await known.of_lines(page, lines)
+    marks = await known.superseded(lines, as_of=as_of)
+    return _PageLines(
+        of_others=tuple(
+            line
+            for line, source in zip(lines, sources, strict=True)
+            if source is not None and not source.is_owners_word
+        ),
+        replaced_by={line: mark.by_path for line, mark in zip(lines, marks, strict=True) if mark is not None},
     )
 
 
@@ -187,8 +199,8 @@ class FactTools:
     """The three tools over an agent's facts. `identity_of` returns the identity of a chat.
 
     `written_by` returns the facts as a chat writes them, so that the source of each line is stored before the
-    line; its second argument says whether the owner approved the call. `others_lines` returns the lines of a
-    page that are not the owner's word, so that results can be marked.
+    line; its second argument says whether the owner approved the call. `lines_of` returns the lines of a page
+    until a day, so that results can be marked.
     """
 
     def __init__(
@@ -196,14 +208,14 @@ class FactTools:
         facts: FactPages,
         identity_of: Callable[[ToolChat], str],
         written_by: Callable[[ToolChat, bool], FactPages],
-        others_lines: Callable[[str], Awaitable[Sequence[str]]],
+        lines_of: Callable[[str, str], Awaitable[_PageLines]],
         *,
         recall_name: str = "memory_recall",
     ) -> None:
         self._facts = facts
         self._identity_of = identity_of
         self._written_by = written_by
-        self._others_lines = others_lines
+        self._lines_of = lines_of
         self.all: tuple[FunctionTool[..., Any], ...] = (
             tool(chats=_EVERYWHERE)(self.memory_set_fact),
             tool(chats=_EVERYWHERE)(self.memory_note),
@@ -261,32 +273,25 @@ class FactTools:
                 alone=not _shares(chat),
             )
         )
-        of_others = await _answered(self._of_others(found))
+        lines = await _answered(self._lines(found, as_of))
         result = {
             "identity_facts": [
-                {**fact_json(fact), **_others(fact.identity, own, fact in of_others)}
+                {**fact_json(fact), **_marked(fact, own, lines[fact.identity])}
                 for fact in found.identity_facts
             ],
             "memory_chunks": [
-                {**chunk_json(chunk), **_others(chunk.note.identity, own, chunk.note in of_others)}
+                {**chunk_json(chunk), **_marked(chunk.note, own, lines[chunk.note.identity])}
                 for chunk in found.memory_chunks
             ],
         }
         return {**result, "degraded": found.degraded} if found.degraded else result
 
-    async def _of_others(self, found: Recalled) -> list[Fact | Note]:
-        """The found facts and notes of which a line is not the owner's word. In doubt, they are included."""
-        notes = [chunk.note for chunk in found.memory_chunks]
-        known: list[Fact | Note] = [*found.identity_facts, *notes]
-        names = {each.identity for each in known}
-        lines = {
-            name: await self._others_lines(self._facts.identities.page_of(name)) for name in sorted(names)
-        }
-        return [
-            each
-            for each in known
-            if any(said in line for said in _said(each) for line in lines[each.identity])
-        ]
+    async def _lines(self, found: Recalled, as_of: str) -> dict[str, _PageLines]:
+        """The lines of the pages of all found facts and notes, by identity."""
+        chunks = [chunk.note.identity for chunk in found.memory_chunks]
+        names = {*chunks, *(fact.identity for fact in found.identity_facts)}
+        page_of = self._facts.identities.page_of
+        return {name: await self._lines_of(page_of(name), as_of) for name in sorted(names)}
 
     def _own(self, chat: ToolChat) -> str:
         if not chat.policy.sees_notes:
@@ -321,10 +326,19 @@ def _said(known: Fact | Note) -> list[str]:
     return [line.strip() for line in known.text.splitlines() if line.strip()]
 
 
-def _others(identity: str, own: str, is_of_others: bool) -> dict[str, str]:
-    if identity != own:
-        return {"saidBy": f"others: kept of {identity}"}
-    return {"saidBy": "others, or a tool"} if is_of_others else {}
+def _marked(known: Fact | Note, own: str, lines: _PageLines) -> dict[str, Any]:
+    """Whose words are in it, in doubt others', and which of its lines later lines of the owner replaced."""
+    said, key = _said(known), f"{known.key}: " if isinstance(known, Fact) else ""
+    replaced = [
+        {"line": line.strip(), "by": by}
+        for line, by in lines.replaced_by.items()
+        if line.strip().removeprefix("- ").startswith(tuple(f"{key}{each}" for each in said))
+    ]
+    marks: dict[str, Any] = {"superseded": replaced} if replaced else {}
+    if known.identity != own:
+        return {"saidBy": f"others: kept of {known.identity}", **marks}
+    is_of_others = any(each in line for each in said for line in lines.of_others)
+    return {"saidBy": "others, or a tool", **marks} if is_of_others else marks
 
 
 def _source(chat: ToolChat) -> str:

@@ -18,7 +18,7 @@ from nacre.memory.files.proposals import (
     target_of_query,
     write_changes,
 )
-from nacre.memory.files.sources.sources import sources_of_hits
+from nacre.memory.files.sources.sources import sources_of_hits, with_marks
 from nacre.memory.workspace.history.commits import (
     SESSION_ID,
     SESSION_KEY,
@@ -62,8 +62,9 @@ async def _search(run: CommandRun) -> Outcome:
 
 
 async def _found(run: CommandRun, notes: Notes, query: str) -> str:
-    report = await notes.search(Question(text=query, max_results=MOST_HITS))
-    sources = await sources_of_hits(notes, run.turn.parts.sources, report.hits)
+    known = run.turn.parts.sources
+    report = await with_marks(notes, known, await notes.search(Question(text=query, max_results=MOST_HITS)))
+    sources = await sources_of_hits(notes, known, report.hits)
     return "\n".join(found_lines(report, sources, query=query)).rstrip()
 
 

@@ -7,7 +7,6 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -400,10 +399,7 @@ async def _search(
         raise ToolFailed(str(error)) from error
     except MemoryIndexError as error:
         return _disabled({"results": []}, error)
-    if await sources.has_marks():
-        with suppress(ValueError):  # of a day in words it is not known here which day it is
-            until = date.fromisoformat(arguments.as_of) if arguments.as_of else None
-            report = replace(report, hits=await with_marks(notes, sources, report.hits, as_of=until))
+    report = await with_marks(notes, sources, report, as_of=arguments.as_of)
     found = len(report.hits)
     lines = await sources_of_hits(notes, sources, report.hits, listeners=below or PRIVATE)
     wordings = (arguments.query, *arguments.queries)

@@ -16,13 +16,14 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
-from nacre.memory.contracts.records import Excerpt, SearchHit, Superseded
+from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport, Superseded
 from nacre.memory.contracts.workspace import Fingerprint, PathOutsideRoot, Workspace
 from nacre.memory.files.sources.proposed_write import Reviewing
 from nacre.memory.files.sources.source import (
@@ -141,13 +142,20 @@ class Sources:
             text = to_lines(stored) + marks_to_lines(marks)
             await self._workspace.append(name, text, skip_repeats=False)
 
-    async def superseded(self, lines: Sequence[str], *, as_of: date | None = None) -> tuple[Mark | None, ...]:
-        """For each line, what replaced it until the end of the day `as_of`, by default until now."""
+    async def superseded(
+        self, lines: Sequence[str], *, as_of: date | str | None = None
+    ) -> tuple[Mark | None, ...]:
+        """For each line, what replaced it until the end of the day `as_of`, by default until now.
+
+        For a day in words, nothing is known to be replaced.
+        """
         await self._read()
         last: dict[str, Mark] = {}
-        for mark in self._all_marks():
-            if as_of is None or mark.at[:10] <= as_of.isoformat():
-                last.update(dict.fromkeys(mark.keys, mark))
+        with suppress(ValueError):
+            until = date.fromisoformat(str(as_of)).isoformat() if as_of else None
+            for mark in self._all_marks():
+                if until is None or mark.at[:10] <= until:
+                    last.update(dict.fromkeys(mark.keys, mark))
         found = (last.get(line_key(line)) if last else None for line in lines)
         return tuple(mark if mark is not None and mark.kind == "superseded" else None for mark in found)
 
@@ -597,11 +605,16 @@ async def sources_of_hits(
 
 
 async def with_marks(
-    notes: LineReader, sources: Sources, hits: Sequence[SearchHit], *, as_of: date | None = None
-) -> tuple[SearchHit, ...]:
-    """The hits with the lines of notes that later lines of the owner replaced, as `superseded`."""
+    notes: LineReader, sources: Sources, report: SearchReport, *, as_of: date | str | None = None
+) -> SearchReport:
+    """The report with the lines of notes that later lines of the owner replaced, as `superseded` of its hits.
+
+    Every search of a model or the owner shows what this returns.
+    """
+    if not report.hits or not await sources.has_marks():
+        return report
     made: list[SearchHit] = []
-    for hit in hits:
+    for hit in report.hits:
         lines = await _hit_lines(notes, hit) if hit.source == "memory" else ()
         found = await sources.superseded(lines, as_of=as_of)
         known = {old.line for old in hit.superseded}
@@ -611,7 +624,7 @@ async def with_marks(
             if mark is not None and number not in known
         ]
         made.append(replace(hit, superseded=(*hit.superseded, *marks)) if marks else hit)
-    return tuple(made)
+    return replace(report, hits=tuple(made))
 
 
 async def _hit_lines(notes: LineReader, hit: SearchHit) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from nacre.memory.files.sources.source import PRIVATE, Source
+from nacre.memory.files.sources.sources import Sources, StoredSource, line_key, values_in
+from nacre.memory.workspace.folder import FolderWorkspace
 from tests.cli.program import run_nacre
 from tests.runtime.agents import write_settings
 
@@ -101,6 +105,23 @@ def test_a_note_that_was_written_since_is_found(home: Path) -> None:
 
     assert "sourdough" in searched(home, "sourdough").stdout
     assert searched(home, "mast").stdout.startswith("No matches.")
+
+
+def test_a_line_that_the_owner_replaced_is_marked(home: Path) -> None:
+    """Wherever it is found, by what was stored beside the notes; the newer line is in other words."""
+    workspace = home / ".nacre/workspace"
+    for day, line in (("2026-02-01", "- Anna's phone: 555-1234"), ("2026-02-10", "- Anna phone: +351 2")):
+        path = f"memory/{day}.md"
+        (workspace / path).write_text(line, encoding="utf-8")
+        source = Source(written_by="flush", audience=PRIVATE, said_by=("owner",), at=f"{day}T10:00:00+01:00")
+        stored = StoredSource(
+            path=path, keys=(line_key(line),), source=source, values=values_in(path, line)[line_key(line)]
+        )
+        asyncio.run(Sources(FolderWorkspace(workspace, lock_dir=home / "locks")).store([stored]))
+
+    found = searched(home, "555-1234", "--max-results", "1")
+    assert "Line 1 is out of date: see memory/2026-02-10.md." in found.stdout
+    assert "out of date" not in searched(home, "555-1234", "--as-of", "2026-02-05").stdout
 
 
 def test_settings_that_were_written_since_count(home: Path) -> None:

@@ -72,6 +72,28 @@ async def test_the_model_sets_notes_and_recalls(tmp_path: Path) -> None:
             assert set(kept.entry_ids) <= said_in
 
 
+async def test_recall_marks_what_the_owner_replaced_in_another_note(tmp_path: Path) -> None:
+    """A fact and a note, as `memory_search` does; not as of a day before, and nothing else."""
+    _switched_on(tmp_path)
+    model = ScriptedModel()
+    async with opened(tmp_path, model) as agent:
+        await _called(agent, model, "memory_set_fact", {"key": "dentist's phone", "value": "555-1234"})
+        await _called(agent, model, "memory_set_fact", {"key": "city", "value": "Porto"})
+        await _called(agent, model, "memory_note", {"text": "Boat mooring: pier 7"})
+        for line in ("Dentist phone: +351 2", "Boat's mooring: pier 9"):
+            await agent.respond(said(f"/remember {line}"))
+        asked = {"query": "boat mooring"}
+        found = await _called(agent, model, "memory_recall", asked)
+        before = await _called(agent, model, "memory_recall", {**asked, "asOf": "2026-03-13"})
+
+    marked = {fact["key"]: fact.get("superseded", []) for fact in found["identity_facts"]}
+    assert [mark["by"] for mark in marked["dentist's phone"]] == ["MEMORY.md"]
+    assert marked["city"] == []
+    (chunk,) = found["memory_chunks"]
+    assert [each["by"] for each in chunk["superseded"]] == ["MEMORY.md"]
+    assert "superseded" not in json.dumps(before)
+
+
 async def test_what_a_program_sets_is_nobodys_word(tmp_path: Path) -> None:
     """Its source says that a program wrote it, in no chat; what a hand wrote before has none."""
     page = tmp_path / "workspace" / "memory" / "facts.md"

@@ -51,6 +51,18 @@ async def test_what_is_remembered_is_found_forgotten_and_brought_back(tmp_path: 
         assert DENTIST in notes_of(tmp_path)
 
 
+async def test_a_search_says_which_line_is_out_of_date(tmp_path: Path) -> None:
+    """Also where the newer line is in other words, and only for the line that it replaces."""
+    async with opened(tmp_path, ScriptedModel()) as agent:
+        for line in ("Anna's phone: 555-1234", "Anna phone: +351 2", DENTIST):
+            await told(agent, f"/remember {line}")
+        number = notes_of(tmp_path).splitlines().index("- Anna's phone: 555-1234") + 1
+        found = (await told(agent, "/search 555-1234")).splitlines()
+
+    marks = [line for line in found if "out of date" in line]
+    assert marks == [f"  Line {number} is out of date: see MEMORY.md."]
+
+
 async def test_the_notes_of_the_owner_are_not_reached_from_a_group(tmp_path: Path) -> None:
     """Not even by the owner: others read along."""
     async with opened(tmp_path, ScriptedModel()) as agent:

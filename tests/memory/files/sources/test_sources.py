@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -138,7 +137,7 @@ def test_neighbours_are_told_together() -> None:
     )
 
 
-async def _out_of_date(root: Path, *lines: str, as_of: date | None = None) -> list[str]:
+async def _out_of_date(root: Path, *lines: str, as_of: str | None = None) -> list[str]:
     """For each line, the note with the line that replaced it; empty if it holds."""
     found = await Sources(opened(root)).superseded(lines, as_of=as_of)
     return [mark.by_path if mark is not None else "" for mark in found]
@@ -160,7 +159,7 @@ async def test_a_correction_retires_every_copy_of_the_old_value(root: Path) -> N
     await by(root, later).append("memory/2026-05-02.md", "- My city is now Porto.")
 
     assert await _out_of_date(root, *old) == ["memory/2026-05-02.md"] * 3
-    assert await _out_of_date(root, *old, as_of=date(2026, 4, 1)) == ["", "", ""]
+    assert await _out_of_date(root, *old, as_of="2026-04-01") == ["", "", ""]
     assert await _out_of_date(root, "- Anna's phone: 555-1234", "- My city is now Porto.") == ["", ""]
     assert "- The user's city is Lisbon." in (root / LOG).read_text(encoding="utf-8")
 
@@ -180,7 +179,7 @@ async def test_a_value_that_comes_back_holds_again(root: Path) -> None:
         "memory/2026-06-02.md",
         "",
     ]
-    assert await _out_of_date(root, "- My city: Lisbon", as_of=date(2026, 5, 20)) == ["memory/2026-05-02.md"]
+    assert await _out_of_date(root, "- My city: Lisbon", as_of="2026-05-20") == ["memory/2026-05-02.md"]
 
 
 @pytest.mark.parametrize(
