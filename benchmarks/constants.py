@@ -28,7 +28,7 @@ from nacre.memory.search.finding import SearchContext, WordingResult, find
 
 OFF = (
     *("_LESS_BY_WORDS", "_BEST_LINE", "_AS_CODE", "_DAY", "_STRENGTH", "_COVERED", "_RELATED"),
-    *("_UNRELATED_PER_DECADE", "_CHANCE", "_CHANCE_PER_TERM", "_WORD_AMONG_FEW", "_VERY_FEW", "EXACT_FLOOR"),
+    *("_UNRELATED_PER_DECADE", "_CHANCE", "_CHANCE_PER_TERM", "_VERY_FEW", "EXACT_FLOOR"),
 )
 """Constants of `scoring.py` that do nothing at 0."""
 OTHERS: tuple[tuple[ModuleType, str, tuple[float, ...]], ...] = (

@@ -37,11 +37,13 @@ _Pair = tuple["_Line", "_Line"]
 class Intent(Record):
     """What a wording asks for: `finder` finds its terms, `denied` are the numbers of the negated ones.
 
-    `until` is the last day that it names, if any. `asks_now`: it is a question about what is so now.
+    `about` are the numbers of the terms that do not only name days. `until` is the last day that the wording
+    names, if any. `asks_now`: it is a question about what is so now.
     """
 
     finder: Finder
     denied: frozenset[int]
+    about: frozenset[int]
     until: date | None
     asks_now: bool
 
@@ -106,11 +108,13 @@ class _Sense(Record):
         )
 
 
-def intent_of(text: str, finder: Finder, days: Sequence[DayRange]) -> Intent:
+def intent_of(text: str, finder: Finder, days: Sequence[DayRange], rest: str) -> Intent:
+    """What `text` asks for; `rest` is what it says beside the `days` that it names."""
     claim = Claim(text)
     return Intent(
         finder=finder,
         denied=claim.having(finder.terms, denied=True),
+        about=finder.look(rest).terms,
         until=max((span.last for span in days), default=None),
         asks_now=text.rstrip().endswith(("?", "\uff1f")) and not claim.asks_about_past,
     )
@@ -134,10 +138,13 @@ def corrected_order(
     supersessions: list[Supersession] = []
     for newer, older in _later_claims(lines):
         hits = _in_time(hits, newer, older, intents)
+        # A mark needs more of the question than a place does: half of all terms, those of days too.
+        if (intent := intents[older.chunk_id]) and 2 * len(older.terms) < len(intent.finder.terms):
+            continue
         by = citation(newer.chunk.path, newer.number, newer.number)
         mark = Superseded(line=older.number, by=by)
         supersessions.append(Supersession(newer=newer.chunk_id, older=older.chunk_id, mark=mark))
-    return hits, supersessions
+    return _notes_first(hits, chunks, intents), supersessions
 
 
 def superseded_lines(
@@ -158,13 +165,27 @@ def _lines(
         intent, chunk = intents[item.chunk_id], chunks[item.chunk_id]
         if intent is None:
             continue
-        texts, found = chunk.text.split("\n"), intent.finder.look(chunk.text).lines
-        half = len(intent.finder.terms) / 2
-        about = [at for at in found if len(found[at]) >= half and not HEADING.match(texts[at])]
-        for at in sorted(about, key=lambda at: (-len(found[at]), at))[:LINES]:
-            claim = Claim(texts[at])
-            for one in [claim] if claim.is_statement else claim.sentences:
-                yield _Line(chunk=chunk, chunk_id=item.chunk_id, at=at, terms=found[at], claim=one)
+        lines = [
+            line for line in _said(chunk, item.chunk_id, intent) if 2 * len(line.terms) >= len(intent.about)
+        ]
+        for line in sorted(lines, key=lambda line: (-len(line.terms), line.at))[:LINES]:
+            is_one = line.claim.is_statement
+            yield from [line] if is_one else [replace(line, claim=one) for one in line.claim.sentences]
+
+
+def _said(chunk: Chunk, chunk_id: int, intent: Intent) -> Iterator[_Line]:
+    # The lines with a term of the question, with those of the headings above: "car: Golf" below "# Ada".
+    texts, found = chunk.text.split("\n"), intent.finder.look(chunk.text).lines
+    in_headings = any(found[at] & intent.about for at in found if HEADING.match(texts[at]))
+    in_headings = in_headings or any(intent.finder.look(text).terms for text in chunk.heading_path)
+    for at, terms in found.items():
+        if HEADING.match(texts[at]) or not (terms := terms & intent.about):
+            continue
+        line = _Line(chunk=chunk, chunk_id=chunk_id, at=at, terms=terms, claim=Claim(texts[at]))
+        if in_headings:
+            over = (intent.finder.look(text).terms for text in line.headings)
+            line = replace(line, terms=intent.about & terms.union(*over))
+        yield line
 
 
 def _right_senses(lines: Sequence[_Line], intents: Mapping[int, Intent | None]) -> Iterator[tuple[int, int]]:
@@ -219,9 +240,16 @@ def _beside_undated(lines: Sequence[_Line]) -> Iterator[_Pair]:
             if (
                 older.day is None
                 and _are_about_one_matter(newer, older)
-                and has_other_value(newer.claim, older.claim)
+                and (has_other_value(newer.claim, older.claim) or _tells_of_change(newer, older))
             ):
                 yield newer, older
+
+
+def _tells_of_change(newer: _Line, older: _Line) -> bool:
+    # "Ada told me that the car changed" concerns "car: Golf" below the heading "Ada".
+    words = {word for word, _ in newer.claim.words}
+    over = {word for text in older.above for word, _ in Claim(text.lstrip("# ")).words}
+    return newer.claim.is_change and any(words.issuperset({*thing, *over}) for thing in older.claim.values)
 
 
 def _latest_first(
@@ -264,6 +292,43 @@ def _latest_first(
 def _with_score(hit: HitGroup, score: float) -> HitGroup:
     item, others = hit
     return replace(item, explanation=replace(item.explanation, final=score)), others
+
+
+def _notes_first(
+    hits: list[HitGroup], chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None]
+) -> list[HitGroup]:
+    # The last messages of an ended session repeat the question, so they have more of its words than the note
+    # in which the answer was kept. A note with about as much as the answer has stands before them.
+    if not any(_is_session(chunks[item.chunk_id]) for item, _ in hits):
+        return hits
+    said = [_most_said(chunks[item.chunk_id], intents[item.chunk_id]) for item, _ in hits]
+    for at in range(len(hits)):
+        is_talk, terms = said[at]
+        for behind in range(at + 1, len(hits) if is_talk else 0):
+            _, others = said[behind]
+            if not said[behind][0] and len(others) > 1 and len(terms - others) <= 1:
+                hits = _put_before(hits, hits[behind][0].chunk_id, hits[at][0].chunk_id)
+                said.insert(at, said.pop(behind))
+                break
+    return hits
+
+
+def _is_session(chunk: Chunk) -> bool:
+    beginning = chunk.text.split("\n", 1)[0].lstrip("# ")
+    return any(text.startswith("Session: ") for text in (*chunk.heading_path, beginning))
+
+
+def _most_said(chunk: Chunk, intent: Intent | None) -> tuple[bool, frozenset[int]]:
+    # Whether the line with most of the question is talk in the note of a session, and its terms. What asks
+    # does not answer; what was decided stands in a list.
+    texts = chunk.text.split("\n")
+    found = intent.finder.look(chunk.text).lines if intent is not None else {}
+    answers = [
+        at for at in found if not (texts[at].rstrip().endswith(("?", "\uff1f")) or HEADING.match(texts[at]))
+    ]
+    best = max(answers, key=lambda at: (len(found[at]), -at), default=None)
+    is_talk = _is_session(chunk) and best is not None and not texts[best].startswith(("> - ", "- "))
+    return is_talk, found[best] if best is not None else frozenset()
 
 
 def _in_time(

@@ -20,7 +20,7 @@ from nacre.memory.files.note_files import ROOT_FILES
 from nacre.memory.search.contradiction import Intent, intent_of
 from nacre.memory.search.ranking import Ranked, rank
 from nacre.memory.search.scoring import FEW_CHUNKS, Candidates, QueryFacts
-from nacre.memory.text.days.query_dates import named_days
+from nacre.memory.text.days.query_dates import days_and_rest
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.forms.character_grams import gram_run
 from nacre.memory.text.forms.emoji import emoji_words, is_emoji
@@ -92,7 +92,7 @@ def find(
 ) -> WordingResult:
     """The best `count` chunks for one wording."""
     hybrid, embedder = context.settings.hybrid, context.embedder
-    days = named_days(text, context.now.date())
+    days, rest = days_and_rest(text, context.now.date())
     query = match_query(text, days)
     if query is not None:
         query = with_unknown_words(query, snapshot.is_known)
@@ -126,7 +126,7 @@ def find(
         candidates=found,
         facts=facts,
         finder=finder,
-        intent=intent_of(text, finder, days) if finder is not None else None,
+        intent=intent_of(text, finder, days, rest) if finder is not None else None,
         absent=absent.names if has_chunks else (),
         degraded=degraded,
         has_vector=vector is not None,

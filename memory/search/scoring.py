@@ -21,7 +21,7 @@ from nacre.memory.text.evidence import TextEvidence, best_line_share, rarity, sh
 from nacre.record import Record
 
 EXACT_FLOOR = 0.6
-"""The lowest score of a chunk that contains an identifier or a quoted phrase of the query verbatim."""
+"""The lowest score of a chunk that has an identifier or a quoted phrase of the query verbatim, or its day."""
 ABSENT_CEILING = 0.3
 """The highest score of a hit if the name that is asked for stands nowhere; too low to be shown."""
 FEW_CHUNKS = 30
@@ -42,11 +42,10 @@ _EXAMINED = 6
 """How many of the best texts by words determine how much of the query the words cover."""
 
 _STRENGTH, _COVERED, _RELATED, _NEEDED = 1.2, 2.1, 4.6, 2.75
-_STRENGTH_ALONE, _COVERED_ALONE, _NEEDED_ALONE = 2.2, 1.8, 2.15
+_NEEDED_ALONE = 2.15
 _CHANCE, _CHANCE_PER_TERM, _MOST_TERMS, _NO_CHANCE = 0.53, 0.07, 20, 75
 _UNRELATED_PER_DECADE = 0.24
 _VERY_FEW = 10
-_WORD_AMONG_FEW = 0.8
 
 
 class Candidates(Record):
@@ -144,7 +143,7 @@ def fuse(found: Candidates, facts: QueryFacts) -> dict[int, float]:
     if not found.words and not found.nearest:
         return {}
     mixed = mix(found, facts)
-    sure = max(_confidence(facts, mixed, is_measured=found.is_measured), 0.6 * mixed.best_fit)
+    sure = max(_confidence(facts, mixed, is_measured=found.is_measured), EXACT_FLOOR * mixed.best_fit)
     if facts.is_absent:
         sure *= ABSENT_CEILING
     best = max(mixed.values.values()) or 1.0
@@ -195,7 +194,7 @@ def _confidence(facts: QueryFacts, mixed: Mix, *, is_measured: bool) -> float:
     if facts.term_counts is not None:
         by_chance = _by_chance(facts.chunk_count, len(facts.term_counts)) * (1 - mixed.covered)
         strength, covered = max(0.0, _strength(mixed, facts.chunk_count) - by_chance), mixed.covered
-    alone = _STRENGTH_ALONE * strength + _COVERED_ALONE * covered - _NEEDED_ALONE
+    alone = _COVERED * (strength + covered) - _NEEDED_ALONE
     if mixed.related is None:
         return _logistic(alone)
     unrelated = _UNRELATED_PER_DECADE * math.log10(max(1, facts.chunk_count))
@@ -209,7 +208,7 @@ def _strength(mixed: Mix, chunk_count: int) -> float:
     # In units of a word that is in a single chunk. Among a few chunks, BM25 is nearly 0 for any word, so the
     # terms of the best chunk are counted instead.
     among_few = max(0.0, 1 - chunk_count / FEW_CHUNKS)
-    return max(mixed.top / math.log(chunk_count + 2), among_few * _WORD_AMONG_FEW * mixed.matched)
+    return max(mixed.top / math.log(chunk_count + 2), among_few * mixed.matched)
 
 
 def _by_chance(chunk_count: int, term_count: int) -> float:

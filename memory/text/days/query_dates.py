@@ -66,6 +66,11 @@ def named_days(text: str, today: date) -> tuple[DayRange, ...]:
 
     A day, month or season without a year is the latest one that is not after `today`.
     """
+    return days_and_rest(text, today)[0]
+
+
+def days_and_rest(text: str, today: date) -> tuple[tuple[DayRange, ...], str]:
+    """The ranges that `text` names, and the text in lower case without the words that name them."""
     rest, found = text.lower().replace("\u2019", "'"), []
     tokens, has_digit = set(_TOKEN.findall(rest)), any(char.isdigit() for char in rest)
     patterns = [] if rest.isascii() or not _unspaced().search(rest) else list(_cjk_readers())
@@ -78,7 +83,7 @@ def named_days(text: str, today: date) -> tuple[DayRange, ...]:
             if days is not None:
                 found.append((match.start(), days))
                 rest = rest[: match.start()] + " " * (match.end() - match.start()) + rest[match.end() :]
-    return tuple(dict.fromkeys(days for _, days in sorted(found)))
+    return tuple(dict.fromkeys(days for _, days in sorted(found))), rest
 
 
 def with_dates(text: str, today: date) -> str:

@@ -213,3 +213,69 @@ async def test_a_log_stands_before_a_page_without_days(tmp_path: Path) -> None:
 
     assert [hit.path for hit in report.hits] == [f"memory/{NEWER}.md", "memory/greta.md"]
     assert not any(superseded(report).values())
+
+
+async def test_the_words_of_a_day_are_not_what_a_line_must_have(tmp_path: Path) -> None:
+    """A line in other words than the question is compared although it names no month, but not marked."""
+    notes = {OLDER: "- Greta's home town: Kiel\n- Rain, garden, soup\n", NEWER: "- Greta's home town: Bonn\n"}
+    report = await search(tmp_path, "Where did Greta live in March 2026?", **notes)
+
+    assert [hit.path for hit in report.hits] == [f"memory/{OLDER}.md", f"memory/{NEWER}.md"]
+    assert not any(superseded(report).values())
+
+
+@pytest.mark.parametrize(("person", "first"), [("Elif", NEWER), ("Dario", "elif")])
+async def test_a_log_that_tells_of_a_change_stands_before_the_page(
+    tmp_path: Path, person: str, first: str
+) -> None:
+    """The page names its person in a heading alone; a change of somebody else's changes nothing."""
+    page = "# Elif\n\nfavourite coffee: cappuccino\n"
+    log = f"- {person} told me that the favourite coffee changed. It is filter now!\n- Elif came.\n"
+    report = await search(tmp_path, "How does Elif take coffee?", elif_=page, **{NEWER: log})
+
+    assert report.hits[0].path == f"memory/{first}.md".replace("elif", "elif_")
+    assert not any(superseded(report).values())
+
+
+@pytest.mark.parametrize(
+    ("question", "note", "answer"),
+    [
+        (
+            "Which hotel did we book in Lisbon?",
+            "Booked the hotel Mirador in Lisbon",
+            "We booked the Mirador hotel.",
+        ),
+        (
+            "When does the car need its inspection?",
+            "Inspection of the car: October",
+            "The car needs it in October.",
+        ),
+        (
+            "Where is the spare key of the cellar?",
+            "Spare key to the cellar: red shelf",
+            "The key is on the shelf.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("talk", ["> User: {}\n>\n> Assistant: {}\n", "user: {}\nassistant: {}\n"])
+async def test_what_was_said_stands_behind_what_was_noted(
+    tmp_path: Path, question: str, note: str, answer: str, talk: str
+) -> None:
+    """An ended session repeats the question, in the form of today and in that of its first version."""
+    told = f"# Session: 2026-01-04 23:30:00 UTC\n\n## Conversation Summary\n\n{talk.format(question, answer)}"
+    notes = {
+        OLDER: f"- Rained all day\n- {note}, breakfast, garden, and more about it\n",
+        "2026-01-04-talk": told,
+    }
+    report = await search(tmp_path, question, **notes)
+
+    assert [hit.path for hit in report.hits] == [f"memory/{OLDER}.md", "memory/2026-01-04-talk.md"]
+
+
+async def test_what_was_said_stands_first_if_it_alone_answers(tmp_path: Path) -> None:
+    """A note that has one word of the question is not the answer."""
+    told = "# Session: 2026-01-04 23:30:00 UTC\n\n> User: The dog sleeps at the neighbors.\n"
+    notes = {OLDER: "- The dog was at the vet\n", "2026-01-04-talk": told}
+    report = await search(tmp_path, "Where does the dog sleep?", **notes)
+
+    assert report.hits[0].path == "memory/2026-01-04-talk.md"
