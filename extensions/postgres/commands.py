@@ -72,7 +72,7 @@ def migrate_command(context: click.Context, target: str, as_json: bool) -> int:
     return 1 if problems else 0
 
 
-_AGENT = click.argument("agent", metavar="ID")
+_AGENT = click.argument("agent_id", metavar="ID")
 
 
 @storage.command("agents")
@@ -97,37 +97,49 @@ def agents_command(context: click.Context, as_json: bool) -> int:
 
 @storage.command("pause")
 @_AGENT
+@json_option()
 @shared_options
-def pause_command(context: click.Context, agent: str) -> int:
+def pause_command(context: click.Context, agent_id: str, as_json: bool) -> int:
     """Have no worker begin a turn of agent ID; its messages wait."""
     from nacre.extensions.postgres.hosted_agents import pause
 
     invocation = begin(context)
-    _hosted(invocation, partial(pause, agent=agent, is_paused=True))
+    _hosted(invocation, partial(pause, agent=agent_id, is_paused=True))
+    if as_json:
+        return print_json({"agent": agent_id, "isPaused": True})
     invocation.say(
-        f"{agent} is paused. Turns that run go on; messages wait for `nacre admin storage resume`."
+        f"{agent_id} is paused. Turns that run go on; messages wait for `nacre admin storage resume`."
     )
     return 0
 
 
 @storage.command("resume")
 @_AGENT
+@json_option()
 @shared_options
-def resume_command(context: click.Context, agent: str) -> int:
+def resume_command(context: click.Context, agent_id: str, as_json: bool) -> int:
     """Have workers run the turns of agent ID again."""
     from nacre.extensions.postgres.hosted_agents import pause
 
     invocation = begin(context)
-    _hosted(invocation, partial(pause, agent=agent, is_paused=False))
-    invocation.say(f"{agent} is answered again.")
+    _hosted(invocation, partial(pause, agent=agent_id, is_paused=False))
+    if as_json:
+        return print_json({"agent": agent_id, "isPaused": False})
+    invocation.say(f"{agent_id} is answered again.")
     return 0
 
 
 @storage.command("remove")
 @_AGENT
 @click.option("--yes", "is_sure", is_flag=True, required=True, help="Say that you mean it.")
+@json_option()
 @shared_options
-def remove_command(context: click.Context, agent: str, is_sure: bool) -> int:  # noqa: ARG001 - click wants it
+def remove_command(
+    context: click.Context,
+    agent_id: str,
+    is_sure: bool,  # noqa: ARG001 - click wants it
+    as_json: bool,
+) -> int:
     """Remove every row of agent ID, which has to be paused; nothing brings them back.
 
     Take it out of agents.list as well, or it begins anew when it is resumed.
@@ -135,13 +147,15 @@ def remove_command(context: click.Context, agent: str, is_sure: bool) -> int:  #
     from nacre.extensions.postgres.hosted_agents import remove
 
     invocation = begin(context)
-    removed = _hosted(invocation, partial(remove, agent=agent))
+    removed = _hosted(invocation, partial(remove, agent=agent_id))
     if removed is None:
         raise click.ClickException(
-            f"{agent} is not paused, or a program is at it. Run `nacre admin storage pause {agent}`, and end "
-            "what serves its channels or talks to it."
+            f"{agent_id} is not paused, or a program is at it. Run `nacre admin storage pause {agent_id}`, "
+            "and end what serves its channels or talks to it."
         )
-    invocation.say(f"{removed} rows of {agent} are removed.")
+    if as_json:
+        return print_json({"agent": agent_id, "removedRows": removed})
+    invocation.say(f"{removed} rows of {agent_id} are removed.")
     return 0
 
 

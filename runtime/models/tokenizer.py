@@ -101,39 +101,29 @@ def _estimated(text: str) -> int:
     return math.ceil(round(total, 6))
 
 
-def estimated_first(count_tokens: Callable[[str], int]) -> Callable[[str], int]:
-    """The same counter, which estimates its first texts; any thread may call it.
-
-    A table takes half a second and 80 MB, more than the rest of a short turn. Where little was counted, an
-    estimate is off by less than the reserve, and so is a table for a model whose own table nobody has.
-    """
-    left_tokens = ESTIMATED_TOKENS
-
-    def count(text: str) -> int:
-        nonlocal left_tokens
-        if left_tokens > 0:
-            tokens = estimate_tokens(text)
-            left_tokens -= tokens
-            if left_tokens >= 0:
-                return tokens
-        return count_tokens(text)
-
-    return count
-
-
-def counted_once(count_tokens: Callable[[str], int]) -> Callable[[str], int]:
+def counted_once(count_tokens: Callable[[str], int], *, estimated_tokens: int = 0) -> Callable[[str], int]:
     """The same counter with a memory of its counts; any thread may call it.
 
     If a provider reports no usage, the whole window is counted before each call, and all but its newest
     messages were counted before. Texts are remembered by hash and not kept.
+
+    The first texts, with so many tokens, are estimated: a table takes half a second and 80 MB, more than the
+    rest of a short turn. Where little was counted, an estimate is off by less than the reserve, and so is a
+    table for a model whose own table nobody has.
     """
     remembered: dict[tuple[int, int], int] = {}
+    left_tokens = estimated_tokens
 
     def count(text: str) -> int:
+        nonlocal left_tokens
         key = hash(text), len(text)
         tokens = remembered.get(key)
         if tokens is None:
-            tokens = count_tokens(text)
+            if left_tokens > 0:
+                tokens = _estimated(text) if len(text) <= _SLICE_CHARS else estimate_tokens(text)
+                left_tokens -= tokens
+            if tokens is None or left_tokens < 0:
+                tokens, left_tokens = count_tokens(text), 0
             if len(remembered) >= _MOST_REMEMBERED:
                 remembered.clear()
             remembered[key] = tokens

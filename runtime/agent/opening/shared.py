@@ -15,10 +15,10 @@ from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.extensions.host import MakeToolSource, OpeningAgent
 from nacre.runtime.models.tokenizer import (
+    ESTIMATED_TOKENS,
     count_tokens_for,
     counted_once,
     estimate_tokens,
-    estimated_first,
 )
 from nacre.runtime.providers.opening import connected_model
 from nacre.runtime.settings.config import Config
@@ -127,10 +127,10 @@ class World(Record):
     def count_tokens(self, model_name: str) -> Callable[[str], int]:
         """A counter with a cache that all agents share."""
         # the offline responder has no tokenizer of its own
-        count = estimated_first(count_tokens_for(model_name)) if model_name else estimate_tokens
+        count = count_tokens_for(model_name) if model_name else estimate_tokens
         return self.shared.borrowed(
             ("tokens", model_name),
-            lambda: counted_once(count),
+            lambda: counted_once(count, estimated_tokens=ESTIMATED_TOKENS if model_name else 0),
             close=_nothing_to_close,
             until=self.closing,
         )

@@ -50,6 +50,7 @@ TELL_NO_JSON = {
         "chat",
         "admin completion",
         "serve",
+        "acp",
         "admin worker",
     ),  # a conversation, a script for a shell, programs that stay
     *(

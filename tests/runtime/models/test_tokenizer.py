@@ -15,7 +15,6 @@ from nacre.runtime.models.tokenizer import (
     count_tokens_for,
     counted_once,
     estimate_tokens,
-    estimated_first,
 )
 from tests.runtime.turn.watched_work import watched_work
 
@@ -39,13 +38,13 @@ def test_tables_are_exact_and_differ_by_model() -> None:
 def test_the_first_texts_are_estimated_and_later_ones_counted() -> None:
     """The table is not needed before the texts have many tokens, and a single long text is counted."""
     counted: list[str] = []
-    count = estimated_first(lambda text: counted.append(text) or 7)
+    count = counted_once(lambda text: counted.append(text) or 7, estimated_tokens=ESTIMATED_TOKENS)
 
     assert count(ENGLISH) == estimate_tokens(ENGLISH)
     assert counted == []
     assert count(ENGLISH * ESTIMATED_TOKENS) == 7
-    assert count(ENGLISH) == 7
-    assert counted == [ENGLISH * ESTIMATED_TOKENS, ENGLISH]
+    assert count(CHINESE) == 7
+    assert counted == [ENGLISH * ESTIMATED_TOKENS, CHINESE]
 
 
 def test_a_huge_text_is_estimated_in_small_pieces() -> None:
