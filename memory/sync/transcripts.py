@@ -18,6 +18,7 @@ from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptSource,
 from nacre.memory.sync.file_sync import FileOutcome
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, storable
 from nacre.memory.text.lexical import lexical_fields
+from nacre.record import paused_collector
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.records import Chunk
@@ -66,7 +67,7 @@ async def sync_transcripts(
         if state is not None and state.content_hash == new_state.content_hash:
             await _touch(store, new_state)
             continue
-        chunks = await asyncio.to_thread(_chunks, new_state.path, lines, text, sizes)
+        chunks = await asyncio.to_thread(paused_collector()(_chunks), new_state.path, lines, text, sizes)
         fields: list[WordFields] = []
         for start in range(0, len(chunks), CHUNKS_AT_ONCE):
             some = chunks[start : start + CHUNKS_AT_ONCE]

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptText
 from nacre.memory.files.sources.secrets import without_secrets
+from nacre.record import paused_collector
 from nacre.runtime.contracts.clock import Clock, stored_moment
 from nacre.runtime.contracts.inbound import was_command
 from nacre.runtime.contracts.silence import without_token
@@ -93,7 +94,8 @@ class SessionTranscripts:
             zone=self._now().tzinfo or UTC,
         )
         said: list[SaidLine] = []
-        while some := await asyncio.to_thread(lambda: [*islice(lines, LINES_AT_ONCE)]):
+        read = paused_collector()(lambda: [*islice(lines, LINES_AT_ONCE)])
+        while some := await asyncio.to_thread(read):
             said += some
         return TranscriptText(
             lines=[line.text for line in said],

@@ -198,7 +198,12 @@ _SIGNS = re.compile(
     r"[/.#:-](?:(?<=/)|(?<=\.)\w|(?<=#)\d|(?<=[A-Z0-9]-)\d|(?<=:)\d\d|(?<=-)[0-9a-f]{4}-)", re.ASCII
 )
 """Every identifier contains one of these, or a digit and `_HEX`, so most texts are skipped at once."""
-_DIGIT, _HEX = re.compile("[0-9]"), re.compile("[0-9a-f]{7}")
+_HEX = re.compile("[0-9a-f]{7}")
+_SHAPE = bytes(
+    ord("1" if sign.isdigit() else "a" if sign.isalpha() or sign == "_" else "." if sign in ".#:-" else sign)
+    for sign in map(chr, range(128))
+) + bytes(128)
+"""Kinds of characters: digits, letters, and signs of which one stands before a letter or a digit."""
 _HASH = re.compile(r"(?<![\w-])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,64}(?![\w-])", re.ASCII)
 """Hexadecimal words with at least one letter and one digit, which excludes words and numbers."""
 
@@ -221,7 +226,10 @@ def identifiers(newest_first: Iterable[str], *, most: int) -> list[str]:
 
 
 def _names(text: str) -> list[str]:
-    if not _SIGNS.search(text) and not (_DIGIT.search(text) and _HEX.search(text)):
+    shape = text.encode("ascii", "replace").translate(_SHAPE)
+    if b"1" not in shape and b"/" not in shape and b".a" not in shape:
+        return []
+    if not _SIGNS.search(text) and not (b"1" in shape and _HEX.search(text)):
         return []
     spans = [match.span() for match in _PATTERNS.finditer(text)]
     hashes = [match.span() for match in _HASH.finditer(text)]

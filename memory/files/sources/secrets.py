@@ -44,7 +44,7 @@ _ASSIGNED = re.compile(
 
 def without_secrets(text: str) -> str:
     """`text` with everything that looks like a key, a token or a password replaced by `REDACTED`."""
-    folded = text.casefold()
+    folded = text.lower() if text.isascii() else text.casefold()
     if _may_have_form(folded):
         text = _SECRETS.sub(REDACTED, text)
     is_named = any([name in folded for name in _NAMES])  # noqa: C419 - a generator takes three times as long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, strategies as st
 
 from nacre.sessions.compaction.cut import CompactionPlan, plan_compaction
 from nacre.sessions.compaction.facts import (
@@ -107,6 +108,13 @@ def test_each_kind_of_name_is_found_alone(name: str) -> None:
     """What most texts have none of is looked for first, and overlooks no name."""
     assert identifiers([f"so {name}"], most=9) == [name]
     assert has_identifier(name)
+
+
+@given(st.text(st.sampled_from("abf09/.#:-_ AZ@é\ud800"), max_size=30))
+def test_texts_are_skipped_only_where_nothing_would_be_found(text: str) -> None:
+    """A text is read as its copy behind an identifier, which no quick look skips."""
+    found, read_anyway = (set(identifiers([each], most=99)) for each in (text, f"#9 {text}"))
+    assert read_anyway - {"#9"} == found - {"#9"}
 
 
 def test_failures_and_lists_are_taken_off_before_the_next_summary() -> None:
