@@ -29,6 +29,8 @@ MOST_STATEMENTS = 15
 does each statement that a transaction begins with. A slow machine only adds some: it looks once more."""
 MOST_WRITING = 10
 """Transactions that wrote, for a turn; 9 where nothing waits."""
+FRESH_SECONDS = 3
+"""Files that were written in the last two seconds are read in each turn, for they may change once more."""
 _OF_THE_CLOCK = ("INTO processes", "UPDATE processes")
 
 
@@ -44,7 +46,9 @@ async def test_a_turn_makes_few_statements(tmp_path: Path, postgres_server: Post
         worker = started(tmp_path, url)
         try:
             async with gateway(tmp_path, url, server.port):
-                await _talk(server, 2)
+                began_at = time.monotonic()
+                while time.monotonic() < began_at + FRESH_SECONDS:
+                    await _talk(server, 1)
                 wrote: list[int] = []
                 with postgres_server.logged(url) as statements:
                     for _ in range(TURNS):
