@@ -210,7 +210,7 @@ def _kind(bare: str) -> str:
     if first in stop_words_for([fold(word) for word in words]):
         return first
     if first[0].isdigit():
-        unit = first.lstrip("0123456789") or second
+        unit = words[0].lstrip("0123456789") or second
         is_date = fold(tokens[at + 1]) in _table("beside a thing") - _table("is different")  # "le 3 mai"
         return unit if unit.islower() and not is_date else "name"
     is_name = words[0] != words[0].lower() or any(map(str.isdigit, first))
