@@ -53,6 +53,18 @@ _EVENTS = frozenset(
 _SECTIONS = frozenset(("facts", "preferences", "decisions", "people", "lessons", "retain", "notes", "log"))
 """Headings that name the kind of the lines below, not their subject."""
 _OWNER = frozenset(("user", "owner"))
+_INDEFINITE = frozenset(("a", "an", "ein", "eine", "einen", "un", "une", "una", "uno"))
+_AT = frozenset(
+    (
+        *("in", "at", "on", "under", "near", "behind", "im", "am", "auf", "bei", "unter", "hinter", "neben"),
+        *("en", "a", "dans", "sur", "chez", "sous"),
+    )
+)
+"""Words before a place."""
+_STATE = "state"
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_HAS_ONE = re.compile("favou?r|liebling|prefer|colou?r|farbe|couleur|status|diet|password|size|name|job")
+"""In the name of a thing that has one value, also if this is an adjective."""
 _BEHIND = re.compile(r"(?:\s*\((?:\d{4}-\d\d-\d\d|(?:memory|bank)/)[^()]*\))+(?:\s*\^\w+)?\s*$")
 """The day and source behind a fact, and the places behind a curated line."""
 
@@ -124,18 +136,24 @@ class Claim:
 
 class Address(Record):
     """What a line says of one thing: `about` are the words of the thing and of its subject, `value` those of
-    its value. With `is_denied`, the line says that it does not have this value."""
+    its value. With `is_denied`, the line says that it does not have this value. `kind` is that of the value,
+    such as a place, or empty if it can be any. With `only_adds`, it may be one of several true values."""
 
     about: frozenset[str]
     value: frozenset[str]
     is_denied: bool
+    kind: str = ""
+    only_adds: bool = False
 
     def replaces(self, other: Address) -> bool:
         """Whether this later claim makes the other one out of date."""
         if self.about != other.about:
             return False
         is_same = self.value <= other.value or other.value <= self.value
-        return is_same if self.is_denied != other.is_denied else not (is_same or self.is_denied)
+        if self.is_denied != other.is_denied:
+            return is_same
+        is_alike = not self.kind or not other.kind or self.kind == other.kind
+        return is_alike and not (is_same or self.is_denied or self.only_adds)
 
 
 def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
@@ -152,11 +170,51 @@ def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
         stop_words = stop_words_for(words)
         about = {stem(word) for word in words if word not in stop_words and word not in _OWNER}
         stated = {stem(word) for word in value if not is_not(word)}
+        stated.update(_DATE.findall(bare) if stated else ())  # 2026-03-04 has all numbers of 2026-03-03
         if stated and about and not about <= {stem(word) for word in (*NO_KEYS, *_EVENTS)}:
             about.update(map(stem, _TOKEN.findall(fold(subject))))
             is_denied = any(map(is_not, value))
-            found.append(Address(about=frozenset(about), value=frozenset(stated), is_denied=is_denied))
+            kind = "" if has_label else _kind(claim._bare)
+            # "Anna's car is old" does not say that it is not red, unlike "Anna's favorite color is blue".
+            has_one = claim.is_change or any(map(_HAS_ONE.search, thing))
+            only_adds = kind == _STATE and not has_one
+            found.append(
+                Address(
+                    about=frozenset(about),
+                    value=frozenset(stated),
+                    is_denied=is_denied,
+                    kind=kind,
+                    only_adds=only_adds,
+                )
+            )
     return tuple(found)
+
+
+def _kind(bare: str) -> str:
+    """The kind of the value behind "is", told by its first words."""
+    tokens = _TOKEN.findall(bare)
+    at = next((at for at, word in enumerate(tokens) if fold(word) in _table("is")), len(tokens))
+    skipped = (_table("beside a thing") | _table("is different")) - _INDEFINITE
+    words = [word for word in tokens[at + 1 :] if fold(word) not in skipped and not is_not(fold(word))]
+    if not words:
+        return ""
+    first, second = fold(words[0]), words[1] if len(words) > 1 else ""
+    if words[-1].endswith(("'s", "’s")):
+        return "owner"
+    if words[0].lower() in _INDEFINITE:  # "à" is not "a"
+        return "sort"
+    if first in ("on", "am") and second[:1].isupper():
+        return "day"
+    if first in _AT:
+        return "name" if second[:1].isdigit() else "place"
+    if first in stop_words_for([fold(word) for word in words]):
+        return first
+    if first[0].isdigit():
+        unit = words[0].lstrip("0123456789") or second
+        is_date = fold(tokens[at + 1]) in _table("beside a thing") - _table("is different")  # "le 3 mai"
+        return unit if unit.islower() and not is_date else "name"
+    is_name = words[0] != words[0].lower() or any(map(str.isdigit, first))
+    return "name" if is_name else _STATE
 
 
 def subject_of(headings: Sequence[str]) -> str:

@@ -322,19 +322,30 @@ class StoredSource(Record):
 
 
 class StoredValue(Record):
-    """The value of one thing in the line `key`, as digests: of what it is about, and of each word."""
+    """The value of one thing in the line `key`, as digests: of what it is about, each word, and its kind.
+
+    Whether it `only_adds` matters while it is new, and is not stored.
+    """
 
     key: str
     about: str
     words: frozenset[str]
     is_denied: bool = False
+    kind: str = ""
+    only_adds: bool = False
 
     def replaces(self, other: StoredValue) -> bool:
         """Whether this later value makes the other one out of date: see `Address.replaces`."""
         from nacre.memory.text.claims import Address
 
         mine, others = (
-            Address(about=frozenset((each.about,)), value=each.words, is_denied=each.is_denied)
+            Address(
+                about=frozenset((each.about,)),
+                value=each.words,
+                is_denied=each.is_denied,
+                kind=each.kind,
+                only_adds=each.only_adds,
+            )
             for each in (self, other)
         )
         return mine.replaces(others)
@@ -373,6 +384,8 @@ def values_in(path: str, text: str) -> dict[str, tuple[StoredValue, ...]]:
                     about=_digest(*sorted(each.about)),
                     words=frozenset(_digest(word)[:8] for word in each.value),
                     is_denied=each.is_denied,
+                    kind=_digest(each.kind)[:8] if each.kind else "",
+                    only_adds=each.only_adds,
                 )
                 for each in said
             )
@@ -493,8 +506,16 @@ def from_lines(data: bytes) -> Iterator[StoredSource]:
 def _values(said: object) -> Iterator[StoredValue]:
     for each in said if isinstance(said, list) else ():
         match each:
-            case [str(key), str(about), str(words), bool(is_denied)]:
-                yield StoredValue(key=key, about=about, words=frozenset(words.split()), is_denied=is_denied)
+            case [str(key), str(about), str(words), bool(is_denied), *kind] if all(
+                isinstance(each, str) for each in kind
+            ):
+                yield StoredValue(
+                    key=key,
+                    about=about,
+                    words=frozenset(words.split()),
+                    is_denied=is_denied,
+                    kind="".join(kind),
+                )
             case _:
                 continue
 
@@ -534,7 +555,8 @@ def source_json(source: Source) -> dict[str, Any]:
 
 def _to_json(stored: StoredSource) -> dict[str, Any]:
     said = [
-        [value.key, value.about, " ".join(sorted(value.words)), value.is_denied] for value in stored.values
+        [value.key, value.about, " ".join(sorted(value.words)), value.is_denied, value.kind]
+        for value in stored.values
     ]
     return {
         "version": FORMAT_VERSION,

@@ -164,6 +164,18 @@ async def test_a_correction_retires_every_copy_of_the_old_value(root: Path) -> N
     assert "- The user's city is Lisbon." in (root / LOG).read_text(encoding="utf-8")
 
 
+async def test_what_else_is_true_of_a_thing_retires_nothing(root: Path) -> None:
+    """A red car in a garage stays red; another place, days later, retires the garage."""
+    old = ("- Anna's car is red.", "- Anna's car is in the garage.")
+    await by(root, MINE).append(LOG, old[0])
+    await by(root, MINE).append(LOG, old[1])
+    assert await _out_of_date(root, *old) == ["", ""]
+
+    later = replace(MINE, at="2026-05-02T10:00:00+01:00")
+    await by(root, later).append("memory/2026-05-02.md", "- Anna's car is in Porto.")
+    assert await _out_of_date(root, *old) == ["", "memory/2026-05-02.md"]
+
+
 async def test_a_value_that_comes_back_holds_again(root: Path) -> None:
     """Lisbon, Porto, Lisbon: the first line holds again, and Porto is out of date."""
     await by(root, MINE).append(LOG, "- My city: Lisbon")
