@@ -37,8 +37,8 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 75,
     "members that only forward": 24,
-    "lines: everything": 109_990,
-    "lines: core": 71_150,
+    "lines: everything": 110_010,
+    "lines: core": 71_190,
     "imports from the core into extensions": 0,
 }
 """The most that `--check` allows. A limit is lowered when it can be; only a feature may raise the lines."""
