@@ -320,7 +320,7 @@ def terminal_command(copy: Copy) -> None:
     copy.add("cli/setup/greet.py", GREET)
     row = '    "greet": ("nacre.cli.setup.greet", "Greet somebody."),\n'
     copy.insert("cli/nouns.py", '    "init": ("nacre.cli', row)
-    copy.insert("cli/nouns.py", '    "init": ("nacre init', '    "greet": ("nacre greet Ann",),\n')
+    copy.insert("cli/nouns.py", '    "chat": ("nacre chat', '    "greet": ("nacre greet Ann",),\n')
     copy.insert("cli/setup/README.md", "| `init.py`", "| `greet.py` | `nacre greet` | contract |\n")
     copy.add("tests/cli/setup/test_greet.py", GREET_TEST)
 
