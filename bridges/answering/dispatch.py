@@ -67,7 +67,7 @@ class SessionQueue:
         self._waiting: list[Received] = []
         self._last_put = 0.0
         self.running: tuple[Received, ...] = ()
-        """What is being answered now."""
+        """The messages that are being answered."""
         self.task: asyncio.Task[None] | None = None
 
     @property

@@ -33,7 +33,7 @@ MAX_RETRY_SECONDS = 300.0
 MaySend: TypeAlias = Callable[[Inbound], Awaitable[bool]]
 """Whether the sender of a message, given without its text, may still have its answer."""
 Around: TypeAlias = Callable[[OutboundPart], AbstractAsyncContextManager[None]]
-"""What observes the sending of a part."""
+"""Called around the sending of each part."""
 Step: TypeAlias = Literal["send", "find", "mark", "edit"]
 
 

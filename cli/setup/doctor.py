@@ -86,7 +86,7 @@ _MOST_OF_WINDOW = 0.25
 
 
 async def disk_findings(invocation: Invocation, now: Clock) -> list[Finding]:
-    """What the state folder, the workspace and the history of the notes are like."""
+    """Check the state folder, the workspace and the history of the notes."""
     return [
         _space(invocation),
         await _permissions(invocation),
@@ -320,7 +320,7 @@ async def _synced(invocation: Invocation, now: Clock) -> str:
     from nacre.runtime.recall.open_memory import open_memory
 
     engine = await open_memory(invocation.config, now)
-    assert engine is not None, "switched off is told before"
+    assert engine is not None, "the caller handles a memory that is switched off"
     try:
         report = await engine.sync(reason="cli")
         quarantined = (await engine.status()).quarantined
@@ -361,7 +361,7 @@ def _folders(top: Path) -> int:
 
 
 async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
-    """What is wrong with sessions and their files."""
+    """Check the sessions and their files."""
     from nacre.runtime.contracts.ids import random_id
     from nacre.runtime.storage.storage import storage_of
     from nacre.sessions.contracts.errors import SessionError
@@ -505,7 +505,7 @@ async def _mended(finding: Finding) -> Finding:
 
 
 async def tool_findings(config: Config) -> list[Finding]:
-    """Whether each server of `mcp.servers` could be started, and each skill be used. Starts nothing."""
+    """Check, without starting anything, that each server of `mcp.servers` and each skill can be used."""
     from nacre.memory.contracts.settings import at_home
     from nacre.runtime.storage.storage import open_skills
 

@@ -62,7 +62,7 @@ _UNITS = {
     "tokens": "tokens",
     "usd": "US dollars",
 }
-"""What a number counts, by the last word of its name."""
+"""The unit of a number setting, by the last word of its name."""
 _PLAIN = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 _LINK = re.compile(r"\[([^\]]+)\]\((\w+\.md)[^)]*\)")
 
@@ -83,7 +83,7 @@ def without_links(words: str) -> str:
 
 
 def kind_of(found: Field) -> str:
-    """What may be written for a key, with its unit and limits; empty if that cannot be said."""
+    """Describe the values that a key takes, with unit and limits. Empty if there is no short description."""
     if found.info is None:
         return ""
     words = _kind(found.info.annotation, found.info.metadata)
