@@ -34,17 +34,20 @@ def notes(state_dir: Path) -> list[str]:
 async def test_a_fork_and_its_origin_note_each_message_once(tmp_path: Path) -> None:
     """What both sessions have said is in the first note, and the second has what came after it."""
     clock = Clock(START)
-    model = ScriptedModel(
-        *(says("Noted."), FLUSH, says("boats", purpose="slug")),
-        *(says("Noted again."), FLUSH, says("more", purpose="slug")),
-    )
-    async with opened(tmp_path, model, clock=clock) as agent:
-        for text in ("We sail at nine.", "/fork here", "/new", "/resume 1", "/new", "/resume 1"):
-            await agent.respond(said(text))
-            clock.advance(minutes=1)
-        for text in ("We sail at ten.", "/new"):
-            await agent.respond(said(text))
-    model.assert_complete()
+    first_steps = (says("Noted."), FLUSH, says("boats", purpose="slug"))
+    last_steps = (says("Noted again."), FLUSH, says("more", purpose="slug"))
+    for ids, texts, steps in (
+        ("a", ("We sail at nine.", "/fork here", "/new"), first_steps),
+        ("b", ("/resume 1", "/new"), ()),
+        ("c", ("/resume 1", "We sail at ten.", "/new"), last_steps),
+    ):
+        # Closing waits for the notes of an ended session; one that is resumed before them is not ended.
+        model = ScriptedModel(*steps)
+        async with opened(tmp_path, model, clock=clock, ids=ids) as agent:
+            for text in texts:
+                await agent.respond(said(text))
+                clock.advance(minutes=1)
+        model.assert_complete()
 
     first, second = notes(tmp_path)
     assert first.count("We sail at nine.") == 1
