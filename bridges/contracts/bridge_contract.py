@@ -55,11 +55,9 @@ class RecordingInbox:
         self.cursor = cursor
         self.inbound: list[Inbound] = []
         self.is_connected = asyncio.Event()
+        self.connected = self.is_connected.set
         self._fails = fails
         self._news = asyncio.Event()
-
-    def connected(self) -> None:
-        self.is_connected.set()
 
     async def receive(self, inbound: Inbound, *, cursor: str = "") -> None:
         """Records a message, once per id."""

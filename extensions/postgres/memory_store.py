@@ -502,6 +502,7 @@ class PostgresIndexPlace:
     def __init__(self, database: Database, agent: str) -> None:
         self._database = database
         self._agent = agent
+        self.close = database.close
 
     @property
     def name(self) -> str:
@@ -524,9 +525,6 @@ class PostgresIndexPlace:
             await store.begin_anew()
             log.warning("The memory index of %r is damaged (%s). It is built again.", self._agent, problem)
         return store
-
-    async def close(self) -> None:
-        await self._database.close()
 
     def quarantined(self) -> tuple[str, ...]:
         """Nothing: an index that is rebuilt elsewhere is not kept."""

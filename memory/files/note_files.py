@@ -43,19 +43,19 @@ class NoteFiles:
         *,
         always: Sequence[WantedNotes] = _ALWAYS,
     ) -> None:
-        self._workspace = workspace
+        self.workspace = workspace
         self._always = tuple(always)
         self.extra_paths = tuple(extra_paths)
 
     @property
     def place(self) -> str:
         """The place of the workspace, for the owner."""
-        return self._workspace.place
+        return self.workspace.place
 
     async def listing(self) -> NoteListing:
         """Every note that exists now, in a fixed order. Raises nothing."""
         extra = await self._extra()
-        found = await self._workspace.list_notes((*self._always, *extra.inside))
+        found = await self.workspace.list_notes((*self._always, *extra.inside))
         if not (extra.outside or extra.skipped):
             return found
         outside = await extra.outside.list_notes()
@@ -69,15 +69,11 @@ class NoteFiles:
         """Whole notes of a listing by name; the value is the error if a note cannot be read."""
         extra = await self._extra()
         if not extra.outside:
-            return await self._workspace.read_notes(names)
+            return await self.workspace.read_notes(names)
         wanted = (*self._always, *extra.inside)
         inside = [name for name in names if any(asked.covers(name) for asked in wanted)]
         outside = list(set(names).difference(inside))
-        return {**await self._workspace.read_notes(inside), **await extra.outside.read_notes(outside)}
-
-    async def now_ns(self) -> int:
-        """The current time by the clock of the workspace's notes."""
-        return await self._workspace.now_ns()
+        return {**await self.workspace.read_notes(inside), **await extra.outside.read_notes(outside)}
 
     async def name_of(self, text: str) -> str:
         """The name of the note that `text` refers to. The note need not exist; its path must not have a link.
@@ -93,7 +89,7 @@ class NoteFiles:
         try:
             if not is_inside:
                 extra.outside.refuse_links(name)
-            elif (await self._workspace.real_name(name)).as_posix() != name:
+            elif (await self.workspace.real_name(name)).as_posix() != name:
                 raise PathOutsideRoot("it goes through a symbolic link.")
         except PathOutsideRoot as error:
             raise ReadRefused(f"{text!r} is refused: {error}") from error
@@ -102,7 +98,7 @@ class NoteFiles:
     async def watch(self, changed: Callable[[], None]) -> NoteWatch:
         """Calls `changed` soon after each change of a note, and when a change may have been missed."""
         extra = await self._extra()
-        watches = [self._workspace.watch((*self._always, *extra.inside), changed)]
+        watches = [self.workspace.watch((*self._always, *extra.inside), changed)]
         if extra.outside:
             watches.append(extra.outside.watch(changed))
         return _Watches(tuple(watches))
@@ -110,8 +106,8 @@ class NoteFiles:
     async def _extra(self) -> ExtraPaths:
         # This is computed each time, because which paths are patterns depends on what exists.
         if not self.extra_paths:
-            return extra_paths_of(self._workspace.folder, ())
-        return await asyncio.to_thread(extra_paths_of, self._workspace.folder, self.extra_paths)
+            return extra_paths_of(self.workspace.folder, ())
+        return await asyncio.to_thread(extra_paths_of, self.workspace.folder, self.extra_paths)
 
 
 class _Watches(NamedTuple):

@@ -98,7 +98,7 @@ class _Pass(NamedTuple):
         done = 0
         writing: asyncio.Task[None] | None = None
         notes, sizes, cut = self.corpus.notes, self.corpus.sizes, self.corpus.cut or cut_note
-        read_at_ns = await notes.now_ns()
+        read_at_ns = await notes.workspace.now_ns()
         hashes = {path: state.content_hash for path, state in stored.items()}
         try:
             for batch in batches(files, max_bytes=BATCH_BYTES, max_files=BATCH_FILES):

@@ -56,7 +56,9 @@ async def settle(turn: Turn, left_over: Sequence[Approval], *, runs: bool) -> bo
 async def _settled(turn: Turn, approval: Approval, *, runs: bool) -> bool:
     approvals, branch = turn.parts.approvals, turn.session.branch
     if approval.state in ("asked", "approved") and _is_told(branch, approval):
-        await approvals.forget(approval.id)  # an older copy that somebody brought back: it ran, or was denied
+        await approvals.store.remove(
+            approval.id
+        )  # an older copy that somebody brought back: it ran, or was denied
         return False
     waits = approval.state in ("asked", "approved") and not approval.is_expired(turn.now_ms())
     result = result_of(branch, approval)
@@ -65,7 +67,7 @@ async def _settled(turn: Turn, approval: Approval, *, runs: bool) -> bool:
             await turn.record(_result(turn, approval, waiting_text(approval), is_error=True))
         return False
     if result is not None and result != waiting_text(approval):
-        await approvals.forget(approval.id)
+        await approvals.store.remove(approval.id)
         return False
     if approval.state == "approved":
         claimed = await approvals.claim(approval.id)
@@ -77,7 +79,7 @@ async def _settled(turn: Turn, approval: Approval, *, runs: bool) -> bool:
         await turn.record(_result(turn, approval, text, is_error=is_error))
     elif not _is_told(branch, approval):
         await _tell(turn, approval, text, is_error=is_error)
-    await approvals.forget(approval.id)
+    await approvals.store.remove(approval.id)
     return True
 
 
@@ -233,7 +235,7 @@ async def approved(parts: AgentParts, approval: Approval, *, emit: Emit) -> Repl
         ):
             if is_sub_agent_key(route.key):
                 # No turn runs there, so it has ended; the agent would continue with tools of its own.
-                await approvals.forget(approval.id)
+                await approvals.store.remove(approval.id)
                 raise ApprovalNotFound(
                     f"The sub-agent that asked for {approval.tool_name} has ended. Ask for its task anew."
                 )

@@ -50,6 +50,7 @@ class SessionTranscripts:
         self._main_key = main_key
         self._now = now
         self._keys: Mapping[str, str] = {}
+        self.close = store.close
 
     async def transcripts(self) -> Sequence[TranscriptInfo]:
         """All transcripts. Those that no key names now, and idle ones, count as ended.
@@ -102,10 +103,6 @@ class SessionTranscripts:
             line_numbers=[line.number for line in said],
             days=[line.day for line in said],
         )
-
-    async def close(self) -> None:
-        """Closes the store."""
-        await self._store.close()
 
     def _names(self, records: Mapping[str, SessionRecord]) -> dict[str, str]:
         earlier = {

@@ -133,7 +133,7 @@ class TurnGuard:
         """Deletes the approval of a call whose result is on disk."""
         if call_id in self._answered:
             self._claimed.discard(call_id)
-            await self._approvals.forget(self._answered.pop(call_id))
+            await self._approvals.store.remove(self._answered.pop(call_id))
 
     async def _why(self, call: ToolCall, tool: Tool, arguments: BaseModel) -> str:
         """Why the owner has to approve the call, or an empty string. Raises `ToolFailed` if a hook denies

@@ -12,7 +12,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -385,7 +385,9 @@ class FileSessionStore:
         self.ended_sessions = EndedSessionFiles(places.endings, now=now)
         """The ended sessions whose hooks have not run yet."""
         self._places = places
-        self._lanes = TurnLockFiles(places.lanes)
+        self.transcript_name = self.index.transcript_name
+        self.turn_lock = TurnLockFiles(places.lanes).turn_lock
+        self.close = self.index.close
         self._listing = TranscriptListing(places.index.parent)
         self._worker = OrderedWorker()
         self._now = now
@@ -395,10 +397,6 @@ class FileSessionStore:
     def place(self) -> str:
         """The path of `sessions.json`."""
         return str(self.index.path)
-
-    def transcript_name(self, record: SessionRecord) -> str:
-        """The name of the session's file. Raises `SessionCorrupt` if it cannot be in this folder."""
-        return self.index.transcript_name(record)
 
     async def has_transcript(self, record: SessionRecord) -> bool:
         """Whether the session's file exists."""
@@ -499,14 +497,6 @@ class FileSessionStore:
     def fence(self, key: str) -> int | None:  # noqa: ARG002 - all keys are alike
         """Always `None`: the system releases a lock only when its process ends."""
         return None
-
-    def turn_lock(self, key: str) -> AbstractAsyncContextManager[bool]:
-        """Implements `SessionStore`."""
-        return self._lanes.turn_lock(key)
-
-    async def close(self) -> None:
-        """Brings `sessions.json` up to date."""
-        await self.index.close()
 
     def _path(self, name: str) -> Path:
         if not name:

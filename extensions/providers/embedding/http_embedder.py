@@ -97,6 +97,7 @@ class HttpEmbedder:
         self._may_know_no_base64 = endpoint.compact
         self._circuit = _CircuitBreaker(now_seconds)
         self._connection = EmbeddingConnection(endpoint, now_seconds)
+        self.close = self._connection.close
         self.jobs: BatchJobs | None = None
         """The provider's batch jobs; `None` if they are disabled or unknown."""
         if job_rules is not None and endpoint.provider in JOB_PROVIDERS:
@@ -155,9 +156,6 @@ class HttpEmbedder:
             raise failure from error
         self._circuit.succeeded()
         return vectors
-
-    async def close(self) -> None:
-        await self._connection.close()
 
     async def _part(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         reservation = None

@@ -129,7 +129,7 @@ class SubAgents:
                 task.caller.spend(turn.usage)
             # Whoever answers later finds no turn that waits.
             for approval in await parts.approvals.of_session(key):
-                await parts.approvals.forget(approval.id)
+                await parts.approvals.store.remove(approval.id)
         if reply is None:
             raise ToolFailed(f"The sub-agent {name!r} ended without a word.")
         return reply.text

@@ -148,7 +148,7 @@ class Approvals:
         wait_seconds: float,
         expire_ms: int,
     ) -> None:
-        self._store = store
+        self.store = store
         self._now_ms = now_ms
         self._new_id = new_id
         self._wait_seconds = wait_seconds
@@ -161,7 +161,7 @@ class Approvals:
         while True:
             approval_id = _plain(self._new_id())[-ID_CHARS:]
             approval = make(approval_id, now_ms, now_ms + self._expire_ms)
-            if await self._store.put(approval):
+            if await self.store.put(approval):
                 break
         log.info("%s of %s waits for approval as %s", approval.tool_name, approval.session_key, approval.id)
         return approval
@@ -176,13 +176,13 @@ class Approvals:
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._wait_seconds):
-                    while (found := await self._store.get(approval.id)) and found.state == "asked":
+                    while (found := await self.store.get(approval.id)) and found.state == "asked":
                         with suppress(TimeoutError):
                             await asyncio.wait_for(answered.wait(), POLL_SECONDS)
         finally:
             del self._waiting[approval.id]
         # An answer may have come at the last moment from somebody who expected the turn to wait.
-        return await self._store.get(approval.id)
+        return await self.store.get(approval.id)
 
     def is_awaited(self, approval_id: str) -> bool:
         """Whether a turn of this process waits for the answer."""
@@ -193,7 +193,7 @@ class Approvals:
         now_ms = self._now_ms()
         return tuple(
             found
-            for found in await self._store.all()
+            for found in await self.store.all()
             if found.state in ("asked", "approved") and not found.is_expired(now_ms)
         )
 
@@ -229,7 +229,7 @@ class Approvals:
                 return None
             return replace(found, state=state, reason=reason.strip())
 
-        changed = await self._store.change(approval_id, answered, by_turn=False)
+        changed = await self.store.change(approval_id, answered, by_turn=False)
         if changed is None:
             raise ApprovalNotFound(f"The call {approval_id!r} was answered already or has expired.")
         log.info("the call %s was %s", approval_id, state)
@@ -243,31 +243,27 @@ class Approvals:
         def running(found: Approval) -> Approval | None:
             return replace(found, state="running") if found.state == "approved" else None
 
-        return await self._store.change(approval_id, running, by_turn=True)
+        return await self.store.change(approval_id, running, by_turn=True)
 
     async def done(self, approval_id: str, result: str, *, is_error: bool) -> None:
         """Stores the result of a call until the conversation contains it."""
-        await self._store.change(
+        await self.store.change(
             approval_id,
             lambda found: replace(found, state="done", result=result, is_error=is_error),
             by_turn=True,
         )
 
-    async def forget(self, approval_id: str) -> None:
-        """Removes a call whose result the conversation contains."""
-        await self._store.remove(approval_id)
-
     async def withdraw(self, session_key: str) -> None:
         """Removes a session's calls that nobody has answered."""
         for each in await self.of_session(session_key):
             if each.state == "asked":
-                await self.forget(each.id)
+                await self.store.remove(each.id)
                 if each.id in self._waiting:
                     self._waiting[each.id].set()
 
     async def of_session(self, session_key: str) -> tuple[Approval, ...]:
         """The calls of a session, oldest first. The caller holds the session's lock."""
-        return tuple(each for each in await self._store.all() if each.session_key == session_key)
+        return tuple(each for each in await self.store.all() if each.session_key == session_key)
 
 
 def _plain(text: str) -> str:
