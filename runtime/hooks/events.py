@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from nacre.record import Record
 from nacre.runtime.contracts.errors import ModelError
@@ -229,24 +229,3 @@ class AfterDelivery(Record):
     type: ClassVar[str] = "after_delivery"
     part: Part
     error: BaseException | None
-
-
-HookEvent: TypeAlias = (
-    BeforeTurn
-    | AfterTurn
-    | BeforeModel
-    | AfterModel
-    | BeforeTool
-    | AfterTool
-    | BeforeFlush
-    | AfterFlush
-    | BeforeCompaction
-    | AfterCompaction
-    | SessionEnded
-    | MessageArrived
-    | ReplyLeaves
-    | BeforeAnswer
-    | AfterAnswer
-    | BeforeDelivery
-    | AfterDelivery
-)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.extensions.curation.retain import Retained, Unparsed, retained_items
+from nacre.extensions.curation.reflection import Retained, Unparsed, retained_items
 from tests.extensions.curation.logs import DAY, LOG
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.extensions.postgres.hosted_agents import TABLES
+from nacre.extensions.postgres.commands import TABLES
 from nacre.runtime.contracts.clock import epoch_ms
 from nacre.runtime.ledger.file_ledger import LEDGER_FILE, open_tables
 from tests.bridges.line_channel import LineServer

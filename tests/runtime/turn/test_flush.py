@@ -14,8 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 import nacre
-from nacre.extensions.curation.reflection import BankProposal, propose_bank
-from nacre.extensions.curation.retain import Retained, retained_items
+from nacre.extensions.curation.reflection import BankProposal, Retained, propose_bank, retained_items
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.prompts import render
 from nacre.runtime.contracts.errors import ContextOverflow, ModelAuthError
