@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from nacre.extensions.providers.completions.addresses import SentElsewhere, is_loopback, is_same_server
 from nacre.extensions.providers.completions.errors import CallFacts, classify, key_variable
@@ -315,12 +315,15 @@ _RERANK_SECONDS = 60.0
 """The limit of the client. The caller waits less long, and cancels the request."""
 
 
-class LiteLLMReranker:
-    """A re-ranker by its litellm name, `provider/model`, at `base_url` or the provider's own address.
+class _SideModel:
+    """A model beside the conversation, by its litellm name, `provider/model`, at `base_url` or the provider's
+    own address.
 
-    Without an `api_key` the provider's variable in the environment has it; a server of one's own needs none.
-    `ledger` gets what each question cost, and has the cap.
+    Without an `api_key`, the provider's variable in the environment has it; a server of one's own needs none.
+    `ledger` gets the cost of each call, and has the cap.
     """
+
+    purpose: ClassVar[str]
 
     def __init__(
         self,
@@ -337,17 +340,43 @@ class LiteLLMReranker:
         self._now_seconds = now_seconds
         self._retained = False
         self._calls = SideCalls(
-            ledger, "rerank", model=name, address=base_url, now_ms=lambda: int(now_seconds() * 1000)
+            ledger, self.purpose, model=name, address=base_url, now_ms=lambda: int(now_seconds() * 1000)
         )
 
-    async def load(self) -> None:
-        try:
-            await load_litellm(self.name)
-        except ConfigError as error:
-            raise RerankingFailed(str(error)) from error
+    async def close(self) -> None:
+        """Closes the connections, unless an open model on this event loop still uses them."""
+        if self._retained:
+            self._retained = False
+            await release_clients()
+
+    async def _loaded(self) -> Any:
+        litellm = await load_litellm(self.name)
         if not self._retained:
             self._retained = True
             retain_clients()
+        return litellm
+
+    def _failure(self, error: Exception) -> ModelError:
+        facts = CallFacts(
+            model_name=self.name,
+            api_base=self._base_url,
+            key_is_configured=bool(self._api_key),
+            secrets=(self._api_key,) if self._api_key else (),
+            now_seconds=self._now_seconds(),
+        )
+        return classify(error, facts)
+
+
+class LiteLLMReranker(_SideModel):
+    """A re-ranker."""
+
+    purpose = "rerank"
+
+    async def load(self) -> None:
+        try:
+            await self._loaded()
+        except ConfigError as error:
+            raise RerankingFailed(str(error)) from error
 
     async def relevance(self, question: str, texts: Sequence[str]) -> Sequence[float]:
         try:
@@ -376,12 +405,6 @@ class LiteLLMReranker:
         except Exception as error:
             raise RerankingFailed(self._sentence(error)) from error
 
-    async def close(self) -> None:
-        """Closes the connections, unless an open model on this event loop still uses them."""
-        if self._retained:
-            self._retained = False
-            await release_clients()
-
     def _in_order(self, results: Any, count: int) -> Sequence[float]:
         """The scores in the order of the texts; a provider returns them in its own order, with indices."""
         found: dict[int, float] = {}
@@ -399,14 +422,7 @@ class LiteLLMReranker:
         return [found[at] for at in range(count)]
 
     def _sentence(self, error: Exception) -> str:
-        facts = CallFacts(
-            model_name=self.name,
-            api_base=self._base_url,
-            key_is_configured=bool(self._api_key),
-            secrets=(self._api_key,) if self._api_key else (),
-            now_seconds=self._now_seconds(),
-        )
-        failure = classify(error, facts)
+        failure = self._failure(error)
         if isinstance(failure, ContextOverflow):
             return (
                 f"The re-ranker {self.name!r} refuses texts of this length. Let its server truncate them, or "
@@ -428,13 +444,10 @@ def _billed_tokens(answer: Any) -> int | None:
     return told if isinstance(told, int) and told > 0 else None
 
 
-class LiteLLMTranscriber:
-    """A transcriber by its litellm name, `provider/model`, at `base_url` or the provider's own address.
+class LiteLLMTranscriber(_SideModel):
+    """A transcriber. `language` is a code such as `de`; blank lets the model find it out."""
 
-    Without an `api_key` the provider's variable in the environment has it; a server of one's own needs none.
-    `language` is a code such as `de`; blank lets the model find it out. `ledger` gets what each recording
-    cost, and has the cap.
-    """
+    purpose = "transcription"
 
     def __init__(
         self,
@@ -446,15 +459,8 @@ class LiteLLMTranscriber:
         now_seconds: Callable[[], float],
         ledger: SpendingLedger,
     ) -> None:
-        self.name = name
-        self._base_url = base_url
-        self._api_key = api_key
+        super().__init__(name, base_url=base_url, api_key=api_key, now_seconds=now_seconds, ledger=ledger)
         self._language = language
-        self._now_seconds = now_seconds
-        self._retained = False
-        self._calls = SideCalls(
-            ledger, "transcription", model=name, address=base_url, now_ms=lambda: int(now_seconds() * 1000)
-        )
 
     async def transcribe(self, file_name: str, data: bytes, *, timeout_seconds: float) -> str:
         """The words of a recording. Providers derive its format from `file_name`.
@@ -472,10 +478,7 @@ class LiteLLMTranscriber:
 
     async def _asked(self, file_name: str, data: bytes, timeout_seconds: float) -> Any:
         try:
-            litellm = await load_litellm(self.name)
-            if not self._retained:
-                self._retained = True
-                retain_clients()
+            litellm = await self._loaded()
             return await litellm.atranscription(
                 model=self.name,
                 file=(file_name, data),
@@ -490,22 +493,6 @@ class LiteLLMTranscriber:
         # litellm raises its own errors, those of httpx and OpenAI's library, and bare ones of Python
         except Exception as error:
             raise self._failure(error) from error
-
-    async def close(self) -> None:
-        """Closes the connections, unless an open model on this event loop still uses them."""
-        if self._retained:
-            self._retained = False
-            await release_clients()
-
-    def _failure(self, error: Exception) -> ModelError:
-        facts = CallFacts(
-            model_name=self.name,
-            api_base=self._base_url,
-            key_is_configured=bool(self._api_key),
-            secrets=(self._api_key,) if self._api_key else (),
-            now_seconds=self._now_seconds(),
-        )
-        return classify(error, facts)
 
 
 def _settle(bill: Bill, answer: Any) -> None:
