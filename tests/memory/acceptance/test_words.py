@@ -135,10 +135,11 @@ async def test_an_index_with_words_cut_otherwise_is_built_again_by_itself(tmp_pa
     engine = await open_engine(tmp_path)
     problem = (await engine.status()).identity_problem
     async with asyncio.timeout(60):
-        # A search waits for a short sync only, and a long one ends beside it.
-        await engine.search("Python")
-        while (status := await engine.status()).identity_problem:
-            await asyncio.sleep(0)
+        status = None
+        while status is None or status.identity_problem:
+            # A search waits for a short sync only, and a long one ends beside it.
+            await engine.search("Python")
+            status = await engine.status()
     await engine.close()
 
     assert "rebuilds the index, because lexical changed" in problem
