@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import PurePosixPath
 
 from nacre.memory.contracts.errors import MemoryIndexError
@@ -37,6 +38,8 @@ CONFIRMED = "--yes"
 MOST_HITS = 6
 MOST_LINES = 12
 SHOWN_CHARS = 160
+
+_memory_command = partial(Command, where=("private",), group="Memory")
 
 
 async def _search(run: CommandRun) -> Outcome:
@@ -200,35 +203,13 @@ async def _undo(run: CommandRun) -> Outcome:
     return run.said("\n".join([f"Undid {what} in {', '.join(done.paths)}:", *lines[:MOST_LINES], *more]))
 
 
-SEARCH = Command(
-    name="search",
-    arguments="words",
-    help="find passages in the notes",
-    run=_search,
-    where=("private",),
-    group="Memory",
+SEARCH = _memory_command(name="search", arguments="words", help="find passages in the notes", run=_search)
+REMEMBER = _memory_command(
+    name="remember", arguments="text", help=f"write a line into {MEMORY_FILE}, word for word", run=_remember
 )
-REMEMBER = Command(
-    name="remember",
-    arguments="text",
-    help=f"write a line into {MEMORY_FILE}, word for word",
-    run=_remember,
-    where=("private",),
-    group="Memory",
+FORGET = _memory_command(
+    name="forget", arguments="words", help="remove lines from the notes; shows them first", run=_forget
 )
-FORGET = Command(
-    name="forget",
-    arguments="words",
-    help="remove lines from the notes; shows them first",
-    run=_forget,
-    where=("private",),
-    group="Memory",
-)
-UNDO = Command(
-    name="undo",
-    arguments="[commit]",
-    help="take back the last change of the notes",
-    run=_undo,
-    where=("private",),
-    group="Memory",
+UNDO = _memory_command(
+    name="undo", arguments="[commit]", help="take back the last change of the notes", run=_undo
 )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from difflib import get_close_matches
+from functools import partial
 
 from nacre.runtime.commands.command import Command, CommandRun, Outcome, said
 from nacre.runtime.commands.conversation.branching import Rewound, fork, label, rewind
@@ -39,6 +40,9 @@ MOST_LISTED = 10
 SHOWN_CHARS = 60
 LEAST_LIKENESS = 0.5
 """The least similarity of a misspelled model name: `difflib`'s ratio, where 1 is identical."""
+
+_conversation_command = partial(Command, group="Conversation")
+_channel_command = partial(Command, group="Channels")
 
 
 def place_named(run: CommandRun, word: str) -> str | SessionTurn:
@@ -107,12 +111,8 @@ async def fresh(run: CommandRun, reason: EndReason) -> Outcome:
     return turn, said(turn.session, f"✅ New session started · model: {name}{default}")
 
 
-NEW = Command(
-    name="new",
-    arguments="[model] [text]",
-    help="start a fresh session; notes are saved first",
-    run=_new,
-    group="Conversation",
+NEW = _conversation_command(
+    name="new", arguments="[model] [text]", help="start a fresh session; notes are saved first", run=_new
 )
 
 
@@ -134,12 +134,8 @@ async def _read_again(run: CommandRun, text: str) -> Outcome:
     return turn, await turn.answer()
 
 
-RESET = Command(
-    name="reset",
-    arguments="[text]",
-    help="like /new; /reset soft only reads the notes again",
-    run=_reset,
-    group="Conversation",
+RESET = _conversation_command(
+    name="reset", arguments="[text]", help="like /new; /reset soft only reads the notes again", run=_reset
 )
 
 
@@ -198,12 +194,8 @@ def _day(session: StoredSession, now: datetime) -> str:
         return "an unknown day"
 
 
-RESUME = Command(
-    name="resume",
-    arguments="[id]",
-    help="go back to an earlier session; alone it lists them",
-    run=_resume,
-    group="Conversation",
+RESUME = _conversation_command(
+    name="resume", arguments="[id]", help="go back to an earlier session; alone it lists them", run=_resume
 )
 
 
@@ -237,12 +229,8 @@ def _text(rewound: Rewound) -> str:
     return "\n".join(lines)
 
 
-REWIND = Command(
-    name="rewind",
-    arguments="[place]",
-    help="go back to before something you said",
-    run=_rewind,
-    group="Conversation",
+REWIND = _conversation_command(
+    name="rewind", arguments="[place]", help="go back to before something you said", run=_rewind
 )
 
 
@@ -262,12 +250,8 @@ async def _fork(run: CommandRun) -> Outcome:
     return run.turn, said(left, text, session_id=forked.session_id)
 
 
-FORK = Command(
-    name="fork",
-    arguments="[place]",
-    help="go on in a copy, from there or from here",
-    run=_fork,
-    group="Conversation",
+FORK = _conversation_command(
+    name="fork", arguments="[place]", help="go on in a copy, from there or from here", run=_fork
 )
 
 
@@ -281,12 +265,8 @@ async def _label(run: CommandRun) -> Outcome:
     return run.said(f"🏷 This place is called {name}; /rewind {name} comes back to it.{moved}")
 
 
-LABEL = Command(
-    name="label",
-    arguments="name",
-    help="name this place, for /rewind name",
-    run=_label,
-    group="Conversation",
+LABEL = _conversation_command(
+    name="label", arguments="name", help="name this place, for /rewind name", run=_label
 )
 
 
@@ -297,12 +277,11 @@ async def _compact(run: CommandRun) -> Outcome:
     return run.said(compaction_text(ended, (await run.turn.window()).budget))
 
 
-COMPACT = Command(
+COMPACT = _conversation_command(
     name="compact",
     arguments="[focus]",
     help="save notes, then shorten the history to a summary",
     run=_compact,
-    group="Conversation",
 )
 
 
@@ -330,13 +309,12 @@ async def _model(run: CommandRun) -> Outcome:
     return turn, said(turn.session, f"✅ Model: {turn.parts.model.name}. The conversation goes on with it.")
 
 
-MODEL = Command(
+MODEL = _conversation_command(
     name="model",
     arguments="[name]",
     help="show or change the model of this chat",
     run=_model,
     where=("private",),
-    group="Conversation",
 )
 
 
@@ -377,25 +355,19 @@ async def _elsewhere(run: CommandRun) -> Outcome:
     return run.said("This is about chats that `nacre serve` answers; here nothing waits and all is answered.")
 
 
-QUEUE = Command(
+QUEUE = _channel_command(
     name="queue",
     help="what becomes of messages that arrive during a turn",
     arguments="[mode]",
     run=_elsewhere,
-    group="Channels",
 )
-SEND = Command(
-    name="send",
-    help="whether messages are answered here",
-    arguments="[mode]",
-    run=_elsewhere,
-    group="Channels",
+SEND = _channel_command(
+    name="send", help="whether messages are answered here", arguments="[mode]", run=_elsewhere
 )
-ACTIVATION = Command(
+ACTIVATION = _channel_command(
     name="activation",
     help="whether a group is always answered",
     arguments="[mode]",
     run=_elsewhere,
     where=("group",),
-    group="Channels",
 )
