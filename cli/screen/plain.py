@@ -23,7 +23,7 @@ def plain(text: str) -> str:
     >>> plain("red: \\x1b[31m!")
     'red: ␛[31m!'
     """
-    return _UNSAFE.sub(_picture, text.replace("\r", ""))
+    return text if text.isprintable() else _UNSAFE.sub(_picture, text.replace("\r", ""))
 
 
 def one_line(text: str) -> str:
@@ -60,12 +60,13 @@ def cut_to_cells(text: str, max_cells: int) -> str:
 def aligned(rows: Sequence[Sequence[str]], *, has_numbers: bool = False) -> list[str]:
     """Rows as lines whose columns are as wide as their widest cell. `has_numbers` sets all columns but the
     first to the right."""
-    widths = [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
+    taken = [[*map(cell_width, row)] for row in rows]
+    widths = [max(column) for column in zip(*taken, strict=True)]
     lines = []
-    for row in rows:
+    for row, cells_of_row in zip(rows, taken, strict=True):
         cells = []
-        for place, (text, width) in enumerate(zip(row, widths, strict=True)):
-            room = " " * (width - cell_width(text))
+        for place, (text, width, own) in enumerate(zip(row, widths, cells_of_row, strict=True)):
+            room = " " * (width - own)
             cells.append(room + text if has_numbers and place else text + room)
         lines.append("  ".join(cells).rstrip())
     return lines

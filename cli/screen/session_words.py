@@ -10,7 +10,7 @@ from nacre.runtime.contracts.clock import stored_moment
 from nacre.sessions.contracts.keys import key_kind
 
 if TYPE_CHECKING:
-    from nacre.sessions.upkeep.stored_session import StoredSession
+    from nacre.sessions.index.record import SessionRecord
 
 
 def age(at_ms: int, now: datetime) -> str:
@@ -30,12 +30,12 @@ def age(at_ms: int, now: datetime) -> str:
     return f"{past.days} d ago"
 
 
-def session_name(session: StoredSession, main_key: str) -> str:
+def session_name(key: str, record: SessionRecord, main_key: str, *, is_current: bool = True) -> str:
     """A session's key without its agent, as every command takes it; `main` for the main session."""
-    key = session.key
     parts = key.split(":", 2)
     name = parts[2] if parts[0] == "agent" and len(parts) == 3 else key
-    name = "main" if key_kind(key, main_key=main_key) == "main" else name
-    called = session.record.label or session.record.display_name
+    if key.endswith(main_key.strip().lower()) and key_kind(key, main_key=main_key) == "main":
+        name = "main"
+    called = record.label or record.display_name
     shown = one_line(f"{name} ({called})" if called else name)
-    return shown if session.is_current else f"{shown}, earlier"
+    return shown if is_current else f"{shown}, earlier"

@@ -248,10 +248,10 @@ async def overview_of(config: Config, now: Clock) -> Overview:
         problem = str(error)
     store = storage_of(config).sessions(now=now, new_id=random_id)
     try:
-        sessions = await store.sessions(with_earlier=False)
+        sessions = await store.index.all()  # that they have a file need not be known
     finally:
         await store.close()
-    last = max(sessions, key=lambda each: each.active_at_ms, default=None)
+    last, record = max(sessions.items(), key=lambda each: each[1].active_at_ms, default=("", None))
     return Overview(
         version=__version__,
         agent_id=config.agent_id,
@@ -264,8 +264,8 @@ async def overview_of(config: Config, now: Clock) -> Overview:
         time_zone=str(now().tzinfo),
         workspace=config.workspace,
         sessions=len(sessions),
-        last_session=session_name(last, config.settings.session.main_key) if last else "",
-        last_active=age(last.active_at_ms, now()) if last else "",
+        last_session=session_name(last, record, config.settings.session.main_key) if record else "",
+        last_active=age(record.active_at_ms, now()) if record else "",
         today_usd=await spent_today_usd(config, now),
         daily_cap_usd=config.settings.usage.daily_cap_usd,
         history_problem=_history_problem(config) if config.is_in_files else "",

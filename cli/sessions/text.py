@@ -57,9 +57,10 @@ def list_lines(
         return ["There are no sessions yet. `nacre chat` begins one."]
     rows = [("SESSION", "ID", "ACTIVE", "CONTEXT", "LAST SAID")]
     for session in sessions:
+        name = session_name(session.key, session.record, main_key, is_current=session.is_current)
         rows.append(
             (
-                cut_to_cells(session_name(session, main_key), _KEY_CELLS),
+                cut_to_cells(name, _KEY_CELLS),
                 one_line(session.session_id[:SHORT_ID_CHARS]),
                 age(session.active_at_ms, now),
                 _context(session),

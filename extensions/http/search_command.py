@@ -41,7 +41,8 @@ async def command(shelf: SessionShelf, invocation: Invocation, words: tuple[str,
     for each in found:
         session = each.session
         identity = one_line(session.session_id[:SHORT_ID_CHARS])
+        name = session_name(session.key, session.record, shelf.main_key, is_current=session.is_current)
         told_age = age(session.active_at_ms, shelf.now())
-        invocation.say(f"{session_name(session, shelf.main_key)} · {identity} · {told_age}")
+        invocation.say(f"{name} · {identity} · {told_age}")
         invocation.say(f"  {one_line(each.passage)}")
     return 0

@@ -215,9 +215,11 @@ class Agent:
         return self._route(inbound).key
 
     def command(self, inbound: Inbound) -> str:
-        """The name of the chat command that a message calls; empty for other messages. Raises like
+        """The name of the chat command that a message calls; empty for other messages. A command raises like
         `commands`.
         """
+        if self._parts.commands.is_message(inbound.text):
+            return ""  # a message of a chat channel is asked about four times
         called = self._parts.commands.called(inbound.text, self._route(inbound).policy)
         return called.command.name if called is not None else ""
 

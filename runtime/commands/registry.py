@@ -141,6 +141,10 @@ class Commands:
         found = tuple(command for command in self._commands if command.may_be_used(policy))
         return () if found == (HELP,) else found
 
+    def is_message(self, text: str) -> bool:
+        """Whether a text calls no command, whoever says it."""
+        return called_word(text, self._by_word) is None and slash_word(text) is None
+
     def called(self, text: str, policy: ChatPolicy) -> Called | None:
         """The command that a message calls, or `None` for a message to the assistant.
 

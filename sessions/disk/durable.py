@@ -36,7 +36,7 @@ def no_sync(_descriptor: int) -> None:
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
-def open_plain(path: Path, flags: int) -> int:
+def open_plain(path: Path | str, flags: int) -> int:
     """Opens an existing regular file and returns its descriptor.
 
     Raises:
@@ -83,19 +83,17 @@ def reading(path: Path, *, start_bytes: int = 0) -> Iterator[BinaryIO]:
         yield file
 
 
-def read_tail(path: Path, most_bytes: int) -> bytes:
+def read_tail(path: Path | str, most_bytes: int) -> bytes:
     """The last whole lines of a regular file, at most `most_bytes` of them. Raises like `open_plain`."""
     descriptor = open_plain(path, os.O_RDONLY)  # without a file object: a list reads thousands of ends
     with reported("read", path):
         try:
-            size_bytes = os.fstat(descriptor).st_size
-            os.lseek(descriptor, max(0, size_bytes - most_bytes), os.SEEK_SET)
-            data = b""
-            while piece := os.read(descriptor, most_bytes):
-                data += piece
+            start = max(0, os.lseek(descriptor, 0, os.SEEK_END) - most_bytes)
+            os.lseek(descriptor, start, os.SEEK_SET)
+            data = os.read(descriptor, most_bytes)
         finally:
             os.close(descriptor)
-    return data if size_bytes <= most_bytes else data.partition(b"\n")[2]
+    return data if not start else data.partition(b"\n")[2]
 
 
 def write_all(descriptor: int, data: bytes, *, sync: Sync = os.fsync) -> None:

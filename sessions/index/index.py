@@ -301,6 +301,9 @@ class _PendingRecords(Mapping[str, SessionRecord]):
         return sum(1 for _ in self)
 
 
+_TRANSCRIPT_NAME = re.compile(r"(?!\.)[\w%@+=,.~ -]{1,250}\.jsonl")
+
+
 def is_transcript_name(name: str) -> bool:
     """Whether a name is a plain transcript file name, without any folder."""
-    return re.fullmatch(r"[\w%@+=,.~ -]{1,250}\.jsonl", name) is not None and not name.startswith(".")
+    return _TRANSCRIPT_NAME.fullmatch(name) is not None

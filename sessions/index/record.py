@@ -84,6 +84,11 @@ class SessionRecord(Record):
     previous_session_ids: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def active_at_ms(self) -> int:
+        """Milliseconds since the epoch of the last message, or otherwise of the last change."""
+        return self.last_interaction_at_ms or self.updated_at_ms
+
     def of_chat(self) -> dict[str, Any]:
         """The fields that belong to the conversation rather than to this session of it, including `extra`."""
         own = {name: stored for name, stored in _STORED.items() if stored["of_chat"]}
@@ -160,9 +165,9 @@ def record_from_json(raw: object) -> SessionRecord | None:
 
 
 def _under_present_names(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    former = {old: new for old, new in _FORMER_NAMES.items() if old in raw}
-    if not former:
+    if raw.keys().isdisjoint(_FORMER_NAMES):
         return raw
+    former = {old: new for old, new in _FORMER_NAMES.items() if old in raw}
     present = {name: value for name, value in raw.items() if name not in former}
     return {**{new: raw[old] for old, new in former.items()}, **present}
 

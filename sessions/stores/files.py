@@ -167,7 +167,7 @@ async def stored_sessions(index: SessionIndex, *, with_earlier: bool = True) -> 
     return sorted(found, key=lambda session: session.active_at_ms, reverse=True)
 
 
-def last_message(path: Path) -> str:
+def last_message(path: Path | str) -> str:
     """The last message of a person on the current branch, read from the end of a transcript file."""
     try:
         data = read_tail(path, TAIL_BYTES)
@@ -426,7 +426,7 @@ class FileSessionStore:
 
         def spoken() -> Iterator[LastMessage]:
             for session in sessions:
-                if session.transcript and (words := last_message(self._path(session.transcript))):
+                if session.transcript and (words := last_message(session.place)):
                     yield session, words
 
         return await asyncio.to_thread(lambda: list(islice(spoken(), most)))

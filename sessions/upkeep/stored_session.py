@@ -41,7 +41,7 @@ class StoredSession(Record):
     @property
     def active_at_ms(self) -> int:
         """Milliseconds since the epoch of the last message, or otherwise of the last change."""
-        return self.record.last_interaction_at_ms or self.record.updated_at_ms
+        return self.record.active_at_ms
 
 
 class TranscriptFacts(Record):

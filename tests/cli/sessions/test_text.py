@@ -21,6 +21,7 @@ from nacre.sessions.entries.entries import (
 )
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.upkeep.stored_session import StoredSession
+from tests.runtime.turn.watched_work import watched_work
 from tests.sessions.talk import Branch, answer, result, user
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -109,6 +110,16 @@ def test_columns_stay_in_line() -> None:
     assert lines[3].startswith("gone, earlier ")
     assert lines[3].endswith("no transcript")
     assert all("\x1b" not in line and "\n" not in line for line in lines)
+
+
+def test_a_row_of_thousands_costs_little() -> None:
+    """Its name is not looked up in the scheme of keys, and no cell is measured twice."""
+    sessions = [session(f"agent:main:telegram:group:{number}") for number in range(200)]
+    with watched_work() as work:
+        before = work.so_far()
+        list_lines(sessions, {}, now=NOW, main_key="main")
+        rows = work - before
+    assert rows.calls < 80 * len(sessions)
 
 
 def test_a_session_is_told_with_its_branches() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -124,6 +125,17 @@ async def test_a_new_chat_waits_for_what_makes_it_findable(tmp_path: Path) -> No
             turn = work - before
     assert (turn.syncs, turn.hops, turn.opened) == (4, 3, 15)
     assert turn.calls < MOST_CALLS_OF_A_NEW_CHAT
+
+
+async def test_a_message_is_told_from_a_command_without_a_route(tmp_path: Path) -> None:
+    """A gateway asks several times for each message, and a route costs a hundred calls."""
+    async with await opened(tmp_path) as agent:
+        with watched_work() as work:
+            before = work.so_far()
+            assert agent.command(said("any")) == ""
+            asked = work - before
+        assert agent.command(replace(said("any"), text="/status")) == "status"
+    assert asked.calls < 100
 
 
 async def test_a_long_history_adds_nothing_to_a_turn(tmp_path: Path) -> None:
