@@ -13,14 +13,17 @@ import unicodedata
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
-from typing import Literal, NamedTuple, TypeAlias
+from functools import partial
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Part
 from nacre.bridges.contracts.errors import DeliveryRefused, NotDelivered
 from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.ledger import Outbox
-from nacre.runtime.ledger.records import OutboundPart
+from nacre.runtime.ledger.records import LedgerUnusable, OutboundPart
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +134,7 @@ class Outgoing:
 
     async def _drain(self, chat_id: str) -> None:
         chat, after = (self._bridge.channel, self._bridge.account, chat_id), 0
-        while (part := await self._outbox.next_part(*chat, after=after)) is not None:
+        while (part := await self._insist(partial(self._outbox.next_part, *chat, after=after))) is not None:
             if (chat_id, _answer_key(part)) in self._paused:
                 after = part.number
                 continue
@@ -141,7 +144,8 @@ class Outgoing:
                 await self._sleep(delay)
 
     async def _try(self, part: OutboundPart) -> float | None:
-        if part.asker is not None and not await self._may_send(part.asker):
+        asker = part.asker
+        if asker is not None and not await self._insist(lambda: self._may_send(asker)):
             await self._fail(part, "failed", DeliveryRefused("its receiver no longer has the right"), 0)
             return None
         try:
@@ -172,18 +176,34 @@ class Outgoing:
         bridge, step = self._bridge, next_step(part, self._bridge.capabilities)
         if step == "edit":
             await bridge.edit(part.part, part.sent_id)
-            await self._outbox.sent(part, part.sent_id)
+            await self._record_sent(part, part.sent_id)
             return
         if step == "find":
             found = await bridge.find(part.part)
             if found is not None:
-                await self._outbox.sent(part, found, is_whole=not part.was_draft)
+                await self._record_sent(part, found, is_whole=not part.was_draft)
                 return
-        await self._outbox.sending(part, durable=not bridge.capabilities.has_idempotent_sends)
+        is_durable = not bridge.capabilities.has_idempotent_sends
+        await self._insist(lambda: self._outbox.sending(part, durable=is_durable))
         sent_id = await bridge.deliver(self._marked(part) if step == "mark" else part.part)
         # A draft that is sent again under its key still shows the draft's text.
         shows_draft = part.was_draft and part.state == "unsure" and step == "send" and bool(sent_id)
-        await self._outbox.sent(part, sent_id, is_whole=not shows_draft)
+        await self._record_sent(part, sent_id, is_whole=not shows_draft)
+
+    async def _record_sent(self, part: OutboundPart, sent_id: str, *, is_whole: bool = True) -> None:
+        await self._insist(lambda: self._outbox.sent(part, sent_id, is_whole=is_whole))
+
+    async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Calls the ledger until it does not refuse: a full disk must not end the sending to a chat."""
+        refusals = 0
+        while True:
+            try:
+                return await call()
+            except LedgerUnusable as error:
+                refusals += 1
+                delay = retry_delay_seconds(refusals, None)
+                log.error("sending waits for %.0f seconds: %s", delay, error)
+            await self._sleep(delay)
 
     def _marked(self, part: OutboundPart) -> Part:
         return replace(part.part, text=f"{REPEAT_MARK}{part.part.text}")
@@ -200,7 +220,7 @@ class Outgoing:
             state = "failed"
         problem = f"{type(error).__name__}: {error}"
         log.warning("part %s for %s is %s: %s", part.part.key, part.part.place.chat_id, state, problem)
-        await self._outbox.not_sent(part, state, problem)
+        await self._insist(lambda: self._outbox.not_sent(part, state, problem))
         return retry_delay_seconds(part.attempts + 1, retry_seconds)
 
 

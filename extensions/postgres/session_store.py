@@ -36,7 +36,7 @@ from nacre.sessions.contracts.errors import (
 )
 from nacre.sessions.contracts.keys import RECOVERED, SYNTHETIC_KINDS, key_kind
 from nacre.sessions.disk.json_text import json_value, split_lines, timestamp_text, to_line
-from nacre.sessions.entries.entries import SessionHeader, StoredTranscript, header_to_json
+from nacre.sessions.entries.entries import KnownBody, SessionHeader, StoredTranscript, header_to_json
 from nacre.sessions.index.index import is_transcript_name
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.copying import refuse_another
@@ -307,8 +307,8 @@ class PostgresSessionStore:
         found = await self._rows.single(lambda rows: rows.run(statements.HAS_TRANSCRIPT, name=name))
         return bool(found)
 
-    async def transcript(self, record: SessionRecord) -> TranscriptRows:
-        """The transcript of a line's session; begun when there is none.
+    async def transcript(self, record: SessionRecord, *, first: KnownBody | None = None) -> TranscriptRows:
+        """The transcript of a line's session; begun when there is none, with an entry `first` if given.
 
         Raises:
             SessionCorrupt: the line names something that cannot be its transcript.
@@ -316,6 +316,7 @@ class PostgresSessionStore:
         """
         name = self.transcript_name(record)
         found = await self._rows.read(lambda rows: _whole(rows, name))
+        is_new = found is None
         if found is None:
             at = self._now()
             header = SessionHeader(id=record.session_id, timestamp=timestamp_text(at), cwd=self._cwd)
@@ -325,7 +326,10 @@ class PostgresSessionStore:
             found = await self._rows.read(lambda rows: _whole(rows, name))
         if found is None:
             raise SessionCorrupt(f"The transcript {name} was removed while it was opened. Try again.")
-        return await self._opened(name, *found)
+        opened = await self._opened(name, *found)
+        if first is not None and is_new and not opened.tree.entries:
+            await opened.append(first, durable=False)
+        return opened
 
     async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:
         """The sessions that keys name, and `with_earlier` those that they named before."""

@@ -20,7 +20,6 @@ test double all keep (`tests/runtime/models/contract/model_contract.py` checks e
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -180,11 +179,19 @@ Answering: TypeAlias = StreamItem | AnswerRestarted
 Ask: TypeAlias = Callable[[ModelRequest], AsyncIterator[Answering]]
 
 
+def overhead_texts(system: SystemPrompt, tools: Sequence[ToolSpec]) -> list[str]:
+    """What every request carries besides the transcript, system prompt and tool schemas, in pieces.
+
+    Most pieces are those of another chat, and whoever counts tokens remembers what was counted.
+    """
+    texts = system.joined().splitlines(keepends=True)
+    for tool in tools:
+        texts += (f"{tool.name}, {tool.description}", json.dumps(dict(tool.parameters)))
+    return texts
+
+
 def overhead_tokens(
     system: SystemPrompt, tools: Sequence[ToolSpec], count_tokens: Callable[[str], int]
 ) -> int:
     """Tokens of every request besides the transcript: system prompt and tool schemas."""
-    schemas = json.dumps([[tool.name, tool.description, dict(tool.parameters)] for tool in tools])
-    # Section by section: most are those of another chat, and a counter remembers what it counted.
-    sections = re.split(r"(?<=\n\n)(?=#)", system.joined())
-    return sum(map(count_tokens, sections)) + count_tokens(schemas)
+    return sum(map(count_tokens, overhead_texts(system, tools)))

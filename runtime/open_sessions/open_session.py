@@ -34,7 +34,13 @@ from nacre.sessions.contracts.messages import (
     message_from_json,
     message_text,
 )
-from nacre.sessions.entries.entries import Compaction, Entry, SessionOwner, started_in_private
+from nacre.sessions.entries.entries import (
+    Compaction,
+    Entry,
+    KnownBody,
+    SessionOwner,
+    started_in_private,
+)
 from nacre.sessions.index.record import (
     Origin,
     SessionRecord,
@@ -160,7 +166,11 @@ class OpenSession:
         if self.line.record.system_sent:
             await self.journal.append(message)
         else:
-            await asyncio.gather(self.journal.append(message), self._index.flush())
+            flushed = asyncio.ensure_future(self._index.flush())
+            try:
+                await self.journal.append(message)
+            finally:
+                await flushed
         await self.line.said()
 
     async def compact(self, summary: str, plan: CompactionPlan, *, tokens_after: int) -> None:
@@ -196,11 +206,12 @@ class IndexLine:
     async def said(self) -> None:
         """Records that a person said something now.
 
-        It is written with the next change or by `settle`, or at once if the record would look long unused.
+        It is written with the next change or by `settle`, or at once if the record would look long unused; a
+        new one does not.
         """
         self._said_at_ms = at_ms = epoch_ms(self._now())
-        indexed_ms = self.record.last_interaction_at_ms or 0
-        if not self.record.system_sent or not 0 <= at_ms - indexed_ms < SAID_EVERY_MS:
+        indexed_ms = self.record.last_interaction_at_ms or self.record.session_started_at_ms or 0
+        if not 0 <= at_ms - indexed_ms < SAID_EVERY_MS:
             await self.settle()
 
     async def settle(self) -> None:
@@ -308,20 +319,20 @@ class SessionOpener:
         Raises:
             SessionError: the index or the transcript cannot be read or written.
         """
-        record, journal = await self._journal(route, fresh=fresh)
+        policy = route.policy
+        owner = SessionOwner(key=route.key, chat_kind=policy.chat_kind, is_private=policy.is_private)
+        record, journal = await self._journal(route, owner, fresh=fresh)
         notices: tuple[str, ...] = ()
         if record.system_sent and not journal.tree.entries:
             notices = (
                 f"The transcript {journal.name} of this session is missing, so the session starts again. "
                 "Only the notes of the earlier conversation are left.",
             )
-        policy = route.policy
         in_private = started_in_private(journal.tree)
         if in_private and not policy.is_private:
-            record, journal = await self._journal(route, fresh=True)
-            in_private = None
+            record, journal = await self._journal(route, owner, fresh=True)
+            in_private = started_in_private(journal.tree)
         if in_private is None:
-            owner = SessionOwner(key=route.key, chat_kind=policy.chat_kind, is_private=policy.is_private)
             await journal.append(owner.to_record(), durable=False)  # the first message is
         return OpenSession(
             route,
@@ -355,9 +366,13 @@ class SessionOpener:
         access = self._access(ended.key)
         return OpenSession(route, journal, record, index=self.index, now=self._now, access=access)
 
-    async def _journal(self, route: Route, *, fresh: bool) -> tuple[SessionRecord, Transcript]:
+    async def _journal(
+        self, route: Route, owner: SessionOwner, *, fresh: bool
+    ) -> tuple[SessionRecord, Transcript]:
         record = await self._record(route, fresh=fresh)
-        return record, await self.journals.open(record)
+        # Only what is missing may stay empty: that is how it is told from a new session.
+        first = None if record.system_sent else owner.to_record()
+        return record, await self.journals.open(record, first=first)
 
     async def _record(self, route: Route, *, fresh: bool) -> SessionRecord:
         """The key's record in the index; a new one if there is none or `fresh` is set."""
@@ -403,14 +418,17 @@ class Journals:
         self._sizes: dict[str, int] = {}
         self._cached_bytes = 0
 
-    async def open(self, record: SessionRecord) -> Transcript:
-        """The transcript of a session, including what other processes have appended.
+    async def open(self, record: SessionRecord, *, first: KnownBody | None = None) -> Transcript:
+        """The transcript of a session, including what other processes have appended. A new one begins with
+        `first`.
 
         Raises:
             SessionError: it cannot be read or created, or the record's transcript name is invalid.
         """
         name = self._store.transcript_name(record)
-        journal = await self._refreshed(self._cached.get(name)) or await self._store.transcript(record)
+        journal = await self._refreshed(self._cached.get(name))
+        if journal is None:
+            journal = await self._store.transcript(record, first=first)
         self._keep(name, journal)
         while len(self._cached) > 1 and self._cached_bytes > MAX_CACHED_BYTES:
             self._forget(next(iter(self._cached)))

@@ -38,7 +38,7 @@ from nacre.prompts import quoted, render
 from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
-from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens
+from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_texts
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
 from nacre.runtime.settings.sections.agents import AgentSettings, Profile, StartupContextSettings
 from nacre.runtime.settings.sections.skills import SkillsSettings
@@ -47,6 +47,7 @@ from nacre.runtime.tools.toolbox import on_its_own_thread
 from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
+from nacre.sessions.view.sent_view import MOST_QUICK_CHARS
 from nacre.sessions.view.transcript import RECALL_TYPE
 
 log = logging.getLogger(__name__)
@@ -91,8 +92,10 @@ def skill_list(skills: Sequence[Skill], *, most_chars: int) -> SkillList:
 
 OPTIONAL_FILES = ("MEMORY.md",)
 """Files that are left out, instead of marked as missing, if they do not exist."""
-MOST_COUNTED = 64
-"""How many system prompts' token counts are cached: one for each day, kind of chat, channel and model."""
+MOST_PARTS = 64
+"""How many stable parts of one kind of chat are cached: one for each set of sections."""
+MOST_COUNTED_TEXTS = 4_096
+"""How many pieces of system prompts and tool schemas have a cached token count."""
 
 FILES_PERCENT, STARTUP_PERCENT = 15, 10
 """The most of a window that workspace files, and recalled notes, take, at four characters a token."""
@@ -172,7 +175,7 @@ class SystemPrompts:
         self._log_paths: tuple[str, ...] = ()
         self._log_files: tuple[ContextFile, ...] = ()
         self._logs: Mapping[str, str] = {}
-        self._counted: dict[tuple[SystemPrompt, tuple[str, ...]], int] = {}
+        self._counted: dict[str, int] = {}
 
     async def stable(
         self,
@@ -217,7 +220,7 @@ class SystemPrompts:
                 },
                 notices=(*_cuts(files), *skills.notices),
             )
-            if len(made.parts) >= MOST_COUNTED:
+            if len(made.parts) >= MOST_PARTS:
                 made.parts.clear()
             made.parts[sections] = part
         return part
@@ -308,13 +311,21 @@ class SystemPrompts:
         return known[1]
 
     async def overhead_tokens(self, system: SystemPrompt, tools: tuple[ToolSpec, ...]) -> int:
-        """Tokens of a system prompt and the tools' schemas, counted on a thread."""
-        asked = (system, tuple(tool.name for tool in tools))
-        if asked not in self._counted:
-            if len(self._counted) >= MOST_COUNTED:
+        """Tokens of a system prompt and the tools' schemas; much that is new is counted on a thread."""
+        texts = overhead_texts(system, tools)
+        known = {text: self._counted[text] for text in texts if text in self._counted}
+        fresh = {text for text in texts if text not in known}
+        if fresh:
+
+            def count() -> dict[str, int]:
+                return {text: self._count_tokens(text) for text in fresh}
+
+            is_little = sum(map(len, fresh)) <= MOST_QUICK_CHARS
+            known |= count() if is_little else await asyncio.to_thread(count)
+            if len(self._counted) >= MOST_COUNTED_TEXTS:
                 self._counted.clear()
-            self._counted[asked] = await asyncio.to_thread(overhead_tokens, system, tools, self._count_tokens)
-        return self._counted[asked]
+            self._counted |= known
+        return sum(map(known.__getitem__, texts))
 
 
 def file_limits(settings: AgentSettings, window_tokens: int) -> tuple[int, int]:

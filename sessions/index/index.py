@@ -127,7 +127,7 @@ class SessionIndex:
     async def flush(self) -> None:
         """Flushes changes to disk that were not `durable`. Raises `SessionWriteFailed`."""
         if self._files.is_flush_due:
-            self._flushing = asyncio.ensure_future(asyncio.to_thread(self._files.flush))
+            self._flushing = asyncio.get_running_loop().run_in_executor(None, self._files.flush)
         if self._flushing is not None:  # it may have begun after this caller's change
             await wait_until_done(self._flushing)
 

@@ -88,8 +88,9 @@ class Journal:
         now: Callable[[], datetime],
         new_id: Callable[[], str],
         sync: Sync = os.fsync,
+        first: KnownBody | None = None,
     ) -> Journal:
-        """Reads a transcript, or creates one with a header if there is none.
+        """Reads a transcript, or creates one with a header, and an entry `first`, if there is none.
 
         A new file is on disk with its first durable entry.
 
@@ -103,12 +104,12 @@ class Journal:
         """
         header = SessionHeader(id=session_id, timestamp=timestamp_text(now()), cwd=str(cwd))
         journal = cls(JournalFile(path, fresh_header=header, now=now, new_id=new_id, sync=sync))
-        if journal._file.try_create():
+        if journal._file.try_create(first):
             return journal
 
         @paused_collector()
         def load() -> None:
-            journal._file.load()
+            journal._file.load(first)
             # The first view of a long session takes a while, so it is built on the thread too.
             journal.transcript()
             journal.sent()
@@ -249,25 +250,31 @@ class JournalFile:
         """Whether the folder's entry for the file is known to be on disk."""
         self._busy = threading.Lock()
 
-    def load(self) -> None:
+    def load(self, first: KnownBody | None = None) -> None:
         """Reads the file, repairs crash damage, and creates the file if there is none."""
         with self._busy, locked(self.path):
-            if not self._create():
+            if not self._create(first):
                 self._load()
 
-    def try_create(self) -> bool:
+    def try_create(self, first: KnownBody | None = None) -> bool:
         """Creates the file if there is none and nobody has to be waited for; whether it did."""
         if os.path.lexists(self.path):
             return False
         with self._busy, locked_if_free(self.path) as is_ours:
-            return is_ours and self._create()
+            return is_ours and self._create(first)
 
-    def _create(self) -> bool:
+    def _create(self, first: KnownBody | None) -> bool:
         if os.path.lexists(self.path):
             return False
-        line = to_line(header_to_json(self.header))
-        facts = append_all(self.path, line, at_bytes=0, sync=no_sync)
-        self._identity, self.size_bytes, self._tail = (facts.st_dev, facts.st_ino), len(line), line
+        entry = self._next_entry(first, ...) if first is not None else None
+        lines = to_line(header_to_json(self.header))
+        if entry is not None:
+            lines += to_line(entry_to_json(entry))
+        facts = append_all(self.path, lines, at_bytes=0, sync=no_sync)
+        self._identity, self.size_bytes = (facts.st_dev, facts.st_ino), len(lines)
+        self._tail = lines[-_TAIL_BYTES:]
+        if entry is not None:
+            self.linker.add(entry)
         return True
 
     def is_current(self) -> bool:
@@ -307,12 +314,7 @@ class JournalFile:
 
     def _append(self, body: KnownBody, parent_id: str | EllipsisType | None, *, durable: bool) -> Entry:
         self._catch_up()
-        entry = Entry(
-            id=self.linker.unused_id(self._new_id),
-            parent_id=self.linker.tree.leaf_id if parent_id is ... else parent_id,
-            timestamp=timestamp_text(self._now()),
-            body=body,
-        )
+        entry = self._next_entry(body, parent_id)
         line = to_line(entry_to_json(entry))
         self._write(line, sync=self._sync if durable else no_sync)
         self.size_bytes += len(line)
@@ -323,6 +325,14 @@ class JournalFile:
                 sync_folder(self.path.parent, sync=self._sync)
             self._is_named = True
         return entry
+
+    def _next_entry(self, body: KnownBody, parent_id: str | EllipsisType | None) -> Entry:
+        return Entry(
+            id=self.linker.unused_id(self._new_id),
+            parent_id=self.linker.tree.leaf_id if parent_id is ... else parent_id,
+            timestamp=timestamp_text(self._now()),
+            body=body,
+        )
 
     def fork(self, path: Path, *, session_id: str, leaf_id: str | None) -> None:
         """Writes the branch to `leaf_id` to a new session's file atomically.

@@ -40,7 +40,7 @@ from nacre.sessions.disk.durable import (
     sync_folder,
 )
 from nacre.sessions.disk.json_text import line_value, split_lines, timestamp_ms
-from nacre.sessions.entries.entries import StoredTranscript
+from nacre.sessions.entries.entries import KnownBody, StoredTranscript
 from nacre.sessions.index.image import ScannedSession, scanned_records
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
@@ -408,7 +408,7 @@ class FileSessionStore:
         except SessionCorrupt:
             return False
 
-    async def transcript(self, record: SessionRecord) -> Journal:
+    async def transcript(self, record: SessionRecord, *, first: KnownBody | None = None) -> Journal:
         """The session's file, which is created if missing. Raises like `Journal.open`."""
         return await Journal.open(
             self.index.transcript_path(record),
@@ -416,6 +416,7 @@ class FileSessionStore:
             cwd=self._places.cwd,
             now=self._now,
             new_id=self._new_id,
+            first=first,
         )
 
     async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:

@@ -182,8 +182,8 @@ class SessionStore(Protocol):
     async def has_transcript(self, record: SessionRecord) -> bool:
         """Whether a session has a transcript; called at each turn."""
 
-    async def transcript(self, record: SessionRecord) -> Transcript:
-        """The transcript of a session, which is created if missing."""
+    async def transcript(self, record: SessionRecord, *, first: KnownBody | None = None) -> Transcript:
+        """The transcript of a session. If it is missing it is created, with the entry `first` if given."""
 
     async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:
         """The current sessions, plus the earlier sessions of each key if `with_earlier`; latest activity

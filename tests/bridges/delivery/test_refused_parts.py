@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
+
+import pytest
 
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part, Place
 from nacre.bridges.contracts.errors import NotDelivered
@@ -110,3 +113,24 @@ async def test_a_channel_that_refuses_everything_keeps_the_order(tmp_path: Path)
         waits.over.set()
         await outgoing.flush()
         assert post.tried == ["one", "one", "one, again", "two", "a notice"]
+
+
+@pytest.mark.parametrize(("writing", "before"), [("sending", []), ("sent", ["one"])])
+async def test_a_ledger_that_refuses_for_a_while_costs_no_answer(
+    tmp_path: Path, writing: str, before: list[str]
+) -> None:
+    """Nothing is sent that is not written down, nothing twice, and sending goes on by itself."""
+    post, waits = _Post(holds_chat=True), _Waits()
+    async with _sending(tmp_path, post, waits) as outgoing:
+        with closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as file:
+            file.execute(
+                f"CREATE TRIGGER full BEFORE UPDATE ON outbound WHEN NEW.state = '{writing}' "
+                "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+            )
+            await waits.begun.wait()
+            assert post.tried == before
+            file.execute("DROP TRIGGER full")
+        waits.over.set()
+        await outgoing.flush()
+        assert post.tried == ["one", "one, again", "two", "a notice"]
+        assert waits.asked == [1]

@@ -22,6 +22,7 @@ from tests.sessions.talk import STAMP, answer, user
 
 MOST_CALLS = 2_870
 """Functions called in a turn that calls no tool: about 2,805, of a microsecond each."""
+MOST_CALLS_OF_A_NEW_CHAT = 4_300
 
 
 class InstantModel:
@@ -108,6 +109,21 @@ async def test_a_turn_waits_for_the_disk_where_a_promise_needs_it(tmp_path: Path
             turn = await work_of_a_turn(agent, work)
     assert (turn.syncs, turn.hops, turn.opened) == (2, 2, 7)
     assert turn.calls < MOST_CALLS
+
+
+async def test_a_new_chat_waits_for_what_makes_it_findable(tmp_path: Path) -> None:
+    """Beside the turn: for its file's place in the folder, and on one thread more for its line.
+
+    A new chat's prompt names its folder; only such lines are counted anew, which needs no thread.
+    """
+    with watched_work() as work:
+        async with await opened(tmp_path) as agent:
+            await work_of_a_turn(agent, work, "known")
+            before = work.so_far()
+            await agent.respond(said("new"))
+            turn = work - before
+    assert (turn.syncs, turn.hops, turn.opened) == (4, 3, 15)
+    assert turn.calls < MOST_CALLS_OF_A_NEW_CHAT
 
 
 async def test_a_long_history_adds_nothing_to_a_turn(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound
 from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.contracts.messages import UserMessage, message_text
 from nacre.sessions.disk.json_text import timestamp_text
-from nacre.sessions.entries.entries import SessionHeader, StoredTranscript, session_owner
+from nacre.sessions.entries.entries import KnownBody, SessionHeader, StoredTranscript, session_owner
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.store import LastMessage
 from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport, lines_to_prune
@@ -102,12 +102,16 @@ class RememberedStore:
     async def has_transcript(self, record: SessionRecord) -> bool:
         return (record.session_file or record.session_id) in self._everything.transcripts
 
-    async def transcript(self, record: SessionRecord) -> RememberedTranscript:
+    async def transcript(
+        self, record: SessionRecord, *, first: KnownBody | None = None
+    ) -> RememberedTranscript:
         name = self.transcript_name(record)
         if name not in self._everything.transcripts:
             stamp = timestamp_text(self._everything.now())
             header = SessionHeader(id=record.session_id, timestamp=stamp, cwd="")
             self._everything.transcripts[name] = Kept(header)
+            if first is not None:
+                await RememberedTranscript(self._everything, name).append(first, durable=False)
         return RememberedTranscript(self._everything, name)
 
     async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:

@@ -105,6 +105,17 @@ class StoreContract:
         assert [message_text(item.message) for item in mine.transcript()] == ["one", "two"]
         assert mine.header.id == "s-1"
 
+    async def test_a_transcript_may_begin_with_an_entry(self, open_store: OpenStore) -> None:
+        """Whoever creates it gives its first entry; one that is there keeps its own."""
+        owner = SessionOwner(key=MAIN, chat_kind="direct", is_private=True).to_record()
+        mine = await open_store().transcript(FIRST, first=owner)
+        theirs = await open_store().transcript(FIRST, first=user("no"))
+        for each in (mine, theirs):
+            assert [entry.body for entry in each.tree.branch()] == [owner]
+        await theirs.append(user("one"))
+        assert await mine.refresh()
+        assert said(mine.tree.branch()) == ["one"]
+
     async def test_going_back_keeps_what_was_left(self, open_store: OpenStore) -> None:
         """The branch ends where it was gone back to; all entries are still there."""
         transcript = await open_store().transcript(FIRST)
