@@ -102,9 +102,10 @@ check: $(VENV)/installed-dev ## lint, format, strict types, and the limits of th
 	@$(BIN)/mypy -p nacre
 	@$(BIN)/python -m benchmarks.house.table --check
 
-editor: $(VENV)/installed-dev ## check the examples as a strict editor (pyright) does
+editor: $(VENV)/installed-dev ## check the examples as strict editors (pyright and mypy) do
 	@$(call install,--constraint constraints.txt --editable ".[serve]" basedpyright)
 	@$(BIN)/basedpyright --project examples
+	@$(BIN)/mypy --strict --config-file= --scripts-are-modules examples/*.py
 
 fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they can, and draw anew what the documents take from the code
 	@$(BIN)/ruff check --fix .

@@ -80,7 +80,12 @@ from .runtime.hooks.events import (
 )
 from .runtime.hooks.hooks import Hooks as Hooks, HookTable as HookTable
 from .runtime.hooks.otel import otel_hooks as otel_hooks
-from .runtime.recall.memory_plugin import MemoryHome as MemoryHome, MemoryPlugin as MemoryPlugin
+from .runtime.recall.memory_plugin import (
+    EngineCommand as EngineCommand,
+    MemoryHome as MemoryHome,
+    MemoryPlugin as MemoryPlugin,
+    MemoryTool as MemoryTool,
+)
 from .runtime.tools.function import (
     FunctionTool as FunctionTool,
     ToolChat as ToolChat,

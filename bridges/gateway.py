@@ -28,7 +28,7 @@ from nacre.bridges.queueing.session_rules import Choices, SessionRules
 from nacre.bridges.schedule.timekeeper import Reach
 from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.clock import Clock, Sleep
+from nacre.runtime.contracts.clock import Clock, Sleep, owner_clock
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound
@@ -105,15 +105,15 @@ class Gateway:
         *,
         state_dir: Path,
         ledger: LedgerPlace | None = None,
-        now: Clock,
+        now: Clock | None = None,
         new_id: NewId = random_id,
         runner: TurnRunner | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> Self:
         """Opens the ledger, resumes what an earlier program left unfinished, and starts the bridges.
 
-        The ledger is a file in `state_dir` unless `ledger` is given. Without a `runner`, this process runs
-        the turns.
+        The ledger is a file in `state_dir` unless `ledger` is given. `now` is the owner's clock if omitted.
+        Without a `runner`, this process runs the turns.
 
         Raises:
             LedgerUnusable: the ledger cannot be opened, another program uses it, or the state folder has a
@@ -121,6 +121,7 @@ class Gateway:
             ValueError: two bridges have the same channel and account.
         """
         agents = agent if isinstance(agent, BoundAgents) else BoundAgents([agent], agent.settings)
+        now = now or owner_clock(agents.settings.agent.user_timezone)
         opened = await (ledger or ledger_file(state_dir)).open(now=now, new_id=new_id)
         try:
             choices = await Choices.load(opened)

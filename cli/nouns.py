@@ -112,6 +112,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "sessions plot": ("nacre sessions plot main", "nacre sessions plot main -o main.svg"),
     "sessions resume": ("nacre sessions resume 0198c2f0",),
     "sessions show": ("nacre sessions show main --last 30",),
+    "sessions trace": ("nacre sessions trace", "nacre sessions trace main --last 5 --json"),
     "status": ("nacre status", "nacre status --json"),
     "usage": ("nacre usage", "nacre usage --by purpose", "nacre usage --by model --json"),
 }
@@ -153,6 +154,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "sessions resume": (
         "nacre.cli.sessions.resume:resume",
         "Go back to a session, and talk on in it as in nacre chat.",
+    ),
+    "sessions trace": (
+        "nacre.cli.sessions.trace:trace",
+        "Show the steps of the last turns: models, tools, notes, delivery.",
     ),
     "search": ("nacre.cli.memory.search:search", "Find the passages of the notes that fit QUERY best."),
     "memory": (

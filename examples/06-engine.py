@@ -3,15 +3,18 @@
 import asyncio
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nacre import (
     Agent,
     CommandContext,
+    EngineCommand,
     HookTable,
     MemoryHome,
     MemoryPlugin,
+    MemoryTool,
     SessionEnded,
     ToolChat,
     command,
@@ -30,10 +33,10 @@ class LineMemory(MemoryPlugin):
     def hooks(self) -> HookTable:
         return {"session_end": self.mark_end}
 
-    def commands(self):
+    def commands(self) -> Sequence[EngineCommand]:
         return [command("lines", help="tell what the line memory holds")(self.lines_command)]
 
-    def tools(self, chat: ToolChat):
+    def tools(self, chat: ToolChat) -> Sequence[MemoryTool]:
         return self._tools
 
     def memory_lines(self) -> list[str]:

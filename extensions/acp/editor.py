@@ -26,6 +26,7 @@ from acp.helpers import (
     tool_content,
     update_agent_message_text,
     update_agent_thought_text,
+    update_available_commands,
     update_tool_call,
     update_user_message_text,
 )
@@ -33,6 +34,8 @@ from acp.interfaces import Client
 from acp.schema import (
     AgentCapabilities,
     AllowedOutcome,
+    AvailableCommand,
+    AvailableCommandInput,
     EmbeddedResourceContentBlock,
     ImageContentBlock,
     Implementation,
@@ -47,6 +50,7 @@ from acp.schema import (
     TextResourceContents,
     ToolCallStatus,
     ToolCallUpdate,
+    UnstructuredCommandInput,
 )
 
 from nacre import __version__
@@ -95,6 +99,7 @@ class EditorAgent:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._client: Client | None = None
+        self._telling: set[asyncio.Task[None]] = set()
 
     def on_connect(self, conn: Client) -> None:
         self._client = conn
@@ -113,7 +118,9 @@ class EditorAgent:
         raise RequestError.invalid_params({"method": method_id})
 
     async def new_session(self, cwd: str, **_more: Any) -> NewSessionResponse:  # noqa: ARG002 - see the module
-        return NewSessionResponse(session_id=f"editor-{random_id()}")
+        session_id = f"editor-{random_id()}"
+        self._tell_commands(session_id)
+        return NewSessionResponse(session_id=session_id)
 
     async def load_session(
         self,
@@ -132,18 +139,12 @@ class EditorAgent:
             is_persons = message.speaker == "person"
             show = update_user_message_text if is_persons else update_agent_message_text
             await self._show(session_id, show(message.text))
+        self._tell_commands(session_id)
         return LoadSessionResponse()
 
     async def prompt(self, session_id: str, prompt: list[ContentBlock], **_more: Any) -> PromptResponse:
         text, attachments = _message(prompt)
-        inbound = Inbound(
-            text=text,
-            chat_kind="direct",
-            channel=CHANNEL,
-            is_owner=True,
-            session_key=_checked(session_id),
-            attachments=attachments,
-        )
+        inbound = _inbound(session_id, text, attachments)
         asking: set[asyncio.Task[None]] = set()
         has_streamed, ending = False, None
         try:
@@ -165,6 +166,24 @@ class EditorAgent:
 
     async def cancel(self, session_id: str, **_more: Any) -> None:
         self._agent.stop(_checked(session_id))
+
+    def _tell_commands(self, session_id: str) -> None:
+        """Tells the editor the slash commands, once the request that runs has its response.
+
+        An editor does not know a session before that, and drops what it is told of it.
+        """
+        commands = update_available_commands(
+            AvailableCommand(
+                name=command.called_by[0].removeprefix("/"),
+                description=command.help,
+                input=_hint(command.arguments),
+            )
+            for command in self._agent.commands(_inbound(session_id))
+            if command.called_by[0].startswith("/")
+        )
+        telling = asyncio.create_task(self._show(session_id, commands))
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
 
     async def _ask(self, session_id: str, asked: ApprovalAsked) -> None:
         """Asks the editor's user about a tool call; another answer than consent denies it."""
@@ -190,6 +209,21 @@ class EditorAgent:
     async def _show(self, session_id: str, update: SessionUpdate) -> None:
         assert self._client is not None
         await self._client.session_update(session_id=session_id, update=update)
+
+
+def _inbound(session_id: str, text: str = "", attachments: tuple[Attachment, ...] = ()) -> Inbound:
+    return Inbound(
+        text=text,
+        chat_kind="direct",
+        channel=CHANNEL,
+        is_owner=True,
+        session_key=_checked(session_id),
+        attachments=attachments,
+    )
+
+
+def _hint(arguments: str) -> AvailableCommandInput | None:
+    return AvailableCommandInput(root=UnstructuredCommandInput(hint=arguments)) if arguments else None
 
 
 def _checked(session_id: str) -> str:

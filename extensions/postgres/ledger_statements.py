@@ -180,6 +180,14 @@ UNION ALL
 SELECT 'failed', count(*) FROM ledger_outbound
 WHERE agent = %(agent)s AND state = 'failed' HAVING count(*) > 0
 """
+SENT_FOR = """
+SELECT coalesce(i.received_ms, 0), o.channel, o.chat_id, o.state, o.attempts, o.problem
+FROM ledger_outbound AS o LEFT JOIN ledger_inbound AS i ON i.agent = o.agent AND i.channel = o.channel
+    AND i.account = o.account AND i.chat_id = o.chat_id AND i.message_id = o.answers
+WHERE o.agent = %(agent)s AND o.channel = %(channel)s AND o.account = %(account)s
+    AND o.chat_id = %(chat_id)s AND o.answers = %(message_id)s
+ORDER BY o.number
+"""
 
 ROLE = f"SELECT role FROM ledger_people WHERE agent = %(agent)s AND {_WHO}"
 LOCK_PEOPLE = "SELECT pg_advisory_xact_lock(hashtextextended(%(agent)s, 5))"

@@ -47,6 +47,8 @@ MOST_IDLE_USERS = 32
 """How many agents of users stay open that nobody uses; the one that was used last is kept longest."""
 BUSY_SECONDS = 1.0
 """When an idle agent that still does something is looked at again."""
+TRIMMED_EVERY = 32
+"""After so many closed agents, freed memory is returned to the system, and when none is open."""
 
 
 class SharedKeywords(TypedDict, total=False):
@@ -101,6 +103,7 @@ class Runtime:
         self._users: dict[str, _OpenUser] = {}
         self._eviction: asyncio.TimerHandle | None = None
         self._evicting: set[asyncio.Task[None]] = set()
+        self._closings = 0
         self._locks = {agent.id: asyncio.Lock() for agent in self._agents}
         self._closed = False
 
@@ -263,6 +266,9 @@ class Runtime:
                 await agent.close()
         if not entry.users and self._users.get(agent_id) is entry and entry.agent is None:
             del self._users[agent_id]
+        self._closings += 1
+        if not self._users or self._closings % TRIMMED_EVERY == 0:
+            await asyncio.to_thread(_return_memory)
 
     async def close(self) -> None:
         """Stops the turns of all agents, and closes the agents and what they share. Safe to repeat."""
@@ -328,3 +334,12 @@ def _given(keywords: AgentKeywords) -> AuthorParts:
         prompt_parts=author_prompt_parts(keywords.get("instructions", ""), keywords.get("prompt_parts", ())),
         memory=keywords.get("memory"),
     )
+
+
+def _return_memory() -> None:
+    """Returns freed memory to the system: glibc keeps what the threads of closed agents have freed."""
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -174,6 +174,21 @@ class StoredPerson(NamedTuple):
     role: str = ""
 
 
+class Delivery(NamedTuple):
+    """A part of an answer: when its message was received (epoch milliseconds, 0 if unknown), and its
+    state.
+
+    `attempts` counts the failed ones.
+    """
+
+    received_ms: int
+    channel: str
+    chat_id: str
+    state: str
+    attempts: int
+    problem: str
+
+
 class StoredStatus(NamedTuple):
     """The status of a bridge since `since_ms`; the next attempt is at `next_try_ms`, or 0. Epoch
     milliseconds.

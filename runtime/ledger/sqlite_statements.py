@@ -207,6 +207,13 @@ SELECT state, count(*) FROM inbound WHERE state IN ('waiting', 'running') GROUP 
 UNION ALL
 SELECT state, count(*) FROM outbound WHERE state IN ('pending', 'sending', 'unsure', 'failed') GROUP BY state
 """
+SENT_FOR = """
+SELECT coalesce(i.received_ms, 0), o.channel, o.chat_id, o.state, o.attempts, o.problem
+FROM outbound AS o LEFT JOIN inbound AS i
+    ON i.channel = o.channel AND i.account = o.account AND i.chat_id = o.chat_id AND i.message_id = o.answers
+WHERE o.channel = :channel AND o.account = :account AND o.chat_id = :chat_id AND o.answers = :message_id
+ORDER BY o.seq
+"""
 
 ROLE = f"SELECT role FROM people WHERE {_WHO}"
 LOCK_PEOPLE = LOCK_JOBS = "SELECT 1"

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
+from urllib.parse import unquote
 
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.records import (
     Along,
     Beaten,
+    Delivery,
     JobChanged,
     JobMoved,
     StoredJob,
@@ -83,6 +85,7 @@ class LedgerStatements(Protocol):
     UNDRAFT: str
     NOT_SENT: str
     NOT_DONE: str
+    SENT_FOR: str
     ROLE: str
     LOCK_PEOPLE: str
     FORGET_ASKING: str
@@ -322,6 +325,15 @@ class LedgerTables:
     async def statuses(self) -> tuple[StoredStatus, ...]:
         """The stored statuses of the bridges, by channel and account."""
         return tuple(StoredStatus(*row) for row in await self.rows.read(self.sql.BRIDGES))
+
+    async def deliveries(self, inbound_id: str) -> tuple[Delivery, ...]:
+        """The parts that answer the message with this `Inbound.inbound_id`. Old ones are forgotten."""
+        names = ("channel", "account", "chat_id", "message_id")
+        named = dict(zip(names, map(unquote, inbound_id.split("/")), strict=False))
+        if len(named) < len(names):
+            return ()  # another program wrote the transcript
+        rows = await self.rows.read(self.sql.SENT_FOR, **named)
+        return tuple(Delivery(*row) for row in rows)
 
     async def choices(self) -> Mapping[tuple[str, str], str]:
         """The stored choices, by session key and name."""

@@ -142,6 +142,7 @@ async def _answer(
     silence = SilenceFilter()
     said: list[str] = []
     answer: AssistantMessage | None = None
+    asked_ms, first_token_ms = conversation.now_ms(), 0
 
     async def discard(problem: str) -> None:
         nonlocal silence
@@ -155,7 +156,10 @@ async def _answer(
         async for item in ask(request):
             if isinstance(item, AssistantMessage):
                 answer = item
-            elif isinstance(item, AnswerRestarted):
+                continue
+            first_token_ms = first_token_ms or max(0, conversation.now_ms() - asked_ms)
+            if isinstance(item, AnswerRestarted):
+                first_token_ms = 0
                 await discard(item.problem)
             elif isinstance(item, TextDelta):
                 said.append(item.text)
@@ -173,6 +177,9 @@ async def _answer(
         await conversation.record(_broken_off(conversation, said, "error", str(error)))
         raise
     _emit_text(emit, silence.finish())
+    took_ms = max(0, conversation.now_ms() - asked_ms)
+    if took_ms:
+        answer = replace(answer, took_ms=took_ms, first_token_ms=first_token_ms)
     if answer.stop_reason == "length":
         emit(Warned(message=answer.error_message or _cut_off(answer)))
     return answer

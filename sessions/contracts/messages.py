@@ -245,7 +245,11 @@ class UserMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True, weakref_slot=True)
 class AssistantMessage:
-    """A model's answer: text, thinking and tool calls in the order in which they arrived."""
+    """A model's answer: text, thinking and tool calls in the order in which they arrived.
+
+    `took_ms` is the time from the request to the end of the answer, and `first_token_ms` to its first token;
+    0 is unknown.
+    """
 
     content: tuple[Text | Thinking | ToolCall, ...]
     api: str
@@ -255,6 +259,8 @@ class AssistantMessage:
     stop_reason: StopReason
     timestamp_ms: int
     error_message: str | None = None
+    took_ms: int = 0
+    first_token_ms: int = 0
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
@@ -262,6 +268,7 @@ class AssistantMessage:
         return tuple([block for block in self.content if isinstance(block, ToolCall)])
 
     def to_json(self) -> dict[str, Any]:
+        """The message as pi stores it, plus `tookMs` and `firstTokenMs` if they are known."""
         message: dict[str, Any] = {
             "role": "assistant",
             "content": [block.to_json() for block in self.content],
@@ -275,6 +282,10 @@ class AssistantMessage:
             message["usage"] = self.usage.to_json()
         if self.error_message is not None:
             message["errorMessage"] = self.error_message
+        if self.took_ms:
+            message["tookMs"] = self.took_ms
+        if self.first_token_ms:
+            message["firstTokenMs"] = self.first_token_ms
         return message
 
 
@@ -421,6 +432,8 @@ def _assistant_from_json(raw: Mapping[str, Any], timestamp_ms: int) -> Assistant
         stop_reason=stop_reason if stop_reason in STOP_REASONS else "stop",
         timestamp_ms=timestamp_ms,
         error_message=None if error_message is None else str(error_message),
+        took_ms=whole_number(raw.get("tookMs")),
+        first_token_ms=whole_number(raw.get("firstTokenMs")),
     )
 
 

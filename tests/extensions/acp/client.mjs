@@ -7,7 +7,7 @@ const [sdk, steps, command, ...args] = process.argv.slice(2);
 const acp = await import(pathToFileURL(sdk).href);
 const agent = spawn(command, args, { stdio: ["pipe", "pipe", "inherit"] });
 const stream = acp.ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout));
-const seen = { updates: [], asked: [], stops: [] };
+const seen = { updates: [], asked: [], commands: [], stops: [] };
 let sessionId = "";
 let cancelsAtText = false;
 
@@ -19,6 +19,10 @@ const app = acp
     return { outcome: { outcome: "selected", optionId: params.options[0].optionId } };
   })
   .onNotification(methods.client.session.update, async ({ params }) => {
+    if (params.update.sessionUpdate === "available_commands_update") {
+      seen.commands.push({ isKnown: params.sessionId === sessionId, ...params.update });
+      return;
+    }
     seen.updates.push(params.update);
     if (cancelsAtText && params.update.sessionUpdate === "agent_message_chunk") {
       cancelsAtText = false;

@@ -142,6 +142,10 @@ async def test_commands_failures_and_foreign_sessions(tmp_path: Path) -> None:
         session_id = (await served.new_session("/")).session_id
         await served.prompt(session_id, text("/help"))
         assert "/compact" in editor.said()
+        (told,) = [each for each in editor.updates if each.session_update == "available_commands_update"]
+        named = {each.name: each for each in told.available_commands}
+        assert named["help"].input is None
+        assert named["rewind"].input.root.hint == "[place]"
         with pytest.raises(RequestError, match="The key is wrong"):
             await served.prompt(session_id, text("Hi"))
         for unknown in ("main", "agent:main:main", "editor-unknown"):
@@ -186,6 +190,15 @@ def test_a_client_of_the_npm_registry_talks_to_it(tmp_path: Path) -> None:
         assert kinds[:2] == ["tool_call", "tool_call_update"]
         # the second answer never ends, so what came of it was streamed
         assert kinds[2:].count("agent_message_chunk") >= 2
+
+        (told,) = seen["commands"]
+        assert told["isKnown"]
+        assert {"help", "new", "usage"} <= {each["name"] for each in told["availableCommands"]}
+        assert all(each["description"] for each in told["availableCommands"])
+        asked_before = len(provider.requests)
+        helped = edited(tmp_path, provider, prompt("/help"))
+        assert any("/compact" in str(update) for update in helped["updates"])
+        assert len(provider.requests) == asked_before  # a command asks no model
 
         provider.error(401)
         loaded = edited(tmp_path, provider, {"load": seen["sessionId"]}, prompt("Again?"), {"load": "main"})

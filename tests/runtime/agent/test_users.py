@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import platform
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from nacre import Agent, Runtime, tool
+from nacre.runtime.agent.runtime import _return_memory
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.settings.config import load_config
@@ -243,3 +245,20 @@ async def test_an_existing_user_is_an_agent_by_name(tmp_path: Path) -> None:
     for name in ("user-bob", "user-../user-ann"):
         with pytest.raises(ConfigError, match="There is no agent"):
             load_config(environment, state_dir=tmp_path, agent_id=name)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps freed memory")
+def test_freed_memory_is_returned_below_what_is_still_used() -> None:
+    """Many small pieces are freed below one that stays: the process is smaller afterwards."""
+
+    def resident_kb() -> int:
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        return int(next(line for line in lines if line.startswith("RssAnon")).split()[1])
+
+    pieces = [bytes([number % 255 + 1]) * 2_000 for number in range(30_000)]
+    kept = pieces[::500]
+    pieces.clear()
+    before_kb = resident_kb()
+    _return_memory()
+    assert before_kb - resident_kb() > 30_000
+    assert all(len(piece) == 2_000 for piece in kept)

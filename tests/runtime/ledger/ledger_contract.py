@@ -252,6 +252,29 @@ class LedgerContract:
             assert [await ledger.people.revoke("line", "ann") for _ in range(2)] == [True, False]
             assert await ledger.people.role(ANN) == ""
 
+    async def test_what_became_of_an_answer_can_be_looked_up(self, open_ledger: OpenLedger) -> None:
+        """By the name of the message that it answers, which is of one chat; a foreign name has no answer."""
+        async with open_ledger() as ledger:
+            for chat in ("c", "d"):
+                received = await ledger.receive(said(1, chat_id=chat), "k")
+                assert received is not None
+                await ledger.begin([received])
+                place = replace(PLACE, chat_id=chat)
+                await ledger.finish([received], place, ["one", "two"] if chat == "c" else ["three"])
+            part = await ledger.outbox.next_part("line", "default", "c")
+            assert part is not None
+            await ledger.outbox.not_sent(part, "failed", "The chat is gone.")
+            first, second = await ledger.deliveries(said(1).inbound_id)
+            assert (first.channel, first.chat_id) == ("line", "c")
+            assert (first.state, first.attempts, first.problem) == ("failed", 1, "The chat is gone.")
+            assert (second.state, second.attempts, second.problem) == ("pending", 0, "")
+            assert first.received_ms > 0
+            assert [each.state for each in await ledger.deliveries(said(1, chat_id="d").inbound_id)] == [
+                "pending"
+            ]
+            assert await ledger.deliveries(said(2).inbound_id) == ()
+            assert await ledger.deliveries("of another program") == ()
+
     async def test_choices_chats_and_bridges_are_kept(self, open_ledger: OpenLedger) -> None:
         """The newest of each; an empty choice is forgotten, and bridges are kept in place of those before."""
         async with open_ledger() as ledger:

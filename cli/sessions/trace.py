@@ -1,0 +1,135 @@
+"""The command `nacre sessions trace`: the steps of the last turns of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, tzinfo
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nacre.cli.invocation import json_option, shared_options
+from nacre.cli.screen.json_text import camel_json, print_json
+from nacre.cli.screen.plain import cut_to_cells, one_line
+from nacre.cli.sessions.commands import reading_shelf
+from nacre.runtime.agent.insight.trace import Step, TurnTrace, last_turns
+from nacre.runtime.commands.wording import usage_text
+from nacre.runtime.contracts.clock import stored_moment
+
+if TYPE_CHECKING:
+    from nacre.cli.invocation import Invocation
+    from nacre.cli.sessions.shelf import SessionShelf
+
+NO_TURN = "Nobody has said anything in this session yet, so there is no turn to show."
+_TEXT_CELLS = 72
+
+
+@click.command("trace")
+@click.argument("name", default="main")
+@click.option(
+    "--last", metavar="N", type=click.IntRange(min=1), default=1, help="How many turns, 1 unless given."
+)
+@json_option()
+@shared_options
+@reading_shelf
+async def trace(shelf: SessionShelf, invocation: Invocation, name: str, last: int, as_json: bool) -> int:
+    """Show the steps of the last turns: messages, model calls, tools, sub-agents, notes, delivery.
+
+    NAME is the key of a session, an id, or the beginning of an id; the main session unless given.
+    """
+    session = await shelf.find(name)
+    turns = await last_turns(invocation.config, shelf.store, session, last=last)
+    if any(step.message_id for turn in turns for step in turn.steps):
+        turns = await _delivered(shelf, invocation, turns)
+    if as_json:
+        told = [
+            {**camel_json(turn, "started_ms", "took_ms", "usage"), "steps": list(map(_json, turn.steps))}
+            for turn in turns
+        ]
+        return print_json({"key": session.key, "sessionId": session.session_id, "turns": told})
+    if not turns:
+        invocation.warn(NO_TURN)
+        return 1
+    for turn in turns:
+        invocation.say(*trace_lines(turn, shelf.now().tzinfo or UTC))
+    return 0
+
+
+def trace_lines(turn: TurnTrace, zone: tzinfo) -> Iterator[str]:
+    """A turn as a tree, one line for each step."""
+    moment = stored_moment(turn.started_ms, zone)
+    at = f"{moment:%Y-%m-%d %H:%M:%S}" if moment is not None else "unknown time"
+    used = f" · {_used(turn.usage)}" if turn.usage.context_tokens else ""
+    yield f"Turn {at} · {_seconds(turn.took_ms)}{used}"
+    yield from _tree(turn.steps, "")
+
+
+def _tree(steps: Sequence[Step], indent: str) -> Iterator[str]:
+    for number, step in enumerate(steps, 1):
+        is_last = number == len(steps)
+        yield f"{indent}{'└─' if is_last else '├─'} {_line(step)}"
+        yield from _tree(step.steps, indent + ("   " if is_last else "│  "))
+
+
+def _line(step: Step) -> str:
+    figures = [_seconds(step.took_ms)] if step.took_ms else []
+    if step.first_token_ms:
+        figures.append(f"first token {_seconds(step.first_token_ms)}")
+    if step.usage is not None:
+        figures.append(_used(step.usage))
+    what = " ".join(filter(None, (step.kind.replace("_", "-"), one_line(step.name))))
+    failed = " failed" if step.is_error else ""
+    text = cut_to_cells(one_line(step.text), _TEXT_CELLS)
+    return " · ".join(filter(None, (f"{what}{failed}", ", ".join(figures), text)))
+
+
+def _used(usage: Any) -> str:
+    return usage_text(usage, is_priced=usage.cost_usd > 0)
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
+
+
+def _json(step: Step) -> dict[str, Any]:
+    raw = camel_json(step)
+    return {name: value for name, value in raw.items() if value} | (
+        {"steps": list(map(_json, step.steps))} if step.steps else {}
+    )
+
+
+async def _delivered(
+    shelf: SessionShelf, invocation: Invocation, turns: Sequence[TurnTrace]
+) -> list[TurnTrace]:
+    """The turns with what the ledger says of their messages and answers."""
+    from nacre.runtime.ledger.records import LedgerUnusable
+    from nacre.runtime.storage.storage import ledger_of
+
+    try:
+        place = ledger_of(invocation.config)
+        if not await place.is_there():
+            return list(turns)
+        tables = await place.open_tables(now=shelf.now)
+    except LedgerUnusable as error:
+        invocation.warn(str(error))
+        return list(turns)
+    try:
+        shown = []
+        for turn in turns:
+            steps = list(turn.steps)
+            for number, step in enumerate(turn.steps):
+                parts = await tables.deliveries(step.message_id) if step.message_id else ()
+                for part in parts:
+                    if part.received_ms:
+                        steps[number] = replace(step, took_ms=max(0, step.at_ms - part.received_ms))
+                    tries = f", {part.attempts} failed attempts" if part.attempts else ""
+                    problem = f": {part.problem}" if part.problem else ""
+                    told = f"{part.state}{tries}{problem}"
+                    where = " ".join(filter(None, (part.channel, part.chat_id)))
+                    is_error = part.state == "failed"
+                    steps.append(Step(kind="delivery", name=where, text=told, is_error=is_error))
+            shown.append(TurnTrace(steps=tuple(steps)))
+        return shown
+    finally:
+        await tables.close()
