@@ -35,10 +35,10 @@ LIMITS = {
     "files: /compact": 70,
     "files: /status": 60,
     "depth: plain turn": 14,
-    "files that one file imports": 75,
-    "members that only forward": 24,
-    "lines: everything": 110_010,
-    "lines: core": 71_190,
+    "files that one file imports": 73,
+    "members that only forward": 15,
+    "lines: everything": 110_460,
+    "lines: core": 71_640,
     "imports from the core into extensions": 0,
 }
 """The most that `--check` allows. A limit is lowered when it can be; only a feature may raise the lines."""
