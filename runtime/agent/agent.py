@@ -5,7 +5,7 @@ between.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack, overload
@@ -53,7 +53,6 @@ from nacre.runtime.tools.function import ToolChats
 from nacre.runtime.turn.loop import TurnBounds, UsageLimits
 from nacre.runtime.turn.output import TypeForm
 from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
-from nacre.runtime.turn.sub_agent import AuthorTool, Toolset
 from nacre.runtime.turn.turn_parts import AskOptions, CallOptions, TurnOptions, turn_options
 from nacre.sessions.contracts.errors import SessionError
 
@@ -83,7 +82,7 @@ class Agent:
         state_dir: Path | str | None = None,
         workspace: Path | str | None = None,
         model: ChatModel | str | Sequence[ChatModel | str] | None = None,
-        tools: Sequence[AuthorTool | Toolset | Callable[..., Any]] = (),
+        tools: Sequence[object] = (),
         tool_chats: Sequence[ToolChats] | None = None,
         instructions: str = "",
         profile: Profile | None = None,

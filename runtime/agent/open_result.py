@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from functools import wraps
 from types import TracebackType
-from typing import Any, Generic, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 
@@ -45,11 +45,13 @@ class Opening(Coroutine[Any, Any, T], Generic[T]):
         assert self._opened is not None
         await self._opened.__aexit__(kind, error, trace)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(
-            f"{name!r} was asked of {self._name}(), which is not awaited. "
-            f"Write `async with {self._name}(…) as opened:` or `opened = await {self._name}(…)`."
-        )
+    if not TYPE_CHECKING:  # a type checker says by itself that there is no such attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(
+                f"{name!r} was asked of {self._name}(), which is not awaited. "
+                f"Write `async with {self._name}(…) as opened:` or `opened = await {self._name}(…)`."
+            )
 
 
 def opening(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Opening[T]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, TypedDict, Unpack
+from typing import Self, TypedDict, Unpack
 
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
@@ -40,7 +40,6 @@ from nacre.runtime.settings.sections.agents import Profile
 from nacre.runtime.tools.function import ToolChats
 from nacre.runtime.turn.loop import UsageLimits
 from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
-from nacre.runtime.turn.sub_agent import AuthorTool, Toolset
 
 USER_IDLE_SECONDS = 60.0
 """How long the agent of a user stays open after its last use."""
@@ -56,7 +55,7 @@ class SharedKeywords(TypedDict, total=False):
     """What can be passed to all agents of a runtime; see `Agent.open`."""
 
     model: ChatModel | str | Sequence[ChatModel | str] | None
-    tools: Sequence[AuthorTool | Toolset | Callable[..., Any]]
+    tools: Sequence[object]
     tool_chats: Sequence[ToolChats] | None
     instructions: str
     commands: Sequence[FunctionCommand]

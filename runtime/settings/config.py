@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError
@@ -119,6 +119,7 @@ class StateSettings:
         # whoever asks for the environment alone waits neither for pydantic nor for the memory room
         from nacre.runtime.settings.disk import settings_file as disk
         from nacre.runtime.settings.disk.variables import variables_unseen
+        from nacre.runtime.settings.sections.agents import Profile
         from nacre.runtime.settings.sections.storage import with_storage
         from nacre.runtime.settings.settings import valid_settings
 
@@ -129,6 +130,9 @@ class StateSettings:
         read, unset = disk.read_settings_file(self._file, environment)
         self._profile = profile
         if profile:
+            if profile not in get_args(Profile):
+                known = ", ".join(map(repr, get_args(Profile)))
+                raise ConfigError(f"profile={profile!r} does not exist. The profiles are {known}.")
             agents = read.get("agents") or {}
             defaults = {**(agents.get("defaults") or {}), "profile": profile}
             read = {**read, "agents": {**agents, "defaults": defaults}}

@@ -179,7 +179,7 @@ async def _answer(
     _emit_text(emit, silence.finish())
     took_ms = max(0, conversation.now_ms() - asked_ms)
     if took_ms:
-        answer = replace(answer, took_ms=took_ms, first_token_ms=first_token_ms)
+        answer = answer.timed(took_ms, first_token_ms)
     if answer.stop_reason == "length":
         emit(Warned(message=answer.error_message or _cut_off(answer)))
     return answer

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from types import FunctionType
 from typing import Any
 
 from pydantic import BaseModel, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
@@ -101,6 +102,8 @@ def output_of(output_type: TypeForm[Any]) -> Output:
     """
     name = getattr(output_type, "__name__", "") or str(output_type)
     try:
+        if isinstance(output_type, FunctionType):
+            raise TypeError("It is a function.")  # pydantic would check its arguments
         TypeAdapter(output_type)
         arguments = create_model(
             "output",

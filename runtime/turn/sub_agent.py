@@ -182,18 +182,17 @@ def _methods(given: object) -> list[AuthorTool]:
     return [getattr(given, name) for name, member in members.items() if isinstance(member, FunctionTool)]
 
 
-def chosen_names(choice: ToolChoice) -> tuple[str, ...]:
-    """The names, or patterns for them, of what one call restricts its tools to."""
+def chosen_names(choice: object) -> tuple[str, ...]:
+    """The names of what one call may use: as in `Agent.open(tools=)`, or a pattern with `*`.
+
+    Raises like `made_tools`.
+    """
     if isinstance(choice, str):
         return (choice,)
-    if not isinstance(choice, Toolset):
-        return (choice.name,)
-    return (*(tool.name for tool in choice.tools), *(f"{name}__*" for name in choice.servers))
+    return (*(tool.name for tool in made_tools([choice])), *(f"{name}__*" for name in servers_of([choice])))
 
 
 AuthorTool: TypeAlias = FunctionTool[..., Any] | SubAgent
-ToolChoice: TypeAlias = str | FunctionTool[..., Any] | SubAgent | Toolset
-"""A tool that one call may use: the tool, a toolset, or a name in which `*` matches anything."""
 RunSubAgent: TypeAlias = Callable[[SubAgent, str, CallScope], Awaitable[str]]
 
 
@@ -202,7 +201,7 @@ def sub_agent(
     name: str,
     description: str,
     instructions: str,
-    tools: Sequence[AuthorTool | Toolset | Callable[..., Any]] = (),
+    tools: Sequence[object] = (),
     model: ChatModel | str | None = None,
     limits: UsageLimits | None = None,
     notes: bool = False,

@@ -284,7 +284,8 @@ class SystemPrompts:
             "place that skills.load.extraDirs names."
             for path in sorted(of_others)
         )
-        return replace(listed, notices=(*found.problems, *left_out, *listed.notices))
+        notices = (*found.problems, *left_out)
+        return replace(listed, notices=(*notices, *listed.notices)) if notices else listed
 
     async def _of_others(self, paths: Sequence[str]) -> frozenset[str]:
         """The skills of the workspace with a line that another person or a tool may have written."""

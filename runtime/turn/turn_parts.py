@@ -26,7 +26,7 @@ from nacre.runtime.tools.toolbox import CallScope
 from nacre.runtime.turn.inbound_message import VoiceNotes
 from nacre.runtime.turn.loop import TurnBounds, UsageLimits
 from nacre.runtime.turn.output import Output, TypeForm, output_of
-from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent, ToolChoice, chosen_names
+from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent, chosen_names
 from nacre.runtime.turn.system_prompt import PromptParts, SystemPrompts
 from nacre.sessions.contracts.messages import Usage
 
@@ -40,7 +40,7 @@ class CallOptions(TypedDict, total=False):
 
     limits: UsageLimits | None
     parameters: ModelParameters | None
-    tools: Sequence[ToolChoice] | None
+    tools: Sequence[object] | None
 
 
 class MessageOptions(CallOptions, total=False):
@@ -93,16 +93,19 @@ def turn_options(
     *,
     limits: UsageLimits | None = None,
     parameters: ModelParameters | None = None,
-    tools: Sequence[ToolChoice] | None = None,
+    tools: Sequence[object] | None = None,
 ) -> TurnOptions:
     """The options of a call.
 
     Raises:
-        ConfigError: the `output_type` has no schema, or `tools` is a text.
+        ConfigError: the `output_type` has no schema, or `tools` is a text or has something that is no tool.
     """
     if isinstance(tools, str):
         raise ConfigError(f"tools={tools!r} is one text. Write tools=[{tools!r}].")
-    names = None if tools is None else tuple(name for each in tools for name in chosen_names(each))
+    try:
+        names = None if tools is None else tuple(name for each in tools for name in chosen_names(each))
+    except TypeError as error:
+        raise ConfigError(f"{error} List tools or names: tools=[depth, 'memory_*'].") from error
     output = None if output_type is None else output_of(output_type)
     return TurnOptions(output=output, limits=limits, parameters=parameters, tools=names)
 

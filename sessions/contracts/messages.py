@@ -262,6 +262,21 @@ class AssistantMessage:
     took_ms: int = 0
     first_token_ms: int = 0
 
+    def timed(self, took_ms: int, first_token_ms: int) -> AssistantMessage:
+        """The same message with its times; `replace` would make three times the calls, in each turn."""
+        return AssistantMessage(
+            content=self.content,
+            api=self.api,
+            provider=self.provider,
+            model=self.model,
+            usage=self.usage,
+            stop_reason=self.stop_reason,
+            timestamp_ms=self.timestamp_ms,
+            error_message=self.error_message,
+            took_ms=took_ms,
+            first_token_ms=first_token_ms,
+        )
+
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls in the order in which the model made them."""
@@ -338,6 +353,8 @@ def speaker_label(name: str, sender: str, *, is_owner: bool) -> str:
     People choose their names, so a name stands in quotation marks and contains none. It is one line of at
     most 60 visible characters without brackets.
     """
+    if not (name or sender):
+        return ""  # as of most messages of a private chat
     name, sender = _one_line(name), _one_line(sender.replace(",", " "))
     parts = (f'"{name}"' if name else "", f"id {sender}" if sender else "", "owner" if is_owner else "")
     return ", ".join(filter(None, parts)) if name or sender else ""

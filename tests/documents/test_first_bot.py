@@ -1,4 +1,8 @@
-"""Follows docs/first-bot.md: writes its files, runs them, and runs its test as an author would."""
+"""Follows docs/first-bot.md: writes its files, runs them, and runs its test as an author would.
+
+`python -m tests.documents.test_first_bot FOLDER` writes these files, and the program of docs/coming-from.md,
+for `make editor`, which checks their types.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +16,24 @@ import pytest
 from tests.documents.console import FENCE
 from tests.servers.warm_python import run_warm
 
-PAGE = (Path(__file__).parents[2] / "docs" / "first-bot.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
 NAMES = ("bot.py", "harbors.py", "test_bot.py", "group.py")
+
+
+def write_files(folder: Path) -> None:
+    """Writes the files of the page, each below the words that name it."""
+    page = (DOCS / "first-bot.md").read_text(encoding="utf-8")
+    files = [match for match in FENCE.finditer(page) if match[1] == "py"]
+    for name, match in zip(NAMES, files, strict=True):
+        named = re.findall(r"`(\w+\.py)`", page[: match.start()])
+        assert named[-1] == name
+        (folder / name).write_text(match[2], encoding="utf-8")
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A folder with the files of the page, each below the words that name it."""
-    files = [match for match in FENCE.finditer(PAGE) if match[1] == "py"]
-    for name, match in zip(NAMES, files, strict=True):
-        named = re.findall(r"`(\w+\.py)`", PAGE[: match.start()])
-        assert named[-1] == name
-        (tmp_path / name).write_text(match[2], encoding="utf-8")
+    """A folder with the files of the page."""
+    write_files(tmp_path)
     return tmp_path
 
 
@@ -47,3 +57,12 @@ def test_the_page_leads_to_a_bot_in_a_group(home: Path) -> None:
     lines = run(home, "group.py").splitlines()
     assert [line.partition(":")[0] for line in lines if ": " in line][:1] == ["Ann"]
     assert any(line.startswith("Bob: ") for line in lines)
+
+
+if __name__ == "__main__":
+    pages = Path(sys.argv[1])
+    pages.mkdir(parents=True, exist_ok=True)
+    write_files(pages)
+    other = FENCE.search((DOCS / "coming-from.md").read_text(encoding="utf-8"))
+    assert other is not None
+    (pages / "coming_from.py").write_text(other[2], encoding="utf-8")

@@ -56,7 +56,7 @@ def author_models(model: ChatModel | str | Sequence[ChatModel | str] | None) -> 
     """The models that an author passed; none for a single name, which is asked as the settings' model is.
 
     Raises:
-        ConfigError: the list is empty, or something in it is neither a model nor a name.
+        ConfigError: the list is empty, names a model twice, or has something that is neither model nor name.
     """
     if model is None or isinstance(model, str):
         return ()
@@ -67,6 +67,12 @@ def author_models(model: ChatModel | str | Sequence[ChatModel | str] | None) -> 
         what = f"{wrong[0]!r} in it is neither a model nor the name of one" if wrong else "it is empty"
         raise ConfigError(
             f"Agent.open(model=[...]) cannot be used: {what}. List models or names: [mine, 'openai/gpt-5']."
+        )
+    names = [each if isinstance(each, str) else each.name for each in model]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(
+            f"Agent.open(model=[...]) has two models named {twice[0]!r}, and could not tell them apart. "
+            "Leave one out, or give one another name, such as ScriptedModel(..., name='test/second')."
         )
     return tuple(model)
 

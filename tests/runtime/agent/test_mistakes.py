@@ -62,6 +62,14 @@ async def test_the_agent_says_where_tools_are_that_say_nothing(tmp_path: Path) -
         await Agent.open(state_dir=tmp_path, tool_chats=["everywhere"], environment={})  # type: ignore[list-item]
 
 
+async def test_two_models_with_one_name_are_refused(tmp_path: Path) -> None:
+    """A chain finds its models by name; the sentence says how a model of one's own gets another."""
+    with pytest.raises(ConfigError, match=r"two models named 'scripted/model'.*name='test/second'"):
+        await Agent.open(state_dir=tmp_path, model=[ScriptedModel(), ScriptedModel()], environment={})
+    with pytest.raises(ConfigError, match="two models named 'openai/gpt-5'"):
+        await Agent.open(state_dir=tmp_path, model=["openai/gpt-5", "openai/gpt-5"], environment={})
+
+
 async def test_another_word_for_a_direct_chat_is_refused(tmp_path: Path) -> None:
     """The sentence says what to write; nothing is stored and no model is asked."""
     async with opened(tmp_path, ScriptedModel()) as agent:

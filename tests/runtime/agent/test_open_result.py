@@ -42,7 +42,7 @@ async def test_a_forgotten_await_is_explained(tmp_path: Path) -> None:
     """The sentence says what to write."""
     opening = Agent.open(state_dir=tmp_path, environment=NOBODY, watch=False)
     with pytest.raises(AttributeError, match=r"'ask' was asked of Agent\.open\(\), which is not awaited"):
-        opening.ask("hello")
+        opening.ask("hello")  # type: ignore[attr-defined]
     opening.close()
 
 

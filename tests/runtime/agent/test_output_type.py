@@ -254,6 +254,8 @@ async def test_a_type_without_a_schema_is_refused_at_once(tmp_path: Path) -> Non
     async with opened(tmp_path, ScriptedModel()) as agent:
         with pytest.raises(ConfigError, match="output_type=Agent cannot be asked for"):
             await agent.ask("hello", output_type=Agent)
+        with pytest.raises(ConfigError, match="output_type=opened cannot be asked for: It is a function"):
+            await agent.ask("hello", output_type=opened)
     with pytest.raises(ConfigError, match="cannot be asked for"):
         sub_agent(name="a", description="b", instructions="c", output_type="no type")
 

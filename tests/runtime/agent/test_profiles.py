@@ -89,6 +89,6 @@ async def test_a_bot_has_the_files_that_its_author_wrote(tmp_path: Path) -> None
 
 
 async def test_another_word_is_no_profile(tmp_path: Path) -> None:
-    """The sentence names the profiles."""
-    with pytest.raises(ConfigError, match=r"agents.defaults.profile: .*'assistant', 'bot' or 'bare'"):
+    """The sentence names the profiles, and blames no settings file, where nothing of it stands."""
+    with pytest.raises(ConfigError, match=r"^profile='tiny' does not exist.*'bot', 'bare'\.$"):
         await Agent.open(state_dir=tmp_path, environment={}, profile="tiny")  # type: ignore[arg-type]

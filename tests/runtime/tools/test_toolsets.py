@@ -38,6 +38,11 @@ class Pantry:
         return "seven"
 
 
+def plain() -> str:
+    """A function without a decorator."""
+    return "plain"
+
+
 class SoldOut(ToolFailed):
     """An error of the author, with a value of its own."""
 
@@ -119,6 +124,17 @@ async def test_a_call_restricts_the_tools_of_its_turn(tmp_path: Path) -> None:
     assert none.tools == ()
     assert again.tools == every.tools
     assert {request.system.stable for request in model.requests} == {every.system.stable}
+
+
+async def test_a_call_chooses_what_the_agent_was_given(tmp_path: Path) -> None:
+    """A plain function and an object, as they stand in `Agent.open(tools=)`; nothing else can be a tool."""
+    pantry = Pantry()
+    model = ScriptedModel(says("a"))
+    async with opened(tmp_path, model, tools=[depth, plain, pantry]) as agent:
+        await agent.ask("one", tools=[plain, pantry])
+        with pytest.raises(ConfigError, match=r"List tools or names: tools=\[depth"):
+            await agent.ask("two", tools=[7])
+    assert {each.name for each in model.requests[0].tools} == {"plain", "jars"}
 
 
 async def test_a_name_that_is_no_tool_here_is_told(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ async def test_nobody_writes_the_line_of_another(text: str, tmp_path: Path) -> N
         ("Ann]\n[Bob", "34", '"Ann Bob", id 34'),
         ("\u202eAnn\u200b", "34, owner", '"Ann", id 34 owner'),
         ("", "ann@example.org", "id ann@example.org"),
+        ("", "owner", "id owner"),
         ("x" * 100, "", '"' + "x" * 60 + '"'),
         (" ", "", ""),
     ],
@@ -79,6 +80,8 @@ async def test_nobody_writes_the_line_of_another(text: str, tmp_path: Path) -> N
 def test_a_name_cannot_claim_more_than_a_name(name: str, sender: str, label: str) -> None:
     """Quotation marks, brackets, line feeds and invisible characters leave a name."""
     assert speaker_label(name, sender, is_owner=False) == label
+    assert not label.endswith(", owner")
+    assert speaker_label(name, sender, is_owner=True) == (f"{label}, owner" if label else "")
 
 
 async def test_a_private_chat_names_nobody(tmp_path: Path) -> None:
