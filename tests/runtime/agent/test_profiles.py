@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -15,6 +18,14 @@ from tests.runtime.agents import START, write_settings
 
 MEMORY = ["append", "memory_get", "memory_search"]
 OFFERED = {"assistant": sorted(["edit", "list", "read", "write", *MEMORY]), "bot": MEMORY, "bare": []}
+
+
+BOTS = Path(__file__).parents[3] / "docs" / "bots.md"
+
+
+def number(text: str) -> int:
+    """The first number of a text such as `9,340 characters`."""
+    return int(re.findall(r"\d[\d,]*", text)[0].rstrip(",").replace(",", ""))
 
 
 def prompt_chars(request: ModelRequest) -> int:
@@ -30,6 +41,31 @@ async def first_request(state_dir: Path, profile: Profile, inbound: Inbound) -> 
     ) as agent:
         await agent.respond(inbound)
     return model.requests[0]
+
+
+async def test_the_page_states_what_profiles_cost(tmp_path: Path) -> None:
+    """Prompt and tools of a first "hi", in private and in a group, as docs/bots.md says them."""
+    section = BOTS.read_text(encoding="utf-8").partition("## Profiles\n")[2].partition("\n## ")[0]
+    rows = [row.split("|") for row in section.splitlines() if row.startswith(("| a", "| b"))]
+    cells = [[number(cell) for cell in row[2:4]] for row in rows]
+    groups = re.findall(r"[\d,]*\d(?=,| and| char)", section.partition("In a group")[2])
+    for (prompt, tools), in_group, profile in zip(cells, groups, get_args(Profile), strict=True):
+        for kind, stated in (("direct", prompt), ("group", number(in_group))):
+            inbound = Inbound(
+                text="hi", chat_kind=kind, chat_id="g", sender_id="ann", is_owner=kind == "direct"
+            )
+            folder = tmp_path / profile / kind
+            folder.mkdir(parents=True)
+            request = await first_request(folder, profile, inbound)
+            assert prompt_chars(request) == pytest.approx(
+                stated, rel=0.015
+            )  # the path of the workspace is in it
+            if kind == "direct":
+                specs = [
+                    {"name": each.name, "description": each.description, "parameters": each.parameters}
+                    for each in request.tools
+                ]
+                assert (len(json.dumps(specs)) if specs else 0) == tools
 
 
 @pytest.mark.parametrize("profile", ["assistant", "bot", "bare"])
