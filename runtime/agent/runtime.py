@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -338,6 +339,8 @@ def _given(keywords: AgentKeywords) -> AuthorParts:
 
 def _return_memory() -> None:
     """Returns freed memory to the system: glibc keeps what the threads of closed agents have freed."""
+    if sys.platform != "linux":
+        return
     import ctypes
 
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
