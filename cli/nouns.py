@@ -157,7 +157,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "sessions trace": (
         "nacre.cli.sessions.trace:trace",
-        "Show the steps of the last turns: models, tools, notes, delivery.",
+        "Show the steps of the last turns: messages, models, tools, notes, delivery.",
     ),
     "search": ("nacre.cli.memory.search:search", "Find the passages of the notes that fit QUERY best."),
     "memory": (

@@ -34,7 +34,7 @@ _TEXT_CELLS = 72
 @shared_options
 @reading_shelf
 async def trace(shelf: SessionShelf, invocation: Invocation, name: str, last: int, as_json: bool) -> int:
-    """Show the steps of the last turns: messages, model calls, tools, sub-agents, notes, delivery.
+    """Show the steps of the last turns: messages, models, tools, notes, delivery.
 
     NAME is the key of a session, an id, or the beginning of an id; the main session unless given.
     """

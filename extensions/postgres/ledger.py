@@ -152,15 +152,16 @@ class Holding:
             if agent not in process.ledgers:
                 for found, fence in await rows.run(statements.HOLD, **values, seen=seen):
                     return cls(database, agent, ledger_id=found, fence=fence)
-            [(name, alive_until)] = await rows.read(statements.ALIVE)
+            [(name, alive_until, left)] = await rows.read(statements.ALIVE)
             if alive_until is None or alive_until != seen != "-infinity":
                 who = f" ({name})" if name else ""
                 raise LedgerUnusable(
                     f"Another program{who} runs the bridges of {agent}. Stop it first: both would answer "
                     "every message."
                 )
+            beat = process.pace.beat_seconds
+            await asyncio.sleep(beat if seen == "-infinity" else min(abs(left), beat))
             seen = alive_until
-            await asyncio.sleep(process.pace.beat_seconds)
 
     async def release(self) -> None:
         """Lets another program have it."""

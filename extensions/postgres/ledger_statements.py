@@ -33,8 +33,9 @@ UPDATE ledger_holders SET process = NULL WHERE agent = %(agent)s AND process = %
 """
 HOLDER = "SELECT holder FROM ledger_holders WHERE agent = %(agent)s AND ledger_id <> ''"
 ALIVE = """
-SELECT holder, alive_until::text FROM ledger_holders LEFT JOIN processes ON processes.number = process
-WHERE agent = %(agent)s
+SELECT holder, alive_until::text,
+    extract(epoch FROM nullif(alive_until, '-infinity') - clock_timestamp())::float8
+FROM ledger_holders LEFT JOIN processes ON processes.number = process WHERE agent = %(agent)s
 """
 IS_SERVED = f"""{_OLD_LOCK} UNION ALL
 SELECT 1 FROM ledger_holders JOIN processes ON processes.number = process

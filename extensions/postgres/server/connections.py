@@ -54,6 +54,10 @@ IDLE_TRANSACTION_SECONDS = 15.0
 UNUSED_SECONDS = 120.0
 ANSWER_SECONDS = 5.0
 """How much longer than the server's own limit a program waits for the end of a statement."""
+_CERTIFICATES = (
+    " In the address, `sslrootcert` must name the certificate of the server's authority, and the host must "
+    "be a name in the server's own."
+)
 _KEEPALIVE = {
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -88,7 +92,9 @@ def connected(url: str, limits: ConnectionLimits) -> Connection:
         connection: Connection = _bounded_connection().connect(**wanted)
         configure(connection, limits)
     except psycopg.Error as error:
-        raise DatabaseUnreachable(f"{shown(url)} cannot be used: {reason(error)}.") from error
+        told = reason(error)
+        remedy = _CERTIFICATES if "certificate" in told and "FATAL" not in told else ""
+        raise DatabaseUnreachable(f"{shown(url)} cannot be used: {told}.{remedy}") from error
     return connection
 
 

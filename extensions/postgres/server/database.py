@@ -437,7 +437,7 @@ class Pace:
     """How often a process says that it is alive, and after how long a silence what it holds is free."""
 
     beat_seconds: float = 2.5
-    silent_seconds: float = 10.0
+    silent_seconds: float = 9.0
 
 
 class TakenLane(NamedTuple):

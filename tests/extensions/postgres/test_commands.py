@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from nacre.extensions.postgres import ledger_statements
 from nacre.extensions.postgres.commands import TABLES
+from nacre.extensions.postgres.ledger import PostgresRows
+from nacre.extensions.postgres.server.database import Database
 from nacre.runtime.contracts.clock import epoch_ms
 from nacre.runtime.ledger.file_ledger import LEDGER_FILE, open_tables
+from nacre.runtime.ledger.tables import LedgerTables
 from tests.bridges.line_channel import LineServer
-from tests.cli.program import run_nacre
+from tests.cli.program import Terminal, run_nacre
 from tests.extensions.postgres.workers.served import gateway, settings
 from tests.extensions.postgres.workers.worker_process import started
 from tests.house.tree import ROOT
@@ -113,6 +117,27 @@ def test_who_was_let_in_moves_with_the_agent(database_url: str, tmp_path: Path) 
     assert "line:ann" in listed.stdout
     status = run_nacre(tmp_path, "status", NACRE_DATABASE_URL=database_url)
     assert (status.returncode, "Not serving" in status.stdout) == (0, True), status.stderr
+
+
+def test_people_are_let_in_by_the_database_alone(database_url: str, tmp_path: Path) -> None:
+    """On any machine with its address: a code that was given elsewhere is good in a terminal here."""
+
+    async def ask() -> None:
+        who, now_ms = ("line", "default", "ann"), epoch_ms(datetime.now(UTC))
+        database = Database(database_url)
+        tables = LedgerTables(PostgresRows(database, "main"), ledger_statements)
+        assert await tables.people.ask(who, "ABCD2345", now_ms=now_ms, since_ms=0, most=3)
+        await database.close()
+
+    asyncio.run(ask())
+    words = ("admin", "access", "approve", "abcd2345")
+    refused = run_nacre(tmp_path, *words, NACRE_DATABASE_URL=database_url)
+    assert (refused.returncode, "in a terminal" in refused.stderr) == (1, True)
+    with Terminal(tmp_path, *words, NACRE_DATABASE_URL=database_url) as terminal:
+        terminal.wait_for("Let in: line:ann. They may write in private.")
+        assert terminal.exit_code() == 0
+    listed = run_nacre(tmp_path, "admin", "access", NACRE_DATABASE_URL=database_url)
+    assert listed.stdout.startswith("guest     line:ann since ")
 
 
 def test_the_document_is_true(database_url: str, tmp_path: Path) -> None:

@@ -192,11 +192,14 @@ async def test_what_is_wrong_is_said_without_the_password(database_url: str) -> 
             assert "hush" not in str(told.value)
 
 
-def certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that vouches for itself, and its key, for everybody to read."""
+def certificate(folder: Path, name: str, by: str = "") -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 that another one vouches for, or itself; and its key, for all to read."""
     crt, key = folder / f"{name}.crt", folder / f"{name}.key"
     wanted = f"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN={name}"
     files = ["-keyout", str(key), "-out", str(crt), "-addext", "subjectAltName=IP:127.0.0.1"]
+    if by:
+        files += ["-CA", str(folder / f"{by}.crt"), "-CAkey", str(folder / f"{by}.key")]
+        files += ["-addext", "basicConstraints=critical,CA:FALSE"]
     subprocess.run(["openssl", *wanted.split(), *files], check=True, capture_output=True)
     key.chmod(0o644)
     return crt, key
@@ -204,28 +207,34 @@ def certificate(folder: Path, name: str) -> tuple[Path, Path]:
 
 @pytest.fixture
 def served(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path, Path]]:
-    """A database behind TLS alone: its url, its certificate, and that of somebody else."""
+    """A database behind TLS alone: its url, the certificate of its authority, and that of another one."""
     folder = tmp_path_factory.mktemp("tls")
     for each in (folder, *folder.parents[:2]):
         each.chmod(0o755)
-    crt, key = certificate(folder, "database")
+    ours, _ = certificate(folder, "authority")
     other, _ = certificate(folder, "other")
+    crt, key = certificate(folder, "database", by="authority")
     options = f"client_tls_sslmode = require\nclient_tls_cert_file = {crt}\nclient_tls_key_file = {key}"
     with pgbouncer(database_url, options) as url:
-        yield url, crt, other
+        yield url, ours, other
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 async def test_a_known_server_is_spoken_to_in_secret(served: tuple[str, Path, Path]) -> None:
-    """With `sslmode=verify-full` in the url, as libpq has it; a server of another certificate is refused."""
-    url, crt, other = served
-    database = Database(f"{url}?sslmode=verify-full&sslrootcert={crt}")
+    """With `sslmode=verify-full`: a server of another authority or name is refused, with what to do."""
+    url, ours, other = served
+    database = Database(f"{url}?sslmode=verify-full&sslrootcert={ours}")
     assert await database.read(lambda connection: connection.pgconn.ssl_in_use)
     await database.close()
 
-    limits = ConnectionLimits(retry_seconds=0.1)
-    for wrong in (f"sslmode=verify-full&sslrootcert={other}", "sslmode=disable"):
-        refused = Database(f"{url}?{wrong}", limits=limits)
-        with pytest.raises(DatabaseUnreachable, match=r"certificate verify failed|SSL required"):
-            await refused.read(lambda connection: connection.execute("SELECT 1").fetchone())
-        await refused.close()
+    elsewhere = f"{url.replace('127.0.0.1', 'db.example')}?hostaddr=127.0.0.1&sslmode=verify-full"
+    remedy = r"\. In the address, `sslrootcert` must name the certificate of"
+    for wrong, told in (
+        (f"{url}?sslmode=verify-full&sslrootcert={other}", "certificate verify failed" + remedy),
+        (f"{elsewhere}&sslrootcert={ours}", 'does not match host name "db.example"' + remedy),
+        (f"{url}?sslmode=verify-full&sslrootcert={ours}.none", "does not exist" + remedy),
+        (f"{url}?sslmode=disable", r"SSL required\.$"),
+    ):
+        async with opened(wrong, retry_seconds=0.1) as refused:
+            with pytest.raises(DatabaseUnreachable, match=told):
+                await refused.read(lambda connection: connection.execute("SELECT 1").fetchone())

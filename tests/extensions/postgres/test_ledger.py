@@ -125,6 +125,27 @@ async def test_an_outage_takes_the_ledger_from_nobody(database_url: str) -> None
     await database.close()
 
 
+async def test_a_killed_program_is_replaced_as_soon_as_it_is_silent(database_url: str) -> None:
+    """Not a beat later: within ten seconds of its last word, at the usual pace."""
+    import psycopg
+
+    pace = Pace()
+    assert pace.silent_seconds <= 9
+    last = "UPDATE processes SET alive_until = clock_timestamp() + make_interval(secs => %s)"
+    async with opened(database_url, pace=Pace(beat_seconds=600)) as killed:
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            number = killed._process.number
+            connection.execute(last, (pace.beat_seconds + 0.5,))
+            async with opened(database_url, pace=pace):
+                found = connection.execute(
+                    "SELECT extract(epoch FROM clock_timestamp() - alive_until)::float8 "
+                    "FROM processes WHERE number = %s",
+                    (number,),
+                ).fetchone()
+    assert found is not None
+    assert 0 <= found[0] < 0.6 * pace.beat_seconds
+
+
 async def test_the_lock_of_a_former_version_counts(database_url: str) -> None:
     """A gateway that was not replaced so far has the ledger by an advisory lock."""
     import psycopg

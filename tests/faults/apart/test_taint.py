@@ -31,6 +31,7 @@ from tests.runtime.agents import START, window_settings, write_settings
 
 MIXES = int(os.environ.get("NACRE_TAINT_MIXES", "150"))
 MIXES_OF_A_LIFE = 50
+MOST_LIVES = 20
 MOST_STEPS_OF_A_MIX = 4
 FILLING = "The hive needs sugar before the frost comes. "
 
@@ -201,21 +202,31 @@ async def test_no_canary_reaches_a_wider_audience(tmp_path: Path, seed: int, mix
         pytest.importorskip("lancedb")
     leaks: list[str] = []
     asked, met, done = Counter[str](), Counter[str](), Counter[str]()
-    for number, begun in enumerate(range(0, mixes, MIXES_OF_A_LIFE)):
+
+    def happened() -> dict[str, int]:
+        """What the mixes are for: the owner's chat meets words of others, which are noted and summed up."""
+        return {
+            "own": met["own"],
+            "of others": met["of others"],
+            "flush": asked["flush"],
+            "compaction": asked["compaction"],
+            "pages": done["pages written"],
+            "refused": done["lines of others refused"],
+        }
+
+    # What a life brings depends on the order of its background work too, so that some take more than one.
+    for number in range(MOST_LIVES):
+        begun = number * MIXES_OF_A_LIFE
+        if begun >= mixes and all(happened().values()):
+            break
         model, did = await lived(
             tmp_path / str(number),
             seed * 1_000 + number,
-            min(MIXES_OF_A_LIFE, mixes - begun),
+            min(MIXES_OF_A_LIFE, mixes - begun) if begun < mixes else min(MIXES_OF_A_LIFE, mixes),
             has_table=tables == "yes"
             or (tables == "every second" and number % 2 == 1 and find_spec("lancedb") is not None),
         )
         leaks, asked, met, done = leaks + model.leaks, asked + model.asked, met + model.met, done + did
+        assert leaks == []
 
-    assert leaks == []
-    # The mixes do what they are for: the owner's chat meets words of others, which are noted and summed up.
-    assert met["own"]
-    assert met["of others"]
-    assert asked["flush"]
-    assert asked["compaction"]
-    assert done["pages written"]
-    assert done["lines of others refused"]
+    assert all(happened().values()), happened()
