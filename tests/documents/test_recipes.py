@@ -174,7 +174,7 @@ TCP_BRIDGE = '''\
 from __future__ import annotations
 
 import asyncio
-from time import time_ns
+from itertools import count
 
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part
 from nacre.bridges.contracts.errors import NotDelivered
