@@ -168,9 +168,9 @@ class EditorAgent:
         self._agent.stop(_checked(session_id))
 
     def _tell_commands(self, session_id: str) -> None:
-        """Tells the editor the slash commands, once the request that runs has its response.
+        """Sends the slash commands after the response to the current request.
 
-        An editor does not know a session before that, and drops what it is told of it.
+        Until that response the editor does not know the session, and drops updates of it.
         """
         commands = update_available_commands(
             AvailableCommand(
