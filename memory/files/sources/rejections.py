@@ -2,8 +2,8 @@
 
 `.sources/rejected.jsonl` holds digests of what rejected, forgotten and undone lines said: of a thing and its
 value where a line has them ("City: Porto" and "my city is Porto" are one), otherwise of the line's words. The
-digests are keyed with a random salt in the same file, so they cannot be compared with those of another
-workspace or looked up in a table. Whoever has the file can still test a guess.
+digests are keyed with a salt in the same file, made of the time of the first rejection, so they cannot be
+compared with those of another workspace or looked up in a table. Whoever has the file can still test a guess.
 
 A rejection has no effect while a note still has the line as the owner's word: they left it there, or wrote it
 again by hand. The file only grows and is a contract: `FORMAT_VERSION`. Lines that cannot be read are skipped.
@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping
 
@@ -38,7 +37,8 @@ async def reject(workspace: Workspace, path: str, text: str, lines: Iterable[str
     """
     said = set[str]().union(*_statements(path, text, lines).values())
     if said:
-        salts = await _read(workspace) or {os.urandom(16).hex(): set()}
+        began = f"{await workspace.now_ns()} {workspace.place}"
+        salts = await _read(workspace) or (hashlib.sha256(began.encode("utf-8", "replace")).hexdigest()[:32],)
         await _append(workspace, "rejected", {salt: _digests(salt, said) for salt in salts})
 
 
