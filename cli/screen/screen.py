@@ -151,7 +151,7 @@ def repainted(area: Sequence[str], lines: Sequence[str], columns: int) -> str:
 
 
 def taken_back(area: Sequence[str], columns: int) -> str:
-    """Escape sequences that clear an area, also after a change of width, and leave the cursor at its start."""
+    """Escape sequences that clear an area, also after a change of width. The cursor is at its start then."""
     if not area:
         return ""
     rows = sum(max(1, -(-_cells(line) // columns)) for line in area)
