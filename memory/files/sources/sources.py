@@ -218,10 +218,6 @@ class Sources:
         found = (stored for month in known for of_key in month.values() for stored in of_key)
         return frozenset(stored.path for stored in found if not stored.source.is_owners_word)
 
-    async def has_foreign_lines(self, path: str) -> bool:
-        """Whether the note ever got a line that is not the owner's word."""
-        return path in await self.paths_of_others()
-
     async def others_keys(self, keys: Sequence[str]) -> bool:
         """Whether a line with one of these keys is known as not the owner's word."""
         known = await self._read()
