@@ -201,9 +201,7 @@ def kept_apart(
 
 
 def _of_qmd(workspace: Path, path: str, pattern: str) -> ExtraPath:
-    """What qmd reads of a path; everything below it if the pattern is more complex than those of extra
-    paths.
-    """
+    """What qmd reads of a path; everything below it if the pattern is too complex for extra paths."""
     parts = tuple(pattern.split("/"))
     is_plain = "{" not in pattern and all(part == "**" or "**" not in part for part in parts)
     return ExtraPath(folder=Path(os.path.normpath(workspace / path)), pattern=parts if is_plain else ())
