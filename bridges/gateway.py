@@ -28,6 +28,7 @@ from nacre.bridges.queueing.session_rules import Choices, SessionRules
 from nacre.bridges.schedule.timekeeper import Reach
 from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
 from nacre.runtime.agent.agent import Agent
+from nacre.runtime.agent.open_result import opening
 from nacre.runtime.contracts.clock import Clock, Sleep, owner_clock
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.ids import NewId, random_id
@@ -47,7 +48,7 @@ MOST_ID_CHARS = 2_000
 
 
 class Gateway:
-    """Runs bridges for one or several agents. Use it as `async with await Gateway.open(...)`.
+    """Runs bridges for one or several agents. Use it as `async with Gateway.open(...)`.
 
     It does not close the agents or anything else that it was given.
     """
@@ -98,12 +99,13 @@ class Gateway:
         return around_delivery(agent.hooks, part.part)
 
     @classmethod
+    @opening
     async def open(
         cls,
         agent: Agent | BoundAgents,
         bridges: Sequence[Bridge],
         *,
-        state_dir: Path,
+        state_dir: Path | str,
         ledger: LedgerPlace | None = None,
         now: Clock | None = None,
         new_id: NewId = random_id,
@@ -122,7 +124,7 @@ class Gateway:
         """
         agents = agent if isinstance(agent, BoundAgents) else BoundAgents([agent], agent.settings)
         now = now or owner_clock(agents.settings.agent.user_timezone)
-        opened = await (ledger or ledger_file(state_dir)).open(now=now, new_id=new_id)
+        opened = await (ledger or ledger_file(Path(state_dir))).open(now=now, new_id=new_id)
         try:
             choices = await Choices.load(opened)
             gateway = cls(
