@@ -113,7 +113,7 @@ def _value(tokens: Sequence[_Token], at: int) -> tuple[Value, int]:
         if closing == "}":
             if first.kind == "mark" or _token(tokens, at + 1).text != ":":
                 raise ValueError(f"no name and colon at character {first.start}")
-            name, at = _name(first), at + 2
+            name, at = _token_name(first), at + 2
         below, at = _value(tokens, at)
         member = Member(start=first.start, name=name, value=below)
         value.members.append(member)
@@ -131,7 +131,7 @@ def _token(tokens: Sequence[_Token], at: int) -> _Token:
     return tokens[at]
 
 
-def _name(token: _Token) -> str:
+def _token_name(token: _Token) -> str:
     if token.kind == "text" or "\\" in token.text:
         [name] = pyjson5.decode(f"{{{token.text}: 0}}")
         return str(name)
