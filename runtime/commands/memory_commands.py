@@ -19,6 +19,7 @@ from nacre.memory.files.proposals import (
     target_of_query,
     write_changes,
 )
+from nacre.memory.files.sources.rejections import reject
 from nacre.memory.files.sources.sources import sources_of_hits, with_marks
 from nacre.memory.workspace.history.commits import (
     SESSION_ID,
@@ -167,6 +168,9 @@ async def _write(run: CommandRun, changes: Sequence[NoteChange], subject: str) -
             redacts_secrets=turn.parts.sources.secrets != "off",
             is_typed=bool,
         )
+        for change in changes:
+            if isinstance(change, NoteCut):
+                await reject(workspace, change.path, change.before or "", change.lines)
 
     _commit, problem = await as_one_commit(
         workspace,
