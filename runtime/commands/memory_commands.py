@@ -127,7 +127,10 @@ async def _forget(run: CommandRun) -> Outcome:
         )
         cuts = [cut for cut in found if cut is not None]
         if not cuts:
-            return run.said(f"No line of the notes has all of these words: {query}")
+            return run.said(
+                f"No line of the notes has all of these words: {query}\n`nacre memory forget '{query}' "
+                "--transcripts` shows what conversations have of it, and removes it there."
+            )
         if not is_confirmed:
             return run.said(_plan_text(cuts, query))
         problem = await _write(run, cuts, f"Forgot lines of {', '.join(cut.path for cut in cuts)}")

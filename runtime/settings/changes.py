@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
@@ -14,10 +14,6 @@ from nacre.runtime.settings.config import SETTINGS_FILE, Config, StateSettings
 from nacre.runtime.settings.disk.settings_file import emptied_notice, file_stamp
 from nacre.runtime.settings.sections.section import written_name
 from nacre.runtime.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from nacre.runtime.settings.settings import Settings
-
 
 _Section = TypeVar("_Section", bound=BaseModel)
 Path: TypeAlias = tuple[str, ...]
@@ -160,8 +156,6 @@ class SettingsInFile:
         if emptied := emptied_notice(self._file):
             self._untold.append(emptied)
             return None
-        # whoever changes no settings does not wait for this
-
         try:
             config = self.config
             read = StateSettings(config.environment, config.state_dir, profile=config.profile)

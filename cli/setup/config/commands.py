@@ -31,7 +31,7 @@ from nacre.runtime.settings.config import (
     load_config,
     settings_file,
 )
-from nacre.runtime.settings.disk.json5_text import outermost
+from nacre.runtime.settings.disk.json5_edits import outermost
 from nacre.runtime.settings.keys import (
     Field,
     Key,
