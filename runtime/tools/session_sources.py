@@ -69,6 +69,10 @@ class _UserText(Record):
         """The words in order, case-folded, with a space around each."""
         return _words(self.text)
 
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        return _stems(self.text)
+
 
 class SpeakerLog:
     """Who spoke in a session, on all of its branches, updated incrementally.
@@ -105,6 +109,15 @@ class SpeakerLog:
         if not words.strip():
             return None
         return next((said for said in reversed(self.recent) if words in said.words), None)
+
+    def likely_message(self, line: str) -> _UserText | None:
+        """The message of a person that shares most words with a line: half of the line's significant words
+        or more, at least two, and more than any other message."""
+        stems = _stems(line)
+        counts = [len(stems & said.stems) for said in self.recent]
+        most = max(counts, default=0)
+        is_clear = most >= max(2, len(stems) / 2) and counts.count(most) == 1
+        return self.recent[counts.index(most)] if is_clear else None
 
     def is_latest_message(self, line: str) -> bool:
         """Whether the latest message contains exactly these words and nobody else spoke since or in it."""
@@ -268,7 +281,7 @@ class SessionSources(Record):
 
         A line is one person's word if a message of theirs contains its words in order. Otherwise it may be
         the word of everybody who spoke, including tools and quoted notes, because a model can attribute any
-        words to anybody.
+        words to anybody. A line of a flush then still names the message that it is likely made from.
         """
         speakers = self.speakers()
         has_others = speakers.has_others or await self.sources.others_keys(tuple(speakers.note_keys))
@@ -293,7 +306,8 @@ class SessionSources(Record):
         def source_of(line: str) -> Source:
             said = None if speakers.is_sub_agent else speakers.find_message(line)
             if said is None:
-                return source
+                likely = speakers.likely_message(line) if written_by == "flush" else None
+                return replace(source, entry_ids=(likely.entry_id,)) if likely else source
             names = (said.sender,) if said.sender else ()
             return replace(source, said_by=(person,), names=names, entry_ids=(said.entry_id,))
 
@@ -306,6 +320,12 @@ def _range(first: str, last: str) -> tuple[str, ...]:
 
 def _words(text: str) -> str:
     return f" {' '.join(_WORD.findall(text.casefold()))} "
+
+
+def _stems(text: str) -> frozenset[str]:
+    from nacre.memory.text.claims import Claim  # slow, and only a flush needs it
+
+    return frozenset(Claim(text).stems)
 
 
 def _shown_lines(text: str) -> Iterator[str]:

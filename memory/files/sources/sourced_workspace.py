@@ -12,10 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
-from nacre.memory.contracts.workspace import (
-    Appended,
-    Workspace,
-)
+from nacre.memory.contracts.workspace import Appended, Workspace
 from nacre.memory.files.sources.proposed_write import (
     ProposedWrite,
     WaitsForReview,

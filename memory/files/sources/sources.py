@@ -183,7 +183,9 @@ class Sources:
                 key
                 for line in lines
                 if (key := line_key(line))
-                and not all(each.is_owners_word for each in (source, *_sources(known, key)))
+                and not all(
+                    each.is_owners_word for each in (source, *(stored.source for stored in _all(known, key)))
+                )
             )
         )
         if keys:
@@ -266,10 +268,6 @@ def _all(known: Sequence[Mapping[str, list[StoredSource]]], key: str) -> list[St
         else replace(stored, source=replace(stored.source, said_by=("owner",)))
         for stored in found
     ]
-
-
-def _sources(known: Sequence[_Known], key: str) -> list[Source]:
-    return [stored.source for stored in _all(known, key)]
 
 
 def _is_heading(line: str) -> bool:

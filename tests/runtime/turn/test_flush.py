@@ -15,6 +15,7 @@ import pytest
 
 import nacre
 from nacre.extensions.curation.reflection import BankProposal, Retained, propose_bank, retained_items
+from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.prompts import render
 from nacre.runtime.contracts.errors import ContextOverflow, ModelAuthError
@@ -570,3 +571,28 @@ async def test_notes_say_which_day_was_meant(tmp_path: Path) -> None:
     model.assert_complete()
     assert "- Ann comes tomorrow (2026-03-15).\n" in first
     assert "- Ben comes tomorrow.\n" in second
+
+
+async def test_each_line_of_a_flush_names_its_message(tmp_path: Path) -> None:
+    """Word for word or in other words; a line that no message is clearly the source of has all of them."""
+    write_settings(tmp_path, window_settings(forceFlushTranscriptBytes=20_000))
+    lines = ("- Lost my job.", "- The dance studio: opens in June", "- Anna likes tea.", "- Gate: green, 2 m")
+    model = ScriptedModel(says("ok"), says("ok"), says("ok"), *note("\n".join(lines)), says("ok"))
+    async with opened(tmp_path, model) as agent:
+        await agent.respond(said("I lost my job. What now?"))
+        await agent.respond(said("I lost it because of the move. I open a dance studio in June."))
+        await agent.respond(said(LONG))
+        await agent.respond(said(LONG))
+        folder = FolderWorkspace(agent.workspace, lock_dir=tmp_path / "locks")
+        sources = await Sources(folder).of_lines(TODAY, lines)
+    asked = [
+        entry["id"]
+        for entry in entries(transcript_file(tmp_path))
+        if entry["type"] == "message" and entry["message"]["role"] == "user"
+    ]
+
+    named = [source.entry_ids if source else () for source in sources]
+    assert named[:2] == [(asked[0],), (asked[1],)]
+    assert [ids[0] for ids in named[2:]] == [asked[0]] * 2
+    assert all(len(ids) == 2 for ids in named[2:])
+    assert [source.said_by for source in sources if source] == [("owner",), *[("owner", "assistant")] * 3]
