@@ -101,8 +101,13 @@ class Server:
             opening = Runtime.open(
                 state_dir=config.state_dir, environment=environment, clock=clock, new_id=new_id
             )
-            opened = await _open_agents(await closing.enter_async_context(await opening), schedule_tools)
-            agents = BoundAgents(opened, config.settings)
+            runtime = await closing.enter_async_context(await opening)
+            opened = await _open_agents(runtime, schedule_tools)
+            agents = BoundAgents(
+                opened,
+                config.settings,
+                open_agent=lambda agent_id: closing.enter_async_context(runtime.lent(agent_id)),
+            )
             runner = await closing.enter_async_context(_runner(config))
             gateway = await Gateway.open(
                 agents,
