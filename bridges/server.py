@@ -27,6 +27,7 @@ from nacre.runtime.extensions.loading import load_workers
 from nacre.runtime.ledger.ledger import STATES
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, load_config
 from nacre.runtime.settings.disk.settings_file import emptied_notice
+from nacre.runtime.settings.settings import Settings
 from nacre.runtime.storage.backend import StorageFailed
 from nacre.runtime.storage.storage import ledger_of
 
@@ -102,12 +103,8 @@ class Server:
                 state_dir=config.state_dir, environment=environment, clock=clock, new_id=new_id
             )
             runtime = await closing.enter_async_context(await opening)
-            opened = await _open_agents(runtime, schedule_tools)
-            agents = BoundAgents(
-                opened,
-                config.settings,
-                open_agent=lambda agent_id: closing.enter_async_context(runtime.lent(agent_id)),
-            )
+            agents = await _open_agents(runtime, schedule_tools, config.settings, closing)
+            opened = tuple(agents)
             runner = await closing.enter_async_context(_runner(config))
             gateway = await Gateway.open(
                 agents,
@@ -266,9 +263,12 @@ def check_channels(config: Config, now: Clock) -> tuple[str, ...]:
     return (*(f"{bridge.channel}/{bridge.account} can be started." for bridge in bridges), *found.notices)
 
 
-async def _open_agents(runtime: Runtime, schedule_tools: ScheduleTools) -> list[Agent]:
+async def _open_agents(
+    runtime: Runtime, schedule_tools: ScheduleTools, settings: Settings, closing: AsyncExitStack
+) -> BoundAgents:
     order = sorted(runtime.agents, key=lambda agent: not agent.is_default)
-    return [await runtime.agent(agent.id, tools=[schedule_tools.tool(agent.id)]) for agent in order]
+    opened = [await runtime.agent(agent.id, tools=[schedule_tools.tool(agent.id)]) for agent in order]
+    return BoundAgents(opened, settings, open_agent=lambda id: closing.enter_async_context(runtime.lent(id)))
 
 
 def _bridges_to_serve(found: Configured, config: Config, now: Clock) -> tuple[list[Bridge], list[str]]:

@@ -127,7 +127,8 @@ def unknown_code(invocation: Invocation, code: str) -> int:
 def person_name(person: Person) -> str:
     """A person as sentences name them."""
     account = "" if person.account == "default" else f" (to {person.account})"
-    return f"{person.channel}:{person.sender_id}{account}"
+    agent = f" (of {person.own_agent})" if person.own_agent else ""
+    return f"{person.channel}:{person.sender_id}{account}{agent}"
 
 
 def person_json(person: Person) -> dict[str, Any]:

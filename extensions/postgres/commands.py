@@ -139,27 +139,7 @@ def admit_command(context: click.Context, agent_id: str, code: str, owner: bool,
         return unknown_code(invocation, code)
     if as_json:
         return print_json(person_json(person))
-    invocation.say(f"Let in: {person_name(person)}. {agent_id} answers them.")
-    return 0
-
-
-@storage.command("people")
-@_AGENT
-@json_option()
-@shared_options
-def people_command(context: click.Context, agent_id: str, as_json: bool) -> int:
-    """List who was let in to agent ID."""
-    from nacre.cli.permissions.access import person_json, person_name
-    from nacre.extensions.postgres.hosting import people_in
-
-    invocation = begin(context)
-    _checked(invocation, agent_id)
-    config = invocation.config
-    known = _hosted(invocation, lambda rows: people_in(config, rows).approved())
-    found = [each for each in known if each.own_agent == agent_id]
-    if as_json:
-        return print_json([*map(person_json, found)])
-    invocation.say(*(f"{each.role:8}  {person_name(each)} since {each.at:%Y-%m-%d}" for each in found))
+    invocation.say(f"Let in: {person_name(person)}. Nobody else answers them.")
     return 0
 
 

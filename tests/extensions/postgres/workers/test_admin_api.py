@@ -232,7 +232,7 @@ async def test_the_commands_do_the_same(tmp_path: Path, database_url: str) -> No
     words = ("admin", "storage", "admit", "user-ann", "abcd2345")
     assert run(*words[2:]).startswith("1 ")  # no terminal
     with Terminal(tmp_path, *words, NACRE_DATABASE_URL=database_url) as terminal:
-        terminal.wait_for("Let in: line:ann. user-ann answers them.")
+        terminal.wait_for("Let in: line:ann (of user-ann). Nobody else answers them.")
         assert terminal.exit_code() == 0
-    assert run("people", "user-ann").startswith("0 guest     line:ann since ")
-    assert run("people", "main") == "0 "
+    listed = run_nacre(tmp_path, "admin", "access", NACRE_DATABASE_URL=database_url)
+    assert listed.stdout.startswith("guest     line:ann (of user-ann) since ")
