@@ -156,6 +156,11 @@ class Address(Record):
         return is_alike and not (is_same or self.is_denied or self.only_adds)
 
 
+def bare_words(line: str) -> str:
+    """The folded words of a line in order, without the day and source or the places behind it."""
+    return " ".join(_TOKEN.findall(fold(_BEHIND.sub("", line))))
+
+
 def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
     """The things that a line gives a value, such as a phone of Anna; none for events and conversation.
 
@@ -289,7 +294,6 @@ def _cut(clause: str) -> Iterator[str]:
 
 
 def is_not(word: str) -> bool:
-    """Whether a folded word is a negation."""
     if word in _table("not") or word.endswith(("n't", "n’t")):
         return True
     return not word.isascii() and any(sign in word for sign in _table("not, among characters"))
