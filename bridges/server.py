@@ -104,7 +104,6 @@ class Server:
             )
             runtime = await closing.enter_async_context(await opening)
             agents = await _open_agents(runtime, schedule_tools, config.settings, closing)
-            opened = tuple(agents)
             runner = await closing.enter_async_context(_runner(config))
             gateway = await Gateway.open(
                 agents,
@@ -117,7 +116,7 @@ class Server:
             )
             timetable = Timetable(gateway.tables, now=now)
             schedule_tools.open(timetable, gateway.dispatcher.current_message)
-            timekeeper = Timekeeper(gateway, timetable, opened, now=now, sleep=asyncio.sleep)
+            timekeeper = Timekeeper(gateway, timetable, agents, now=now, sleep=asyncio.sleep)
             timekeeper.start()
             notices = (*problems, *agents.unknown_bindings(config.settings), gateway.notice)
         except BaseException:
@@ -130,7 +129,7 @@ class Server:
             gateway=gateway,
             timekeeper=timekeeper,
             accounts=_served(found, bridges),
-            notices=_without_repeats(*(notice for agent in opened for notice in agent.notices), *notices),
+            notices=_without_repeats(*(notice for agent in agents for notice in agent.notices), *notices),
             now=now,
             closing=closing,
             hide=hide,
