@@ -62,9 +62,16 @@ def command(context: click.Context, check: bool) -> int:
 def _check(invocation: Invocation) -> int:
     from nacre.bridges.server import check_channels
     from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.ledger.records import LedgerUnusable
+    from nacre.runtime.storage.storage import ledger_of
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)
+    if not config.is_in_files:
+        try:
+            asyncio.run(ledger_of(config).is_served())
+        except LedgerUnusable as error:
+            raise click.ClickException(str(error)) from error
     invocation.say(*check_channels(config, now), f"Agents: {', '.join(agent.id for agent in config.agents)}.")
     invocation.warn(*config.notices)
     for host in _hosts(invocation):
@@ -78,8 +85,10 @@ def _hosts(invocation: Invocation) -> Sequence[ExtensionHost]:
     """The extensions that may bring something to run beside the channels, or routes for it."""
     from nacre.runtime.extensions.loading import hosts_with
 
-    settings = invocation.config.settings
-    hosts, notices = hosts_with(settings.plugins, () if settings.http.port is None else ("http", "mcp"))
+    config, needed = invocation.config, []
+    if config.settings.http.port is not None:
+        needed = ["http", "mcp", *([] if config.is_in_files else [config.folders.storage.driver])]
+    hosts, notices = hosts_with(config.settings.plugins, needed)
     invocation.warn(*notices)
     return hosts
 
