@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.store import IndexPlace
     from nacre.memory.contracts.workspace import Workspace
     from nacre.runtime.extensions.host import ExtensionHost
+    from nacre.runtime.extensions.service import HttpMount
     from nacre.runtime.ledger.file_ledger import FileLedgerPlace
     from nacre.runtime.ledger.ledger import Ledger, LedgerPlace
     from nacre.runtime.ledger.moving import MovableLedger
     from nacre.runtime.ledger.tables import LedgerTables
+    from nacre.runtime.settings.config import Config
     from nacre.runtime.tools.approvals.store import ApprovalStore
     from nacre.sessions.stores.copying import AgentSessions
 
@@ -36,11 +38,19 @@ def open_storage(home: StorageHome) -> PostgresStorage:
 
 
 def register(host: ExtensionHost) -> None:
-    """Adds the workers, for a program that leaves turns to them."""
+    """Adds the workers, for a program that leaves turns to them, and the admin API beside them."""
     from nacre.extensions.postgres.workers.gateway import figures, handed_over
     from nacre.runtime.extensions.service import TurnWorkers
 
     host.turn_workers(TurnWorkers(hand_over=handed_over, figures=figures))
+    host.http_mount(admin_mount)
+
+
+def admin_mount(configs: Mapping[str, Config], _now: Clock) -> HttpMount:
+    """The admin API over the database of these agents."""
+    from nacre.extensions.postgres.admin_api import admin_mount as mount
+
+    return mount(next(iter(configs.values())))
 
 
 class PostgresStorage:
