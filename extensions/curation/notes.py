@@ -161,11 +161,10 @@ def without_repeats(path: str, text: str, known: Sequence[Place]) -> list[Edit]:
 
 async def without_rejected(workspace: Workspace, path: str, edits: Sequence[Edit]) -> tuple[Edit, ...]:
     """The edits of the note `path` without those that add a line which the owner rejected before."""
-    left: list[Edit] = []
+    sources, left = Sources(workspace), list[Edit]()
     for edit in edits:
-        text = "\n".join((f"# {path}", f"## {edit.under}", *edit.added) if edit.under else edit.added)
-        if not await rejected_lines(Sources(workspace), path, text, edit.added):
-            left.append(edit)
+        text = "\n".join((f"# {path}\n## {edit.under}", *edit.added))
+        left += [] if await rejected_lines(sources, path, text, edit.added) else [edit]
     if count := len(edits) - len(left):
         log.info("%d edits of %s are left out: the owner rejected their lines before", count, path)
     return tuple(left)

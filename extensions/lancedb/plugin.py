@@ -242,8 +242,7 @@ class MemoryTools:
 
 
 async def _keep_source(chat: ToolChat, text: str, written_by: Literal["tool", "capture"]) -> None:
-    """Stores where a memory comes from as for a line of a note, so that a value in it replaces older ones,
-    in notes too, and newer ones replace it."""
+    """Stores where a memory comes from, as for a line of a note: a later value replaces it and the reverse."""
     if chat.sources is None:
         return
     try:

@@ -87,6 +87,29 @@ class HitExplanation(Record):
     relevance: float | None = None
 
 
+class Address(Record):
+    """What a line says of one thing: `about` are the words of the thing and of its subject, or their digest,
+    `value` those of its value. With `is_denied`, the line says that it does not have this value. `kind` is
+    that of the value, such as a place, or empty if it can be any. With `only_adds`, it may be one of several
+    true values."""
+
+    about: frozenset[str] | str
+    value: frozenset[str]
+    is_denied: bool
+    kind: str = ""
+    only_adds: bool = False
+
+    def replaces(self, other: Address) -> bool:
+        """Whether this later claim makes the other one out of date."""
+        if self.about != other.about:
+            return False
+        is_same = self.value <= other.value or other.value <= self.value
+        if self.is_denied != other.is_denied:
+            return is_same
+        is_alike = not self.kind or not other.kind or self.kind == other.kind
+        return is_alike and not (is_same or self.is_denied or self.only_adds)
+
+
 class Superseded(Record):
     """A `line` of a hit that a later note contradicts, and the citation of the later line."""
 

@@ -353,11 +353,7 @@ class ReviewQueue:
         await asyncio.to_thread(self._answered, proposal, is_rejected=False)
 
     async def reject(self, proposal: Proposal, workspace: Workspace) -> None:
-        """Removes a proposal; its note stays as it is, and its lines are neither proposed nor written again.
-
-        Raises:
-            PathOutsideRoot: this cannot be stored.
-        """
+        """Removes a proposal; its lines are neither proposed nor written again. Raises `PathOutsideRoot`."""
         write = proposal.write
         await reject(workspace, write.path, write.text or "", added_lines(write))
         await asyncio.to_thread(self._answered, proposal, is_rejected=True)

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from itertools import islice
 
+from nacre.memory.contracts.records import Address
 from nacre.memory.text.days.day_words import WEEKDAYS
 from nacre.memory.text.evidence import fold, stem
 from nacre.memory.text.forms.character_grams import gram_run, seamed
 from nacre.memory.text.forms.words import claim_words, stop_words_for
-from nacre.record import Record
 
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _MARKS_OF_CLAUSES = " ,;:.!?()\u2013\u2014\u2026\u3001\u3002\uff0c\uff1a\uff1b\uff01\uff1f"
@@ -161,28 +161,6 @@ class Claim:
         """The numbers of the `terms`, which are word beginnings, that are asserted or `denied`."""
         words = [word for word, is_denied in self.words if is_denied is denied]
         return frozenset(at for at, term in enumerate(terms) if any(word.startswith(term) for word in words))
-
-
-class Address(Record):
-    """What a line says of one thing: `about` are the words of the thing and of its subject, `value` those of
-    its value. With `is_denied`, the line says that it does not have this value. `kind` is that of the value,
-    such as a place, or empty if it can be any. With `only_adds`, it may be one of several true values."""
-
-    about: frozenset[str]
-    value: frozenset[str]
-    is_denied: bool
-    kind: str = ""
-    only_adds: bool = False
-
-    def replaces(self, other: Address) -> bool:
-        """Whether this later claim makes the other one out of date."""
-        if self.about != other.about:
-            return False
-        is_same = self.value <= other.value or other.value <= self.value
-        if self.is_denied != other.is_denied:
-            return is_same
-        is_alike = not self.kind or not other.kind or self.kind == other.kind
-        return is_alike and not (is_same or self.is_denied or self.only_adds)
 
 
 def labelled_rows(lines: Sequence[str]) -> Mapping[int, str]:

@@ -14,7 +14,7 @@ from nacre.memory.files.sources.proposed_write import WaitsForReview, names_of_o
 from nacre.memory.files.sources.rejections import rejected_lines
 from nacre.memory.files.sources.source import NOT_THE_OWNERS, PRIVATE, Source, Speaker, Writer
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
-from nacre.memory.files.sources.sources import SourceOf, Sources, line_key
+from nacre.memory.files.sources.sources import SourceOf, Sources, line_key, stems_of
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
@@ -71,7 +71,7 @@ class _UserText(Record):
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        return _stems(self.text)
+        return stems_of(self.text)
 
 
 class SpeakerLog:
@@ -113,7 +113,7 @@ class SpeakerLog:
     def likely_message(self, line: str) -> _UserText | None:
         """The message of a person that shares most words with a line: half of the line's significant words
         or more, at least two, and more than any other message."""
-        stems = _stems(line)
+        stems = stems_of(line)
         counts = [len(stems & said.stems) for said in self.recent]
         most = max(counts, default=0)
         is_clear = most >= max(2, len(stems) / 2) and counts.count(most) == 1
@@ -245,8 +245,7 @@ class SessionSources(Record):
         """Whether the owner's latest message asks to remember something, and nobody else spoke since."""
         from nacre.runtime.models.offline.reading import read_intent  # compiles its patterns on first use
 
-        recent = self.speakers().recent
-        text = recent[-1].text if recent else ""
+        text = next((said.text for said in reversed(self.speakers().recent)), "")
         return await self._is_from_owner(text) and read_intent(text).asked_to_keep
 
     async def is_rejected(self, text: str) -> bool:
@@ -320,12 +319,6 @@ def _range(first: str, last: str) -> tuple[str, ...]:
 
 def _words(text: str) -> str:
     return f" {' '.join(_WORD.findall(text.casefold()))} "
-
-
-def _stems(text: str) -> frozenset[str]:
-    from nacre.memory.text.claims import Claim  # slow, and only a flush needs it
-
-    return frozenset(Claim(text).stems)
 
 
 def _shown_lines(text: str) -> Iterator[str]:

@@ -386,8 +386,9 @@ class NotesFile:
             self.problem = f"{self.path} could not be written: {reason}"
             raise ToolFailed(self.problem) from error
         if not outcome.written:
-            nothing = outcome.left_out or f"Nothing new: all of it already stands in {self.path}."
-            return ToolOutput(text=nothing)
+            return ToolOutput(
+                text=outcome.left_out or f"Nothing new: all of it already stands in {self.path}."
+            )
         self.wrote, self.problem = True, ""
         self.added += outcome.written
         return ToolOutput(text=f"Appended to {self.path}.{outcome.left_out}")

@@ -34,8 +34,7 @@ _RESOLVED_DAY = re.compile(r"\((\d{4}-\d\d-\d\d)\)")
 async def reject(workspace: Workspace, path: str, text: str, lines: Iterable[str]) -> None:
     """Stores that the owner rejected `lines` of the note `path` when its text was `text`.
 
-    Raises:
-        OSError, FileBusy, PathOutsideRoot: this cannot be stored.
+    Raises `OSError`, `FileBusy` or `PathOutsideRoot` if this cannot be stored.
     """
     said = set[str]().union(*_statements(path, text, lines).values())
     if said:
@@ -116,7 +115,7 @@ def _statements(path: str, text: str, lines: Iterable[str]) -> Mapping[str, froz
         key = "" if line.lstrip().startswith("#") else line_key(line)
         days = " ".join(_RESOLVED_DAY.findall(line))  # tomorrow is another day each time
         said = {
-            f"{each.about} {' '.join(sorted(each.words))} {each.is_denied} {days}"
+            f"{each.about} {' '.join(sorted(each.value))} {each.is_denied} {days}"
             for each in values.get(key, ())
         }
         if key and not said and len(words := bare_words(line)) >= _LEAST_CHARS // (1 + (not words.isascii())):
@@ -132,9 +131,7 @@ def _digests(salt: str, said: Iterable[str]) -> set[str]:
 
 
 async def _append(workspace: Workspace, kind: str, found: Mapping[str, set[str]]) -> None:
-    raws = (
-        {"version": FORMAT_VERSION, "salt": salt, kind: sorted(digests)} for salt, digests in found.items()
-    )
+    raws = [{"version": FORMAT_VERSION, "salt": salt, kind: sorted(each)} for salt, each in found.items()]
     if text := "".join(f"{json.dumps(raw)}\n" for raw in raws):
         await workspace.append(REJECTED_FILE, text, skip_repeats=False)
 

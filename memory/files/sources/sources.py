@@ -24,7 +24,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
-from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport, Superseded
+from nacre.memory.contracts.records import Address, Excerpt, SearchHit, SearchReport, Superseded
 from nacre.memory.contracts.workspace import Fingerprint, PathOutsideRoot, Workspace
 from nacre.memory.files.sources.proposed_write import Reviewing
 from nacre.memory.files.sources.source import (
@@ -210,10 +210,6 @@ class Sources:
             for path, lines in notes
         )
 
-    async def knows_any(self) -> bool:
-        """Whether any source is stored; in a workspace of hand-written notes there is none."""
-        return any(await self._read())
-
     async def paths_of_others(self) -> frozenset[str]:
         """The notes that ever got a line that is not the owner's word."""
         known = await self._read()
@@ -315,34 +311,13 @@ class StoredSource(Record):
     values: tuple[StoredValue, ...] = ()
 
 
-class StoredValue(Record):
+class StoredValue(Address):
     """The value of one thing in the line `key`, as digests: of what it is about, each word, and its kind.
 
     Whether it `only_adds` matters while it is new, and is not stored.
     """
 
     key: str
-    about: str
-    words: frozenset[str]
-    is_denied: bool = False
-    kind: str = ""
-    only_adds: bool = False
-
-    def replaces(self, other: StoredValue) -> bool:
-        """Whether this later value makes the other one out of date: see `Address.replaces`."""
-        from nacre.memory.text.claims import Address
-
-        mine, others = (
-            Address(
-                about=frozenset((each.about,)),
-                value=each.words,
-                is_denied=each.is_denied,
-                kind=each.kind,
-                only_adds=each.only_adds,
-            )
-            for each in (self, other)
-        )
-        return mine.replaces(others)
 
 
 class Mark(Record):
@@ -378,7 +353,7 @@ def values_in(path: str, text: str) -> dict[str, tuple[StoredValue, ...]]:
                 StoredValue(
                     key=key,
                     about=_digest(*sorted(each.about)),
-                    words=frozenset(_digest(word)[:8] for word in each.value),
+                    value=frozenset(_digest(word)[:8] for word in each.value),
                     is_denied=each.is_denied,
                     kind=_digest(each.kind)[:8] if each.kind else "",
                     only_adds=each.only_adds,
@@ -415,7 +390,7 @@ def _replaced(
         for value in each.values
     ]
     wanted = {value.about for _, value in claims}
-    there: dict[tuple[str, Audience], list[StoredValue]] = {}
+    there: dict[tuple[object, Audience], list[StoredValue]] = {}
     for old in (old for month in known for of_key in month.values() for old in of_key) if claims else ():
         for value in old.values:
             if value.about in wanted and value.key not in new:
@@ -424,7 +399,7 @@ def _replaced(
     for each, value in claims:
         others = there.get((value.about, each.source.audience), ())
         older = {other.key for other in others if value.replaces(other) and not gone.get(other.key)}
-        again = {other.key for other in others if other.words == value.words} | {value.key}
+        again = {other.key for other in others if other.value == value.value} | {value.key}
         again = {key for key in again if gone.get(key)} if not value.is_denied else set()
         if older:
             yield Mark(
@@ -484,6 +459,13 @@ def line_key(line: str) -> str:
     return hashlib.sha256(words.encode("utf-8", "replace")).hexdigest()[:_KEY_CHARS]
 
 
+def stems_of(text: str) -> frozenset[str]:
+    """The stems of the significant words of a text."""
+    from nacre.memory.text.claims import Claim  # slow, and only a flush needs it
+
+    return frozenset(Claim(text).stems)
+
+
 def to_lines(stored: Iterable[StoredSource]) -> str:
     """The JSON lines for these sources."""
     return "".join(json.dumps(_to_json(each), ensure_ascii=False) + "\n" for each in stored)
@@ -514,7 +496,7 @@ def _values(said: object) -> Iterator[StoredValue]:
                 yield StoredValue(
                     key=key,
                     about=about,
-                    words=frozenset(words.split()),
+                    value=frozenset(words.split()),
                     is_denied=is_denied,
                     kind="".join(kind),
                 )
@@ -557,7 +539,7 @@ def source_json(source: Source) -> dict[str, Any]:
 
 def _to_json(stored: StoredSource) -> dict[str, Any]:
     said = [
-        [value.key, value.about, " ".join(sorted(value.words)), value.is_denied, value.kind]
+        [value.key, value.about, " ".join(sorted(value.value)), value.is_denied, value.kind]
         for value in stored.values
     ]
     return {
@@ -617,7 +599,7 @@ async def sources_of_hits(
     be read.
     """
     of_notes = [hit for hit in hits if hit.source == "memory"]
-    if not of_notes or not await sources.knows_any():
+    if not of_notes or not any(await sources._read()):
         return {}
     lines = await asyncio.gather(*(_hit_lines(notes, hit) for hit in of_notes))
     found = await sources.of_notes([(hit.path, of_hit) for hit, of_hit in zip(of_notes, lines, strict=True)])

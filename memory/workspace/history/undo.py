@@ -414,8 +414,7 @@ def with_history(
 ) -> T:
     """Runs `work` on the git history of the notes. Blocks.
 
-    With `commits`, commits waiting changes first, and `work` makes a commit that undoes another: lines that
-    it removes are rejected, and those that it brings back are not rejected any more.
+    With `commits`, commits waiting changes first; lines that the commit of `work` removes are then rejected.
 
     Raises:
         HistoryUnusable: there is no history, or it cannot be read or changed.
