@@ -168,7 +168,7 @@ def chart_lines(timeline: Timeline, *, columns: int, rows: int = 12) -> list[str
 
 
 def legend(timeline: Timeline) -> str:
-    """What the signs mean, with figures."""
+    """The legend, with figures."""
     budget, count = timeline.budget, len(timeline.points)
     flushes = sum(mark.kind == "flush" for mark in timeline.marks)
     return (

@@ -60,8 +60,8 @@ _STATE_EXCLUDED = frozenset({"locks", "logs", "models", WORK_FOLDER})
 _TEMPORARY = (".lock", ".building", "-wal", "-shm", "-journal", ".tmp")
 _LAST = frozenset({"objects"})
 _FIRST = frozenset({"_versions"})
-"""What refers to other files is copied before the files that it refers to. git writes objects before a branch
-names them, and LanceDB writes data before a version names it.
+"""Files that reference others are copied before them: git writes objects before a branch names them, and
+LanceDB writes data before a version names it.
 """
 COMPRESSION = 6
 

@@ -53,7 +53,7 @@ class UnverifiedSender(Ignored):
 
 
 class _Dmarc(Record):
-    """What one server says about DMARC: results, each with its values of `header.from`."""
+    """One server's DMARC results, each with its values of `header.from`."""
 
     results: tuple[tuple[str, tuple[str, ...]], ...] = ()
 

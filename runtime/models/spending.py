@@ -1,4 +1,4 @@
-"""What calls of models cost: a file for each day of the owner, shared by all processes and agents.
+"""The cost of model calls: one file per day of the owner, shared by all processes and agents.
 
 The daily cap first stops what nobody waits for, and then replies. A contract: bytes on disk.
 """

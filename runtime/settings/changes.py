@@ -43,12 +43,11 @@ _LIVE: tuple[Path, ...] = (
     ("tools", "rules"),
     ("usage", "daily_cap_usd"),
 )
-"""What every turn reads anew. Other settings are part of something that stays open: a model, an index, a
-lock."""
+"""Settings that every turn reads. Others belong to an open object: a model, an index, a lock."""
 _OF_SERVE: tuple[Path, ...] = (("bindings",), ("channels",), ("commands",), ("messages",))
-"""What `nacre serve` applies by itself."""
+"""Settings that `nacre serve` applies itself."""
 _OF_OTHERS: tuple[Path, ...] = (("agents", "entries"), *_OF_SERVE)
-"""What an agent does not report: other agents, and what it does not apply itself."""
+"""Settings that an agent does not report: those of other agents and of `nacre serve`."""
 
 
 class Changes(Record):
@@ -60,7 +59,7 @@ class Changes(Record):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What the owner should know; empty if nothing changed for this agent."""
+        """Sentences for the owner; empty if nothing changed for this agent."""
         return (
             *(
                 [f"The changed settings count from now on: {', '.join(self.at_once)}."]

@@ -386,7 +386,7 @@ def fitted(
 
 
 def _kept_places(shown: Sequence[TranscriptItem], newest_said_id: str) -> Sequence[int]:
-    """What no compaction removes: the newest step, the message that it answers, and the recalled notes."""
+    """Places that no compaction removes: the newest step, the message that it answers, and recalled notes."""
     start = next(
         (
             place

@@ -597,7 +597,7 @@ def recalled_days(now: datetime, count: int) -> tuple[date, ...]:
 def reminders(
     days: Sequence[date], entries: Iterable[FolderEntry], *, log_chars: int
 ) -> tuple[Reminder, ...]:
-    """What may be read of the folder of notes, in the order in which room is given."""
+    """The files of the notes folder that may be read, by priority."""
     files = [entry for entry in entries if not entry.is_folder]
     names = {entry.name for entry in files}
     logs = [Reminder(path=daily_log_path(day), day=day, max_chars=log_chars) for day in days]

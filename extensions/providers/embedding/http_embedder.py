@@ -47,7 +47,7 @@ FIRST_REST_SECONDS = 60.0
 MAX_REST_SECONDS = 30 * 60.0
 
 _REFUSES_A_FIELD = (400, 415, 422, 501)
-"""What servers answer that do not know a field of the request."""
+"""Error texts of servers that do not know a field of the request."""
 
 _REFUSED = (
     "too many tokens",
