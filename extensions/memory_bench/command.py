@@ -539,11 +539,7 @@ class SetInvalid(ValueError):
 
 
 def labelled_questions(text: str) -> Iterator[Question]:
-    """Yields the questions of a labelled set.
-
-    Raises:
-        SetInvalid: a line is not a question.
-    """
+    """Yields the questions of a labelled set. Raises `SetInvalid` if a line is not a question."""
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
             try:

@@ -515,11 +515,7 @@ class QmdParts(Record):
     shared_cache: Path
 
     async def open(self) -> None:
-        """Creates qmd's folders, which a search needs.
-
-        Raises:
-            OSError: they cannot be created.
-        """
+        """Creates qmd's folders, which a search needs. Raises `OSError` if they cannot be created."""
         await asyncio.to_thread(self.home.make, self.shared_cache)
 
 

@@ -130,11 +130,7 @@ class Upkeep:
                 self._ended_at = asyncio.get_running_loop().time()
 
     async def repair(self) -> None:
-        """Creates all collections again.
-
-        Raises:
-            QmdFailed: qmd cannot create them.
-        """
+        """Creates all collections again. Raises `QmdFailed` if qmd cannot create them."""
         async with self._turns:
             await self._create_collections(again=True)
 

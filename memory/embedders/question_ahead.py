@@ -50,7 +50,6 @@ class QuestionAhead:
         return _answer(self._process)
 
     def end(self) -> None:
-        """Ends the process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

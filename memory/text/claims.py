@@ -88,7 +88,6 @@ class Claim:
 
     @cached_property
     def values(self) -> Mapping[Thing, frozenset[str]]:
-        """The words of the values by thing."""
         values = _values_in_talk(self._bare) if self.in_talk else _values(self._bare)
         return {thing: value for thing, value in values if thing and value}
 

@@ -68,7 +68,6 @@ class QueryVectors:
         return vector if len(vector) else None
 
     async def close(self) -> None:
-        """Cancels running requests."""
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()

@@ -105,7 +105,6 @@ class MemoryCore(MemoryPlugin):
             await self.engine.start_watching()
 
     async def close(self) -> None:
-        """Stops watching the files and closes the index."""
         if self._on_demand is not None:
             await self._on_demand.close()
         if self.engine is not None:
@@ -156,7 +155,6 @@ class MemoryCore(MemoryPlugin):
             self.engine.transcripts_changed()
 
     async def sync(self) -> None:
-        """Updates words and vectors from the files."""
         if self._on_demand is not None:
             await self._on_demand.open()
         if self.engine is not None:
@@ -216,7 +214,6 @@ class OnDemand(UnindexedNotes):
                 await self._core.open()
 
     async def search(self, question: Question, /) -> SearchReport:
-        """As `MemoryEngine.search`."""
         await self.open()
         opened = self._core.engine or self._core.unindexed
         if opened is None:

@@ -105,7 +105,6 @@ class TurnContext:
 
     @cached_property
     def toolbox(self) -> Toolbox:
-        """The tools that this turn's model may call."""
         output, chosen = self.output, self._parts.options.tools
         if output is None and chosen is None:
             return self.every_tool

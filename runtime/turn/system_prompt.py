@@ -359,7 +359,6 @@ def sub_agent_part(name: str, instructions: str, *, tools: Sequence[ToolSpec], m
 
 
 def joined(*sections: str) -> str:
-    """Joins the sections that are not empty."""
     return "\n\n".join(section for section in sections if section)
 
 

@@ -399,7 +399,6 @@ class FileSessionStore:
         return str(self.index.path)
 
     async def has_transcript(self, record: SessionRecord) -> bool:
-        """Whether the session's file exists."""
         try:
             # One `stat` is faster than a thread.
             return self.index.transcript_path(record).is_file()

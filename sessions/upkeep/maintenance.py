@@ -71,7 +71,6 @@ class UpkeepReport(Record):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there was nothing to do."""
         return not (self.pruned_keys or self.moved_aside or self.removed)
 
 
