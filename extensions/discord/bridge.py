@@ -227,7 +227,6 @@ def is_snowflake(value: object) -> bool:
 
 log = logging.getLogger(__name__)
 
-
 REQUEST_SECONDS = 120.0
 """The time limit of a request, including the library's own delays and retries."""
 CONNECT_SECONDS = 60.0

@@ -22,7 +22,7 @@ from nacre.runtime.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
-    from nacre.extensions.importers.report import Report
+    from nacre.extensions.importers.plan import Report
     from nacre.extensions.importers.sources.pieces import Origin, Reader
 
 _SESSIONS_PER_UPDATE = 25
@@ -67,7 +67,7 @@ def command(
     Nothing here is overwritten, and the source is not changed.
     Run the command again to import what is new; nothing is imported twice.
     """
-    from nacre.extensions.importers.report import report_json, report_lines, unaccounted
+    from nacre.extensions.importers.plan import report_json, report_lines, unaccounted
     from nacre.extensions.importers.run import ImportOptions, run_import
     from nacre.memory.contracts.workspace import FileBusy
     from nacre.sessions.contracts.errors import SessionError

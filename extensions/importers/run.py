@@ -13,6 +13,7 @@ from nacre.cli.setup.config.changing import change_file
 from nacre.cli.setup.config.editing import example
 from nacre.extensions.importers.plan import (
     NoteStep,
+    Report,
     SessionStep,
     SettingStep,
     fallback_path,
@@ -22,7 +23,6 @@ from nacre.extensions.importers.plan import (
     plan_transcript,
     plan_variable,
 )
-from nacre.extensions.importers.report import Report
 from nacre.extensions.importers.sources.pieces import (
     Conversation,
     Files,

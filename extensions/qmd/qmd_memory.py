@@ -16,8 +16,15 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
-from nacre.extensions.qmd.exports import SessionExports
-from nacre.extensions.qmd.home import PREFIX, Collection, QmdHome, holder, named, wanted_collections
+from nacre.extensions.qmd.home import (
+    PREFIX,
+    Collection,
+    QmdHome,
+    SessionExports,
+    holder,
+    named,
+    wanted_collections,
+)
 from nacre.extensions.qmd.program import (
     Output,
     Place,

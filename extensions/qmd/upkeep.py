@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from nacre.extensions.qmd.exports import SessionExports
-from nacre.extensions.qmd.home import Collection, QmdHome
+from nacre.extensions.qmd.home import Collection, QmdHome, SessionExports
 from nacre.extensions.qmd.program import (
     Program,
     QmdFailed,

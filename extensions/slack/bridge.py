@@ -171,7 +171,6 @@ def _words(text: str) -> str:
 
 log = logging.getLogger(__name__)
 
-
 REQUEST_SECONDS = 30
 PING_SECONDS = 10.0
 MAX_PAGES = 10

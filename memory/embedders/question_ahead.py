@@ -17,7 +17,6 @@ _PROGRAM = "from nacre.memory.embedders.e5_model import answer_on_pipe; answer_o
 _MOST_CHARS = 2_000
 """Far more than the model reads, and less than what every system's pipe takes without anybody reading."""
 
-
 _without_question: list[subprocess.Popen[bytes]] = []
 
 

@@ -38,7 +38,6 @@ _REACH = 3
 Thing = tuple[str, ...]
 """The folded words of a thing that has a value."""
 
-
 NO_KEYS = frozenset(
     ("user", "assistant", "note", "notes", "todo", "idea", "done", "link", "url", "source", "see", "also")
 )

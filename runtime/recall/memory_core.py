@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-
 FOLLOW_SECONDS = 1.0
 """How long an index that is opened on demand waits after a note was written: a turn often writes several."""
 

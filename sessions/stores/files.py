@@ -68,7 +68,6 @@ from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts,
 
 log = logging.getLogger(__name__)
 
-
 BLOCK_BYTES = 1 << 20
 
 

@@ -44,7 +44,6 @@ DEFAULT_GGUF = "hf:ggml-org/embeddinggemma-300m-qat-q8_0-GGUF/embeddinggemma-300
 AUTO_ORDER = ("openai", "gemini", "voyage", "mistral")
 """`auto` takes the first of these with a key (seed 001, "Vector memory search")."""
 
-
 IN_THIS_PROCESS = ("", "auto", "none", "local", "gguf", "sentence-transformers")
 """Values of `memorySearch.provider` that name no remote provider; `auto` may choose one."""
 
