@@ -38,6 +38,9 @@ _COLLECTED_AFTER = (10_000, 20, 20)
 def command(context: click.Context, check: bool) -> int:
     """Run the channels and services of the settings until a signal.
 
+    `nacre init` adds Telegram. `nacre config set http.port 8700` adds a page for the browser; its login says
+    which command prints the token.
+
     SIGTERM and Ctrl-C let running turns end, for half a minute at most; a second one ends the program at
     once. A changed settings file is read anew. Exit code 0 when it was asked to end, 2 for settings that
     cannot be used.
@@ -89,7 +92,10 @@ async def _serve(invocation: Invocation, asked: asyncio.Event) -> None:
     try:
         invocation.warn(*server.notices)
         if not server.statuses and invocation.config.settings.http.port is None:
-            invocation.warn("The settings name no channel: see channels in docs/bridges.md.")
+            invocation.warn(
+                "There is no channel and no page, so nobody is answered. `nacre init` adds Telegram, "
+                "`nacre config set http.port 8700` a page for the browser."
+            )
         invocation.say(f"Agents: {', '.join(server.agent_ids)}.")
         invocation.say(*(f"Serving {status.channel} ({status.account})." for status in server.statuses))
         async with AsyncExitStack() as services:

@@ -133,7 +133,7 @@ def _line(kept: SavedStatus, *, is_running: bool) -> str:
 
     since = f" since {kept.since:%Y-%m-%d %H:%M}" if kept.since is not None else ""
     again = f"; tried again at {kept.next_try:%H:%M:%S}" if kept.next_try is not None and is_running else ""
-    was = "" if is_running else "was "
+    was = "" if is_running else "last: "
     return one_line(f"{was}{kept.status.line}{since}{again}")
 
 

@@ -6,6 +6,7 @@ import asyncio
 import io
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,8 @@ async def plot(
     transcript = await shelf.store.stored(session)
     budget = await budget_of(invocation.config, shelf.now)
     # On a thread, so that a signal is heard meanwhile.
-    found = await asyncio.to_thread(timeline, transcript.branch, budget, has_price=has_price)
+    priced = partial(has_price, invocation.config)
+    found = await asyncio.to_thread(timeline, transcript.branch, budget, has_price=priced)
     if as_json:
         return print_json({"key": session.key, "sessionId": session.session_id, **timeline_json(found)})
     if not found.points:

@@ -407,6 +407,8 @@ class _Chat:
         except ConfigError as error:
             self._screen.line(str(error), "warning")
             return None
+        if is_note:
+            self._screen.line(f"The next turn reads {note.relative_to(folder)} as you left it.", "dim")
         if not (text or "").strip():
             return None
         self._screen.line(f"› {(text or '').strip()}")
@@ -417,7 +419,8 @@ class _Chat:
             session = await self._agent.sessions.get(self._agent.session_key(self._empty))
             self._status = await session.status()
             self._day_usd = await spent_today_usd(self._config, self._now)
-            self._is_priced = await asyncio.to_thread(has_price, self._status.answering_model_name)
+            model_name = self._status.answering_model_name
+            self._is_priced = await asyncio.to_thread(has_price, self._config, model_name)
             self._prompt.redraw()
             if session.session_id != self._looked_at:
                 self._known.sessions = {

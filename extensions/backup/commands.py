@@ -540,7 +540,8 @@ def _place_aside(target: Path, *, yes: bool, may_ask: bool) -> Path | None:
     if yes or not has_assistant(target):
         return aside
     if may_ask:
-        click.echo(f"{target} has an assistant already. It would move to {aside}. Stop `nacre serve` first.")
+        click.echo(f"{target} has an assistant already.")
+        click.echo(f"It would move to {aside}. Stop `nacre serve` first.")
         if click.confirm("Replace it?", default=False):
             return aside
         raise click.ClickException("Nothing was changed.")

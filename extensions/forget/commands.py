@@ -226,6 +226,7 @@ async def _remove(
     from nacre.extensions.forget.search import remaining_places
     from nacre.extensions.forget.targets import forget_in_transcripts, json_matches
     from nacre.memory.files.proposals import ProposalFailed
+    from nacre.memory.files.sources.rejections import reject
     from nacre.runtime.storage.storage import ledger_of, storage_of
 
     left: list[str] = []
@@ -235,6 +236,10 @@ async def _remove(
         except ProposalFailed as error:
             left.append(str(error))
     await _forget_sources(workspace, plan)
+    for cut in plan.cuts:
+        await reject(workspace, cut.path, cut.before or "", cut.lines)
+    for text in plan.memories.values():
+        await reject(workspace, "", text, text.splitlines())
     if plan.transcripts:
         left += await forget_in_transcripts(store, plan.target)
     if options.transcripts and (elsewhere := storage_of(config).other_rows) is not None:

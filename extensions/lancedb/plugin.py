@@ -180,6 +180,8 @@ class MemoryTools:
                 "This text speaks to the assistant's rules, tools or messages, so it is not stored. "
                 "Store what it tells, in your own words."
             )
+        if chat.sources is not None and await chat.sources.is_rejected(text):
+            raise ToolFailed("The owner rejected this before, so it is not stored. Do not store it again.")
         stored = await _or_tool_failure(
             self._memories.store(
                 text,
@@ -333,6 +335,9 @@ class LanceMemory(MemoryPlugin):
         for text in captures(
             message, most_chars=settings.capture_max_chars, triggers=settings.custom_triggers
         ):
+            if chat.sources is not None and await chat.sources.is_rejected(text):
+                log.info("a memory is left out: the owner rejected it before")
+                continue
             await self._memories.store(
                 text,
                 category=category_of(text),

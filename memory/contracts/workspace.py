@@ -76,11 +76,13 @@ class FolderEntry(Record):
 class Appended(Record):
     """The `written` text, `""` if all of it was there already.
 
-    `skipped_parts` counts paragraphs and list items that were left out as repeats.
+    `skipped_parts` counts paragraphs and list items that were left out as repeats, `rejected_lines` the
+    lines that were left out because the owner had rejected them.
     """
 
     written: str
     skipped_parts: int
+    rejected_lines: int = 0
 
 
 class Workspace(Protocol):

@@ -154,6 +154,11 @@ class Address(Record):
         return is_alike and not (is_same or self.is_denied or self.only_adds)
 
 
+def bare_words(line: str) -> str:
+    """The folded words of a line in order, without the day and source or the places behind it."""
+    return " ".join(_TOKEN.findall(fold(_BEHIND.sub("", line))))
+
+
 def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
     """The things that a line gives a value, such as a phone of Anna; none for events and conversation.
 

@@ -24,6 +24,7 @@ from nacre.memory.files.proposals import (
     write_changes,
 )
 from nacre.memory.files.sources.proposed_write import ProposedWrite
+from nacre.memory.files.sources.rejections import reject
 from nacre.memory.files.sources.sources import sources_of_hits, with_marks
 from nacre.memory.workspace.history.commits import (
     SESSION_ID,
@@ -75,7 +76,7 @@ async def _answered(run: CommandRun, verb: str, name: str) -> str:
                 await queue.accept(proposal, parts.workspace)
                 parts.on_notes(proposal.write.path)
             else:
-                await queue.reject(proposal)
+                await queue.reject(proposal, parts.workspace)
         except ProposalConflict as error:
             told.append(str(error))  # the others are answered all the same
             continue
@@ -214,7 +215,10 @@ async def _forget(run: CommandRun) -> Outcome:
         )
         cuts = [cut for cut in found if cut is not None]
         if not cuts:
-            return run.said(f"No line of the notes has all of these words: {query}")
+            return run.said(
+                f"No line of the notes has all of these words: {query}\n`nacre memory forget '{query}' "
+                "--transcripts` shows what conversations have of it, and removes it there."
+            )
         if not is_confirmed:
             return run.said(_plan_text(cuts, query))
         problem = await _write(run, cuts, f"Forgot lines of {', '.join(cut.path for cut in cuts)}")
@@ -255,6 +259,9 @@ async def _write(run: CommandRun, changes: Sequence[NoteChange], subject: str) -
             redacts_secrets=turn.parts.sources.secrets != "off",
             is_typed=bool,
         )
+        for change in changes:
+            if isinstance(change, NoteCut):
+                await reject(workspace, change.path, change.before or "", change.lines)
 
     _commit, problem = await as_one_commit(
         workspace,

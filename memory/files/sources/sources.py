@@ -68,7 +68,7 @@ class Sources:
 
         With `reviews_all`, everything that a flush, a hook or a group writes waits, not only words of others.
         """
-        self._workspace = workspace
+        self.workspace = workspace
         self.secrets = secrets
         self.review = review
         self.reviews_all = reviews_all
@@ -140,7 +140,7 @@ class Sources:
             name = f"{SOURCES_FOLDER}/{month}.jsonl"
             marks = _replaced(await self._read(), self._all_marks(), stored)
             text = to_lines(stored) + marks_to_lines(marks)
-            await self._workspace.append(name, text, skip_repeats=False)
+            await self.workspace.append(name, text, skip_repeats=False)
 
     async def superseded(
         self, lines: Sequence[str], *, as_of: date | str | None = None
@@ -227,7 +227,7 @@ class Sources:
 
     async def _keys_in(self, path: str) -> frozenset[str]:
         try:
-            found = await self._workspace.read(path, max_bytes=MAX_NOTE_BYTES)
+            found = await self.workspace.read(path, max_bytes=MAX_NOTE_BYTES)
         except FileNotFoundError:
             return frozenset()
         return frozenset(map(line_key, found.data.decode("utf-8", "replace").splitlines()))
@@ -235,13 +235,13 @@ class Sources:
     async def _read(self) -> Sequence[_Known]:
         """The stored sources by month, oldest first. Files that have changed are read again."""
         try:
-            listed = await self._workspace.list_folder(SOURCES_FOLDER)
+            listed = await self.workspace.list_folder(SOURCES_FOLDER)
         except (OSError, PathOutsideRoot):
             return ()
         names = [f"{SOURCES_FOLDER}/{entry.name}" for entry in listed if entry.name.endswith(".jsonl")]
-        seen = await self._workspace.fingerprints(names)
+        seen = await self.workspace.fingerprints(names)
         changed = [name for name in names if name not in self._files or self._files[name][0] != seen[name]]
-        read = await self._workspace.read_many(changed, max_bytes=MAX_NOTE_BYTES) if changed else {}
+        read = await self.workspace.read_many(changed, max_bytes=MAX_NOTE_BYTES) if changed else {}
         for name, found in read.items():
             mark = seen[name]
             if mark is not None and not isinstance(found, Exception):

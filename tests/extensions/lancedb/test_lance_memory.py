@@ -291,3 +291,27 @@ async def test_what_a_page_says_is_stored_as_such(tmp_path: Path) -> None:
     assert {memory["entry"] for memory in told} <= there
     assert "a red boat" in shown[0]
     assert "a blue boat" not in shown[0]
+
+
+async def test_what_the_owner_rejected_is_not_stored_again(tmp_path: Path) -> None:
+    """Neither by the tool nor by capture, until the owner asks to remember it."""
+    config = {"autoCapture": True, "autoRecall": False}
+    slot = {"slots": {"memory": "memory-lancedb"}, "entries": {"memory-lancedb": {"config": config}}}
+    write_settings(tmp_path, {"plugins": slot})
+    model = ScriptedModel(calls(("memory_store", {"text": "My boat is Halcyon."})), says("ok"), says("ok"))
+    asking = ScriptedModel(says("ok"))
+    async with opened(tmp_path, model) as agent:
+        await agent.ask("/remember My boat: Halcyon")
+        await agent.ask("/forget halcyon --yes")
+        await agent.ask("Hello there.")
+        await agent.ask("My boat is Halcyon.")
+    async with started(home(tmp_path)) as engine:
+        none = await engine.status()
+    async with opened(tmp_path, asking, ids="later") as agent:
+        await agent.ask("Remember that my boat is Halcyon.")
+    async with started(home(tmp_path)) as engine:
+        found = await texts(engine, "boat")
+
+    assert "The owner rejected this before" in message_text(model.requests[1].messages[-1])
+    assert none == "0 memories"
+    assert found == ["Remember that my boat is Halcyon."]
