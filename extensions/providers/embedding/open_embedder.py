@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,12 +86,8 @@ def embedder_for(
             return embedder
         key = name, settings.model_dump_json(include=_REMOTE), _providers_json(providers)
         endpoint, job_rules = endpoint_for(name, settings, providers), _job_rules(settings)
-        return lent(
-            key,
-            lambda: HttpEmbedder(
-                endpoint, now_seconds=now_seconds, budget=budget and budget(), job_rules=job_rules
-            ),
-        )
+        remote = partial(HttpEmbedder, endpoint, now_seconds=now_seconds, job_rules=job_rules)
+        return lent(key, lambda: remote(budget=budget and budget()))
 
     name = provider_name(settings, providers, home)
     first = made(name, settings)
