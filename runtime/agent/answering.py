@@ -23,7 +23,7 @@ from nacre.prompts import render
 from nacre.runtime.agent.approvals import answer_in_chat, settle
 from nacre.runtime.agent.opening.agent_parts import AgentParts
 from nacre.runtime.commands.command import CommandRun, Outcome, said
-from nacre.runtime.commands.review_commands import APPROVE, DENY
+from nacre.runtime.commands.session_commands import APPROVE, DENY
 from nacre.runtime.commands.status import STATUS
 from nacre.runtime.contracts.errors import AgentError, ConfigError, TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import (

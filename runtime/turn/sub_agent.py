@@ -56,7 +56,6 @@ class SubAgent(Record):
 
     @property
     def depth(self) -> int:
-        """How many sub-agents are nested, this one included."""
         return 1 + max((tool.depth for tool in self.tools if isinstance(tool, SubAgent)), default=0)
 
     def as_tool(self, run: RunSubAgent) -> FunctionTool[..., Any]:

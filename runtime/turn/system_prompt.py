@@ -108,7 +108,6 @@ _TOOLS_PLACE = "\0tools\0"
 
 _Kind: TypeAlias = tuple[bool, WorkspaceAccess, tuple[str, ...], str, tuple[str, ...]]
 
-
 _ACCESS: dict[WorkspaceAccess, str] = {
     "rw": "workspace/rw",
     "ro": "workspace/ro",
@@ -359,7 +358,6 @@ def sub_agent_part(name: str, instructions: str, *, tools: Sequence[ToolSpec], m
 
 
 def joined(*sections: str) -> str:
-    """Joins the sections that are not empty."""
     return "\n\n".join(section for section in sections if section)
 
 
@@ -492,13 +490,10 @@ def _fitting(part: PromptPart, text: str) -> str:
 NOTES_A_DAY = 4
 """How many of a day's notes are read, most recently changed first."""
 
-
 NOTE_CHARS = 1_200
 """The most of one note. `memory_get` reads it whole."""
 
-
 LABEL_CHARS = 120
-
 
 _NOTE = re.compile(r"(\d{4}-\d{2}-\d{2})-.+\.md", re.DOTALL)
 

@@ -303,7 +303,6 @@ class Turn:
         self._shortenings = 0
 
     def of_session(self, session: OpenSession) -> Turn:
-        """A turn with the same parts in another session."""
         return Turn(session, self.parts, self.emit, self.bounds)
 
     def with_models(self, models: ModelChain) -> Turn:
@@ -457,7 +456,6 @@ class Turn:
         return self._window
 
     async def context(self) -> TurnContext:
-        """The system prompt and the tools of this turn."""
         if self._context is None:
             self._context = TurnContext(
                 self.session,
@@ -586,7 +584,6 @@ class Turn:
         self.usage = usage if self.usage is None else self.usage + usage
 
     def ending(self, reply: Reply | None) -> ReplyReady | Silence:
-        """The event that this turn ends with."""
         if reply is not None:
             return ReplyReady(reply=reply)
         session = self.session
