@@ -149,7 +149,7 @@ def with_ledger(invocation: Invocation, work: Callable[[LedgerTables, Clock], Aw
     now = owner_clock(invocation.config.settings.agent.user_timezone)
 
     async def run() -> T:
-        tables = await ledger_of(invocation.config).open_tables(now=now)
+        tables = await ledger_of(invocation.config).open_tables()
         try:
             return await work(tables, now)
         finally:

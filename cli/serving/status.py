@@ -67,7 +67,7 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
             (invocation.warn if is_wanted else invocation.say)(NEVER_SERVED)
         return 1 if is_wanted else 0
     is_running = await place.is_served()
-    tables = await place.open_tables(now=now)
+    tables = await place.open_tables()
     try:
         kept = await saved_statuses(tables, now)
         counts = await tables.not_done()

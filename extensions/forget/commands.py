@@ -306,7 +306,6 @@ async def _in_ledger(config: Config, target: Target, *, dry_run: bool) -> dict[s
     The result is empty while a program serves the channels; the search for remaining places reports it then.
     """
     from nacre.extensions.forget.search import text_matches
-    from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.ledger.moving import forget_in_ledger
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.storage.storage import ledger_of, storage_of
@@ -314,11 +313,10 @@ async def _in_ledger(config: Config, target: Target, *, dry_run: bool) -> dict[s
     def matches(text: str) -> bool:
         return text_matches(text, target)
 
-    now = owner_clock(config.settings.agent.user_timezone)
     place, found = ledger_of(config), dict[str, int]()
     try:
         if await place.is_there():
-            async with place.movable(now=now) as ledger:
+            async with place.movable() as ledger:
                 found = await forget_in_ledger(ledger, matches, dry_run=dry_run)
     except LedgerUnusable:
         return {}

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from nacre.extensions.postgres.exchange import CopiedWorkspace, Exchanged, FolderTree
     from nacre.extensions.postgres.server.connections import Connection
     from nacre.extensions.postgres.server.database import Database
-    from nacre.runtime.contracts.clock import Clock
     from nacre.runtime.ledger.moving import Contents, CopiedLedger
     from nacre.runtime.settings.config import Config
     from nacre.runtime.tools.approvals.store import CopiedApprovals
@@ -206,7 +205,7 @@ async def _copied(
     kept = kept_places(in_files)
     try:
         # First: it refuses while a program serves the channels.
-        ledger = await _copied_ledger(in_files, in_database, target, now)
+        ledger = await _copied_ledger(in_files, in_database, target)
         if target == "postgres":
             notes = await copy_to_rows(in_files.workspace, documents, kept=kept)
             return await copy_sessions(files, rows), notes, ledger, await copy_approvals(here, there)
@@ -218,9 +217,7 @@ async def _copied(
         await rows.close()
 
 
-async def _copied_ledger(
-    in_files: Config, in_database: Config, target: str, now: Clock
-) -> CopiedLedger | None:
+async def _copied_ledger(in_files: Config, in_database: Config, target: str) -> CopiedLedger | None:
     """The channels' ledger, which goes with the default agent; `None` for another one."""
     from nacre.runtime.ledger.moving import copy_ledger
     from nacre.runtime.storage.storage import ledger_of
@@ -228,7 +225,7 @@ async def _copied_ledger(
     if not any(agent.is_default and agent.id == in_files.agent_id for agent in in_files.agents):
         return None
     here, there = ledger_of(in_files), ledger_of(in_database)
-    async with here.movable(now=now) as file, there.movable(now=now) as rows:
+    async with here.movable() as file, there.movable() as rows:
         return await (copy_ledger(file, rows) if target == "postgres" else copy_ledger(rows, file))
 
 

@@ -307,7 +307,7 @@ class LedgerPlace(Protocol):
             LedgerUnusable: it cannot be opened, another program uses it, or it was left behind elsewhere.
         """
 
-    async def open_tables(self, *, now: Clock) -> LedgerTables:
+    async def open_tables(self) -> LedgerTables:
         """Opens the tables for a terminal. Raises like `open`."""
 
     async def is_there(self) -> bool:
@@ -316,7 +316,7 @@ class LedgerPlace(Protocol):
     async def is_served(self) -> bool:
         """Whether a program has the ledger open now. Raises `LedgerUnusable`."""
 
-    def movable(self, *, now: Clock) -> AbstractAsyncContextManager[MovableLedger]:
+    def movable(self) -> AbstractAsyncContextManager[MovableLedger]:
         """Locks a ledger to copy from or into.
 
         Raises:

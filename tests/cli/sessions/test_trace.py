@@ -105,6 +105,24 @@ async def test_a_turn_is_a_tree_of_its_steps(tmp_path: Path) -> None:
     assert "├─ delivery line c failed · failed, 1 failed attempts: The chat is gone." in lines
     assert lines[-1] == "└─ delivery line c · pending"
 
+    damage_page(state / "bridges" / "ledger.sqlite", b"The chat is gone.")
+    without = run_nacre(tmp_path, "sessions", "trace", reply.session_key)
+    assert without.returncode == 0
+    assert without.stdout.splitlines() == [*lines[:-3], lines[-3].replace("├", "└")]
+    assert "nacre serve" in without.stderr
+    assert not list(
+        (state / "bridges").glob("*.corrupt-*")
+    )  # setting it aside is for the program that serves
+
+
+def damage_page(database: Path, content: bytes) -> None:
+    """Make the pages unreadable in which a content stands."""
+    data = bytearray(database.read_bytes())
+    while (at := data.find(content)) >= 0:
+        page = at - at % 4096
+        data[page : page + 4096] = b"\xff" * 4096
+    database.write_bytes(data)
+
 
 async def test_notes_and_a_summary_are_steps_with_the_calls_for_them(tmp_path: Path) -> None:
     """`--last` shows several turns; a flush has its model calls and its tool below it."""

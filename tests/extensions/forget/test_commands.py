@@ -234,7 +234,7 @@ async def test_a_ledger_that_is_served_is_named_and_left_alone(tmp_path: Path) -
 
 def _check_ledger(place: LedgerPlace) -> None:
     async def contents() -> Contents:
-        async with place.movable(now=Clock(START)) as ledger:
+        async with place.movable() as ledger:
             return await ledger.contents()
 
     left = asyncio.run(contents())

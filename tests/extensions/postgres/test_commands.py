@@ -97,7 +97,7 @@ def test_who_was_let_in_moves_with_the_agent(database_url: str, tmp_path: Path) 
     file = tmp_path / ".nacre" / LEDGER_FILE
 
     async def let_in() -> None:
-        tables = open_tables(file, now=datetime.now(UTC))
+        tables = open_tables(file)
         who, now_ms = ("line", "default", "ann"), epoch_ms(datetime.now(UTC))
         assert await tables.people.ask(who, "ABCD2345", now_ms=now_ms, since_ms=0, most=3)
         assert await tables.people.approve("ABCD2345", "guest", now_ms=now_ms, since_ms=0) == who

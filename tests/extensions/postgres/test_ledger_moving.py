@@ -30,12 +30,12 @@ async def serving(place: LedgerPlace) -> AsyncIterator[Ledger]:
 
 
 async def copied(source: LedgerPlace, target: LedgerPlace) -> CopiedLedger:
-    async with source.movable(now=Clock()) as first, target.movable(now=Clock()) as second:
+    async with source.movable() as first, target.movable() as second:
         return await copy_ledger(first, second)
 
 
 async def contents(place: LedgerPlace) -> Contents:
-    async with place.movable(now=Clock()) as found:
+    async with place.movable() as found:
         return await found.contents()
 
 
@@ -120,11 +120,11 @@ async def test_a_ledger_that_was_not_brought_is_told_of(database_url: str, tmp_p
     with pytest.raises(LedgerUnusable, match=r"1 people.*nacre admin storage migrate --to postgres"):
         await rows.open(now=Clock(), new_id=CountingIds())
     with pytest.raises(LedgerUnusable, match="is missing"):
-        await rows.open_tables(now=Clock())
+        await rows.open_tables()
     await copied(ledger_file(tmp_path), rows)
     async with serving(rows) as ledger:
         assert await rows.is_served()
-        tables = await rows.open_tables(now=Clock())
+        tables = await rows.open_tables()
         assert len(await tables.people.known()) == 1
         await tables.close()
     assert (await rows.is_there(), await rows.is_served()) == (True, False)
