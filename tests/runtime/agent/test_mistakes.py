@@ -11,7 +11,7 @@ import pytest
 from nacre import Agent, BlockingAgent, tool
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.events import Warned
-from nacre.runtime.models.scripted import ScriptedModel, says
+from nacre.runtime.models.scripted import ScriptedModel, ScriptViolation, says
 from tests.runtime.agents import events_of, opened, said
 
 
@@ -161,3 +161,11 @@ def test_an_agent_is_not_made_by_its_class() -> None:
     for call in (lambda: made(tools=[who]), lambda: made("openai/gpt-5-mini")):
         with pytest.raises(TypeError, match=r"Write `async with Agent\.open\(…\) as agent:`"):
             call()
+
+
+async def test_a_request_outside_of_the_script_is_told_as_it_is(tmp_path: Path) -> None:
+    """A test's script that is too short is no bug of the runtime."""
+    async with opened(tmp_path, ScriptedModel(says("a"))) as agent:
+        await agent.ask("one")
+        with pytest.raises(ScriptViolation, match=r"^Request 2 .* is not in the script"):
+            await agent.ask("two")
