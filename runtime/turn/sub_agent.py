@@ -173,10 +173,7 @@ def made_tools(given: object) -> tuple[AuthorTool, ...]:
     """
     tools: list[AuthorTool] = []
     for each in listed_tools(given):
-        try:
-            made = each() if isinstance(each, type) else each
-        except TypeError as error:
-            raise TypeError(f"{error}. Give an object of the class, tools=[{each.__name__}(…)].") from error
+        made = _object_of(each) if isinstance(each, type) else each
         if isinstance(made, Toolset):
             tools += made.tools
         elif isinstance(made, FunctionTool | SubAgent):
@@ -184,6 +181,13 @@ def made_tools(given: object) -> tuple[AuthorTool, ...]:
         else:
             tools += _methods(made) or [tool(cast("Callable[..., Any]", made))]
     return tuple(tools)
+
+
+def _object_of(given: type) -> object:
+    try:
+        return given()
+    except TypeError as error:
+        raise TypeError(f"{error}. Give an object of the class, tools=[{given.__name__}(…)].") from error
 
 
 def servers_of(given: Iterable[object]) -> dict[str, McpServer]:
