@@ -1,5 +1,5 @@
-"""People who were let in, and people who ask to be, in the ledger, so that a terminal can answer for a
-running program.
+"""Admitted people and pairing requests in the ledger, so that a terminal can approve them while a program
+serves.
 
 A code is valid for one person, once, for an hour. A person who asks again within that hour gets no answer.
 Only a few people may have a code at a time, so nobody can flood the owner or guess codes.
@@ -18,12 +18,12 @@ from nacre.runtime.ledger.records import StoredPerson, Who
 from nacre.runtime.ledger.tables import LedgerTables
 
 Role: TypeAlias = Literal["", "guest", "owner"]
-"""What the owner made a person in the terminal; empty for an unknown person."""
+"""The role that the owner gave a person; empty for an unknown person."""
 
 CODE_CHARS = 8
 CODE_MS = 60 * 60 * 1000
 MAX_PENDING = 20
-"""How many people of one account may have a code at a time."""
+"""The maximum number of open codes per account."""
 PROTECTED_MS = 10 * 60 * 1000
 """When too many people ask, the oldest code that is older than this is dropped. Otherwise a few strangers
 could keep everybody else out for an hour.

@@ -76,7 +76,7 @@ def approve(context: click.Context, code: str, owner: bool, as_json: bool) -> in
 @json_option("Print a JSON object.")
 @shared_options
 def deny(context: click.Context, code: str, as_json: bool) -> int:
-    """Refuse who was given CODE; they are told nothing."""
+    """Reject the pairing request with CODE. The person is not told."""
     invocation = begin(context)
     person = _with_people(invocation, lambda people: people.deny(code))
     if person is None:
@@ -93,7 +93,7 @@ def deny(context: click.Context, code: str, as_json: bool) -> int:
 @json_option("Print a JSON object.")
 @shared_options
 def revoke(context: click.Context, channel: str, sender_id: str, as_json: bool) -> int:
-    """Take back that ID may write on CHANNEL. A turn that runs for them gets no further tool."""
+    """Revoke the access of ID on CHANNEL. A running turn of theirs gets no further tools."""
     invocation = begin(context)
     if not _with_people(invocation, lambda people: people.tables.people.revoke(channel, sender_id)):
         invocation.warn(

@@ -125,7 +125,7 @@ def _serving(invocation: Invocation, server: Server, hosts: Sequence[ExtensionHo
 
 
 async def _figures(server: Server) -> Mapping[str, float]:
-    """What is waiting; nothing while that cannot be asked, for requests are counted all the same."""
+    """The waiting work; empty while it cannot be queried, because requests are still counted."""
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.storage.backend import StorageFailed
 

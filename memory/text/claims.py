@@ -289,7 +289,6 @@ def _cut(clause: str) -> Iterator[str]:
 
 
 def is_not(word: str) -> bool:
-    """Whether a folded word is a negation."""
     if word in _table("not") or word.endswith(("n't", "n’t")):
         return True
     return not word.isascii() and any(sign in word for sign in _table("not, among characters"))

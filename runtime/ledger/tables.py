@@ -47,9 +47,7 @@ class LedgerRows(Protocol):
         """
 
     async def write(self, work: Callable[[Run], T]) -> T:
-        """Calls `work` in a transaction and returns its result. It may be called again from the
-        beginning.
-        """
+        """Calls `work` in a transaction and returns its result. It may be called more than once."""
 
     async def close(self) -> None:
         """Finishes pending work and accepts no more. Safe to repeat."""

@@ -65,9 +65,7 @@ class SkillList(Record):
 
 
 def skill_list(skills: Sequence[Skill], *, most_chars: int) -> SkillList:
-    """Lists skills in at most `most_chars` characters: with descriptions while there is room, then by
-    name.
-    """
+    """Lists skills in at most `most_chars` characters: with descriptions while they fit, then by name."""
     lines: list[str] = []
     left_chars, shortened, unnamed = most_chars, 0, 0
     for skill in skills:
@@ -508,9 +506,7 @@ _NOTE = re.compile(r"(\d{4}-\d{2}-\d{2})-.+\.md", re.DOTALL)
 
 
 def recall_is_due(branch: Sequence[Entry]) -> bool:
-    """Whether notes are to be recalled: before the first answer, and before the first after a
-    compaction.
-    """
+    """Whether notes are recalled: before the first answer, and before the first after a compaction."""
     for entry in reversed(branch):
         if isinstance(entry.body, Compaction):
             return True
@@ -603,7 +599,7 @@ def recalled_days(now: datetime, count: int) -> tuple[date, ...]:
 def reminders(
     days: Sequence[date], entries: Iterable[FolderEntry], *, log_chars: int
 ) -> tuple[Reminder, ...]:
-    """What may be read of the folder of notes, in the order in which room is given."""
+    """The files of the notes folder that may be read, by priority."""
     files = [entry for entry in entries if not entry.is_folder]
     names = {entry.name for entry in files}
     logs = [Reminder(path=daily_log_path(day), day=day, max_chars=log_chars) for day in days]

@@ -105,14 +105,24 @@ async def test_a_turn_is_a_tree_of_its_steps(tmp_path: Path) -> None:
     assert "├─ delivery line c failed · failed, 1 failed attempts: The chat is gone." in lines
     assert lines[-1] == "└─ delivery line c · pending"
 
-    damage_page(state / "bridges" / "ledger.sqlite", b"The chat is gone.")
-    without = run_nacre(tmp_path, "sessions", "trace", reply.session_key)
-    assert without.returncode == 0
-    assert without.stdout.splitlines() == [*lines[:-3], lines[-3].replace("├", "└")]
-    assert "nacre serve" in without.stderr
-    assert not list(
-        (state / "bridges").glob("*.corrupt-*")
-    )  # setting it aside is for the program that serves
+
+async def test_a_damaged_ledger_is_told_and_left_to_the_program_that_serves(tmp_path: Path) -> None:
+    """The trace comes without its deliveries, and the file stays where it is."""
+    state = tmp_path / ".nacre"
+    model = ScriptedModel(says("20 degrees"))
+    async with await Agent.open(state_dir=state, model=model, clock=CLOCK, watch=False) as agent:
+        reply = await agent.respond(ASKED)
+    ledger = await ledger_file(state).open(now=CLOCK, new_id=CountingIds("l"))
+    assert await ledger.receive(ASKED, reply.session_key) is not None
+    await ledger.close()
+
+    damage_page(state / "bridges" / "ledger.sqlite", b"How warm is it?")
+    traced = run_nacre(tmp_path, "sessions", "trace", reply.session_key)
+
+    assert traced.returncode == 0
+    assert traced.stdout.splitlines()[-1].endswith("20 degrees")
+    assert "nacre serve" in traced.stderr
+    assert not list((state / "bridges").glob("*.corrupt-*"))
 
 
 def damage_page(database: Path, content: bytes) -> None:

@@ -144,7 +144,7 @@ async def test_without_an_index_notes_are_read_and_written(home: Path) -> None:
     ended = run_here(home, "config", "check")
     assert ended.returncode == 0
 
-    from nacre.extensions.mcp.server.shared_memory import shared_memory
+    from nacre.extensions.mcp.server.server import shared_memory
     from nacre.runtime.models.scripted import Clock
     from nacre.runtime.settings.config import load_config
     from nacre.sessions.contracts.messages import ToolCall, message_text
