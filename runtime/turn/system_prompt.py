@@ -346,10 +346,12 @@ def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: st
     )
 
 
-def sub_agent_part(name: str, instructions: str, *, tools: Sequence[ToolSpec], memory: str) -> str:
+def sub_agent_part(
+    name: str, instructions: str, *, tools: Sequence[ToolSpec], memory: str, hand_off: bool
+) -> str:
     """The stable part of a sub-agent's system prompt, without files of the workspace."""
     return render(
-        "session/sub_agent",
+        "session/hand_off" if hand_off else "session/sub_agent",
         name=name,
         tools=_tool_lines({tool.name: tool.description for tool in tools}),
         memory=f"{memory}\n\n" if memory else "",
