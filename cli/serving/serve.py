@@ -28,8 +28,6 @@ TURN_SECONDS = 30.0
 """How long turns that run may take to end when the program is to stop."""
 LOOK_SECONDS = 2.0
 """How often the settings file and the connections are looked at."""
-_COLLECTED_AFTER = (10_000, 20, 20)
-"""So many new objects until the collector looks at them; Python's 700 are for small programs."""
 
 
 @click.command("serve")
@@ -152,14 +150,13 @@ async def _figures(server: Server) -> Mapping[str, float]:
 
 
 def _leave_what_stays() -> None:
-    """Has the collector look at less, and less often.
+    """Has the collector look at less.
 
     A look at all that was loaded takes a quarter of a second, in which nobody is answered, and many turns at
     once cause one after the other. What was loaded stays until the program ends, so it is not looked at.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_COLLECTED_AFTER)
 
 
 async def _follow(invocation: Invocation, server: Server) -> None:

@@ -644,7 +644,7 @@ async def own_lines(sources: Sources, path: str, text: str) -> str:
     found = await sources.of_lines(path, lines)
     is_left_out = [source is not None and not source.is_owners_word for source in found]
     beside = _beside_cuts(lines)
-    if beside and await sources.has_foreign_lines(path):
+    if beside and path in await sources.paths_of_others():
         for number in beside:
             is_left_out[number] = True
     shown: list[str] = []
