@@ -242,7 +242,7 @@ class MemoryTools:
 
 
 async def _keep_source(chat: ToolChat, text: str, written_by: Literal["tool", "capture"]) -> None:
-    """Stores where a memory comes from, as for a line of a note: a later value replaces it and the reverse."""
+    """Stores where a memory comes from, so that it replaces older values, and newer ones replace it."""
     if chat.sources is None:
         return
     try:
