@@ -12,6 +12,10 @@ from nacre.extensions.postgres import document_rows as statements
 from nacre.extensions.postgres.server.connections import ConnectionLimits
 from nacre.extensions.postgres.server.database import Database
 from nacre.extensions.postgres.workspace import PostgresWorkspace
+from nacre.memory.files.sources.rejections import reject
+from nacre.memory.files.sources.source import PRIVATE, Source
+from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
+from nacre.memory.files.sources.sources import SourceOf, Sources
 from tests.extensions.postgres.opened import database_at
 from tests.extensions.postgres.test_session_statements import scans
 from tests.memory.workspace.contract.notes_contract import ALL, NotesContract
@@ -166,3 +170,21 @@ def test_a_plan_stays_with_one_agent(database_url: str) -> None:
 def test_each_statement_names_its_agent() -> None:
     """Also those that look at no table."""
     assert [name for name, text in STATEMENTS.items() if "%(agent)s" not in text] == []
+
+
+async def test_what_was_rejected_is_left_out_until_a_note_has_it(open_workspace: OpenWorkspace) -> None:
+    """The rejections are a file of the workspace, wherever that is."""
+    workspace = open_workspace()
+    source = Source(written_by="flush", audience=PRIVATE, said_by=("owner",), at="2026-03-14T10:00")
+
+    async def begin() -> SourceOf:
+        return lambda _line: source
+
+    flush = SourcedWorkspace(workspace, Sources(workspace), begin)
+    await reject(workspace, "memory/a.md", "- City: Porto", ["- City: Porto"])
+    first = await flush.append("memory/a.md", "- My city is Porto.\n- Oars: 2")
+    await workspace.append("MEMORY.md", "- City: Porto")
+    second = await flush.append("memory/b.md", "- My city is Porto.")
+
+    assert (first.written, first.rejected_lines) == ("- Oars: 2", 1)
+    assert (second.written, second.rejected_lines) == ("- My city is Porto.", 0)
