@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import pytest
 
@@ -126,6 +127,10 @@ async def _life_of_an_assistant(server: LineServer, api: Any, database_url: str)
 
     assert api.delete("/admin/agents/user-ann").status_code == 409
     api.patch("/admin/agents/user-ann", json={"isPaused": True})
+    server.say("too late", chat="a", sender="ann")
+    async with asyncio.timeout(60):
+        while not (await asyncio.to_thread(api.get, "/admin/agents/user-ann")).json()["turns"]:
+            pass
     gone = api.delete("/admin/agents/user-ann")
     assert (gone.status_code, gone.json()["removedRows"] > 5) == (200, True), gone.text
     assert api.get("/admin/agents/user-ann").status_code == 404
@@ -135,12 +140,23 @@ async def _life_of_an_assistant(server: LineServer, api: Any, database_url: str)
     assert _code_in(server, "a")  # nobody else answers her
     assert await _talked(database_url) == {"main"}
 
+    api.post("/admin/agents", json={"user": "ann"})
+    api.post(people, json={"code": _code_in(server, "a"), "role": "owner"})
+    server.say("who are you now", chat="a", sender="ann")
+    await server.until(_said(5, "a"))
+    assert server.shown("a")[4] == "hi", "what nobody answers any more holds nobody up"
+    assert await _rows(database_url, "SELECT text FROM ledger_outbound WHERE text LIKE 'I do not know%'")
+
 
 async def _talked(database_url: str) -> set[str]:
+    return {agent for (agent,) in await _rows(database_url, "SELECT agent FROM transcripts")}
+
+
+async def _rows(database_url: str, query: LiteralString) -> list[Any]:
     database = Database(database_url)
-    rows = await database.read(lambda db: db.execute("SELECT agent FROM transcripts").fetchall())
+    rows = await database.read(lambda db: db.execute(query).fetchall())
     await database.close()
-    return {agent for (agent,) in rows}
+    return rows
 
 
 @asynccontextmanager
