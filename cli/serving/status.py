@@ -197,7 +197,6 @@ class Overview(Record):
         return [f"{name:<10}{text}" for name, text in rows]
 
     def json(self) -> dict[str, Any]:
-        """For scripts."""
         budget = self.budget
         return {
             **camel_json(self, *_SHOWN),
