@@ -99,18 +99,7 @@ async def _life_of_an_assistant(server: LineServer, api: Any, database_url: str)
     assert server.shown("a")[1] == "hi"
     assert await _talked(database_url) == {"user-ann"}
 
-    limited = api.patch("/admin/agents/user-ann", json={"dailyTokens": 1, "dailyUsd": 2})
-    assert (limited.json()["dailyTokens"], limited.json()["dailyUsd"]) == (1, 2.0)
-    server.say("the last one for today", chat="d", sender="ann")
-    await server.until(_said(1, "d"))
-    assert api.get("/admin/agents/user-ann").json()["isOverQuota"] is True
-    server.say("one more", chat="d", sender="ann")
-    await server.until(_said(2, "d"))
-    assert server.shown("d")[1].startswith("I have used up what I may use today.")
-    api.patch("/admin/agents/user-ann", json={"dailyTokens": 0})
-    server.say("and now", chat="d", sender="ann")
-    await server.until(_said(3, "d"))
-    assert server.shown("d") == ["hi", server.shown("d")[1], "hi"]
+    await _a_day_has_a_limit(server, api)
 
     assert api.patch("/admin/agents/user-ann", json={"isPaused": True}).json()["isPaused"] is True
     server.say("are you there", chat="a", sender="ann")
@@ -146,6 +135,21 @@ async def _life_of_an_assistant(server: LineServer, api: Any, database_url: str)
     await server.until(_said(5, "a"))
     assert server.shown("a")[4] == "hi", "what nobody answers any more holds nobody up"
     assert await _rows(database_url, "SELECT text FROM ledger_outbound WHERE text LIKE 'I do not know%'")
+
+
+async def _a_day_has_a_limit(server: LineServer, api: Any) -> None:
+    limited = api.patch("/admin/agents/user-ann", json={"dailyTokens": 1, "dailyUsd": 2})
+    assert (limited.json()["dailyTokens"], limited.json()["dailyUsd"]) == (1, 2.0)
+    server.say("the last one for today", chat="d", sender="ann")
+    await server.until(_said(1, "d"))
+    assert api.get("/admin/agents/user-ann").json()["isOverQuota"] is True
+    server.say("one more", chat="d", sender="ann")
+    await server.until(_said(2, "d"))
+    assert server.shown("d")[1].startswith("I have used up what I may use today.")
+    api.patch("/admin/agents/user-ann", json={"dailyTokens": 0})
+    server.say("and now", chat="d", sender="ann")
+    await server.until(_said(3, "d"))
+    assert server.shown("d") == ["hi", server.shown("d")[1], "hi"]
 
 
 async def _talked(database_url: str) -> set[str]:
