@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, LiteralString
@@ -10,6 +12,7 @@ from nacre.bridges.access.people import People
 from nacre.cli.screen.json_text import camel_json
 from nacre.extensions.postgres import ledger_statements
 from nacre.extensions.postgres.ledger import PostgresRows
+from nacre.extensions.postgres.workers.stored_events import gone
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.ledger.tables import LedgerTables
 from nacre.runtime.settings.config import Config, user_agent_id
@@ -49,10 +52,22 @@ SELECT NOT EXISTS (SELECT FROM paused_agents WHERE agent = %(agent)s)
     OR EXISTS (SELECT FROM lanes JOIN processes ON processes.number = life
         WHERE agent = %(agent)s AND held_until = 'infinity' AND alive_until > clock_timestamp())
 """
+END_WAITING: LiteralString = """
+UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
+WHERE agent = %(agent)s AND state = 'waiting'
+    AND EXISTS (SELECT FROM paused_agents WHERE paused_agents.agent = turns.agent)
+RETURNING pg_notify('nacre_turns', 'ended')::text
+"""
+IS_AWAITED: LiteralString = """
+SELECT FROM ledger_inbound JOIN paused_agents ON paused_agents.agent = answered_by
+JOIN ledger_holders ON ledger_holders.agent = ledger_inbound.agent
+JOIN processes ON processes.number = ledger_holders.process AND alive_until > clock_timestamp()
+WHERE answered_by = %(agent)s AND state IN ('waiting', 'running') LIMIT 1
+"""
 ANSWERS: LiteralString = """
 DELETE FROM ledger_outbound USING ledger_inbound AS asked
 WHERE asked.answered_by = %(agent)s AND ledger_outbound.agent = asked.agent
-    AND ledger_outbound.turn IN (asked.turn, asked.number)
+    AND ledger_outbound.turn IN (nullif(asked.turn, 0), asked.number)
 """
 """What it answered lies with the agent whose program serves the channels."""
 TABLES: LiteralString = """
@@ -61,6 +76,10 @@ WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AN
     AND attname IN ('agent', 'answered_by', 'own_agent') AND relname <> 'paused_agents'
 GROUP BY relname ORDER BY relname
 """
+
+
+GATEWAY_SECONDS = 8.0
+"""How long a gateway may take to read how turns ended; it looks after five even if it was not notified."""
 
 
 @dataclass(frozen=True)
@@ -144,11 +163,19 @@ async def limit(database: Database, agent: HostedAgent, tokens: int | None, usd:
 async def remove(database: Database, agent: str) -> int | None:
     """Removes every row of an agent, and stays paused; how many, or `None` if it is not paused or in use.
 
-    Raises `DatabaseError`.
+    What waits for it ends in silence first, and a gateway has time to read that. Raises `DatabaseError`.
     """
+    named = {"agent": agent, "outcome": gone()}
+
+    def end(connection: Connection) -> bool:
+        connection.execute(END_WAITING, named)
+        return connection.execute(IS_AWAITED, named).fetchone() is not None
+
+    until = time.monotonic() + GATEWAY_SECONDS
+    while await database.write(end) and time.monotonic() < until:  # noqa: ASYNC110 - it is another process
+        await asyncio.sleep(0.1)
 
     def work(connection: Connection) -> int | None:
-        named = {"agent": agent}
         is_used = connection.execute(IN_USE, named).fetchone() != (False,)
         if is_used or connection.execute(ledger_statements.IS_SERVED.encode(), named).fetchone():
             return None

@@ -48,6 +48,11 @@ def given_up(times: int) -> str:
     return json.dumps({"kind": "refused", "text": text})
 
 
+def gone() -> str:
+    """Of a turn that was removed with its agent."""
+    return _text("silence", "", key="", session_id="")
+
+
 def over_quota() -> str:
     """Of a turn of an agent that has used up what it may use today."""
     text = "I have used up what I may use today. Send this again after midnight (UTC)."

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import pytest
 
@@ -98,18 +99,7 @@ async def _life_of_an_assistant(server: LineServer, api: Any, database_url: str)
     assert server.shown("a")[1] == "hi"
     assert await _talked(database_url) == {"user-ann"}
 
-    limited = api.patch("/admin/agents/user-ann", json={"dailyTokens": 1, "dailyUsd": 2})
-    assert (limited.json()["dailyTokens"], limited.json()["dailyUsd"]) == (1, 2.0)
-    server.say("the last one for today", chat="d", sender="ann")
-    await server.until(_said(1, "d"))
-    assert api.get("/admin/agents/user-ann").json()["isOverQuota"] is True
-    server.say("one more", chat="d", sender="ann")
-    await server.until(_said(2, "d"))
-    assert server.shown("d")[1].startswith("I have used up what I may use today.")
-    api.patch("/admin/agents/user-ann", json={"dailyTokens": 0})
-    server.say("and now", chat="d", sender="ann")
-    await server.until(_said(3, "d"))
-    assert server.shown("d") == ["hi", server.shown("d")[1], "hi"]
+    await _a_day_has_a_limit(server, api)
 
     assert api.patch("/admin/agents/user-ann", json={"isPaused": True}).json()["isPaused"] is True
     server.say("are you there", chat="a", sender="ann")
@@ -126,6 +116,10 @@ async def _life_of_an_assistant(server: LineServer, api: Any, database_url: str)
 
     assert api.delete("/admin/agents/user-ann").status_code == 409
     api.patch("/admin/agents/user-ann", json={"isPaused": True})
+    server.say("too late", chat="a", sender="ann")
+    async with asyncio.timeout(60):
+        while not (await asyncio.to_thread(api.get, "/admin/agents/user-ann")).json()["turns"]:
+            pass
     gone = api.delete("/admin/agents/user-ann")
     assert (gone.status_code, gone.json()["removedRows"] > 5) == (200, True), gone.text
     assert api.get("/admin/agents/user-ann").status_code == 404
@@ -135,12 +129,38 @@ async def _life_of_an_assistant(server: LineServer, api: Any, database_url: str)
     assert _code_in(server, "a")  # nobody else answers her
     assert await _talked(database_url) == {"main"}
 
+    api.post("/admin/agents", json={"user": "ann"})
+    api.post(people, json={"code": _code_in(server, "a"), "role": "owner"})
+    server.say("who are you now", chat="a", sender="ann")
+    await server.until(_said(5, "a"))
+    assert server.shown("a")[4] == "hi", "what nobody answers any more holds nobody up"
+    assert await _rows(database_url, "SELECT text FROM ledger_outbound WHERE text LIKE 'I do not know%'")
+
+
+async def _a_day_has_a_limit(server: LineServer, api: Any) -> None:
+    limited = api.patch("/admin/agents/user-ann", json={"dailyTokens": 1, "dailyUsd": 2})
+    assert (limited.json()["dailyTokens"], limited.json()["dailyUsd"]) == (1, 2.0)
+    server.say("the last one for today", chat="d", sender="ann")
+    await server.until(_said(1, "d"))
+    assert api.get("/admin/agents/user-ann").json()["isOverQuota"] is True
+    server.say("one more", chat="d", sender="ann")
+    await server.until(_said(2, "d"))
+    assert server.shown("d")[1].startswith("I have used up what I may use today.")
+    api.patch("/admin/agents/user-ann", json={"dailyTokens": 0})
+    server.say("and now", chat="d", sender="ann")
+    await server.until(_said(3, "d"))
+    assert server.shown("d") == ["hi", server.shown("d")[1], "hi"]
+
 
 async def _talked(database_url: str) -> set[str]:
+    return {agent for (agent,) in await _rows(database_url, "SELECT agent FROM transcripts")}
+
+
+async def _rows(database_url: str, query: LiteralString) -> list[Any]:
     database = Database(database_url)
-    rows = await database.read(lambda db: db.execute("SELECT agent FROM transcripts").fetchall())
+    rows = await database.read(lambda db: db.execute(query).fetchall())
     await database.close()
-    return {agent for (agent,) in rows}
+    return rows
 
 
 @asynccontextmanager
