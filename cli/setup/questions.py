@@ -109,7 +109,7 @@ def ask_listed(choices: Sequence[Choice], provider: str) -> str:
 
 
 def ask_address(default: str) -> str:
-    """Where a server is; empty to go back."""
+    """The address of a server; empty to go back."""
     return str(
         click.prompt("Its address (blank to go back)", default=default, show_default=bool(default))
     ).strip()

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _FRAME_SECONDS = 0.04
 _PAUSE_FOR_A_PAINTING = 3
-"""How many times as long as a drawing took nothing is drawn: a long block leaves time for the rest."""
+"""The pause after a drawing, as a multiple of its duration, so that long blocks leave time for the rest."""
 
 
 class Ran(Record):
@@ -483,7 +483,7 @@ def status_line(
     is_priced: bool = True,
     day_usd: float = 0.0,
 ) -> str:
-    """Where the session stands, and what the last turn took, in at most so many columns.
+    """The state of the session and the cost of the last turn, in at most so many columns.
 
     `status` is `None` while nothing was said. `turn` has the tokens and cost of the last turn; `is_priced`
     says whether the price of its model is known. `day_usd` is what the agents of the state folder cost today,

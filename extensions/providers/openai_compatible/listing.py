@@ -73,7 +73,6 @@ async def served_model(
 
 
 def bearer(api_key: str) -> dict[str, str]:
-    """The header with a key; none without a key."""
     return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
 
