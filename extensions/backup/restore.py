@@ -15,7 +15,7 @@ import tarfile
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO
 
@@ -165,6 +165,8 @@ def _write(archive: Path, identity: Path | None, manifest: Manifest, staging: Pa
             written = _entry_of(member, data, file)
         if (written.size_bytes, written.sha256) != (entry.size_bytes, entry.sha256):
             raise ArchiveUnusable(f"{member.name} changed while it was read.")
+        with suppress(OSError, OverflowError, ValueError):  # the archive may have any number
+            os.utime(target, (member.mtime, member.mtime))  # lists of sessions have days
 
     _read(archive, identity, take)
     if expected:

@@ -45,6 +45,7 @@ PROBE_SECONDS = 8.0
 _SNAPSHOT = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8})$")
 """What a dated copy of a model has at the end of its name."""
 _NUMBER = re.compile(r"\d+")
+_TRY = re.compile(r"preview|research|\bexp")
 
 
 def offers() -> tuple[Offer, ...]:
@@ -98,18 +99,22 @@ async def offered_models(
     """
     known = price_map_models(provider_name)
     base_url = _endpoint(provider_name, environment).base_url
-    found = await listing(base_url, api_key=api_key, seconds=PROBE_SECONDS) if base_url else Listing()
+    found = (
+        await listing(base_url, api_key=api_key, seconds=PROBE_SECONDS) if base_url else Listing(status=200)
+    )
     served = found.talking or _priced_models(provider_name, known)
     choices = model_choices(provider_name, [_with_facts(model, known, provider_name) for model in served])
     return found.status, choices
 
 
 def _priced_models(provider_name: str, known: Mapping[str, Any]) -> tuple[ServedModel, ...]:
-    """The models of the price map that hold conversations, the highest version first, each under one name."""
+    """The models of the price map that hold conversations, each once: the highest version first, previews
+    last."""
     names = {name.removeprefix(f"{provider_name}/") for name in known if not name.startswith("ft:")}
     talking = {name for name in names if is_talking(name) and _SNAPSHOT.sub("", name) not in names - {name}}
+    talking = talking or {suggested_model(provider_name).removeprefix(f"{provider_name}/")}
     listed = sorted(talking, key=lambda name: (tuple(map(int, _NUMBER.findall(name))), name), reverse=True)
-    return tuple(ServedModel(name=name) for name in listed)
+    return tuple(ServedModel(name=name) for name in sorted(listed, key=lambda name: bool(_TRY.search(name))))
 
 
 def model_choices(provider_name: str, models: Sequence[ServedModel]) -> tuple[Choice, ...]:

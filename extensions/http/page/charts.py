@@ -194,8 +194,10 @@ def cost_picture(days: Sequence[UsageRow], today: date, *, count: int = 30) -> C
     top = max(values) * 1.08 or 1.0
     ground, step = COST_HEIGHT - _COST_BOTTOM, _plot_width() / count
 
+    unit = "" if in_dollars else " tokens"
+
     def tell(value: float) -> str:
-        return dollars(value) if in_dollars else f"{short(int(value))} tokens"
+        return dollars(value) if in_dollars else short(int(value))
 
     bars = []
     for number, (day, value) in enumerate(zip(shown, values, strict=True)):
@@ -206,7 +208,7 @@ def cost_picture(days: Sequence[UsageRow], today: date, *, count: int = 30) -> C
                 y=round(ground - height, 1),
                 width=round(step * 0.72, 1),
                 height=height,
-                title=f"{day_name(day)}: {tell(value)}",
+                title=f"{day_name(day)}: {tell(value)}{unit}",
                 label=f"{day.day} {day:%b}" if (count - 1 - number) % 7 == 0 else "",
             )
         )
@@ -214,7 +216,7 @@ def cost_picture(days: Sequence[UsageRow], today: date, *, count: int = 30) -> C
         Level(name="tick", y=round(ground - (ground - _TOP) * part / 1.08, 1), label=tell(top / 1.08 * part))
         for part in (0.5, 1.0)
     ]
-    summary = f"{tell(sum(values))} in the last {count} days"
+    summary = f"{tell(sum(values))}{unit} in the last {count} days"
     return CostPicture(bars=tuple(bars), ticks=tuple(ticks) if any(values) else (), summary=summary)
 
 

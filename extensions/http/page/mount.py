@@ -108,10 +108,8 @@ async def usage(visit: Visit) -> Response:
     since = (today - timedelta(days=USAGE_DAYS - 1)).isoformat()
     days = grouped(calls, "day")
     recent = [call for call in calls if call.at.date().isoformat() >= since]
-    titles: dict[str, str] = {}
-    for each in await home.sessions():
-        titles.setdefault(each.key, each.session_id)
-    named = await home.titles([each for each in await home.sessions() if each.is_current])
+    current = [each for each in await home.sessions() if each.is_current]
+    named = await home.titles(current)
     return await visit.page(
         "usage.html",
         picture=cost_picture(days, today, count=USAGE_DAYS),
@@ -119,7 +117,7 @@ async def usage(visit: Visit) -> Response:
         height=COST_HEIGHT,
         days=[(date.fromisoformat(row.name), row) for row in reversed(days)][:USAGE_DAYS],
         tables=[(name, grouped(recent, name)[:MOST_ROWS]) for name in ("model", "purpose", "session")],
-        titles={key: named.get(session_id, key) for key, session_id in titles.items()},
+        titles={each.key: named[each.session_id] for each in current},
         today_row=next((row for row in days if row.name == today.isoformat()), None),
         total=total_of(recent),
         unpriced=unpriced_models(recent),

@@ -99,4 +99,4 @@ def _spent(usage: Usage | None) -> str:
     if usage is None:
         return "it did not say how many tokens that took"
     tokens = f"{usage.context_tokens} tokens"
-    return f"{tokens}, ${usage.cost_usd:.6f}" if usage.cost_usd else f"{tokens}, no price known"
+    return f"{tokens}, ${usage.cost_usd:.6f}" if usage.cost_usd else tokens

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from tests.cli.program import Terminal, run_nacre
 from tests.runtime.agents import write_settings
+
+EARLIER = 1_700_000_000
 
 
 def _archive(home: Path) -> Path:
@@ -16,12 +19,15 @@ def _archive(home: Path) -> Path:
     with (home / ".nacre/nacre.json5").open("a") as settings:
         settings.write("// a comment, as in the example of `nacre init`: ${ANTHROPIC_API_KEY}\n")
     assert run_nacre(home, "send", "-m", "Remember that my boat is called Halcyon.").returncode == 0
+    (talk,) = (home / ".nacre/agents/main/sessions").glob("*.jsonl")
+    os.utime(talk, (EARLIER, EARLIER))
     assert run_nacre(home, "backup", "all.tar.gz").returncode == 0
     return home / "all.tar.gz"
 
 
 def test_a_new_machine_needs_no_more_than_the_archive(tmp_path: Path) -> None:
-    """Also where a command has run before; the answer names the key that stayed behind."""
+    """Also where a command has run before; the answer names the key that stayed behind. Conversations keep
+    their days."""
     archive, new = _archive(tmp_path / "old"), tmp_path / "new"
     (new / ".nacre" / "logs").mkdir(parents=True)
 
@@ -29,6 +35,8 @@ def test_a_new_machine_needs_no_more_than_the_archive(tmp_path: Path) -> None:
 
     assert restored.returncode == 0, restored.stderr
     assert "variables DESK_KEY, which the settings name" in restored.stdout
+    (talk,) = (new / ".nacre/agents/main/sessions").glob("*.jsonl")
+    assert talk.stat().st_mtime == EARLIER
     assert "Halcyon" in run_nacre(new, "search", "boat").stdout
 
 

@@ -62,7 +62,12 @@ async def test_without_an_answer_the_known_models_are_listed() -> None:
     status, choices = await offered_models("openai", {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}, "sk")
     names = [choice.model_name.removeprefix("openai/") for choice in choices]
 
+    nobody = {"OPENROUTER_API_BASE": "http://127.0.0.1:9/v1"}
+    _, unpriced = await offered_models("openrouter", nobody, "sk")
+
     assert (status, names[0]) == (0, "gpt-5-mini")
+    assert [choice.model_name for choice in unpriced] == ["openrouter/openrouter/auto"]
+    assert names.index("gpt-3.5-turbo") < names.index("gpt-4-1106-preview")
     assert names.index("gpt-5.2") < names.index("gpt-4.1") < names.index("gpt-3.5-turbo")
     assert not [name for name in names if "ft:" in name or "audio" in name or name.endswith("2025-04-14")]
 

@@ -246,9 +246,7 @@ async def test_an_agent_talks_for_twenty_turns(url: str, tmp_path: Path) -> None
     }
     desk = {"baseUrl": url, "models": [{"id": "smollm2", "maxTokens": 12}]}
     write_settings(tmp_path, {"agents": {"defaults": defaults}, "models": {"providers": {"desk": desk}}})
-    texts = [
-        f"Remember that hive {number} was made in {1990 + number}. {BEES * 3}".strip() for number in range(20)
-    ]
+    texts = [f"Hive {number} was made in {1990 + number}. {BEES * 5}".strip() for number in range(20)]
     events: list[Event] = []
     async with opened(tmp_path, None) as agent:
         for text in texts:
