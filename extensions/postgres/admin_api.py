@@ -1,4 +1,4 @@
-"""`/admin` of `nacre serve`: the agents of a host and their people, for a program with an admin token."""
+"""`/admin` of `nacre serve`: manages hosted agents and their people, for programs with an admin token."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from nacre.runtime.settings.config import Config
 from nacre.sessions.contracts.keys import normalise_agent_id
 
 Handler: TypeAlias = Callable[[Request], Awaitable[tuple[int, object]]]
-NOBODY = "Nobody has this code: it was used, or its hour is over."
+NOBODY = "Nobody has this code: it was used, or it has expired after an hour."
 NOT_AGENTS = "There is no agent {id!r}. GET /admin/agents lists them; POST makes one."
 
 log = logging.getLogger(__name__)
 
 
 class AdminApi:
-    """The handlers; each returns a status and what is shown as JSON."""
+    """The handlers. Each returns a status code and a value for JSON."""
 
     def __init__(self, config: Config) -> None:
         self._database = shared_database(config.folders.storage.url)
@@ -71,7 +71,7 @@ class AdminApi:
         agent = await self._found(request)
         removed = await hosting.remove(self._database, agent.id)
         if removed is None:
-            raise HTTPException(409, f"{agent.id} is not paused, or a program is at it. Pause it first.")
+            raise HTTPException(409, f"{agent.id} is not paused, or a program uses it. Pause it first.")
         _audit(request, f"removed {removed} rows of", agent.id)
         return 200, {"agent": agent.id, "removedRows": removed}
 
@@ -96,7 +96,7 @@ class AdminApi:
     async def _found(self, request: Request) -> hosting.HostedAgent:
         agent_id = request.path_params["agent"]
         if agent_id != normalise_agent_id(agent_id):
-            raise HTTPException(400, f"{agent_id!r} is no id of an agent.")
+            raise HTTPException(400, f"{agent_id!r} is not an agent ID.")
         if (found := await hosting.find(self._database, agent_id, self._listed)) is None:
             raise HTTPException(404, NOT_AGENTS.format(id=agent_id))
         return found
@@ -126,7 +126,7 @@ def _answered(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         except HTTPException as error:
             status, shown = error.status_code, {"error": {"message": error.detail}}
         except (DatabaseError, LedgerUnusable) as error:
-            log.warning("the admin API could not do something: %s", error)
+            log.warning("the admin API failed: %s", error)
             status, shown = 503, {"error": {"message": str(error)}}
         return JSONResponse(shown, status)
 
@@ -134,7 +134,7 @@ def _answered(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def _body(request: Request, **kinds: type) -> dict[str, Any]:
-    """The JSON object of a request. Raises `HTTPException` for anything but values of these kinds."""
+    """The JSON object of a request. Raises `HTTPException` for other keys and types than `kinds`."""
     try:
         found = await request.json()
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The agents of a host: what their rows are, and what its owner does to them, by a command or over HTTP."""
+"""Hosted agents: listed, created, limited, paused and removed, by commands and over HTTP."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ DELETE FROM ledger_outbound USING ledger_inbound AS asked
 WHERE asked.answered_by = %(agent)s AND ledger_outbound.agent = asked.agent
     AND ledger_outbound.turn IN (nullif(asked.turn, 0), asked.number)
 """
-"""What it answered lies with the agent whose program serves the channels."""
+"""Its answers are rows of the agent whose program serves the channels."""
 TABLES: LiteralString = """
 SELECT relname, array_agg(attname::text) FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
 WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
@@ -84,8 +84,8 @@ GATEWAY_SECONDS = 8.0
 
 @dataclass(frozen=True)
 class HostedAgent:
-    """An agent with rows: its turns that are not over, its notes, its conversations with their bytes,
-    and what its turns may use a day; 0 is no limit.
+    """An agent with rows: the numbers of its unfinished turns, notes and conversations, and its daily limits;
+    0 means no limit.
     """
 
     id: str
@@ -100,31 +100,31 @@ class HostedAgent:
 
 
 def agent_json(agent: HostedAgent) -> dict[str, object]:
-    """An agent as JSON output shows it."""
+    """An agent as JSON."""
     return camel_json(agent, *vars(agent))
 
 
 async def hosted_agents(database: Database, agent: str | None = None) -> list[HostedAgent]:
-    """All that have rows which the role may see, or the one with an id. Raises `DatabaseError`."""
+    """All agents with rows that the database role may see, or the one with an ID. Raises `DatabaseError`."""
     rows = await database.read(lambda connection: connection.execute(AGENTS, {"agent": agent}).fetchall())
     return [HostedAgent(*row) for row in rows]
 
 
 async def find(database: Database, agent: str, listed: Collection[str]) -> HostedAgent | None:
-    """An agent that has rows, or is `listed` in the settings. Raises `DatabaseError`."""
+    """An agent that has rows or is `listed` in the settings. Raises `DatabaseError`."""
     rows = await hosted_agents(database, agent)
     return rows[0] if rows else HostedAgent(agent, False, 0, 0, 0, 0) if agent in listed else None
 
 
 def people_in(config: Config, database: Database) -> People:
-    """Who was let in, and who asks to be, in the ledger of the channels."""
+    """The admitted people and the pairing requests in the ledger of the channels."""
     default = next((agent.id for agent in config.agents if agent.is_default), config.agent_id)
     tables = LedgerTables(PostgresRows(database, default), ledger_statements)
     return People(tables, now=owner_clock(config.settings.agent.user_timezone))
 
 
 async def create(database: Database, user: str) -> HostedAgent | None:
-    """Makes the assistant of a user, with the settings of `agents.defaults`; `None` if there is one.
+    """Creates the assistant of a user, with the settings of `agents.defaults`; `None` if it exists.
 
     Raises:
         ConfigError: the name is blank.
@@ -142,13 +142,13 @@ async def create(database: Database, user: str) -> HostedAgent | None:
 
 
 async def pause(database: Database, agent: str, *, is_paused: bool) -> None:
-    """Has no worker begin a turn of an agent, or has them begin again. Raises `DatabaseError`."""
+    """Pauses or resumes an agent: workers start no turn of a paused one. Raises `DatabaseError`."""
     statement = PAUSE if is_paused else RESUME
     await database.write(lambda connection: connection.execute(statement, {"agent": agent}))
 
 
 async def limit(database: Database, agent: HostedAgent, tokens: int | None, usd: float | None) -> None:
-    """Limits what an agent's turns may use a day; 0 lifts a limit, `None` leaves it.
+    """Limits the daily usage of an agent's turns; 0 removes a limit, `None` keeps it.
 
     Raises `DatabaseError`.
     """
@@ -161,9 +161,10 @@ async def limit(database: Database, agent: HostedAgent, tokens: int | None, usd:
 
 
 async def remove(database: Database, agent: str) -> int | None:
-    """Removes every row of an agent, and stays paused; how many, or `None` if it is not paused or in use.
+    """Removes all rows of a paused agent and returns their number; `None` if it is not paused or in use.
 
-    What waits for it ends in silence first, and a gateway has time to read that. Raises `DatabaseError`.
+    Waiting messages end without an answer first, and a gateway has time to read that. The agent stays paused.
+    Raises `DatabaseError`.
     """
     named = {"agent": agent, "outcome": gone()}
 

@@ -1,4 +1,4 @@
-"""What a gateway and `nacre status` ask of workers: turns that others run, and figures about them."""
+"""The gateway's side of workers: it hands turns over, waits for their outcomes, and reports figures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class HandedOver:
         self._awaited: dict[TurnKey, _Awaited] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._running: dict[TurnKey, str] = {}
-        """The turn that is awaited in each session, by agent and session key."""
+        """The awaited turn of each session, by agent and session key."""
         self._changed = asyncio.Event()
         self._process = database.process
         self._asked: dict[TurnKey, bool] = {}
@@ -55,10 +55,10 @@ class HandedOver:
         self._looking = asyncio.create_task(self._look())
 
     async def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
-        """The questions of a turn that some worker runs, and its last event.
+        """Yields the questions of a turn that a worker runs, and its last event.
 
-        Commands run here, where the chat is. While the database is away or the agent is paused this waits;
-        the message stays in the ledger.
+        Commands run in the gateway. While the database is unreachable or the agent is paused, this waits; the
+        message stays in the ledger.
         """
         if self.runs_here(agent, inbound):
             await self._until_resumed(agent.id)
@@ -86,7 +86,7 @@ class HandedOver:
         yield event_of(outcome.text)
 
     def runs_here(self, agent: Agent, inbound: Inbound) -> bool:
-        """Whether it is a command. Of other messages workers count how often one ended over it."""
+        """Whether a message is a command. For other messages, workers count the failed attempts."""
         return not inbound.trigger and bool(agent.command(inbound))
 
     def join(self, agent: Agent, inbound: Inbound) -> bool:
@@ -106,7 +106,7 @@ class HandedOver:
         self._send(self._rows.stop(agent.id, agent.session_key(inbound), stopped()))
 
     async def close(self) -> None:
-        """Stops waiting. The turns go on; a message that is handed in again finds its outcome."""
+        """Stops waiting. The turns continue; a message that is submitted again finds its outcome."""
         self._process.asked = None
         await asyncio.gather(*self._sending)
         self._looking.cancel()
@@ -192,7 +192,7 @@ async def _sent(sending: Awaitable[None]) -> None:
 
 @asynccontextmanager
 async def handed_over(config: Config) -> AsyncIterator[HandedOver]:
-    """The runner of a gateway's turns when workers run them.
+    """The turn runner of a gateway whose turns run in workers.
 
     Raises:
         DatabaseError: the database cannot be used.
@@ -210,7 +210,7 @@ async def handed_over(config: Config) -> AsyncIterator[HandedOver]:
 
 
 async def figures(config: Config) -> Mapping[str, float]:
-    """How much workers have to do for the settings' agent, as `TurnWorkers` says.
+    """Figures about the turns of the settings' agent and about the workers; see `TurnWorkers`.
 
     Raises:
         DatabaseError: the database cannot be used.

@@ -1,4 +1,4 @@
-"""A question to the owner, and how a turn ended, as texts that another process reads. A contract. Pure."""
+"""The stored form of questions to the owner and of outcomes, which another process reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nacre.sessions.contracts.messages import Usage
 
 
 def question_of(asked: ApprovalAsked) -> str:
-    """The text of a question."""
+    """Serializes a question."""
     stored = {
         "callId": asked.call_id,
         "toolName": asked.tool_name,
@@ -23,7 +23,7 @@ def question_of(asked: ApprovalAsked) -> str:
 
 
 def asked_by(approval_id: str, body: str) -> ApprovalAsked:
-    """The question that such a text stands for. Raises `ValueError` or `KeyError` when it is none."""
+    """Parses a question. Raises `ValueError` or `KeyError` for an invalid text."""
     stored = json.loads(body)
     return ApprovalAsked(
         approval_id=approval_id,
@@ -35,12 +35,12 @@ def asked_by(approval_id: str, body: str) -> ApprovalAsked:
 
 
 def stopped() -> str:
-    """Of a turn that somebody in its chat stopped."""
+    """The outcome of a turn that was stopped in its chat."""
     return json.dumps({"kind": "cancelled", "text": "The turn was stopped."})
 
 
 def given_up(times: int) -> str:
-    """Of a turn over which worker after worker ended."""
+    """The outcome of a turn during which too many workers died."""
     text = (
         f"The program ended {times} times while it was at this message, and it is not tried again. It stands "
         "in the conversation; say it in other words, or ask what became of it."
@@ -67,7 +67,7 @@ def usage_of(ending: Event | None) -> Usage | None:
 
 
 def unreadable() -> str:
-    """Of a turn whose message this program cannot read."""
+    """The outcome of a turn whose message this program cannot read."""
     text = (
         "This message is kept in a form that cannot be read here, perhaps of a newer version. Send it again."
     )
@@ -75,7 +75,7 @@ def unreadable() -> str:
 
 
 def outcome_of(ending: Event | None) -> str:
-    """The text of a turn's last event; empty for what is not over: the next worker goes on with it."""
+    """Serializes a turn's last event; empty if the turn is unfinished and the next worker continues it."""
     if isinstance(ending, ReplyReady):
         reply = ending.reply
         return _text("reply", reply.text, key=reply.session_key, session_id=reply.session_id)
@@ -90,7 +90,7 @@ def outcome_of(ending: Event | None) -> str:
 
 
 def event_of(outcome: str) -> Event:
-    """The event that such a text stands for; a kind that a newer version has is an error with its text."""
+    """Parses an event. An unknown kind of a newer version becomes an error with its text."""
     stored = json.loads(outcome)
     kind, text = stored["kind"], stored["text"]
     if kind == "reply":

@@ -1,6 +1,6 @@
-"""Turns as rows: requested by whoever has the chat, claimed by a worker, and their outcome.
+"""Turns as rows: requested by a gateway, claimed by a worker, with their outcome.
 
-waiting ─► running ─► done      claimed again, with a later fence, when its process is silent
+waiting ─► running ─► done      claimed again, with a later fence, if its process is silent
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ SELECT claimed.agent, id, fence, tries, inbound, is_redelivered, ARRAY(
 FROM claimed LEFT JOIN LATERAL
     lane_take(claimed.agent, session_key, 'turn ' || id, %(process)s) AS lane ON TRUE
 """
-"""Turns of all agents, each the first of its session: those that wait, those of silent processes, those
-without progress, and those of this process that it knows nothing of, because the answer to a claim was lost.
-With what was said into them before, and with the lane of the session, unless somebody else has that."""
+"""Claims turns of all agents, each the first of its session: waiting ones, those of silent processes, those
+without progress, and those of this process that it does not know because the answer to a claim was lost.
+Returns the messages that joined them, and takes the lane of the session, if it is free."""
 IS_PAUSED: LiteralString = "SELECT 1 FROM paused_agents WHERE agent = %(agent)s"
 _LEFT: LiteralString = """
 WITH left_lanes AS (
@@ -69,7 +69,7 @@ WITH left_lanes AS (
         AS mine (agent, key, fence)
     WHERE lanes.agent = mine.agent AND lanes.key = mine.key AND lanes.fence = mine.fence
 )"""
-"""Leaves the lanes of a turn in the statement that says how it ended, whoever's the turn is by then."""
+"""Frees the lanes of a turn in the statement that stores its outcome, whoever holds the turn by then."""
 GIVE_BACK: LiteralString = f"""{_LEFT}
 UPDATE turns SET state = 'waiting', tries = tries - %(uncounted)s, process = NULL,
     due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
@@ -90,8 +90,8 @@ RETURNING pg_notify('nacre_turns', 'ended')::text, EXISTS (
     SELECT FROM turns AS next WHERE next.agent = turns.agent AND next.session_key = turns.session_key
         AND next.state = 'waiting')
 """
-"""Also when it was kept already and nobody heard of it. Counts what the turn used, once. With
-whether its session has another turn."""
+"""Succeeds also if the outcome was stored before and the answer was lost. Counts the usage of the turn once.
+Returns whether its session has another turn."""
 STOP: LiteralString = """
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
 WHERE agent = %(agent)s AND session_key = %(key)s AND state <> 'done'
@@ -107,7 +107,7 @@ FROM unnest(%(agents)s::text[], %(ids)s::text[], %(fences)s::bigint[], %(words)s
 JOIN turns ON turns.agent = mine.agent AND turns.id = mine.id AND turns.fence = mine.fence
 WHERE state = 'running'
 """
-"""Those of a worker's turns that are still its own, with what was said into each since."""
+"""The turns that a worker still holds, with the new messages that joined each."""
 PROGRESS: LiteralString = """
 UPDATE turns SET due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running'
@@ -185,19 +185,19 @@ WHERE places > 0 AND alive_until > clock_timestamp()
 
 
 TurnKey: TypeAlias = tuple[str, str]
-"""The agent and the id of a turn."""
+"""The agent and ID of a turn."""
 LaneFences: TypeAlias = Mapping[tuple[str, str], int]
 """The fences of lanes, by agent and session key."""
 _NO_LANES: LaneFences = {}
 KEPT_SECONDS = 86_400.0
-"""For so long an outcome is there for a program that hands its message in again."""
+"""How long an outcome is stored for a program that submits its message again."""
 
 
 class TakenTurn(Record):
-    """A turn that a worker has, and the number by which the database knows it from others that had it.
+    """A turn that a worker holds, with the fence that distinguishes it from earlier workers.
 
-    `tries` counts the workers that took it, this one included, and were not heard of again. `words` is the
-    number of the last message that was said into it before.
+    `tries` counts the workers that claimed it and became silent, including this one. `words` is the number of
+    the last message that had joined it.
     """
 
     agent_id: str
@@ -211,31 +211,31 @@ class TakenTurn(Record):
 
     @property
     def key(self) -> TurnKey:
-        """Its agent and id."""
+        """The agent and ID."""
         return self.agent_id, self.id
 
     @property
     def place(self) -> dict[str, object]:
-        """What statements know it by."""
+        """The parameters that identify it in statements."""
         return {"agent": self.agent_id, "id": self.id, "fence": self.fence}
 
 
 class Asked(NamedTuple):
-    """The id of a turn, and whether it was asked for now, so that it has no outcome yet."""
+    """The ID of a turn, and whether it was requested now, so that it has no outcome yet."""
 
     id: str
     is_new: bool
 
 
 class Kept(NamedTuple):
-    """That an outcome was kept, and whether another turn of its session waits."""
+    """A stored outcome: whether another turn of its session waits."""
 
     has_next: bool
 
 
 class Outcome(NamedTuple):
-    """How a turn ended, as `event_of` reads it, and the names of the messages that were said into it and
-    that it heard."""
+    """The outcome of a turn, as `event_of` reads it, and the names of the messages that joined it and that it
+    read."""
 
     text: str
     heard: tuple[str, ...]
@@ -248,7 +248,7 @@ class TurnRows:
         self._database = database
 
     async def ask(self, agent_id: str, session_key: str, inbound: Inbound) -> Asked:
-        """Has a turn run by some worker. One that was asked for before is not asked for again."""
+        """Requests a turn from the workers, unless it was requested before."""
         turn_id = id_of_turn(inbound)
         rows = await self._run(
             ASK,
@@ -263,12 +263,10 @@ class TurnRows:
     async def claim(
         self, most: int, progress_seconds: float, *, mine: Collection[TurnKey] = ()
     ) -> list[TakenTurn]:
-        """Takes up to `most` turns, the oldest first, of which no other one of their session comes before.
+        """Claims up to `most` turns, oldest first, each the first of its session.
 
-        `mine` are those that this process runs already.
-
-        A turn that makes no progress for `progress_seconds` may be claimed by others. One whose message
-        cannot be read is over.
+        `mine` are the turns that this process runs already. A turn without progress for `progress_seconds`
+        may be claimed by others. A turn with an unreadable message ends.
         """
         process = self._database.process
         rows = await self._run(
@@ -296,41 +294,41 @@ class TurnRows:
         return turns
 
     async def is_paused(self, agent_id: str) -> bool:
-        """Whether no turn of an agent begins now."""
+        """Whether an agent is paused, so that none of its turns starts."""
         return bool(await self._run(IS_PAUSED, agent=agent_id))
 
     async def say_into(self, agent_id: str, turn_id: str, inbound: Inbound) -> None:
-        """Says a message into a turn, wherever it runs, unless it is over."""
+        """Adds a message to a turn, wherever it runs, unless the turn is over."""
         name, body = inbound.inbound_id, inbound_to_json(inbound)
         await self._run(SAY_INTO, agent=agent_id, id=turn_id, name=name, inbound=body)
 
     async def look(self, turns: Mapping[TurnKey, TakenTurn]) -> dict[TurnKey, list[tuple[int, Inbound]]]:
-        """Those of a worker's turns that are still its own, each with what was said into it since `words`."""
+        """The turns that a worker still holds, each with the messages that joined it after `words`."""
         values = [(turn.agent_id, turn.id, turn.fence, turn.words) for turn in turns.values()]
         agents, ids, fences, words = map(list, zip(*values, strict=True))
         rows = await self._run(LOOK, agents=agents, ids=ids, fences=fences, words=words)
         return {(agent_id, turn_id): [*_readable(said)] for agent_id, turn_id, said in rows}
 
     async def heard(self, turn: TakenTurn, name: str) -> None:
-        """Notes that a turn heard a message that was said into it."""
+        """Records that a turn has read a message that joined it."""
         await self._run(HEARD, agent=turn.agent_id, id=turn.id, name=name)
 
     async def ask_owner(self, turn: TakenTurn, asked: ApprovalAsked) -> None:
-        """Keeps a question for whoever has the chat, unless another one took the turn meanwhile."""
+        """Stores a question for the gateway, unless another worker has taken the turn."""
         await self._run(ASKS, **turn.place, approval=asked.approval_id, body=question_of(asked))
 
     async def told(self, key: TurnKey, asked: ApprovalAsked) -> None:
-        """Notes that a question is on its way to the owner."""
+        """Records that a question was passed on to the owner."""
         await self._run(TOLD, agent=key[0], id=key[1], approval=asked.approval_id)
 
     async def progressed(self, turn: TakenTurn, progress_seconds: float) -> None:
-        """Moves the time on after which others may claim a turn that its process still has."""
+        """Extends the time after which others may claim a turn without progress."""
         await self._run(PROGRESS, **turn.place, seconds=progress_seconds)
 
     async def finish(
         self, turn: TakenTurn, outcome: str, lanes: LaneFences = _NO_LANES, usage: Usage | None = None
     ) -> Kept | None:
-        """Keeps the outcome and leaves the turn's lanes; `None` if another one took or ended the turn.
+        """Stores the outcome and frees the turn's lanes; `None` if another worker took or ended the turn.
 
         `usage` counts for the agent's quota.
         """
@@ -340,23 +338,23 @@ class TurnRows:
     async def give_back(
         self, turn: TakenTurn, *, is_counted: bool, pause_seconds: float, lanes: LaneFences = _NO_LANES
     ) -> None:
-        """Leaves a turn and its lanes to the next worker after a pause.
+        """Returns a turn and its lanes to the queue after a pause.
 
-        `is_counted`: as a worker that ended over it.
+        `is_counted`: whether this counts as a failed attempt.
         """
         values = {"uncounted": 0 if is_counted else 1, "seconds": pause_seconds, **_columns(lanes)}
         await self._run(GIVE_BACK, **turn.place, **values)
 
     async def stop(self, agent_id: str, session_key: str, outcome: str) -> None:
-        """Ends all turns of a session with an outcome; what their workers still say is refused."""
+        """Ends all turns of a session with an outcome. Later writes of their workers are refused."""
         await self._run(STOP, agent=agent_id, key=session_key, outcome=outcome)
 
     async def forget_over(self, most: int = 5_000) -> None:
-        """Removes the turns of all agents that are over for `KEPT_SECONDS`, so many at a time."""
+        """Removes turns of all agents that ended more than `KEPT_SECONDS` ago, in batches."""
         await self._run(FORGET_OVER, seconds=KEPT_SECONDS, most=most)
 
     async def news(self, wanted: Collection[TurnKey]) -> dict[TurnKey, Outcome | list[ApprovalAsked]]:
-        """The outcomes of turns that are over, and the questions of others that were not told so far."""
+        """The outcomes of finished turns, and the unasked questions of running ones."""
         agents, ids = [agent_id for agent_id, _ in wanted], [turn_id for _, turn_id in wanted]
         rows = await self._run(NEWS, agents=agents, ids=ids)
         return {
@@ -367,7 +365,7 @@ class TurnRows:
         }
 
     async def figures(self, agent_id: str) -> dict[str, float]:
-        """What is not over of an agent and who is there for it, all of one moment, as `TurnWorkers` says."""
+        """A snapshot of an agent's unfinished turns and of the workers; see `TurnWorkers`."""
 
         def work(connection: Connection) -> list[Any]:
             found = connection.execute(OPEN, {"agent": agent_id}).fetchall()
@@ -446,15 +444,15 @@ def _taken(
 
 
 def id_of_turn(inbound: Inbound) -> str:
-    """The message's name among all, with a mark of its words: a number of one ledger may be another's too."""
+    """The message's ID with a digest of its text, because two ledgers may use the same number."""
     mark = hashlib.sha256(inbound.text.encode("utf-8", "replace")).hexdigest()[:16]
     return f"{inbound.inbound_id} {mark}"
 
 
 async def forget_turns(database: Database, agent_id: str, says: Callable[[str], bool]) -> int:
-    """Removes the rows of ended turns that `says` is true of, with what was said into them; how many.
+    """Removes finished turns that `says` accepts, with the messages that joined them; returns their number.
 
-    Whoever hands such a message in again has its answer from the transcript. Raises `DatabaseError`.
+    If such a message is submitted again, its answer comes from the transcript. Raises `DatabaseError`.
     """
 
     def work(connection: Connection) -> int:
@@ -469,10 +467,7 @@ async def forget_turns(database: Database, agent_id: str, says: Callable[[str], 
 async def forget_waiting_turns(
     database: Database, agent_id: str, says: Callable[[str], bool], *, dry_run: bool
 ) -> int:
-    """Removes the turns that no worker has begun and that `says` is true of; how many there are.
-
-    The job of such a turn finds none, and is done. Raises `DatabaseError`.
-    """
+    """Removes waiting turns that `says` accepts, and returns their number. Raises `DatabaseError`."""
 
     def work(connection: Connection) -> int:
         rows = connection.execute(WAITING, {"agent": agent_id}).fetchall()

@@ -37,21 +37,21 @@ if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
 
 MOST_TRIES = 10
-"""A turn that so many workers took and ended over is not tried again."""
+"""After this many workers died during a turn, it is given up."""
 PROGRESS_SECONDS = 900.0
-"""A turn without an event for so long is given up by its worker, and a minute later by everybody."""
+"""A turn without an event for this time is given up by its worker; a minute later, others may claim it."""
 CONNECTIONS = 3
-"""Of a worker; a fourth listens."""
+"""The connections of a worker, besides one that listens."""
 POLL_SECONDS = 1.0
-"""How often turns are looked for where notifications do not arrive, or while any turn runs."""
+"""The polling interval without notifications, or while a turn runs."""
 PAUSE_SECONDS = 1.0
-"""How long a turn that did not come to its end waits for the next worker."""
+"""The pause before the next worker continues an unfinished turn."""
 TURN_SECONDS = 30.0
-"""How long running turns may take to end when the program is to stop."""
+"""How long running turns may continue when the program stops."""
 FORGET_SECONDS = 60.0
-"""How often what is over for a day is removed."""
+"""The interval at which old turns are removed."""
 STUCK_SECONDS = 120.0
-"""A program whose worker looked at nothing for so long, not even in vain, exits."""
+"""A program whose worker has not even tried to query the database for this time exits."""
 
 AgentOf: TypeAlias = Callable[[str], AbstractAsyncContextManager[Agent]]
 
@@ -69,11 +69,11 @@ class _Running:
         self.left_lanes = LeftLanes()
         self.usage: Usage | None = None
         self.is_asking = False
-        """Whether it waits for its owner, which is progress enough."""
+        """Whether it waits for its owner, which counts as progress."""
 
 
 class Worker:
-    """`agent_of` lends the agent of an id, opened when it is first asked for."""
+    """Claims turns and runs them. `agent_of` lends the agent with an ID, opened on first use."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Worker:
         self._is_stopping = False
         self._forgets_at = time.monotonic() + FORGET_SECONDS
         self.looked_at = time.monotonic()
-        """When it last asked the database for something, or was refused."""
+        """The time of the last query, successful or not."""
 
     async def run(self, *, last_seconds: float) -> None:
         """Runs turns until it is cancelled; running ones may then take `last_seconds` to end.
@@ -160,8 +160,8 @@ class Worker:
             running.task = asyncio.create_task(self._work(running))
 
     async def _look_at_running(self) -> None:
-        """Says into turns what their chats say meanwhile, and ends those that are not this worker's any more;
-        the database would refuse their words anyway."""
+        """Passes new messages to running turns, and ends those that this worker no longer holds: the database
+        would refuse their writes anyway."""
         looked_at = {key: running for key, running in self._running.items() if running.agent is not None}
         if not looked_at:
             return
@@ -205,7 +205,7 @@ class Worker:
             await self._end(running, outcome, is_counted=is_counted)
 
     async def _end(self, running: _Running, outcome: str, *, is_counted: bool) -> None:
-        """Keeps the outcome, or gives the turn back, as soon as the database takes it."""
+        """Stores the outcome, or returns the turn to the queue, as soon as the database accepts it."""
         turn, lanes = running.turn, running.left_lanes.close()
         lane = turn.agent_id, turn.session_key
         if (unused := self._process.taken_lanes.pop(lane, None)) is not None:
@@ -233,7 +233,7 @@ class Worker:
             self._running.pop(turn.key, None)
 
     async def _ending(self, running: _Running) -> Event | None:
-        """The event that the turn ended with. Raises `TimeoutError` without progress."""
+        """The last event of the turn. Raises `TimeoutError` without progress."""
         turn, ending = running.turn, None
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(PROGRESS_SECONDS) as limit, self._agent_of(turn.agent_id) as agent:
@@ -263,10 +263,10 @@ class Worker:
 async def opened_worker(
     config: Config, environment: Mapping[str, str], *, most_at_once: int, pace: Pace | None = None
 ) -> AsyncIterator[Worker]:
-    """A worker for the agents of a state folder, each opened when a turn of it comes.
+    """A worker for the agents of a state folder, each opened for its first turn.
 
     Raises:
-        ConfigError: the settings name no database, or are not of any use otherwise.
+        ConfigError: the settings name no database, or cannot be used.
         DatabaseError: the database cannot be used.
     """
     if config.is_in_files:
