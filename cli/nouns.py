@@ -116,7 +116,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "status": ("nacre status", "nacre status --json"),
     "usage": ("nacre usage", "nacre usage --by purpose", "nacre usage --by model --json"),
 }
-"""What stands at the end of a command's help, by its name behind `nacre`, unless its text has examples."""
+"""The epilog of a command's help, by its name after `nacre`, unless its text has examples."""
 
 
 def epilog(lines: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""What a search needs of the settings, kept by the last command that read all of them.
+"""The settings that a search needs, cached by the last command that read all settings.
 
 Reading the settings takes longer than a search: it needs pydantic and the classes of 70 sections. So a search
 keeps what it needed, without keys and providers, beside the index. This is valid while the environment and
@@ -204,7 +204,7 @@ def _skip_sync(_file: int) -> None:
 
 
 def _marks(path: Path) -> list[int] | None:
-    """What changes with a file, its change time last; `None` without a file."""
+    """A fingerprint of a file, with its change time last; `None` without a file."""
     try:
         facts = path.stat()
     except FileNotFoundError:

@@ -67,7 +67,7 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
             (invocation.warn if is_wanted else invocation.say)(NEVER_SERVED)
         return 1 if is_wanted else 0
     is_running = await place.is_served()
-    tables = await place.open_tables(now=now)
+    tables = await place.open_tables()
     try:
         kept = await saved_statuses(tables, now)
         counts = await tables.not_done()
@@ -107,7 +107,7 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
 
 
 async def _turns(config: Config) -> dict[str, Any]:
-    """What workers have to do. Raises `ClickException` when the database cannot be asked."""
+    """The turns of workers. Raises `ClickException` if the database cannot be queried."""
     from nacre.runtime.extensions.loading import load_workers
     from nacre.runtime.storage.backend import StorageFailed
 
@@ -133,7 +133,7 @@ def _line(kept: SavedStatus, *, is_running: bool) -> str:
 
     since = f" since {kept.since:%Y-%m-%d %H:%M}" if kept.since is not None else ""
     again = f"; tried again at {kept.next_try:%H:%M:%S}" if kept.next_try is not None and is_running else ""
-    was = "" if is_running else "was "
+    was = "" if is_running else "last: "
     return one_line(f"{was}{kept.status.line}{since}{again}")
 
 
@@ -157,7 +157,7 @@ _SHOWN = (
 
 
 class Overview(Record):
-    """What is told of an agent before its channels.
+    """The facts about an agent that come before its channels.
 
     `model` is empty where the offline responder answers; `problem` is why a model or its window cannot be
     used, and then there is no `budget`. `last_session` names the one that was active last as `nacre sessions`

@@ -549,7 +549,7 @@ async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
         if not await place.is_there():
             return [Finding.well("channels", " ".join(told) or "none is set up")]
         is_running = await place.is_served()
-        tables = await place.open_tables(now=now)
+        tables = await place.open_tables()
         try:
             kept = await saved_statuses(tables, now)
             counts = await tables.not_done()

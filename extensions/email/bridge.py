@@ -378,9 +378,7 @@ async def _on(thread: ThreadPoolExecutor, call: Callable[[], T]) -> T:
 
 
 class LoopGuard:
-    """Limits how many messages of one sender are answered within `WINDOW`, so that two programs do not
-    loop.
-    """
+    """Limits the answered messages of one sender within `WINDOW`, so that two programs do not loop."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -23,7 +23,7 @@ from nacre.runtime.contracts.errors import ConfigError
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.extensions.importers.report import Report
-    from nacre.extensions.importers.sources.pieces import Files, Origin, Reader
+    from nacre.extensions.importers.sources.pieces import Origin, Reader
 
 _SESSIONS_PER_UPDATE = 25
 """A terminal shows the number of sessions after each batch of this size."""
@@ -117,7 +117,6 @@ def _reader(program: Origin) -> Reader:
 
 def _files(invocation: Invocation, program: Origin, path: Path, workspace: Path | None) -> Files:
     """The files of PATH. Its settings may choose a workspace among them; only the owner names another."""
-
     files = open_source(path)
     if program != "openclaw" or not isinstance(files, FolderFiles):
         return files

@@ -26,9 +26,7 @@ _REFERENCE = re.compile(r"\$\{[^}]*\}")
 
 
 class NoteStep(Record):
-    """The outcome for a note. `append` adds its new lines to the note at `path`; otherwise it is written
-    whole.
-    """
+    """The outcome for a note. With `append`, its new lines are added to the note at `path`."""
 
     outcome: Outcome
     path: str

@@ -65,10 +65,6 @@ from nacre.sessions.disk.json_text import split_lines, to_line
 from nacre.sessions.index.record import SessionRecord, record_from_json
 
 if TYPE_CHECKING:
-    from nacre.runtime.settings.config import Config
-
-if TYPE_CHECKING:
-    from nacre.extensions.importers.sources.pieces import Note, Origin
     from nacre.memory.files.sources.sources import SourceOf
     from nacre.runtime.settings.config import Config
 

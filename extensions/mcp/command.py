@@ -132,8 +132,7 @@ def _tools_of(invocation: Invocation, server: str) -> tuple[ApprovedTools, tuple
 
 async def _serve(invocation: Invocation) -> int:
     from nacre import __version__
-    from nacre.extensions.mcp.server.server import memory_server, serve_stdio
-    from nacre.extensions.mcp.server.shared_memory import shared_memory
+    from nacre.extensions.mcp.server.server import memory_server, serve_stdio, shared_memory
     from nacre.runtime.contracts.clock import owner_clock
 
     config = invocation.config

@@ -26,14 +26,14 @@ import click
 
 from nacre.cli.invocation import Invocation, begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
-from nacre.extensions.memory_bench.scoring import Answer, Found, Place, Question, answered
+from nacre.extensions.memory_bench.scoring import Answer, Found, Place, Question, answered, by_kind, numbers
 from nacre.extensions.qmd.program import is_installed
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.settings import StoreSettings, index_path
 from nacre.memory.text.chunker import day_in, day_in_path
 from nacre.memory.text.markdown_blocks import HEADING
 from nacre.record import Record
-from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.clock import Clock, owner_clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.extensions.choice import chosen
@@ -42,7 +42,7 @@ from nacre.runtime.extensions.loading import load_engine
 from nacre.runtime.recall.memory_core import MemoryCore, memory_core
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.disk.agent_folders import AgentFolders
+from nacre.runtime.settings.disk.agent_folders import AgentFolders, StorageChoice
 from nacre.runtime.settings.sections.memory import MemorySettings, QmdScope, QmdSessions
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, PluginSlots, PluginsSettings
 from nacre.runtime.settings.sections.storage import StorageSettings
@@ -51,7 +51,6 @@ from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolFailed
 
 if TYPE_CHECKING:
-    from nacre.extensions.memory_bench.scoring import Question
     from nacre.memory.contracts.workspace import Workspace
 
 MOST_FOUND = 6
@@ -326,9 +325,7 @@ def _with_engine(name: str, plugins: PluginsSettings) -> PluginsSettings:
 
 
 class Grep:
-    """Searches the lines of all notes for the longer words of a question, as a careful person would with
-    grep.
-    """
+    """Searches all lines for the longer words of a question, as a careful person would with grep."""
 
     def __init__(self, notes: Mapping[str, Sequence[str]]) -> None:
         self._lines = [
@@ -402,7 +399,6 @@ def bench(
 async def _run_bench(
     invocation: Invocation, labelled: Path | None, engines: Sequence[str], most: int, as_json: bool
 ) -> int:
-
     notes, questions = await _load(invocation, labelled, most)
     if notes.problem:
         invocation.warn(notes.problem, tone="error")
@@ -428,9 +424,6 @@ async def _run_bench(
 
 
 async def _load(invocation: Invocation, labelled: Path | None, most: int) -> tuple[Notes, Sequence[Question]]:
-    from nacre.runtime.settings.disk.agent_folders import StorageChoice
-    from nacre.runtime.storage.storage import storage_of
-
     config = invocation.config
     if labelled is None:
         notes = await _notes(storage_of(config).workspace())
@@ -460,7 +453,6 @@ async def _run(
 ) -> EngineResult:
     from tempfile import TemporaryDirectory
 
-    from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.recall.open_memory import embedder_of
 
     if name == GREP:
@@ -486,8 +478,6 @@ async def _run(
 
 
 def _grep(notes: Notes, questions: Sequence[Question]) -> EngineResult:
-    from nacre.extensions.memory_bench.scoring import answered
-
     started = time.perf_counter()
     grep = Grep(notes.lines)
     index_seconds, answers = time.perf_counter() - started, []
@@ -506,8 +496,6 @@ def _head(questions: Sequence[Question]) -> str:
 
 
 def _row(result: EngineResult) -> str:
-    from nacre.extensions.memory_bench.scoring import numbers
-
     if not result.answers:
         return f"{result.engine:<16}  left out: {result.problem}"
     found = numbers(result.answers)
@@ -524,8 +512,6 @@ def _row(result: EngineResult) -> str:
 
 
 def _json(rows: Sequence[EngineResult], questions: Sequence[Question], notes: Notes) -> Mapping[str, Any]:
-    from nacre.extensions.memory_bench.scoring import by_kind, numbers
-
     return {
         "notes": len(notes.files),
         "questions": len(questions),

@@ -196,13 +196,19 @@ class KeptPeople(PeopleRows):
             return kept
         if len(self._roles) > MOST_ROLES:
             self._roles.clear()
-        role = await super().role(who)
-        self._roles[who] = role, now + ROLE_SECONDS
-        return role
+        return (await self.arrival(who))[0]
 
-    async def approve(self, code: str, role: str, *, now_ms: int, since_ms: int) -> Who | None:
+    async def arrival(self, who: Who) -> tuple[str, str]:
+        """Asks the database, so that who was let in a moment ago is answered, by the right agent."""
+        role, own_agent = await super().arrival(who)
+        self._roles[who] = role, time.monotonic() + ROLE_SECONDS
+        return role, own_agent
+
+    async def approve(
+        self, code: str, role: str, *, now_ms: int, since_ms: int, own_agent: str = ""
+    ) -> Who | None:
         """Lets somebody in."""
-        found = await super().approve(code, role, now_ms=now_ms, since_ms=since_ms)
+        found = await super().approve(code, role, now_ms=now_ms, since_ms=since_ms, own_agent=own_agent)
         self._roles.clear()
         return found
 
@@ -361,12 +367,17 @@ class MovableRows:
 
 def all_of(table: str) -> str:
     """Reads an agent's rows of a table."""
-    return f"SELECT {', '.join(COLUMNS[table])} FROM ledger_{table} WHERE agent = %(agent)s"
+    return f"SELECT {', '.join(COLUMNS[table])} FROM ledger_{table} WHERE agent = %(agent)s{_moved(table)}"
 
 
 def none_of(table: str) -> str:
     """Removes an agent's rows of a table."""
-    return f"DELETE FROM ledger_{table} WHERE agent = %(agent)s"
+    return f"DELETE FROM ledger_{table} WHERE agent = %(agent)s{_moved(table)}"
+
+
+def _moved(table: str) -> str:
+    # Files have no agents of people, who would all reach the default one there.
+    return " AND own_agent = ''" if table == "people" else ""
 
 
 def one_of(table: str) -> str:

@@ -190,7 +190,7 @@ WHERE o.agent = %(agent)s AND o.channel = %(channel)s AND o.account = %(account)
 ORDER BY o.number
 """
 
-ROLE = f"SELECT role FROM ledger_people WHERE agent = %(agent)s AND {_WHO}"
+ROLE = f"SELECT role, own_agent FROM ledger_people WHERE agent = %(agent)s AND {_WHO}"
 LOCK_PEOPLE = "SELECT pg_advisory_xact_lock(hashtextextended(%(agent)s, 5))"
 """For who asks or is answered: few may ask at a time."""
 FORGET_ASKING = "DELETE FROM ledger_pairings WHERE agent = %(agent)s AND asked_ms <= %(since_ms)s"
@@ -217,7 +217,7 @@ SELECT channel, account, sender_id, asked_ms, code FROM ledger_pairings
 WHERE agent = %(agent)s AND asked_ms > %(since_ms)s AND code <> '' ORDER BY asked_ms
 """
 KNOWN = """
-SELECT channel, account, sender_id, since_ms, '', role FROM ledger_people
+SELECT channel, account, sender_id, since_ms, '', role, own_agent FROM ledger_people
 WHERE agent = %(agent)s ORDER BY since_ms
 """
 FIND_CODE = """
@@ -227,10 +227,10 @@ WHERE agent = %(agent)s AND code = %(code)s AND code <> '' AND asked_ms > %(sinc
 USE_CODE = "DELETE FROM ledger_pairings WHERE agent = %(agent)s AND code = %(code)s"
 DENY_CODE = "UPDATE ledger_pairings SET code = '' WHERE agent = %(agent)s AND code = %(code)s"
 LET_IN = """
-INSERT INTO ledger_people (agent, channel, account, sender_id, role, since_ms)
-VALUES (%(agent)s, %(channel)s, %(account)s, %(sender_id)s, %(role)s, %(at_ms)s)
+INSERT INTO ledger_people (agent, channel, account, sender_id, role, since_ms, own_agent)
+VALUES (%(agent)s, %(channel)s, %(account)s, %(sender_id)s, %(role)s, %(at_ms)s, %(own_agent)s)
 ON CONFLICT (agent, channel, account, sender_id)
-DO UPDATE SET role = EXCLUDED.role, since_ms = EXCLUDED.since_ms
+DO UPDATE SET role = EXCLUDED.role, since_ms = EXCLUDED.since_ms, own_agent = EXCLUDED.own_agent
 """
 REVOKE = """
 DELETE FROM ledger_people

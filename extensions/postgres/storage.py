@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.store import IndexPlace
     from nacre.memory.contracts.workspace import Workspace
     from nacre.runtime.extensions.host import ExtensionHost
+    from nacre.runtime.extensions.service import HttpMount
     from nacre.runtime.ledger.file_ledger import FileLedgerPlace
     from nacre.runtime.ledger.ledger import Ledger, LedgerPlace
     from nacre.runtime.ledger.moving import MovableLedger
     from nacre.runtime.ledger.tables import LedgerTables
+    from nacre.runtime.settings.config import Config
     from nacre.runtime.tools.approvals.store import ApprovalStore
     from nacre.sessions.stores.copying import AgentSessions
 
@@ -36,11 +38,19 @@ def open_storage(home: StorageHome) -> PostgresStorage:
 
 
 def register(host: ExtensionHost) -> None:
-    """Adds the workers, for a program that leaves turns to them."""
+    """Adds the workers, for a program that leaves turns to them, and the admin API beside them."""
     from nacre.extensions.postgres.workers.gateway import figures, handed_over
     from nacre.runtime.extensions.service import TurnWorkers
 
     host.turn_workers(TurnWorkers(hand_over=handed_over, figures=figures))
+    host.http_mount(admin_mount)
+
+
+def admin_mount(configs: Mapping[str, Config], _now: Clock) -> HttpMount:
+    """The admin API over the database of these agents."""
+    from nacre.extensions.postgres.admin_api import admin_mount as mount
+
+    return mount(next(iter(configs.values())))
 
 
 class PostgresStorage:
@@ -113,14 +123,14 @@ class PostgresLedgerPlace(Record):
         """The whole ledger, for the program that serves."""
         from nacre.extensions.postgres.ledger import PostgresLedger
 
-        await self._refuse_left_behind(now)
+        await self._refuse_left_behind()
         return await PostgresLedger.open(shared_database(self.url), agent=self.agent, now=now, new_id=new_id)
 
-    async def open_tables(self, *, now: Clock) -> LedgerTables:
+    async def open_tables(self) -> LedgerTables:
         """What a terminal may look at and change beside that program."""
         from nacre.runtime.ledger.tables import LedgerTables
 
-        await self._refuse_left_behind(now)
+        await self._refuse_left_behind()
         return LedgerTables(self._rows, statements)
 
     async def is_there(self) -> bool:
@@ -132,7 +142,7 @@ class PostgresLedgerPlace(Record):
         return bool(await self._rows.read(statements.IS_SERVED))
 
     @asynccontextmanager
-    async def movable(self, *, now: Clock) -> AsyncIterator[MovableLedger]:  # noqa: ARG002 - it makes no file
+    async def movable(self) -> AsyncIterator[MovableLedger]:
         """The ledger, held until the end of the block."""
         from nacre.extensions.postgres.ledger import Holding, MovableRows
 
@@ -142,14 +152,14 @@ class PostgresLedgerPlace(Record):
         finally:
             await holding.release()
 
-    async def _refuse_left_behind(self, now: Clock) -> None:
+    async def _refuse_left_behind(self) -> None:
         from nacre.runtime.ledger.file_ledger import refuse_left_behind
 
         if await self.file.is_there():
             marks = await self._rows.read(statements.MARKS)
             copied = str(marks[0][1]) if marks else ""
             how = "Run `nacre admin storage migrate --to postgres` first"
-            await refuse_left_behind(self.file, copied=copied, now=now, how=how)
+            await refuse_left_behind(self.file, copied=copied, how=how)
 
 
 class DatabaseRows:

@@ -253,7 +253,6 @@ class ChatNotes(Record):
     async def read(
         self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
     ) -> Excerpt:
-        """Like `QmdNotes.read`."""
         return await self.notes.read(path, from_line=from_line, lines=lines, below=below)
 
     def _may_see(self, path: str) -> bool:
@@ -263,7 +262,6 @@ class ChatNotes(Record):
 
 
 def empty_report(mode: str) -> SearchReport:
-    """A report of qmd without hits."""
     return SearchReport(hits=(), provider=QMD, model=QMD, mode=_MODES[mode])
 
 
@@ -561,7 +559,6 @@ def qmd_parts(
 
 
 def qmd_home(config: Config) -> QmdHome:
-    """The qmd folder of an agent."""
     return QmdHome(config.folders.agent_dir / "qmd")
 
 

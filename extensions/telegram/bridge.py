@@ -281,7 +281,6 @@ class _Output:
 
 
 def utf16_length(text: str) -> int:
-    """The length of a text in UTF-16 units."""
     return len(text) + sum(character > "\uffff" for character in text)
 
 

@@ -19,6 +19,7 @@ from nacre.memory.files.proposals import (
     target_of_query,
     write_changes,
 )
+from nacre.memory.files.sources.rejections import reject
 from nacre.memory.files.sources.sources import sources_of_hits, with_marks
 from nacre.memory.workspace.history.commits import (
     SESSION_ID,
@@ -29,6 +30,7 @@ from nacre.memory.workspace.history.commits import (
 from nacre.memory.workspace.history.undo import HistoryUnusable, Undone, undo_in, with_history
 from nacre.runtime.commands.command import Command, CommandRun, Outcome
 from nacre.runtime.commands.wording import counted, found_lines, shortened
+from nacre.runtime.recall.memory_core import owners_first
 from nacre.runtime.recall.memory_plugin import Notes
 from nacre.runtime.recall.open_memory import open_memory
 
@@ -68,7 +70,7 @@ async def _found(run: CommandRun, notes: Notes, query: str) -> str:
     known = run.turn.parts.sources
     report = await with_marks(notes, known, await notes.search(Question(text=query, max_results=MOST_HITS)))
     sources = await sources_of_hits(notes, known, report.hits)
-    return "\n".join(found_lines(report, sources, query=query)).rstrip()
+    return "\n".join(found_lines(owners_first(report, sources), sources, query=query)).rstrip()
 
 
 async def _remember(run: CommandRun) -> Outcome:
@@ -126,7 +128,10 @@ async def _forget(run: CommandRun) -> Outcome:
         )
         cuts = [cut for cut in found if cut is not None]
         if not cuts:
-            return run.said(f"No line of the notes has all of these words: {query}")
+            return run.said(
+                f"No line of the notes has all of these words: {query}\n`nacre memory forget '{query}' "
+                "--transcripts` shows what conversations have of it, and removes it there."
+            )
         if not is_confirmed:
             return run.said(_plan_text(cuts, query))
         problem = await _write(run, cuts, f"Forgot lines of {', '.join(cut.path for cut in cuts)}")
@@ -167,6 +172,9 @@ async def _write(run: CommandRun, changes: Sequence[NoteChange], subject: str) -
             redacts_secrets=turn.parts.sources.secrets != "off",
             is_typed=bool,
         )
+        for change in changes:
+            if isinstance(change, NoteCut):
+                await reject(workspace, change.path, change.before or "", change.lines)
 
     _commit, problem = await as_one_commit(
         workspace,

@@ -71,7 +71,7 @@ async def _answered(run: CommandRun, verb: str, name: str) -> str:
                 await queue.accept(proposal, parts.workspace)
                 parts.on_notes(proposal.write.path)
             else:
-                await queue.reject(proposal)
+                await queue.reject(proposal, parts.workspace)
         except ProposalConflict as error:
             told.append(str(error))  # the others are answered all the same
             continue

@@ -164,8 +164,11 @@ class ModelCatalog(Protocol):
 
     async def offered_models(
         self, provider_name: str, environment: Mapping[str, str], api_key: str, /
-    ) -> Sequence[Choice]:
-        """The models that a provider lists, or else those with known prices; the suggested one first."""
+    ) -> tuple[int, Sequence[Choice]]:
+        """The models that a provider lists, or else those with known prices; the suggested one first.
+
+        In front of them the HTTP status of the provider's answer, 0 if there was none.
+        """
 
     def model_choices(self, provider_name: str, models: Sequence[ServedModel], /) -> Sequence[Choice]:
         """Models with their windows and prices, the suggested one first."""

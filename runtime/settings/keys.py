@@ -29,9 +29,7 @@ _PASSWORD = re.compile(r"(?<=://)([^:/@\s]*):[^@\s]+@")
 
 
 class Field(Record):
-    """What is known about a key of `section`; `info` is `None` for a name that the owner chose, as in a
-    table.
-    """
+    """A key of `section`; `info` is `None` for a name that the owner chose, as in a table."""
 
     section: type[BaseModel]
     name: str

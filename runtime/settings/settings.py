@@ -74,9 +74,7 @@ class UsageSettings(SettingsSection):
 
 @dataclass(kw_only=True)
 class DailyCap:
-    """The current `usage.dailyCapUsd`; rereading the settings file changes it for all users of this
-    object.
-    """
+    """The current `usage.dailyCapUsd`; a reread of the settings changes it for all who hold this."""
 
     usd: float | None
 

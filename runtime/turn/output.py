@@ -31,9 +31,7 @@ OUTPUT_TYPE = "nacre.output"
 
 
 class Output(Record):
-    """A type that an answer must have. `arguments` has it as its field `answer`, because a schema is of an
-    object.
-    """
+    """A type that an answer must have. It is the field `answer` of `arguments`: a schema has an object."""
 
     name: str
     arguments: type[ToolArguments]

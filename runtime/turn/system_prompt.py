@@ -65,9 +65,7 @@ class SkillList(Record):
 
 
 def skill_list(skills: Sequence[Skill], *, most_chars: int) -> SkillList:
-    """Lists skills in at most `most_chars` characters: with descriptions while there is room, then by
-    name.
-    """
+    """Lists skills in at most `most_chars` characters: with descriptions while they fit, then by name."""
     lines: list[str] = []
     left_chars, shortened, unnamed = most_chars, 0, 0
     for skill in skills:
@@ -515,9 +513,7 @@ _NOTE = re.compile(r"(\d{4}-\d{2}-\d{2})-.+\.md", re.DOTALL)
 
 
 def recall_is_due(branch: Sequence[Entry]) -> bool:
-    """Whether notes are to be recalled: before the first answer, and before the first after a
-    compaction.
-    """
+    """Whether notes are recalled: before the first answer, and before the first after a compaction."""
     for entry in reversed(branch):
         if isinstance(entry.body, Compaction):
             return True
@@ -610,7 +606,7 @@ def recalled_days(now: datetime, count: int) -> tuple[date, ...]:
 def reminders(
     days: Sequence[date], entries: Iterable[FolderEntry], *, log_chars: int
 ) -> tuple[Reminder, ...]:
-    """What may be read of the folder of notes, in the order in which room is given."""
+    """The files of the notes folder that may be read, by priority."""
     files = [entry for entry in entries if not entry.is_folder]
     names = {entry.name for entry in files}
     logs = [Reminder(path=daily_log_path(day), day=day, max_chars=log_chars) for day in days]
@@ -657,7 +653,7 @@ async def own_lines(sources: Sources, path: str, text: str) -> str:
     found = await sources.of_lines(path, lines)
     is_left_out = [source is not None and not source.is_owners_word for source in found]
     beside = _beside_cuts(lines)
-    if beside and await sources.has_foreign_lines(path):
+    if beside and path in await sources.paths_of_others():
         for number in beside:
             is_left_out[number] = True
     shown: list[str] = []

@@ -59,6 +59,7 @@ FROM claimed LEFT JOIN LATERAL
 """Turns of all agents, each the first of its session: those that wait, those of silent processes, those
 without progress, and those of this process that it knows nothing of, because the answer to a claim was lost.
 With what was said into them before, and with the lane of the session, unless somebody else has that."""
+IS_PAUSED: LiteralString = "SELECT 1 FROM paused_agents WHERE agent = %(agent)s"
 _LEFT: LiteralString = """
 WITH left_lanes AS (
     UPDATE lanes SET held_until = '-infinity'
@@ -278,6 +279,10 @@ class TurnRows:
                 place = {"agent": row[0], "id": row[1], "fence": row[2]}
                 await self._run(FINISH, **place, **_columns(lanes), outcome=unreadable())
         return turns
+
+    async def is_paused(self, agent_id: str) -> bool:
+        """Whether no turn of an agent begins now."""
+        return bool(await self._run(IS_PAUSED, agent=agent_id))
 
     async def say_into(self, agent_id: str, turn_id: str, inbound: Inbound) -> None:
         """Says a message into a turn, wherever it runs, unless it is over."""

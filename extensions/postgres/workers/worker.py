@@ -7,8 +7,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -52,7 +52,7 @@ FORGET_SECONDS = 60.0
 STUCK_SECONDS = 120.0
 """A program whose worker looked at nothing for so long, not even in vain, exits."""
 
-AgentOf: TypeAlias = Callable[[str], Awaitable[Agent]]
+AgentOf: TypeAlias = Callable[[str], AbstractAsyncContextManager[Agent]]
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class _Running:
 
 
 class Worker:
-    """`agent_of` gives the agent of an id, opened when it is first asked for."""
+    """`agent_of` lends the agent of an id, opened when it is first asked for."""
 
     def __init__(
         self,
@@ -231,8 +231,8 @@ class Worker:
         """The event that the turn ended with. Raises `TimeoutError` without progress."""
         turn, ending = running.turn, None
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(PROGRESS_SECONDS) as limit:
-            agent = running.agent = await self._agent_of(turn.agent_id)
+        async with asyncio.timeout(PROGRESS_SECONDS) as limit, self._agent_of(turn.agent_id) as agent:
+            running.agent = agent
             async with aclosing(agent.stream(turn.inbound)) as events:
                 async for event in events:
                     running.is_asking = isinstance(event, ApprovalAsked)
@@ -273,7 +273,7 @@ async def opened_worker(
     database = shared_database(url, limits=ConnectionLimits(most_connections=CONNECTIONS), pace=pace)
     try:
         async with await Runtime.open(state_dir=config.state_dir, environment=environment) as runtime:
-            worker = Worker(database, runtime.agent, most_at_once=most_at_once)
+            worker = Worker(database, runtime.lent, most_at_once=most_at_once)
             await database.process.beat()  # before anybody says that it works
             yield worker
     finally:

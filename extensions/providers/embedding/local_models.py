@@ -1,4 +1,4 @@
-"""Embedding models of libraries in this process: GGUF files through llama.cpp, and sentence-transformers.
+"""Models of libraries in this process: GGUF files through llama.cpp, and those of sentence-transformers.
 
 Both libraries are extras: llama_cpp is compiled on the machine that installs it, sentence-transformers needs
 PyTorch. A model is loaded on first use, in a thread. An interrupted download of a GGUF file continues, in
@@ -23,12 +23,12 @@ from nacre.extensions.providers.completions.addresses import is_loopback, withou
 from nacre.extensions.providers.embedding.instructions import instructions_for
 from nacre.installation import install_command
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
+from nacre.memory.search.rerankers.reranker import RerankingFailed
 from nacre.runtime.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
     import httpx
     from llama_cpp import Llama
-    from sentence_transformers import SentenceTransformer
 
 MAX_INPUT_TOKENS = 2_048
 """The longest input of a model, unless it was trained on less."""
@@ -348,7 +348,22 @@ PIECE_TOKENS = 200
 """Most such models are trained on paragraphs and truncate longer texts."""
 
 
-class SentenceTransformerEmbedder:
+class _SentenceTransformersModel:
+    """A model of the library, which one thread at a time loads and uses."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loaded: Any = None
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._unload)
+
+    def _unload(self) -> None:
+        with self._lock:
+            self._loaded = None
+
+
+class SentenceTransformerEmbedder(_SentenceTransformersModel):
     """An `Embedder` (see there for its methods) for a model by its name on the hub or its folder.
 
     Its vectors have length 1. The model's own prompts for questions and documents are used. The library may
@@ -356,6 +371,7 @@ class SentenceTransformerEmbedder:
     """
 
     def __init__(self, model: str) -> None:
+        super().__init__()
         self.facts = EmbedderFacts(
             provider="sentence-transformers",
             model=model,
@@ -363,8 +379,6 @@ class SentenceTransformerEmbedder:
             batch_texts=16,
             piece_tokens=PIECE_TOKENS,
         )
-        self._lock = threading.Lock()
-        self._loaded: SentenceTransformer | None = None
 
     @property
     def lack(self) -> str:
@@ -379,14 +393,6 @@ class SentenceTransformerEmbedder:
             return []
         return await asyncio.to_thread(self._embed, list(texts), is_query=False)
 
-    async def close(self) -> None:
-        """Frees the model after the current texts."""
-        await asyncio.to_thread(self._unload)
-
-    def _unload(self) -> None:
-        with self._lock:
-            self._loaded = None
-
     def _embed(self, texts: list[str], *, is_query: bool) -> list[list[float]]:
         with self._lock:
             model = self._loaded or self._load()
@@ -399,7 +405,7 @@ class SentenceTransformerEmbedder:
                 raise TextRefused(f"The model {self.facts.model} made no usable vector of a text.")
         return vectors
 
-    def _load(self) -> SentenceTransformer:
+    def _load(self) -> Any:
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
@@ -421,3 +427,62 @@ def _without_torch(model: str, why: str) -> str:
         f"with: {install_command('sentence-transformers')}. Or leave memorySearch.provider out to use the "
         "model that comes with Nacre."
     )
+
+
+_BATCH_TEXTS = 8
+"""Larger batches pad more texts to the longest one, and are not faster on a CPU."""
+
+
+class CrossEncoderReranker(_SentenceTransformersModel):
+    """A `Reranker` (see there for its methods) for a model by its name on the hub or its folder."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__()
+        self.name = f"sentence-transformers/{model}"
+        self._model = model
+
+    async def load(self) -> None:
+        await asyncio.to_thread(self._load)
+
+    async def relevance(self, question: str, texts: Sequence[str]) -> Sequence[float]:
+        return await asyncio.to_thread(self._relevance, question, list(texts))
+
+    def _relevance(self, question: str, texts: list[str]) -> list[float]:
+        with self._lock:
+            model = self._loaded
+            if model is None:
+                raise RerankingFailed(f"The re-ranker {self.name} is not loaded.")
+            try:
+                found: Any = model.predict(
+                    [(question, text) for text in texts], batch_size=_BATCH_TEXTS, show_progress_bar=False
+                )
+            # torch and the model's own code raise errors of their own
+            except Exception as error:
+                raise RerankingFailed(f"The re-ranker {self.name} failed ({error}).") from error
+        numbers: list[Any] = found.tolist()
+        if any(not isinstance(number, float) for number in numbers):
+            raise RerankingFailed(
+                f"The model {self._model!r} returns several numbers for a text, so it is not a re-ranker. "
+                "Use a cross-encoder with one label."
+            )
+        return numbers
+
+    def _load(self) -> None:
+        with self._lock:
+            if self._loaded is not None:
+                return
+            try:
+                from sentence_transformers import CrossEncoder
+            except ImportError as error:
+                raise RerankingFailed(
+                    f"The re-ranker {self._model} needs sentence-transformers, which is not installed "
+                    f"({error}). Install it with: {install_command('sentence-transformers')}."
+                ) from error
+            try:
+                self._loaded = CrossEncoder(self._model, device="cpu")
+            # the library raises errors of its own, of its hub client and of torch
+            except Exception as error:
+                raise RerankingFailed(
+                    f"sentence-transformers could not load the model {self._model!r} ({error}). "
+                    "memorySearch.query.rerank.model is its name on the hub or its folder."
+                ) from error

@@ -186,7 +186,7 @@ PHRASES = {kind: re.compile("|".join(rows)) for kind, rows in _ROWS.items() if k
 
 
 def occurs(kind: str, text: str) -> bool:
-    """Whether one of `STATEMENTS` stands in a `plain` text."""
+    """Whether a `plain` text contains one of `STATEMENTS`."""
     return (_IN_ASCII if text.isascii() else STATEMENTS)[kind].search(text) is not None
 
 

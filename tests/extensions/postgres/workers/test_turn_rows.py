@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from nacre.extensions.postgres.commands import hosted_agents, pause
+from nacre.extensions.postgres.hosting import hosted_agents, pause
 from nacre.extensions.postgres.server.database import Database, Pace
 from nacre.extensions.postgres.workers import turn_rows as statements
 from nacre.extensions.postgres.workers.stored_events import event_of, stopped
