@@ -318,7 +318,7 @@ class SystemPrompts:
         What cannot be more than `few_tokens` is estimated, since a token has at least a byte.
         """
         texts = overhead_texts(system, tools)
-        most_tokens = sum(len(text.encode(errors="surrogatepass")) for text in texts) if few_tokens else 0
+        most_tokens = len("".join(texts).encode(errors="surrogatepass")) if few_tokens else 0
         if most_tokens < few_tokens:
             return most_tokens // BYTES_PER_TOKEN
         known = {text: self._counted[text] for text in texts if text in self._counted}
