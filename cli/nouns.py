@@ -14,8 +14,9 @@ import click
 
 from nacre.cli.invocation import environment_of
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.extensions.installed.discovery import built_in_manifests
+from nacre.runtime.extensions.installed.discovery import built_in_manifests, installed_extensions
 from nacre.runtime.extensions.installed.manifest import Manifest, TerminalCommand
+from nacre.runtime.settings.config import load_config
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "admin": ("nacre admin access", "nacre admin log -n 50"),
@@ -350,8 +351,6 @@ def _of(manifests: Iterable[Manifest]) -> dict[str, TerminalCommand]:
 
 def _chosen(context: click.Context) -> Iterable[Manifest]:
     from nacre.runtime.extensions.choice import chosen, named
-    from nacre.runtime.extensions.installed.discovery import installed_extensions
-    from nacre.runtime.settings.config import load_config
 
     try:
         config = load_config(environment_of(context))

@@ -15,6 +15,7 @@ import click
 from nacre.cli.invocation import Invocation, Voice, begin, environment_of
 from nacre.cli.memory.remembered_search import SearchPlace, remember_search, remembered_search
 from nacre.runtime.contracts.errors import AgentError
+from nacre.runtime.settings.config import settings_file
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -106,7 +107,6 @@ def local_model(context: click.Context, question: str, place: SearchPlace | None
 def _may_embed_here(context: click.Context, place: SearchPlace | None) -> bool:
     if place is not None:
         return place.by_meaning
-    from nacre.runtime.settings.config import settings_file
     from nacre.runtime.settings.disk.settings_file import may_name_an_embedder
 
     return not may_name_an_embedder(settings_file(environment_of(context)))

@@ -60,7 +60,6 @@ class SearchPlace(Record):
 
     @property
     def folders(self) -> AgentFolders:
-        """The folders of the agent."""
         # a query is embedded before this import
         from nacre.runtime.settings.disk.agent_folders import AgentFolders
 

@@ -122,7 +122,6 @@ _POINT = ("entry_id", "timestamp", "tokens", "cost_usd")
 
 
 def timeline_json(timeline: Timeline) -> dict[str, Any]:
-    """The same for scripts."""
     return {
         "windowTokens": timeline.budget.window_tokens,
         "flushAtTokens": timeline.budget.flush_at,

@@ -45,6 +45,7 @@ from nacre.extensions.backup.manifest import (
 )
 from nacre.locks import try_lock
 from nacre.record import Record
+from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, StateSettings, settings_file
 from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE, with_environment_file
 from nacre.sessions.disk.durable import locked
@@ -562,7 +563,6 @@ def _ask_identity(archive: Path) -> Path | None:
 
 
 def _missing_variables(state: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
-    from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.settings.disk.settings_file import unfilled_settings
 
     file = state / SETTINGS_FILE

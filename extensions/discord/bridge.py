@@ -90,11 +90,7 @@ def channel_id_of(raw: object) -> str:
 
 
 def read_message(raw: object, chat: Chat, me: Identity, account: str) -> IncomingMessage:
-    """The message that somebody wrote in a chat.
-
-    Raises:
-        Ignored: nobody wrote it, or it is malformed.
-    """
+    """The message that somebody wrote in a chat. Raises `Ignored` if nobody wrote it, or it is malformed."""
     if not isinstance(raw, Mapping) or not is_snowflake(raw.get("id")):
         raise Ignored("it has no id")
     author = raw.get("author")
@@ -230,7 +226,6 @@ def is_snowflake(value: object) -> bool:
 
 
 log = logging.getLogger(__name__)
-
 
 REQUEST_SECONDS = 120.0
 """The time limit of a request, including the library's own delays and retries."""

@@ -38,7 +38,6 @@ from nacre.runtime.contracts.clock import Clock
 
 log = logging.getLogger(__name__)
 
-
 TIMEOUT_SECONDS = 60.0
 _BROKEN = (OSError, imaplib.IMAP4.error, ImapToolsError)
 

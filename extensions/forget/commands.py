@@ -48,7 +48,6 @@ class _Plan(Record):
         return not (self.cuts or self.transcripts or self.versions or self.memories or self.ledger)
 
     def summary(self) -> list[str]:
-        """The plan for people."""
         lines = [line for cut in self.cuts for line in cut.diff.splitlines()]
         lines += [f"In {path}: lines with these words become [forgotten]." for path in self.transcripts]
         lines += [f"In the long-term memory: {text}" for text in self.memories.values()]

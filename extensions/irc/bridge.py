@@ -172,7 +172,6 @@ def _plain(text: str) -> str:
 
 log = logging.getLogger(__name__)
 
-
 MAX_AGE = timedelta(days=7)
 """The history is read no further back than this."""
 CLOCK_SKEW = timedelta(seconds=10)

@@ -65,7 +65,6 @@ from nacre.runtime.contracts.ids import random_id
 
 log = logging.getLogger(__name__)
 
-
 ANSWER_SECONDS = 60.0
 FIRST_SYNC_SECONDS = 300.0
 SYNC_SECONDS = 30.0

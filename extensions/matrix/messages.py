@@ -164,11 +164,7 @@ def is_encrypted(event: object) -> bool:
 
 
 def read_message(event: object, room: RoomView, me: Identity) -> IncomingMessage:
-    """The message of an event.
-
-    Raises:
-        Ignored: the event is not a message to answer.
-    """
+    """The message of an event. Raises `Ignored` if the event is not a message to answer."""
     if not isinstance(event, Mapping) or not isinstance(content := event.get("content"), Mapping):
         raise Ignored("it is not an event")
     sender, event_id = event.get("sender"), event.get("event_id")

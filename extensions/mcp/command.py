@@ -9,6 +9,7 @@ import click
 
 from nacre.cli.invocation import begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
+from nacre.cli.screen.plain import one_line
 from nacre.installation import install_command
 
 if TYPE_CHECKING:
@@ -55,8 +56,6 @@ def tools(context: click.Context, as_json: bool) -> int:
 
     A tool that a server adds or changes after its first connection is withheld until you approve it.
     """
-    from nacre.cli.screen.plain import one_line
-
     invocation = begin(context)
     rows = []
     for server in invocation.config.settings.mcp.servers:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from datetime import date, datetime, time as time_of_day
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -29,7 +29,10 @@ from nacre.cli.screen.json_text import print_json
 from nacre.extensions.memory_bench.scoring import Answer, Found, Place, Question, answered, by_kind, numbers
 from nacre.extensions.qmd.program import is_installed
 from nacre.memory.contracts.embedder import Embedder
+from nacre.memory.contracts.notes import NoteBytes
 from nacre.memory.contracts.settings import StoreSettings, index_path
+from nacre.memory.contracts.workspace import Workspace
+from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.text.chunker import day_in, day_in_path
 from nacre.memory.text.markdown_blocks import HEADING
 from nacre.record import Record
@@ -41,6 +44,7 @@ from nacre.runtime.extensions.installed.discovery import installed_extensions
 from nacre.runtime.extensions.loading import load_engine
 from nacre.runtime.recall.memory_core import MemoryCore, memory_core
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
+from nacre.runtime.recall.open_memory import embedder_of
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.agent_folders import AgentFolders, StorageChoice
 from nacre.runtime.settings.sections.memory import MemorySettings, QmdScope, QmdSessions
@@ -49,9 +53,6 @@ from nacre.runtime.settings.sections.storage import StorageSettings
 from nacre.runtime.storage.storage import storage_of
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolFailed
-
-if TYPE_CHECKING:
-    from nacre.memory.contracts.workspace import Workspace
 
 MOST_FOUND = 6
 MakeEngine = Callable[[Config, Clock, Embedder | None], MemoryPlugin]
@@ -435,9 +436,6 @@ async def _load(invocation: Invocation, labelled: Path | None, most: int) -> tup
 
 
 async def _notes(workspace: Workspace) -> Notes:
-    from nacre.memory.contracts.notes import NoteBytes
-    from nacre.memory.files.note_files import NoteFiles
-
     found = NoteFiles(workspace)
     listing = await found.listing()
     names = [note.name for note in listing.notes]
@@ -452,8 +450,6 @@ async def _run(
     invocation: Invocation, name: str, notes: Notes, questions: Sequence[Question]
 ) -> EngineResult:
     from tempfile import TemporaryDirectory
-
-    from nacre.runtime.recall.open_memory import embedder_of
 
     if name == GREP:
         return _grep(notes, questions)
@@ -539,11 +535,7 @@ class SetInvalid(ValueError):
 
 
 def labelled_questions(text: str) -> Iterator[Question]:
-    """Yields the questions of a labelled set.
-
-    Raises:
-        SetInvalid: a line is not a question.
-    """
+    """Yields the questions of a labelled set. Raises `SetInvalid` if a line is not a question."""
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
             try:

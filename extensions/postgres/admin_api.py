@@ -55,7 +55,13 @@ class AdminApi:
         return 200, hosting.agent_json(await self._found(request))
 
     async def change(self, request: Request) -> tuple[int, object]:
-        body, agent = await _body(request, isPaused=bool), await self._found(request)
+        body = await _body(request, isPaused=bool, dailyTokens=int, dailyUsd=float)
+        agent, limits = await self._found(request), (body.get("dailyTokens"), body.get("dailyUsd"))
+        if any(each is not None and not 0 <= each < 2**62 for each in limits):
+            raise HTTPException(400, "A limit is 0 for none, or a positive number.")
+        if limits != (None, None):
+            await hosting.limit(self._database, agent, *limits)
+            _audit(request, f"set the daily limits {limits} of", agent.id)
         if "isPaused" in body:
             await hosting.pause(self._database, agent.id, is_paused=body["isPaused"])
             _audit(request, "paused" if body["isPaused"] else "resumed", agent.id)
@@ -133,6 +139,9 @@ async def _body(request: Request, **kinds: type) -> dict[str, Any]:
         found = await request.json()
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"The body is not JSON: {error}.") from error
+    if isinstance(found, dict):
+        whole = [name for name in found if kinds.get(name) is float and type(found[name]) is int]
+        found |= {name: float(found[name]) for name in whole}
     if not isinstance(found, dict) or any(type(found[name]) is not kinds.get(name) for name in found):
         told = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
         raise HTTPException(400, f"The body must be a JSON object with nothing but {told}.")

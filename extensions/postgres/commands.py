@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.extensions.postgres.document_rows import DocumentRows
     from nacre.extensions.postgres.exchange import CopiedWorkspace, Exchanged, FolderTree
+    from nacre.extensions.postgres.hosting import HostedAgent
     from nacre.extensions.postgres.server.database import Database
     from nacre.runtime.ledger.moving import Contents, CopiedLedger
     from nacre.runtime.settings.config import Config
@@ -90,7 +91,8 @@ def agents_command(context: click.Context, as_json: bool) -> int:
     rows = []
     for each in found:
         figures = (each.turns, each.notes, each.conversations, each.size_bytes)
-        rows.append((each.id, "paused" if each.is_paused else "-", *map(str, figures)))
+        state = "paused" if each.is_paused else "over its limit" if each.is_over_quota else "-"
+        rows.append((each.id, state, *map(str, figures)))
     invocation.say(*aligned([("AGENT", "STATE", "TURNS", "NOTES", "CONVERSATIONS", "BYTES"), *rows]))
     return 0
 
@@ -139,6 +141,32 @@ def admit_command(context: click.Context, agent_id: str, code: str, owner: bool,
     if as_json:
         return print_json(person_json(person))
     invocation.say(f"Let in: {person_name(person)}. Nobody else answers them.")
+    return 0
+
+
+@storage.command("limit")
+@_AGENT
+@click.option("--tokens", type=click.IntRange(0, 2**62), metavar="N", help="Tokens a day; 0 for no limit.")
+@click.option("--usd", type=click.FloatRange(0, 2**62), metavar="N", help="Dollars a day; 0 for no limit.")
+@json_option()
+@shared_options
+def limit_command(
+    context: click.Context, agent_id: str, tokens: int | None, usd: float | None, as_json: bool
+) -> int:
+    """Limit what the turns of agent ID may use a day (UTC), in all workers together.
+
+    Counting begins with the first limit. Afterwards a message is answered by one sentence.
+    """
+    from nacre.extensions.postgres.hosting import agent_json, limit
+
+    invocation = begin(context)
+    agent = _checked(invocation, agent_id)
+    _hosted(invocation, partial(limit, agent=agent, tokens=tokens, usd=usd))
+    found = _checked(invocation, agent_id)
+    if as_json:
+        return print_json(agent_json(found))
+    limits = found.daily_tokens or "unlimited", found.daily_usd or "unlimited"
+    invocation.say("{} may use a day: tokens {}, dollars {}.".format(agent_id, *limits))
     return 0
 
 
@@ -208,14 +236,15 @@ def remove_command(
     return 0
 
 
-def _checked(invocation: Invocation, agent_id: str) -> None:
+def _checked(invocation: Invocation, agent_id: str) -> HostedAgent:
     from nacre.extensions.postgres.hosting import find
 
     listed = [agent.id for agent in invocation.config.agents]
-    if _hosted(invocation, partial(find, agent=agent_id, listed=listed)) is None:
+    if (found := _hosted(invocation, partial(find, agent=agent_id, listed=listed))) is None:
         raise click.ClickException(
             f"There is no agent {agent_id!r}. `nacre admin storage agents` lists those with rows."
         )
+    return found
 
 
 def _hosted(invocation: Invocation, ask: Callable[[Database], Coroutine[Any, Any, T]]) -> T:

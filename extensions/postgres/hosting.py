@@ -23,10 +23,12 @@ SELECT agent, EXISTS (SELECT FROM paused_agents WHERE paused_agents.agent = know
     (SELECT count(*) FROM turns WHERE turns.agent = known.agent AND state <> 'done'),
     (SELECT count(*) FROM documents WHERE documents.agent = known.agent AND body IS NOT NULL),
     (SELECT count(*) FROM transcripts WHERE transcripts.agent = known.agent),
-    (SELECT coalesce(sum(size_bytes), 0)::bigint FROM transcripts WHERE transcripts.agent = known.agent)
+    (SELECT coalesce(sum(size_bytes), 0)::bigint FROM transcripts WHERE transcripts.agent = known.agent),
+    coalesce(daily_tokens, 0), coalesce(daily_usd, 0), coalesce(quota_is_used(quota), FALSE)
 FROM (SELECT agent FROM documents UNION SELECT agent FROM transcripts UNION SELECT agent FROM turns
     UNION SELECT agent FROM hosted_agents
     UNION SELECT agent FROM paused_agents WHERE NOT starts_with(agent, 'user-')) AS known
+LEFT JOIN agent_quotas AS quota USING (agent)
 WHERE %(agent)s::text IS NULL OR agent = %(agent)s ORDER BY agent
 """
 """A removed agent stays paused; it is listed only if the settings may still name it."""
@@ -36,6 +38,10 @@ INSERT INTO hosted_agents (agent) VALUES (%(agent)s) ON CONFLICT DO NOTHING RETU
 PAUSE: LiteralString = "INSERT INTO paused_agents (agent) VALUES (%(agent)s) ON CONFLICT DO NOTHING"
 RESUME: LiteralString = """
 DELETE FROM paused_agents WHERE agent = %(agent)s RETURNING pg_notify('nacre_turns', 'asked')::text
+"""
+LIMIT: LiteralString = """
+INSERT INTO agent_quotas (agent, daily_tokens, daily_usd) VALUES (%(agent)s, %(tokens)s, %(usd)s)
+ON CONFLICT (agent) DO UPDATE SET daily_tokens = EXCLUDED.daily_tokens, daily_usd = EXCLUDED.daily_usd
 """
 IN_USE: LiteralString = """
 SELECT NOT EXISTS (SELECT FROM paused_agents WHERE agent = %(agent)s)
@@ -59,7 +65,9 @@ GROUP BY relname ORDER BY relname
 
 @dataclass(frozen=True)
 class HostedAgent:
-    """An agent with rows: its turns that are not over, its notes, its conversations with their bytes."""
+    """An agent with rows: its turns that are not over, its notes, its conversations with their bytes,
+    and what its turns may use a day; 0 is no limit.
+    """
 
     id: str
     is_paused: bool
@@ -67,6 +75,9 @@ class HostedAgent:
     notes: int
     conversations: int
     size_bytes: int
+    daily_tokens: int = 0
+    daily_usd: float = 0.0
+    is_over_quota: bool = False
 
 
 def agent_json(agent: HostedAgent) -> dict[str, object]:
@@ -115,6 +126,19 @@ async def pause(database: Database, agent: str, *, is_paused: bool) -> None:
     """Has no worker begin a turn of an agent, or has them begin again. Raises `DatabaseError`."""
     statement = PAUSE if is_paused else RESUME
     await database.write(lambda connection: connection.execute(statement, {"agent": agent}))
+
+
+async def limit(database: Database, agent: HostedAgent, tokens: int | None, usd: float | None) -> None:
+    """Limits what an agent's turns may use a day; 0 lifts a limit, `None` leaves it.
+
+    Raises `DatabaseError`.
+    """
+    named = {
+        "agent": agent.id,
+        "tokens": agent.daily_tokens if tokens is None else tokens,
+        "usd": agent.daily_usd if usd is None else usd,
+    }
+    await database.write(lambda connection: connection.execute(LIMIT, named))
 
 
 async def remove(database: Database, agent: str) -> int | None:

@@ -66,7 +66,6 @@ _PYDANTIC_ABOUT_LITELLM = (r".*`ReadOnly` qualifier", r".*conflict with protecte
 # process; the count tells when those of a loop have no user left and may be closed.
 _open_models: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.WeakKeyDictionary()
 
-
 _lock = threading.Lock()
 _loading: Future[Any] | None = None
 

@@ -16,8 +16,15 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
-from nacre.extensions.qmd.exports import SessionExports
-from nacre.extensions.qmd.home import PREFIX, Collection, QmdHome, holder, named, wanted_collections
+from nacre.extensions.qmd.home import (
+    PREFIX,
+    Collection,
+    QmdHome,
+    SessionExports,
+    holder,
+    named,
+    wanted_collections,
+)
 from nacre.extensions.qmd.program import (
     Output,
     Place,
@@ -515,11 +522,7 @@ class QmdParts(Record):
     shared_cache: Path
 
     async def open(self) -> None:
-        """Creates qmd's folders, which a search needs.
-
-        Raises:
-            OSError: they cannot be created.
-        """
+        """Creates qmd's folders, which a search needs. Raises `OSError` if they cannot be created."""
         await asyncio.to_thread(self.home.make, self.shared_cache)
 
 

@@ -53,11 +53,7 @@ def is_timestamp(value: object) -> bool:
 
 
 def message_event(payload: object) -> Mapping[str, Any]:
-    """The message event in an envelope's payload.
-
-    Raises:
-        Ignored: there is none.
-    """
+    """The message event in an envelope's payload. Raises `Ignored` if there is none."""
     event = payload.get("event") if isinstance(payload, Mapping) else None
     if not isinstance(event, Mapping):
         raise Ignored("it has no event")
@@ -174,7 +170,6 @@ def _words(text: str) -> str:
 
 
 log = logging.getLogger(__name__)
-
 
 REQUEST_SECONDS = 30
 PING_SECONDS = 10.0

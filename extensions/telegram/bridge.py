@@ -359,7 +359,6 @@ def _reader() -> MarkdownIt:
 
 log = logging.getLogger(__name__)
 
-
 POLL_SECONDS = 50
 """How long the server may hold a poll open."""
 _ANSWER_SECONDS = 20.0

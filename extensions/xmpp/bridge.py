@@ -193,7 +193,6 @@ def sendable(text: str) -> str:
 
 log = logging.getLogger(__name__)
 
-
 LOGIN_SECONDS = 60.0
 CLOSE_SECONDS = 3.0
 PING_SECONDS = 30.0

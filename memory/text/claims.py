@@ -46,7 +46,6 @@ _REACH = 3
 Thing = tuple[str, ...]
 """The folded words of a thing that has a value."""
 
-
 NO_KEYS = frozenset(
     ("user", "assistant", "note", "notes", "todo", "idea", "done", "link", "url", "source", "see", "also")
 )
@@ -117,7 +116,6 @@ class Claim:
 
     @cached_property
     def values(self) -> Mapping[Thing, frozenset[str]]:
-        """The words of the values by thing."""
         values = _values_in_talk(self._bare) if self.in_talk else _values(self._bare)
         return {thing: value for thing, value in values if thing and value}
 

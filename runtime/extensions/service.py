@@ -95,7 +95,7 @@ class TurnWorkers(Record):
     `hand_over` opens a `TurnRunner` (`nacre.bridges.answering.turns`), which is closed at the end of its
     block. `figures` measures the agent's turns as gauges: `waiting` and `running` turns, `waiting_seconds` of
     the longest waiting turn, `oldest_seconds` since the oldest request, live `workers`, their `places` for
-    turns, held `leases`, and `leases_run_out` whose holder stopped responding.
+    turns, held `leases`, `leases_run_out` whose holder stopped responding, and `agents_over_quota`.
     """
 
     hand_over: Callable[[Config], AbstractAsyncContextManager[Any]]

@@ -76,7 +76,6 @@ class Outbox:
         return part_from_row(found[0], self._id) if found else None
 
     async def chats_with_parts(self, channel: str, account: str) -> tuple[str, ...]:
-        """The chats with unsent parts."""
         rows = await self._rows.read(self._sql.CHATS, channel=channel, account=account)
         return tuple(str(chat_id) for (chat_id,) in rows)
 
@@ -96,7 +95,6 @@ class Outbox:
         await self._rows.run(self._sql.SENT, not is_whole, number=part.number, sent_id=sent_id, state=state)
 
     async def drafted(self, part: OutboundPart, sent_id: str) -> None:
-        """Records that the beginning of an answer is shown."""
         await self._rows.run(self._sql.DRAFTED, number=part.number, sent_id=sent_id)
 
     async def undraft(self, part: OutboundPart) -> None:

@@ -260,7 +260,6 @@ class JobRows:
         return None if due_ms is None else int(due_ms)
 
     async def remove(self, job_id: str) -> bool:
-        """Removes a job; `False` if there was none."""
         return bool(await self._rows.run(self._sql.REMOVE_JOB, id=job_id))
 
     async def move(self, moved: JobMoved) -> None:

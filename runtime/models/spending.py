@@ -311,7 +311,6 @@ class Spent(Record):
     usage: Usage
 
     def to_line(self) -> bytes:
-        """The call as a line of JSON."""
         raw = {
             "v": VERSION,
             "at": self.at_ms,

@@ -62,11 +62,7 @@ class Transcriber(Protocol):
         """`provider/model`, for the log."""
 
     async def transcribe(self, file_name: str, data: bytes, *, timeout_seconds: float) -> str:
-        """The words of a recording.
-
-        Raises:
-            ModelError: the model returned none.
-        """
+        """The words of a recording. Raises `ModelError` if the model returned none."""
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -52,7 +52,6 @@ class Notes(Protocol):
 MemoryTool: TypeAlias = FunctionTool[..., Any] | Tool
 """A tool made by `nacre.tool`, or one that is already bound to its chat."""
 
-
 EmbedderSource: TypeAlias = Callable[[Mapping[str, Any]], Embedder | None]
 
 

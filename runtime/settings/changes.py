@@ -12,6 +12,7 @@ from nacre.runtime.contracts.errors import ConfigError, ModelError
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, StateSettings
 from nacre.runtime.settings.disk.settings_file import emptied_notice, file_stamp
+from nacre.runtime.settings.disk.variables import values_unseen
 from nacre.runtime.settings.sections.section import written_name
 from nacre.runtime.settings.settings import Settings
 
@@ -172,8 +173,6 @@ class SettingsInFile:
     def unseen(self, error: Exception) -> Exception:
         """The error of a model, with values from variables replaced by the variables' names."""
         if isinstance(error, ModelError) and error.args:
-            from nacre.runtime.settings.disk.variables import values_unseen
-
             told = values_unseen(str(error.args[0]), self._file, self.config.environment)
             error.args = (told, *error.args[1:])
         return error

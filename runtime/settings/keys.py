@@ -68,13 +68,11 @@ def key_of(text: str, raw: Mapping[str, Any]) -> Key:
 
 
 def written_key(key: Sequence[str | int]) -> str:
-    """A path as a written key."""
     parts = [f"[{step}]" if isinstance(step, int) else f".{_quoted(step)}" for step in key]
     return "".join(parts).removeprefix(".")
 
 
 def at(values: Any, key: Sequence[str | int]) -> Any:
-    """The value at a path of plain values, or `None`."""
     for step in key:
         if isinstance(values, Mapping):
             values = values.get(step)

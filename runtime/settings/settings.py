@@ -136,11 +136,7 @@ def _model_of(names: tuple[str, ...]) -> type[SettingsSection]:
 
 
 def valid_settings(raw: Mapping[str, Any], file: Path) -> Settings:
-    """The settings in a file's values.
-
-    Raises:
-        ConfigError: a value is invalid.
-    """
+    """The settings in a file's values. Raises `ConfigError` if a value is invalid."""
     try:
         return Settings.of_file(raw)
     except ValidationError as error:

@@ -55,11 +55,7 @@ class Output(Record):
         )
 
     def value(self, text: str) -> Any:
-        """The value of a stored answer.
-
-        Raises:
-            OutputInvalid: the text is no such value.
-        """
+        """The value of a stored answer. Raises `OutputInvalid` if the text is no such value."""
         try:
             return self._checked(json.loads(text))
         except ValueError as error:  # pydantic's are among these

@@ -129,7 +129,6 @@ def plan_pruning(
 
 
 def message_chars(message: Message) -> int:
-    """The size of a message in characters."""
     chars = 0
     for block in message.content:
         match block:

@@ -109,7 +109,6 @@ _TOOLS_PLACE = "\0tools\0"
 
 _Kind: TypeAlias = tuple[bool, WorkspaceAccess, tuple[str, ...], str, tuple[str, ...]]
 
-
 _ACCESS: dict[WorkspaceAccess, str] = {
     "rw": "workspace/rw",
     "ro": "workspace/ro",
@@ -356,10 +355,12 @@ def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: st
     )
 
 
-def sub_agent_part(name: str, instructions: str, *, tools: Sequence[ToolSpec], memory: str) -> str:
+def sub_agent_part(
+    name: str, instructions: str, *, tools: Sequence[ToolSpec], memory: str, hand_off: bool
+) -> str:
     """The stable part of a sub-agent's system prompt, without files of the workspace."""
     return render(
-        "session/sub_agent",
+        "session/hand_off" if hand_off else "session/sub_agent",
         name=name,
         tools=_tool_lines({tool.name: tool.description for tool in tools}),
         memory=f"{memory}\n\n" if memory else "",
@@ -368,7 +369,6 @@ def sub_agent_part(name: str, instructions: str, *, tools: Sequence[ToolSpec], m
 
 
 def joined(*sections: str) -> str:
-    """Joins the sections that are not empty."""
     return "\n\n".join(section for section in sections if section)
 
 
@@ -501,13 +501,10 @@ def _fitting(part: PromptPart, text: str) -> str:
 NOTES_A_DAY = 4
 """How many of a day's notes are read, most recently changed first."""
 
-
 NOTE_CHARS = 1_200
 """The most of one note. `memory_get` reads it whole."""
 
-
 LABEL_CHARS = 120
-
 
 _NOTE = re.compile(r"(\d{4}-\d{2}-\d{2})-.+\.md", re.DOTALL)
 

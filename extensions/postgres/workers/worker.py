@@ -24,13 +24,14 @@ from nacre.extensions.postgres.server.database import (
     Pace,
     shared_database,
 )
-from nacre.extensions.postgres.workers.stored_events import given_up, outcome_of
+from nacre.extensions.postgres.workers.stored_events import given_up, outcome_of, over_quota, usage_of
 from nacre.extensions.postgres.workers.turn_rows import TakenTurn, TurnKey, TurnRows
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.runtime import Runtime
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined
 from nacre.runtime.settings.config import Config
+from nacre.sessions.contracts.messages import Usage
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
@@ -66,6 +67,7 @@ class _Running:
         self.task: asyncio.Task[None] | None = None
         self.progress_at = self.extended_at = time.monotonic()
         self.left_lanes = LeftLanes()
+        self.usage: Usage | None = None
         self.is_asking = False
         """Whether it waits for its owner, which is progress enough."""
 
@@ -186,8 +188,11 @@ class Worker:
         try:
             if turn.tries > MOST_TRIES:
                 outcome = given_up(MOST_TRIES)
+            elif turn.is_over_quota:
+                outcome = over_quota()
             else:
-                outcome = outcome_of(await self._ending(running))
+                ending = await self._ending(running)
+                outcome, running.usage = outcome_of(ending), usage_of(ending)
         except TimeoutError:
             is_counted = True
             log.warning("the turn %s made no progress for %.0f s", turn.id, PROGRESS_SECONDS)
@@ -213,7 +218,7 @@ class Worker:
                             turn, is_counted=is_counted, pause_seconds=PAUSE_SECONDS, lanes=lanes
                         )
                         return
-                    kept = await self._rows.finish(turn, outcome, lanes)
+                    kept = await self._rows.finish(turn, outcome, lanes, running.usage)
                     if kept is None:
                         log.warning("the turn %s is another worker's by now, or was stopped", turn.id)
                     elif kept.has_next or len(self._running) >= self._most_at_once:

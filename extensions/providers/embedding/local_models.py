@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from nacre.extensions.providers.completions.addresses import is_loopback, without_credentials
@@ -36,44 +36,20 @@ MAX_INPUT_TOKENS = 2_048
 _HEAD_BYTES = 1 << 20
 
 
-class ModelFile(Protocol):
-    """The file of a model, which may have to be downloaded."""
-
-    @property
-    def name(self) -> str:
-        """The file's name, for the owner and for choosing instructions."""
-
-    @property
-    def identity(self) -> str:
-        """A text that differs between models."""
-
-    def ready(self) -> Path | None:
-        """The file, if it exists."""
-
-    def fetch(self, stopped: Callable[[], bool]) -> Path:
-        """The file, after a download if it is missing. Stops soon after `stopped` returns true.
-
-        Raises:
-            EmbeddingFailed: the file is not available now.
-        """
-
-    def progress(self) -> str:
-        """The progress of a `fetch`, as a sentence."""
-
-
 class FileOnDisk:
-    """A `ModelFile` (see there for its methods) that the owner keeps."""
+    """The file of a model that the owner keeps."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @property
     def name(self) -> str:
+        """The file's name, for the owner and for choosing instructions."""
         return self._path.name
 
     @property
     def identity(self) -> str:
-        """Size and a hash of the beginning, which describes the model; the path if there is no file."""
+        """A text that differs between models: size and a hash of the beginning; the path without a file."""
         try:
             with self._path.open("rb") as file:
                 head = hashlib.sha256(file.read(_HEAD_BYTES)).hexdigest()
@@ -82,9 +58,11 @@ class FileOnDisk:
             return str(self._path)
 
     def ready(self) -> Path | None:
+        """The file, if it exists."""
         return self._path if self._path.is_file() else None
 
     def fetch(self, stopped: Callable[[], bool]) -> Path:  # noqa: ARG002 - nothing here takes time
+        """The file. Raises `EmbeddingFailed` if it is not available now."""
         if (path := self.ready()) is None:
             raise EmbeddingFailed(
                 f"The embedding model {self._path} does not exist. Put the GGUF file there, or change "
@@ -93,13 +71,14 @@ class FileOnDisk:
         return path
 
     def progress(self) -> str:
+        """The progress of a `fetch`, as a sentence; empty without one."""
         return ""
 
 
 class GgufEmbedder:
     """An `Embedder` (see there for its methods) for one GGUF file. Its vectors have length 1."""
 
-    def __init__(self, file: ModelFile) -> None:
+    def __init__(self, file: FileOnDisk) -> None:
         self._file = file
         self._instructions = instructions_for(file.name)
         self._lock = threading.Lock()
@@ -209,7 +188,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SHA256 = re.compile(r'"?([0-9a-f]{64})"?')
 
 
-class RemoteModelFile:
+class RemoteModelFile(FileOnDisk):
     """A model file to be downloaded into `folder`. `source` is an `hf:` URI or an https address.
 
     Raises:
@@ -217,30 +196,26 @@ class RemoteModelFile:
     """
 
     def __init__(self, source: str, folder: Path, *, hub: str = HUB) -> None:
-        self.identity = source
+        self._source = source
         self._url, parts = _address(source, hub)
-        self._path = folder.joinpath(*parts)
+        super().__init__(folder.joinpath(*parts))
         self._part = self._path.with_name(f"{self._path.name}.part")
         self._tag = self._path.with_name(f"{self._path.name}.part.tag")
         self._have_bytes = 0
         self._total_bytes: int | None = None
 
     @property
-    def name(self) -> str:
-        return self._path.name
-
-    def ready(self) -> Path | None:
-        return self._path if self._path.is_file() else None
+    def identity(self) -> str:
+        return self._source
 
     def progress(self) -> str:
-        """The progress of the download, as a sentence; empty without one."""
         if not self._have_bytes:
             return ""
         of = f" of {self._total_bytes / 1e6:.0f} MB" if self._total_bytes else ""
         return f"The embedding model {self.name} is being downloaded: {self._have_bytes / 1e6:.0f} MB{of}."
 
     def fetch(self, stopped: Callable[[], bool]) -> Path:
-        """The file, after a download if it is missing.
+        """The file, after a download if it is missing; stops soon after `stopped` returns true.
 
         Raises:
             EmbeddingFailed: the file is not available now; the part of it is kept for the next attempt.

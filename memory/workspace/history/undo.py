@@ -344,11 +344,7 @@ class Commit:
 
 
 def commits(repository: Repository, path: str = "") -> list[Commit]:
-    """All commits, or those that changed `path`, newest first.
-
-    Raises:
-        GitFailed: git refused.
-    """
+    """All commits, or those that changed `path`, newest first. Raises `GitFailed` if git refused."""
     if not repository.git_dir.exists() or not repository.head():
         return []
     where = ("--", f":(top,literal){path}") if path else ()

@@ -256,7 +256,6 @@ class Reading(Record):
         return (part for message in reversed(self.before) for part in reversed(conversation([message])))
 
     def finished_call(self, tool_name: str) -> Finished | None:
-        """The last finished call of a tool in this turn."""
         return next((done for done in reversed(self.finished) if done.call.name == tool_name), None)
 
 

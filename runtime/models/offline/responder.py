@@ -59,7 +59,6 @@ MAX_CONFIRMED_CHARS = 300
 _NOT_PRIVATE = re.compile(r"\bChat: (?!direct\b)\S")
 _LIST_ITEM = re.compile(r"(?:[-*+]|\d{1,3}[.)])\s")
 
-
 Barren: TypeAlias = dict[tuple[str, str], frozenset[str]]
 """Texts with the result of reading them, and the kinds of notes that they do not contain."""
 

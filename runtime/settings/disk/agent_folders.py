@@ -73,7 +73,6 @@ class AgentFolders(Record):
 
     @property
     def approvals(self) -> Path:
-        """The folder of tool calls that wait for the owner."""
         return self.agent_dir / "approvals"
 
     @property

@@ -38,7 +38,6 @@ class Value:
     members: list[Member] = field(default_factory=list)
 
     def at(self, path: Path) -> Value | None:
-        """The value at a path below this one, or `None`."""
         found: Value | None = self
         for step in path:
             found = found.child(step) if found else None
@@ -78,11 +77,7 @@ class _Token:
 
 
 def outermost(text: str) -> Value:
-    """The value of a valid JSON5 text.
-
-    Raises:
-        ValueError: the text is not JSON5.
-    """
+    """The value of a valid JSON5 text. Raises `ValueError` if the text is not JSON5."""
     tokens = [token for token in _tokens(text) if token.kind != "blank"]
     value, rest = _value(tokens, 0)
     if rest != len(tokens):

@@ -68,7 +68,6 @@ def unread_keys(section: BaseModel, path: str = "") -> Iterator[str]:
 
 
 def key_names(section: type[BaseModel]) -> list[str]:
-    """The keys of a section, as they are written."""
     return [written_name(section, name) for name in section.model_fields]
 
 

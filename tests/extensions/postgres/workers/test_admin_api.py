@@ -98,6 +98,19 @@ async def _life_of_an_assistant(server: LineServer, api: Any, database_url: str)
     assert server.shown("a")[1] == "hi"
     assert await _talked(database_url) == {"user-ann"}
 
+    limited = api.patch("/admin/agents/user-ann", json={"dailyTokens": 1, "dailyUsd": 2})
+    assert (limited.json()["dailyTokens"], limited.json()["dailyUsd"]) == (1, 2.0)
+    server.say("the last one for today", chat="d", sender="ann")
+    await server.until(_said(1, "d"))
+    assert api.get("/admin/agents/user-ann").json()["isOverQuota"] is True
+    server.say("one more", chat="d", sender="ann")
+    await server.until(_said(2, "d"))
+    assert server.shown("d")[1].startswith("I have used up what I may use today.")
+    api.patch("/admin/agents/user-ann", json={"dailyTokens": 0})
+    server.say("and now", chat="d", sender="ann")
+    await server.until(_said(3, "d"))
+    assert server.shown("d") == ["hi", server.shown("d")[1], "hi"]
+
     assert api.patch("/admin/agents/user-ann", json={"isPaused": True}).json()["isPaused"] is True
     server.say("are you there", chat="a", sender="ann")
     server.say("/status", chat="c", sender="ann")
@@ -181,6 +194,9 @@ async def test_only_a_token_of_its_own_opens_it(tmp_path: Path, database_url: st
         ("POST", "/agents", b'{"user": "' + b"a" * 70_000 + b'"}', 413, "too large"),
         ("PATCH", "/agents/user-none", b'{"isPaused": true}', 404, "There is no agent 'user-none'"),
         ("PATCH", "/agents/main", b'{"isPaused": 1}', 400, "isPaused (bool)"),
+        ("PATCH", "/agents/main", b'{"dailyTokens": -1}', 400, "A limit is 0"),
+        ("PATCH", "/agents/main", b'{"dailyUsd": NaN}', 400, "A limit is 0"),
+        ("PATCH", "/agents/main", b'{"dailyTokens": 1.5}', 400, "dailyTokens (int)"),
         ("GET", "/agents/No%20Body", b"", 400, "'No Body' is no id"),
         ("GET", "/agents/user-none/people", b"", 404, "There is no agent"),
         ("POST", "/agents/main/people", b'{"code": "ABCD2345"}', 404, "Nobody has this code"),
@@ -219,6 +235,9 @@ async def test_the_commands_do_the_same(tmp_path: Path, database_url: str) -> No
     assert run("create", "ann").startswith("0 user-ann is made.")
     assert "has an assistant already" in run("create", "ann")
     assert "There is no agent 'user-ben'" in run("pause", "user-ben")
+    assert run("limit", "user-ann", "--usd", "1.5") == (
+        "0 user-ann may use a day: tokens unlimited, dollars 1.5.\n"
+    )
     async with admin_server(tmp_path / ".nacre", database_url):
         from nacre.extensions.postgres.hosting import people_in
 
