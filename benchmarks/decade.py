@@ -31,13 +31,13 @@ from nacre import Agent, Inbound, tool
 from nacre.extensions.curation.consolidation import Consolidation
 from nacre.extensions.curation.edits import without_citation
 from nacre.memory.contracts.records import SearchHit
+from nacre.memory.files.sources.source import owners_first
 from nacre.memory.files.sources.sources import sources_of_hits, with_marks
 from nacre.runtime.contracts.inbound import Quoted
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.models.scripted import Clock, CountingIds
 from nacre.runtime.models.tokenizer import estimate_tokens
-from nacre.runtime.recall.memory_core import owners_first
 from nacre.runtime.settings.config import load_config
 from nacre.sessions.contracts.messages import (
     AssistantMessage,

@@ -69,8 +69,8 @@ async def _search_and_print(
 
     sources: LinesOfHits = {}
     if report.hits:
+        from nacre.memory.files.sources.source import owners_first
         from nacre.memory.files.sources.sources import Sources, sources_of_hits, with_marks
-        from nacre.runtime.recall.memory_core import owners_first
         from nacre.runtime.storage.storage import storage_of
 
         kept = Sources(storage_of(voice).workspace())

@@ -25,6 +25,7 @@ from nacre.memory.files.proposals import (
 )
 from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.memory.files.sources.rejections import reject
+from nacre.memory.files.sources.source import owners_first
 from nacre.memory.files.sources.sources import sources_of_hits, with_marks
 from nacre.memory.workspace.history.commits import (
     SESSION_ID,
@@ -35,7 +36,6 @@ from nacre.memory.workspace.history.commits import (
 from nacre.memory.workspace.history.undo import HistoryUnusable, Undone, undo_in, with_history
 from nacre.runtime.commands.command import Command, CommandRun, Outcome
 from nacre.runtime.commands.wording import counted, found_lines, shortened
-from nacre.runtime.recall.memory_core import owners_first
 from nacre.runtime.recall.memory_plugin import Notes
 from nacre.runtime.recall.open_memory import open_memory
 

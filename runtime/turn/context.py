@@ -212,9 +212,10 @@ class TurnContext:
     async def _is_deleted(self, path: str, lines: Sequence[str]) -> bool:
         return not await self._parts.prompts.has_lines(path, lines)
 
-    async def overhead_tokens(self) -> int:
-        """Tokens of the system prompt and the tool schemas, counted on a thread."""
-        return await self._parts.prompts.overhead_tokens(await self.system(), self.specs)
+    async def overhead_tokens(self, *, few_tokens: int = 0) -> int:
+        """Tokens of the system prompt and the tool schemas, as `SystemPrompts.overhead_tokens`."""
+        system = await self.system()
+        return await self._parts.prompts.overhead_tokens(system, self.specs, few_tokens=few_tokens)
 
     async def _now(self) -> _CurrentPrompt:
         # Read again after a compaction.

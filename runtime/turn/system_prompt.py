@@ -92,6 +92,7 @@ OPTIONAL_FILES = ("MEMORY.md",)
 """Files that are left out, instead of marked as missing, if they do not exist."""
 MOST_PARTS = 64
 """How many stable parts of one kind of chat are cached: one for each set of sections."""
+BYTES_PER_TOKEN = 4
 MOST_COUNTED_TEXTS = 4_096
 """How many pieces of system prompts and tool schemas have a cached token count."""
 
@@ -308,9 +309,17 @@ class SystemPrompts:
             known = self._texts_of[names] = files, texts
         return known[1]
 
-    async def overhead_tokens(self, system: SystemPrompt, tools: tuple[ToolSpec, ...]) -> int:
-        """Tokens of a system prompt and the tools' schemas; much that is new is counted on a thread."""
+    async def overhead_tokens(
+        self, system: SystemPrompt, tools: tuple[ToolSpec, ...], *, few_tokens: int = 0
+    ) -> int:
+        """Tokens of a system prompt and the tools' schemas; much that is new is counted on a thread.
+
+        What cannot be more than `few_tokens` is estimated, since a token has at least a byte.
+        """
         texts = overhead_texts(system, tools)
+        most_tokens = len("".join(texts).encode(errors="surrogatepass")) if few_tokens else 0
+        if most_tokens < few_tokens:
+            return most_tokens // BYTES_PER_TOKEN
         known = {text: self._counted[text] for text in texts if text in self._counted}
         fresh = {text for text in texts if text not in known}
         if fresh:

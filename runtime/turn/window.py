@@ -77,7 +77,7 @@ class Window:
         measure = count() if is_little_to_count(items) else await asyncio.to_thread(count)
         if 0 < measure.usage_tokens <= self.budget.window_tokens:
             return measure
-        overhead = await self._context.overhead_tokens()
+        overhead = await self._context.overhead_tokens(few_tokens=self.budget.flush_at // 8)
         if not measure.usage_tokens:
             trailing = measure.trailing_tokens + overhead
             return replace(measure, tokens=measure.tokens + overhead, trailing_tokens=trailing)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
+from nacre.memory.contracts.records import SearchHit, SearchReport, Superseded, citation
 from nacre.record import Record
 
 Speaker: TypeAlias = Literal["owner", "assistant", "others", "tool", "unknown"]
@@ -132,3 +134,35 @@ def passages(sources: Sequence[Source | None], *, start_line: int) -> tuple[Sour
         else:
             found.append(SourcedLines(start_line=number, end_line=number, source=source))
     return tuple(found)
+
+
+def owners_first(report: SearchReport, lines: Mapping[str, Sequence[SourcedLines]]) -> SearchReport:
+    """The report without what others' words would supersede of the owner's, which stand before them.
+
+    `lines` are the sources of each hit by its citation. A search compares texts, and does not know who said
+    them.
+    """
+    foreign = {
+        citation(hit.path, number, number)
+        for hit in report.hits
+        for each in lines.get(hit.citation, ())
+        if not each.source.is_owners_word
+        for number in range(each.start_line, each.end_line + 1)
+    }
+    hits = list(report.hits)
+    for hit in report.hits:
+        own = [old for old in hit.superseded if citation(hit.path, old.line, old.line) not in foreign]
+        wrong = [old for old in own if old.by in foreign]
+        if not wrong:
+            continue
+        at = hits.index(hit)
+        kept = tuple(old for old in hit.superseded if old not in wrong)
+        before = min(place for place, each in enumerate(hits) if place == at or _has_any(each, wrong))
+        del hits[at]
+        hits.insert(before, replace(hit, superseded=kept, score=max(hit.score, report.hits[before].score)))
+    return replace(report, hits=tuple(hits))
+
+
+def _has_any(hit: SearchHit, marks: Sequence[Superseded]) -> bool:
+    places = [old.by.rpartition("#L") for old in marks]
+    return any(path == hit.path and hit.start_line <= int(n) <= hit.end_line for path, _, n in places if n)

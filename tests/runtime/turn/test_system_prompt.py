@@ -17,6 +17,7 @@ from nacre.prompts import render
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.events import ReplyReady, Warned
+from nacre.runtime.contracts.model import SystemPrompt
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.models.tokenizer import estimate_tokens
@@ -436,3 +437,28 @@ async def test_a_part_that_cannot_be_one_is_refused_at_the_start(tmp_path: Path)
         await opened_with(tmp_path, ScriptedModel(), part, part)
     with pytest.raises(TypeError, match=r"name some of \('private', 'direct', 'group'\)"):
         prompt_part(chats=("owner",))(part)  # type: ignore[arg-type] # the mistake that is tested
+
+
+async def test_a_prompt_that_is_small_beside_the_window_is_not_counted(tmp_path: Path) -> None:
+    """Its bytes, which are no fewer than its tokens, are far from the line: no table of tokens is read."""
+    counted = list[str]()
+
+    def count_tokens(text: str) -> int:
+        counted.append(text)
+        return estimate_tokens(text)
+
+    folder = FolderWorkspace(tmp_path, lock_dir=tmp_path.parent / "locks")
+    prompts = SystemPrompts(
+        folder,
+        AgentSettings(),
+        SkillsSettings(),
+        Skills(folder),
+        now=Clock(START),
+        count_tokens=count_tokens,
+    )
+    system = SystemPrompt(stable="word " * 400, changing="", tail="")
+
+    few = await prompts.overhead_tokens(system, (), few_tokens=2_001)
+    assert (few, counted) == (500, [])
+    assert await prompts.overhead_tokens(system, (), few_tokens=2_000) == estimate_tokens(system.stable)
+    assert counted
