@@ -101,5 +101,10 @@ from .runtime.turn.sub_agent import (
     mcp_server as mcp_server,
     sub_agent as sub_agent,
 )
+from .sessions.contracts.messages import (
+    AssistantMessage as AssistantMessage,
+    Text as Text,
+    ToolCall as ToolCall,
+)
 
 __version__: str
