@@ -102,9 +102,9 @@ check: $(VENV)/installed-dev ## lint, format, strict types, and the limits of th
 	@$(BIN)/mypy -p nacre
 	@$(BIN)/python -m benchmarks.house.table --check
 
-editor: $(VENV)/installed-dev ## check the examples, and programs of the docs, as strict editors (pyright and mypy) do
+editor: $(VENV)/installed-dev ## check the examples, and the programs of the docs, as strict editors (pyright and mypy) do
 	@$(call install,--constraint constraints.txt --editable ".[serve]" basedpyright)
-	@$(BIN)/python -m tests.documents.test_first_bot build/pages
+	@$(BIN)/python -m tests.documents.test_documents build/pages
 	@$(BIN)/basedpyright --project examples
 	@$(BIN)/mypy --strict --config-file= --scripts-are-modules examples/*.py
 	@cd build/pages && $(abspath $(BIN))/mypy --strict --config-file= --explicit-package-bases *.py

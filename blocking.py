@@ -41,9 +41,7 @@ class _LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs `work` and returns its result. Ctrl-C cancels it, waits until it has ended, and is then
-        raised.
-        """
+        """Runs `work` and returns its result. Ctrl-C cancels it, waits for its end, and is then raised."""
         if not self._thread.is_alive() or threading.current_thread() is self._thread:
             work.close()
             raise TurnBroken(

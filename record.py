@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from inspect import Signature
 
 
+_MANY = 50_000
+"""So many new values are worth moving past the younger generations of the garbage collector."""
+
+
 @contextmanager
 def paused_collector() -> Iterator[None]:
     """Pauses the garbage collector while values are made by the hundred thousand, all of which are needed.
@@ -38,7 +42,9 @@ def paused_collector() -> Iterator[None]:
     try:
         yield
     finally:
-        if not gc.get_freeze_count():
+        # A freeze resets the count to the next full collection, so what is small must not cause one: where
+        # sessions are opened all the time, nothing would ever be collected.
+        if gc.get_count()[0] >= _MANY and not gc.get_freeze_count():
             # Straight into the oldest generation: on their way through the younger ones all would be walked.
             gc.freeze()
             gc.unfreeze()

@@ -1,12 +1,15 @@
 """Whether a corrected fact is found before the one that it corrects, by wording, and what is marked as old.
 
-    python -m benchmarks.corrections [--misses]
+    python -m benchmarks.corrections [--misses] [--unseen]
 
 Each half of the wordings in `corrections.toml` makes one memory: facts told in January or February, corrected
 from May to September, in daily logs among other lines, on a page under headings with days, or on a page
 without days and then in a log. Asked on 2026-11-20: whether the newer line is first, whether the older one is
 marked, whether `as_of` 15 April gives the older one, whether "in March" does, and how many lines are marked
 that are not the older one of a pair. `--misses` lists them, never those of the half that is held out.
+
+`--unseen` asks about `corrections_2.toml` instead: one memory for each of five languages, of corrected facts
+and of pairs of lines that are both true. Of these, "newer first" counts those with both lines among the hits.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.folder import FolderWorkspace
 
 DATA = tomllib.loads(Path(__file__).with_name("corrections.toml").read_text(encoding="utf-8"))
+UNSEEN = tomllib.loads(Path(__file__).with_name("corrections_2.toml").read_text(encoding="utf-8"))
 HALVES = ("seen", "held_out")
 KINDS = (
     *(
@@ -55,9 +59,10 @@ AS_OF = date(2026, 4, 15)
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """A fact that was told on `told` and corrected on `corrected`."""
+    """A fact that was told on `told` and corrected on `corrected`; without `was`, both lines are true."""
 
     kind: str
+    layout: str
     person: str
     older: str
     newer: str
@@ -91,22 +96,39 @@ def _pair(half: str, kind: str, at: int, person: str, chance: random.Random) -> 
         filled |= {"k": words[f"k_{code}"]}
     return Pair(
         kind=kind,
+        layout=kind,
         person=person,
         older=wording[0].format(**filled),
         newer=wording[1].format(**filled),
         ask=asks[at % len(asks)].format(**filled),
         was=was[at % len(was)].format(**filled),
-        told=date(2026, 1, 3) + timedelta(days=chance.randrange(54)),
-        corrected=date(2026, 5, 2) + timedelta(days=chance.randrange(150)),
+        told=(days := _days(chance))[0],
+        corrected=days[1],
     )
 
 
-def write(folder: Path, told: Sequence[Pair], chance: random.Random) -> None:
+def _days(chance: random.Random) -> tuple[date, date]:
+    told = date(2026, 1, 3) + timedelta(days=chance.randrange(54))
+    return told, date(2026, 5, 2) + timedelta(days=chance.randrange(150))
+
+
+def unseen_pairs(language: str, chance: random.Random) -> list[Pair]:
+    """The pairs of `corrections_2.toml` in one language; the kind of those that are both true is `both`."""
+    told = []
+    for section in ("corrected", "both"):
+        for row in UNSEEN[language][section]:
+            first, second = _days(chance)
+            kind = "both" if section == "both" else row["layout"]
+            told.append(Pair(**{"was": "", **row}, kind=kind, told=first, corrected=second))
+    return told
+
+
+def write(folder: Path, told: Sequence[Pair], filler: Sequence[str], chance: random.Random) -> None:
     """Daily logs and pages of these pairs."""
     logs: dict[date, list[str]] = defaultdict(list)
     pages: dict[str, list[str]] = defaultdict(list)
     for pair in told:
-        match pair.kind:
+        match pair.layout:
             case "page_log":
                 pages[pair.person] += [f"# {pair.person}", "", pair.older]
                 logs[pair.corrected].append(pair.newer)
@@ -120,7 +142,7 @@ def write(folder: Path, told: Sequence[Pair], chance: random.Random) -> None:
     for day in (date(2026, 1, 1) + timedelta(days=at) for at in range(280)):
         if not logs[day] and chance.random() < FREE_DAYS:
             continue
-        lines = [chance.choice(DATA["filler"]).format(p=chance.choice(names)) for _ in range(3)] + logs[day]
+        lines = [chance.choice(filler).format(p=chance.choice(names)) for _ in range(3)] + logs[day]
         chance.shuffle(lines)
         text = f"# {day}\n\n" + "".join(f"{'' if line[0] in '-|' else '- '}{line}\n" for line in lines)
         (folder / f"{day}.md").write_text(text, encoding="utf-8")
@@ -154,15 +176,17 @@ class Counts:
 
 
 async def measured(half: str, embedder_name: str, show: bool) -> dict[str, Counts]:
-    """Writes the memories of one half, asks them, and counts."""
-    chance = random.Random(7 if half == "seen" else 11)
-    told = pairs(half, chance)
-    counts: dict[str, Counts] = {kind: Counts() for kind in KINDS}
+    """Writes the memories of one half, or of one language of the unseen pairs, asks them, and counts."""
+    counts: dict[str, Counts] = defaultdict(Counts)
+    chance = random.Random({"seen": 7, "held_out": 11}.get(half, 13))
+    unseen = half not in HALVES
+    told = unseen_pairs(half, chance) if unseen else pairs(half, chance)
+    filler = UNSEEN[half]["filler"] if unseen else DATA["filler"]
     for start in range(0, len(told), MEMORY):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             (folder / "memory").mkdir()
-            write(folder / "memory", told[start : start + MEMORY], chance)
+            write(folder / "memory", told[start : start + MEMORY], filler, chance)
             await _memory(folder, told[start : start + MEMORY], embedder_name, counts, show)
     return counts
 
@@ -179,7 +203,7 @@ async def _memory(
         embedder=embedder,
         now=lambda: datetime(2026, 11, 20, 12, tzinfo=UTC),
     )
-    corrections = [(pair.older, pair.newer) for pair in told]
+    corrections = [(pair.older, pair.newer) for pair in told if pair.was]
     try:
         await engine.sync(reason="benchmark")
         for pair in told:
@@ -200,10 +224,10 @@ async def _ask(
 ) -> None:
     now = await engine.search(pair.ask)
     then = await engine.search(pair.ask, as_of=AS_OF)
-    march = await engine.search(pair.was)
+    march = await engine.search(pair.was or pair.ask)
     counts.pairs += 1
     older, newer = (place_of(now.hits, folder, line) for line in (pair.older, pair.newer))
-    first = newer < older or older == newer < 99
+    first = newer < older or older == newer < 99 if pair.was else max(older, newer) < 99
     counts.newer_first += first
     marks = [
         (_line(folder, hit.path, old.line), _line(folder, *_place(old.by)))
@@ -244,15 +268,16 @@ def main() -> None:
     parser.add_argument("--misses", action="store_true", help="print the missed pairs of the seen half")
     parser.add_argument("--embedder", default="local", help="local, or none for words alone")
     parser.add_argument("--half", choices=HALVES, action="append")
+    parser.add_argument("--unseen", action="store_true", help="ask about corrections_2.toml")
     arguments = parser.parse_args()
     print("| half | wording | newer first | older marked | as of | in March | wrong marks |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    for half in arguments.half or HALVES:
+    for half in tuple(UNSEEN) if arguments.unseen else arguments.half or HALVES:
         counts = asyncio.run(measured(half, arguments.embedder, arguments.misses and half == "seen"))
         everything = Counts()
         for kind, each in counts.items():
             print(f"| {half} | {kind} | {each.cells()} |", flush=True)
-            for field in vars(each):
+            for field in () if kind == "both" else vars(each):
                 setattr(everything, field, getattr(everything, field) + getattr(each, field))
         print(f"| {half} | all | {everything.cells()} |", flush=True)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -28,6 +28,7 @@ from nacre.bridges.queueing.session_rules import Choices, SessionRules
 from nacre.bridges.schedule.timekeeper import Reach
 from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
 from nacre.runtime.agent.agent import Agent
+from nacre.runtime.agent.open_result import opening
 from nacre.runtime.contracts.clock import Clock, Sleep, owner_clock
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.ids import NewId, random_id
@@ -37,6 +38,7 @@ from nacre.runtime.ledger.file_ledger import ledger_file
 from nacre.runtime.ledger.ledger import Ledger, LedgerPlace
 from nacre.runtime.ledger.records import Along, OutboundPart, sendable
 from nacre.runtime.ledger.tables import LedgerTables
+from nacre.runtime.settings.config import USER_PREFIX
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)
@@ -47,7 +49,7 @@ MOST_ID_CHARS = 2_000
 
 
 class Gateway:
-    """Runs bridges for one or several agents. Use it as `async with await Gateway.open(...)`.
+    """Runs bridges for one or several agents. Use it as `async with Gateway.open(...)`.
 
     It does not close the agents or anything else that it was given.
     """
@@ -98,12 +100,13 @@ class Gateway:
         return around_delivery(agent.hooks, part.part)
 
     @classmethod
+    @opening
     async def open(
         cls,
         agent: Agent | BoundAgents,
         bridges: Sequence[Bridge],
         *,
-        state_dir: Path,
+        state_dir: Path | str,
         ledger: LedgerPlace | None = None,
         now: Clock | None = None,
         new_id: NewId = random_id,
@@ -122,7 +125,7 @@ class Gateway:
         """
         agents = agent if isinstance(agent, BoundAgents) else BoundAgents([agent], agent.settings)
         now = now or owner_clock(agents.settings.agent.user_timezone)
-        opened = await (ledger or ledger_file(state_dir)).open(now=now, new_id=new_id)
+        opened = await (ledger or ledger_file(Path(state_dir))).open(now=now, new_id=new_id)
         try:
             choices = await Choices.load(opened)
             gateway = cls(
@@ -235,6 +238,9 @@ class Gateway:
             # A message whose bridge is missing waits until that is added.
             if received.number in known or self.connections.find(received.inbound) is None:
                 continue
+            if received.agent_id.startswith(USER_PREFIX):
+                with suppress(AgentError):
+                    await self._agents.open(received.agent_id)
             if received.agent_id and self._agents.by_id.get(received.agent_id) is None:
                 log.warning(
                     "the agent %s no longer exists; another one answers its messages", received.agent_id
@@ -274,8 +280,8 @@ class Gateway:
             return
         # This is the only place that decides who the owner is.
         inbound = replace(inbound, is_owner=verdict.is_owner)
-        agent = self._agents.for_message(inbound)
         try:
+            agent = await self._agents.find(inbound, verdict.own_agent)
             key = agent.session_key(inbound)
         except (AgentError, SessionError) as error:
             log.warning("a message from %s was not taken: %s", inbound.channel, error)

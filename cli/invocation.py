@@ -1,4 +1,4 @@
-"""What every command starts from: the options that all share, the settings, the log. Light to import."""
+"""The start of every command: shared options, settings, log. Fast to import."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _keeper(variable: str) -> Callable[[click.Context, click.Parameter, str | No
 
 
 class Voice(Record):
-    """What a command says, in the environment that decides how it looks."""
+    """The output of a command, in the environment that decides how it looks."""
 
     environment: Mapping[str, str]
 
@@ -135,7 +135,7 @@ def in_editor(
 
 
 def with_ledger(invocation: Invocation, work: Callable[[LedgerTables, Clock], Awaitable[T]]) -> T:
-    """What `work` finds in the tables of the ledger, which are open meanwhile. Blocks.
+    """Opens the tables of the ledger for `work` and returns its result. Blocks.
 
     Raises:
         click.ClickException: the ledger cannot be used.
@@ -149,7 +149,7 @@ def with_ledger(invocation: Invocation, work: Callable[[LedgerTables, Clock], Aw
     now = owner_clock(invocation.config.settings.agent.user_timezone)
 
     async def run() -> T:
-        tables = await ledger_of(invocation.config).open_tables(now=now)
+        tables = await ledger_of(invocation.config).open_tables()
         try:
             return await work(tables, now)
         finally:

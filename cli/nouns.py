@@ -14,8 +14,9 @@ import click
 
 from nacre.cli.invocation import environment_of
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.extensions.installed.discovery import built_in_manifests
+from nacre.runtime.extensions.installed.discovery import built_in_manifests, installed_extensions
 from nacre.runtime.extensions.installed.manifest import Manifest, TerminalCommand
+from nacre.runtime.settings.config import load_config
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "admin": ("nacre admin access", "nacre admin log -n 50"),
@@ -116,7 +117,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "status": ("nacre status", "nacre status --json"),
     "usage": ("nacre usage", "nacre usage --by purpose", "nacre usage --by model --json"),
 }
-"""What stands at the end of a command's help, by its name behind `nacre`, unless its text has examples."""
+"""The epilog of a command's help, by its name after `nacre`, unless its text has examples."""
 
 
 def epilog(lines: Iterable[str]) -> str:
@@ -350,8 +351,6 @@ def _of(manifests: Iterable[Manifest]) -> dict[str, TerminalCommand]:
 
 def _chosen(context: click.Context) -> Iterable[Manifest]:
     from nacre.runtime.extensions.choice import chosen, named
-    from nacre.runtime.extensions.installed.discovery import installed_extensions
-    from nacre.runtime.settings.config import load_config
 
     try:
         config = load_config(environment_of(context))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nacre.memory.contracts.embedder import fallback_of, language_part_of
 from nacre.memory.contracts.records import Question, SearchReport
 from nacre.memory.contracts.store import Scope, Snapshot, Store
-from nacre.memory.files.note_files import NoteFiles
+from nacre.memory.files.note_files import NoteFiles, read_excerpt
 from nacre.memory.search.rerankers.reranker import Reranking, reranking_of
 from nacre.memory.sync.file_sync import Corpus
 from nacre.memory.sync.indexing import IndexPlan
@@ -173,8 +173,6 @@ class MemoryEngine(SyncedIndex):
         Raises:
             ReadRefused: the path is not that of a memory file.
         """
-        from nacre.memory.files.note_files import read_excerpt
-
         return await read_excerpt(
             self._plan.corpus.notes, path, from_line=from_line, lines=lines, below=below
         )

@@ -41,11 +41,7 @@ def render(name: str, /, **values: str) -> str:
 
 
 def variables(name: str) -> frozenset[str]:
-    """The names of the variables in a prompt.
-
-    Raises:
-        PromptError: there is no such prompt.
-    """
+    """The names of the variables in a prompt. Raises `PromptError` if there is no such prompt."""
     return frozenset(_VARIABLE.findall(_text(name)))
 
 

@@ -6,6 +6,8 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import subprocess
+import sys
 from dataclasses import field, replace
 from typing import ClassVar
 
@@ -116,3 +118,23 @@ def test_it_says_what_it_takes() -> None:
     )
 
     assert str(inspect.signature(Place)) == shown
+
+
+YOUNG = """import gc
+from weakref import ref
+from nacre.record import paused_collector
+class Node: pass
+node = Node()
+node.own = node
+gone = ref(node)
+with paused_collector():
+    assert not gc.isenabled()
+del node
+gc.collect(1)
+assert gone() is None"""
+
+
+def test_a_pause_with_few_values_leaves_the_collector_its_generations():
+    """A cycle made before it is still young afterwards, so that it is collected soon. In a process of its
+    own, since here the collector is frozen."""
+    subprocess.run([sys.executable, "-c", YOUNG], check=True)

@@ -1,4 +1,4 @@
-"""What the channels share when they connect: TLS, sentences for what fails, requests in flight, stopping."""
+"""Shared by channels that connect: TLS, error messages, requests in flight, stopping."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -16,6 +15,7 @@ import click
 from nacre.cli.invocation import Invocation, Voice, begin, environment_of
 from nacre.cli.memory.remembered_search import SearchPlace, remember_search, remembered_search
 from nacre.runtime.contracts.errors import AgentError
+from nacre.runtime.settings.config import settings_file
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -77,11 +77,7 @@ def with_engine(
     root.handlers[:] = [_LateLog(lambda: begin(context))]
     root.setLevel(logging.WARNING)
     logging.getLogger("nacre").setLevel(logging.INFO)
-    gc.disable()  # saves a twelfth of the import time; the process ends soon
-    try:
-        return _run_reporting_errors(voice, name, _remembered(place, voice, work, local))
-    finally:
-        gc.enable()
+    return _run_reporting_errors(voice, name, _remembered(place, voice, work, local))
 
 
 def run_with(
@@ -111,7 +107,6 @@ def local_model(context: click.Context, question: str, place: SearchPlace | None
 def _may_embed_here(context: click.Context, place: SearchPlace | None) -> bool:
     if place is not None:
         return place.by_meaning
-    from nacre.runtime.settings.config import settings_file
     from nacre.runtime.settings.disk.settings_file import may_name_an_embedder
 
     return not may_name_an_embedder(settings_file(environment_of(context)))

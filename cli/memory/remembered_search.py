@@ -1,4 +1,4 @@
-"""What a search needs of the settings, kept by the last command that read all of them.
+"""The settings that a search needs, cached by the last command that read all settings.
 
 Reading the settings takes longer than a search: it needs pydantic and the classes of 70 sections. So a search
 keeps what it needed, without keys and providers, beside the index. This is valid while the environment and
@@ -60,7 +60,6 @@ class SearchPlace(Record):
 
     @property
     def folders(self) -> AgentFolders:
-        """The folders of the agent."""
         # a query is embedded before this import
         from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
@@ -204,7 +203,7 @@ def _skip_sync(_file: int) -> None:
 
 
 def _marks(path: Path) -> list[int] | None:
-    """What changes with a file, its change time last; `None` without a file."""
+    """A fingerprint of a file, with its change time last; `None` without a file."""
     try:
         facts = path.stat()
     except FileNotFoundError:

@@ -83,7 +83,7 @@ async def _answer(queue: ReviewQueue, proposal: Proposal, workspace: Workspace, 
         diff = await queue.diff(proposal, workspace)
         return [f"{proposal.id}  {path}  {by}  {source.at}", *diff.splitlines()[2:], ""]
     if verb == "reject":
-        await queue.reject(proposal)
+        await queue.reject(proposal, workspace)
         return [f"Rejected {proposal.id}: {path} stays as it is."]
     edited = None
     if verb == "edit":

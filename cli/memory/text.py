@@ -197,7 +197,6 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
 
 
 def sourced_json(lines: SourcedLines) -> dict[str, Any]:
-    """Lines with their source as JSON."""
     from nacre.memory.files.sources.sources import source_json
 
     return {

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.memory.files.skills import FoundSkills
     from nacre.runtime.hooks.trust import HookFile, TrustedHooks
-    from nacre.runtime.settings.config import Config
 
 _NOBODY_AT_IT = (
     "Trust is given by the owner in a terminal, and standard input is none. "

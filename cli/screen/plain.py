@@ -1,4 +1,4 @@
-"""What a terminal may be sent: model and tool output without anything that could drive it. Pure.
+"""Removes everything that could control a terminal from the output of models and tools.
 
 Control characters become their visible pictures, so that an escape sequence in a note shows up as
 text instead of moving the cursor, setting the clipboard or hiding words.

@@ -101,7 +101,7 @@ class Screen:
 
     @property
     def columns(self) -> int:
-        """How many columns a line has; very many where lines do not end by themselves."""
+        """The number of columns; very large if lines do not wrap."""
         return self._size().columns if self.is_live else _UNBOUNDED_COLUMNS
 
     def _toned(self, text: str, tone: Tone) -> str:
@@ -136,7 +136,7 @@ _HOLD, _SHOW = "\x1b[?2026h", "\x1b[?2026l"
 
 
 def repainted(area: Sequence[str], lines: Sequence[str], columns: int) -> str:
-    """What turns an area into `lines`; the cursor is at the end of the last of these then."""
+    """Escape sequences that replace an area with `lines` and leave the cursor at the end of the last one."""
     same = next(
         (number for number, (old, new) in enumerate(zip(area, lines, strict=False)) if old != new),
         min(len(area), len(lines)),
@@ -151,7 +151,7 @@ def repainted(area: Sequence[str], lines: Sequence[str], columns: int) -> str:
 
 
 def taken_back(area: Sequence[str], columns: int) -> str:
-    """What clears an area and leaves the cursor at its beginning, also where the width has changed since."""
+    """Escape sequences that clear an area, also after a change of width. The cursor is at its start then."""
     if not area:
         return ""
     rows = sum(max(1, -(-_cells(line) // columns)) for line in area)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import begin, json_option, shared_options
-from nacre.cli.screen.json_text import camel_json, print_json
+from nacre.cli.screen.json_text import camel, camel_json, print_json
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.record import Record
 
@@ -67,7 +67,7 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
             (invocation.warn if is_wanted else invocation.say)(NEVER_SERVED)
         return 1 if is_wanted else 0
     is_running = await place.is_served()
-    tables = await place.open_tables(now=now)
+    tables = await place.open_tables()
     try:
         kept = await saved_statuses(tables, now)
         counts = await tables.not_done()
@@ -101,13 +101,14 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
         invocation.say(
             "⚙️ Turns: {waiting} wait, the longest for {waitingSeconds:.0f} s; {running} run; the oldest was "
             "asked for {oldestSeconds:.0f} s ago; workers: {workers} with {places} places; "
-            "sessions held: {leases}, by workers that went silent: {leasesRunOut}".format(**turns)
+            "sessions held: {leases}, by workers that went silent: {leasesRunOut}; "
+            "agents over their limit: {agentsOverQuota}".format(**turns)
         )
     return 0 if is_well else 1
 
 
 async def _turns(config: Config) -> dict[str, Any]:
-    """What workers have to do. Raises `ClickException` when the database cannot be asked."""
+    """The turns of workers. Raises `ClickException` if the database cannot be queried."""
     from nacre.runtime.extensions.loading import load_workers
     from nacre.runtime.storage.backend import StorageFailed
 
@@ -116,16 +117,7 @@ async def _turns(config: Config) -> dict[str, Any]:
         figures = await workers.figures(config)
     except StorageFailed as error:
         raise click.ClickException(str(error)) from error
-    return {
-        "waiting": figures["waiting"],
-        "running": figures["running"],
-        "waitingSeconds": figures["waiting_seconds"],
-        "oldestSeconds": figures["oldest_seconds"],
-        "leases": figures["leases"],
-        "leasesRunOut": figures["leases_run_out"],
-        "workers": figures["workers"],
-        "places": figures["places"],
-    }
+    return {camel(name): value for name, value in figures.items()}
 
 
 def _line(kept: SavedStatus, *, is_running: bool) -> str:
@@ -133,7 +125,7 @@ def _line(kept: SavedStatus, *, is_running: bool) -> str:
 
     since = f" since {kept.since:%Y-%m-%d %H:%M}" if kept.since is not None else ""
     again = f"; tried again at {kept.next_try:%H:%M:%S}" if kept.next_try is not None and is_running else ""
-    was = "" if is_running else "was "
+    was = "" if is_running else "last: "
     return one_line(f"{was}{kept.status.line}{since}{again}")
 
 
@@ -157,7 +149,7 @@ _SHOWN = (
 
 
 class Overview(Record):
-    """What is told of an agent before its channels.
+    """The facts about an agent that come before its channels.
 
     `model` is empty where the offline responder answers; `problem` is why a model or its window cannot be
     used, and then there is no `budget`. `last_session` names the one that was active last as `nacre sessions`
@@ -205,7 +197,6 @@ class Overview(Record):
         return [f"{name:<10}{text}" for name, text in rows]
 
     def json(self) -> dict[str, Any]:
-        """For scripts."""
         budget = self.budget
         return {
             **camel_json(self, *_SHOWN),

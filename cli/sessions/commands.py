@@ -13,6 +13,7 @@ import click
 from nacre.cli.invocation import Invocation, begin, json_option, shared_options
 from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import print_json
+from nacre.cli.screen.screen import screen_on
 
 if TYPE_CHECKING:
     from nacre.cli.sessions.shelf import SessionShelf
@@ -53,7 +54,6 @@ def command() -> None:
 @reading_shelf
 async def list_(shelf: SessionShelf, invocation: Invocation, with_earlier: bool, as_json: bool) -> int:
     """List the sessions, the latest active first."""
-    from nacre.cli.screen.screen import screen_on
     from nacre.cli.sessions.text import list_json, list_lines
 
     sessions = await shelf.store.sessions(with_earlier=with_earlier)

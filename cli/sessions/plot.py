@@ -6,6 +6,7 @@ import asyncio
 import io
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from nacre.cli.invocation import json_option, shared_options
 from nacre.cli.screen.json_text import camel_json, print_json
 from nacre.cli.sessions.commands import reading_shelf
 from nacre.installation import install_command
-from nacre.runtime.agent.insight.timeline import Point, Timeline
+from nacre.runtime.agent.insight.timeline import Point, Timeline, timeline
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
@@ -52,14 +53,14 @@ async def plot(
     shelf: SessionShelf, invocation: Invocation, name: str, as_json: bool, output: Path | None
 ) -> int:
     """Draw how full the context of a session was over time."""
-    from nacre.runtime.agent.insight.timeline import timeline
     from nacre.runtime.providers.opening import budget_of, has_price
 
     session = await shelf.find(name)
     transcript = await shelf.store.stored(session)
     budget = await budget_of(invocation.config, shelf.now)
     # On a thread, so that a signal is heard meanwhile.
-    found = await asyncio.to_thread(timeline, transcript.branch, budget, has_price=has_price)
+    priced = partial(has_price, invocation.config)
+    found = await asyncio.to_thread(timeline, transcript.branch, budget, has_price=priced)
     if as_json:
         return print_json({"key": session.key, "sessionId": session.session_id, **timeline_json(found)})
     if not found.points:
@@ -121,7 +122,6 @@ _POINT = ("entry_id", "timestamp", "tokens", "cost_usd")
 
 
 def timeline_json(timeline: Timeline) -> dict[str, Any]:
-    """The same for scripts."""
     return {
         "windowTokens": timeline.budget.window_tokens,
         "flushAtTokens": timeline.budget.flush_at,
@@ -169,7 +169,7 @@ def chart_lines(timeline: Timeline, *, columns: int, rows: int = 12) -> list[str
 
 
 def legend(timeline: Timeline) -> str:
-    """What the signs mean, with figures."""
+    """The legend, with figures."""
     budget, count = timeline.budget, len(timeline.points)
     flushes = sum(mark.kind == "flush" for mark in timeline.marks)
     return (

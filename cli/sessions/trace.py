@@ -20,6 +20,7 @@ from nacre.runtime.contracts.clock import stored_moment
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.cli.sessions.shelf import SessionShelf
+    from nacre.runtime.ledger.tables import LedgerTables
 
 NO_TURN = "Nobody has said anything in this session yet, so there is no turn to show."
 _TEXT_CELLS = 72
@@ -41,7 +42,7 @@ async def trace(shelf: SessionShelf, invocation: Invocation, name: str, last: in
     session = await shelf.find(name)
     turns = await last_turns(invocation.config, shelf.store, session, last=last)
     if any(step.message_id for turn in turns for step in turn.steps):
-        turns = await _delivered(shelf, invocation, turns)
+        turns = await _delivered(invocation, turns)
     if as_json:
         told = [
             {**camel_json(turn, "started_ms", "took_ms", "usage"), "steps": list(map(_json, turn.steps))}
@@ -99,9 +100,7 @@ def _json(step: Step) -> dict[str, Any]:
     )
 
 
-async def _delivered(
-    shelf: SessionShelf, invocation: Invocation, turns: Sequence[TurnTrace]
-) -> list[TurnTrace]:
+async def _delivered(invocation: Invocation, turns: Sequence[TurnTrace]) -> list[TurnTrace]:
     """The turns with what the ledger says of their messages and answers."""
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.storage.storage import ledger_of
@@ -110,26 +109,27 @@ async def _delivered(
         place = ledger_of(invocation.config)
         if not await place.is_there():
             return list(turns)
-        tables = await place.open_tables(now=shelf.now)
+        tables = await place.open_tables()
+        try:
+            return [TurnTrace(steps=await _with_deliveries(turn.steps, tables)) for turn in turns]
+        finally:
+            await tables.close()
     except LedgerUnusable as error:
         invocation.warn(str(error))
         return list(turns)
-    try:
-        shown = []
-        for turn in turns:
-            steps = list(turn.steps)
-            for number, step in enumerate(turn.steps):
-                parts = await tables.deliveries(step.message_id) if step.message_id else ()
-                for part in parts:
-                    if part.received_ms:
-                        steps[number] = replace(step, took_ms=max(0, step.at_ms - part.received_ms))
-                    tries = f", {part.attempts} failed attempts" if part.attempts else ""
-                    problem = f": {part.problem}" if part.problem else ""
-                    told = f"{part.state}{tries}{problem}"
-                    where = " ".join(filter(None, (part.channel, part.chat_id)))
-                    is_error = part.state == "failed"
-                    steps.append(Step(kind="delivery", name=where, text=told, is_error=is_error))
-            shown.append(TurnTrace(steps=tuple(steps)))
-        return shown
-    finally:
-        await tables.close()
+
+
+async def _with_deliveries(steps: Sequence[Step], tables: LedgerTables) -> tuple[Step, ...]:
+    shown = list(steps)
+    for number, step in enumerate(steps):
+        parts = await tables.deliveries(step.message_id) if step.message_id else ()
+        for part in parts:
+            if part.received_ms:
+                shown[number] = replace(step, took_ms=max(0, step.at_ms - part.received_ms))
+            tries = f", {part.attempts} failed attempts" if part.attempts else ""
+            problem = f": {part.problem}" if part.problem else ""
+            told = f"{part.state}{tries}{problem}"
+            where = " ".join(filter(None, (part.channel, part.chat_id)))
+            is_error = part.state == "failed"
+            shown.append(Step(kind="delivery", name=where, text=told, is_error=is_error))
+    return tuple(shown)

@@ -9,6 +9,8 @@ import click
 
 from nacre.cli.invocation import begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
+from nacre.cli.screen.plain import aligned, one_line
+from nacre.cli.screen.screen import screen_on
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
@@ -44,7 +46,6 @@ def command(context: click.Context, by: str, as_json: bool) -> int:
 
 
 async def _usage(invocation: Invocation, by: str, *, as_json: bool) -> int:
-    from nacre.cli.screen.screen import screen_on
     from nacre.runtime.agent.insight.usage import (
         calls_of,
         grouped,
@@ -84,8 +85,6 @@ async def _usage(invocation: Invocation, by: str, *, as_json: bool) -> int:
 
 
 def _table(by: str, rows: list[UsageRow]) -> list[str]:
-    from nacre.cli.screen.plain import aligned, one_line
-
     cells = [(by.upper(), *_HEADING)]
     for row in rows:
         usage = row.usage

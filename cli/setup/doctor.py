@@ -200,7 +200,7 @@ async def _history(invocation: Invocation) -> Finding:
 
 
 async def _left(invocation: Invocation, now: Clock) -> Finding:
-    from nacre.sessions.upkeep.checking import unfinished_files
+    from nacre.sessions.upkeep.maintenance import unfinished_files
 
     config = invocation.config
     folders = {config.state_dir, config.folders.agent_dir, config.folders.sessions_file.parent}
@@ -394,7 +394,7 @@ async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
 
 async def _files(invocation: Invocation) -> list[Finding]:
     from nacre.sessions.contracts.errors import SessionError
-    from nacre.sessions.upkeep.checking import orphaned_results, running_turns, transcript_problems
+    from nacre.sessions.upkeep.maintenance import orphaned_results, running_turns, transcript_problems
 
     config = invocation.config
     folder = config.folders.sessions_file.parent
@@ -549,7 +549,7 @@ async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
         if not await place.is_there():
             return [Finding.well("channels", " ".join(told) or "none is set up")]
         is_running = await place.is_served()
-        tables = await place.open_tables(now=now)
+        tables = await place.open_tables()
         try:
             kept = await saved_statuses(tables, now)
             counts = await tables.not_done()

@@ -31,6 +31,7 @@ from nacre.cli.setup.questions import (
     ask_telegram,
     ask_time_zone,
     ask_what_next,
+    ask_whether_to_change,
     ask_whether_to_install,
     ask_whether_to_keep,
 )
@@ -65,6 +66,8 @@ class Flags(Record):
     telegram_token: str = ""
 
 
+REFUSALS = (401, 403)
+"""The HTTP statuses of a server that wants a key, or another one."""
 MOST_TRIALS = 3
 """Without questions, no more of the models that were found are tried, each from another place."""
 
@@ -85,21 +88,20 @@ class Chosen(Record):
 def set_up_by_itself(invocation: Invocation, flags: Flags) -> Chosen:
     """Takes the model that the run names, or the first one found that answers, and writes it down.
 
-    With an address in `flags` it is a model of that server, the named one or the first.
+    With an address in `flags` it is a model of that server, the named one or the first. What the run names
+    replaces the model of the settings once it has answered.
 
     Raises:
         ConfigError: the settings cannot be changed.
     """
     config = invocation.config
     if flags.telegram_token:
-        keep_telegram(
-            config.state_dir, config.state_dir / SETTINGS_FILE, config.environment, flags.telegram_token
-        )
-    if config.settings.agent.model.primary.strip():
-        return Chosen(model_name=config.model_name)
-    named, base_url = config.model_name, ""
+        _keep_telegram(invocation, flags.telegram_token)
+    named, base_url, kept = config.model_name, "", config.settings.agent.model.primary.strip()
+    if kept and (kept == named or "://" in kept) and not flags.address:
+        return Chosen(model_name=kept)
     if flags.address:
-        named, base_url = _at_address(flags.address, named)
+        named, base_url = _at_address(flags.address, "" if named == kept else named)
     choices = () if named else asyncio.run(model_catalog().found_choices(config.environment))
     by_place = {choice.place: choice.model_name for choice in reversed(choices)}
     first = dict.fromkeys(by_place[choice.place] for choice in choices)
@@ -122,12 +124,21 @@ def _at_address(address: str, named: str) -> tuple[str, str]:
     """
     base_url, found = asyncio.run(model_catalog().probed(address))
     if not found.talking:
-        raise ConfigError(f"{base_url} is no server of models that answers. Start it, or correct --address.")
+        raise ConfigError(_no_models(base_url, found.status))
     model = found.talking[0].name
     if named and "://" not in named:
         name, _, model = named.partition("/")
         return (f"{name}/{model}" if model else f"local/{name}"), base_url
     return f"local/{model}", base_url
+
+
+def _no_models(base_url: str, status: int) -> str:
+    if not status:
+        return f"Nothing answers at {base_url}. Start the server there, or correct the address."
+    if status in REFUSALS:
+        return f"{base_url} wants a key. `nacre init` on a terminal asks for it."
+    listed = "lists no model that talks" if status == 200 else "has no list of models"
+    return f"{base_url} answers, but {listed}. Correct the address; it usually ends with /v1."
 
 
 def set_up_with_questions(invocation: Invocation, workspace: Workspace) -> Chosen:
@@ -145,12 +156,13 @@ def set_up_with_questions(invocation: Invocation, workspace: Workspace) -> Chose
             asyncio.run(keep_name(workspace, name))
         if not config.settings.agent.user_timezone:
             time_zone = ask_time_zone(str(owner_zone(None)))
-    chosen = Chosen(model_name=config.model_name) if config.model_name else _asked(invocation)
+    chosen = Chosen()
+    if not config.model_name or ask_whether_to_change(config.model_name):
+        chosen = _asked(invocation)
     _keep(invocation, chosen, time_zone=time_zone)
     if "telegram" not in config.settings.channels and (token := ask_telegram()):
-        keep_telegram(config.state_dir, config.state_dir / SETTINGS_FILE, config.environment, token)
-        invocation.say("`nacre serve` answers there; write to the bot, and it tells you the next step.")
-    return chosen
+        _keep_telegram(invocation, token)
+    return chosen if chosen.model_name else Chosen(model_name=config.model_name)
 
 
 def _asked(invocation: Invocation) -> Chosen:
@@ -200,8 +212,13 @@ def _of_provider(invocation: Invocation, offer: Offer) -> Chosen | None:
     provider = invocation.config.settings.models.providers.get(name)
     key = None if provider and provider.api_key else _key(invocation, model_catalog().suggested_model(name))
     secret = key.secret if key else provider.api_key if provider else ""
-    offered = asyncio.run(model_catalog().offered_models(name, environment, secret))
-    model_name = ask_listed(offered)
+    status, offered = asyncio.run(model_catalog().offered_models(name, environment, secret))
+    if status in REFUSALS:
+        invocation.warn(f"{offer.label} refused the key.")
+        return None
+    if status != 200:
+        invocation.warn(f"{offer.label} did not send its list of models. These are known:")
+    model_name = ask_listed(offered, name)
     return Chosen(model_name=model_name, key=key) if model_name else None
 
 
@@ -214,16 +231,15 @@ def _on_own_server(invocation: Invocation, offer: Offer, *, is_asked: bool = Tru
         if found.is_served:
             name = name or ask_server_name(base_url)
         if found.talking:
-            model_name = ask_listed(model_catalog().model_choices(name, found.talking))
+            model_name = ask_listed(model_catalog().model_choices(name, found.talking), name)
             kept = "" if base_url == model_catalog().usual_address(name) else base_url
             return Chosen(model_name=model_name, key=key, base_url=kept) if model_name else None
-        is_refused = found.status in (401, 403)
+        is_refused = found.status in REFUSALS
         if is_refused and key is None:
             key = _key(invocation, f"{name}/default", is_wanted=True)
             if key is not None:
                 continue
-        problem = "refused the key" if is_refused else "is no server of models that answers"
-        invocation.warn(f"{base_url} {problem}.")
+        invocation.warn(f"{base_url} refused the key." if is_refused else _no_models(base_url, found.status))
         address, key = ask_address(""), None
     return None
 
@@ -236,7 +252,6 @@ def _key(invocation: Invocation, model_name: str, *, is_wanted: bool = False) ->
         variables=model_catalog().key_variables(model_name, is_wanted=is_wanted),
         env_file=invocation.short(config.state_dir / ENVIRONMENT_FILE),
         has_keyring=has_keyring(),
-        is_wanted=is_wanted,
     )
 
 
@@ -327,7 +342,7 @@ def keep_settings(
 ) -> None:
     """Writes what was chosen into the settings, which begin with a commented example if there are none.
 
-    A value that stands there stays. Without `is_chosen` only the model's provider is written.
+    Without `is_chosen` only the model's provider is written.
 
     Raises:
         ConfigError: the settings cannot be read or changed.
@@ -338,31 +353,34 @@ def keep_settings(
     wanted += [((*provider, "baseUrl"), base_url), (_FALLBACKS, list(fallbacks))]
     if key is not None:
         wanted.append(((*provider, "apiKey"), key.in_settings))
-    _keep_missing(file, environment, wanted)
+    _write(file, environment, wanted)
 
 
-def keep_telegram(state_dir: Path, settings: Path, environment: Mapping[str, str], token: str) -> None:
-    """Keeps the token of a bot apart, and has the settings name it.
+def _keep_telegram(invocation: Invocation, token: str) -> None:
+    """Keeps the token of a bot apart, has the settings name it, and says what comes next.
 
     Raises:
         ConfigError: one of both cannot be written.
     """
+    state_dir, environment = invocation.config.state_dir, invocation.config.environment
     keep_in_file(state_dir / ENVIRONMENT_FILE, TELEGRAM_VARIABLE, token)
     named = (("channels", "telegram", "botToken"), f"${{{TELEGRAM_VARIABLE}}}")
-    _keep_missing(settings, {**environment, TELEGRAM_VARIABLE: token}, [named])
+    _write(state_dir / SETTINGS_FILE, {**environment, TELEGRAM_VARIABLE: token}, [named])
+    told = (
+        "The bot's token is kept. `nacre serve` answers there; write to the bot, and it tells the next step."
+    )
+    invocation.warn(told, tone="dim")
 
 
-def _keep_missing(
-    file: Path, environment: Mapping[str, str], wanted: Sequence[tuple[tuple[str, ...], Any]]
-) -> None:
+def _write(file: Path, environment: Mapping[str, str], wanted: Sequence[tuple[tuple[str, ...], Any]]) -> None:
     written = settings_as_written(file)
-    missing = [(path, value) for path, value in wanted if value and not at(written, path)]
-    if not missing:
+    changed = [(path, value) for path, value in wanted if value and value != at(written, path)]
+    if not changed:
         return
 
     def change(text: str) -> str:
         text = text if text.strip() else example()
-        for path, value in missing:
+        for path, value in changed:
             text = with_value(text, path, value)
         return text
 
@@ -375,7 +393,9 @@ def _env_lines(data: bytes) -> list[str]:
 
 @click.command("init")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing: take the first model found that answers.")
-@click.option("--address", default="", metavar="URL", help="A server of your own: take its model.")
+@click.option(
+    "--address", default="", metavar="URL", help="A server of your own: take its model, and ask nothing."
+)
 @click.option("--fallback", "fallbacks", multiple=True, metavar="PROVIDER/MODEL", help="Who is asked next.")
 @click.option(
     "--telegram-token-from", default="", metavar="VARIABLE", help="The variable with a Telegram bot's token."
@@ -412,12 +432,13 @@ def command(
     On a terminal it asks whether to restore a backup, if there is no assistant yet. Then it asks for your
     name, your time zone, a provider or the address of a server, a model, and a key where one is needed, as
     far as they are not known. It tries the model with one call, and offers fallbacks, Telegram and a service,
-    which it never starts. Safe to repeat: what exists is never overwritten. nacre chat makes the folders by
-    itself. The options answer without questions, with --yes.
+    which it never starts. Safe to repeat: it offers another model, and overwrites nothing else. nacre chat
+    makes the folders by itself. With --yes or --address it asks nothing.
     """
     from nacre.runtime.settings.disk.agent_folders import has_assistant
     from nacre.runtime.storage.storage import storage_of
 
+    yes = yes or bool(address)
     asks = not (yes or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
     state_dir = settings_file(environment_of(context)).parent.absolute()
     if backup is None and asks and not has_assistant(state_dir):
@@ -436,7 +457,7 @@ def command(
     chosen = _set_up(invocation, workspace, asks_nothing=yes, asks=asks, flags=flags)
     model_name = chosen.model_name if chosen else config.model_name
     trial = chosen.trial if chosen else None
-    code = 1 if trial and trial.problem and yes and config.model_name else 0
+    code = 1 if trial and trial.problem and yes and (config.model_name or address) else 0
     service = _service(invocation) if wants_service or (asks and _wants_service(invocation)) else None
     if as_json:
         facts = {"agentId": config.agent_id, "stateDir": str(config.state_dir), "workspace": workspace.place}

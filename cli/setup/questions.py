@@ -85,8 +85,8 @@ def ask_model(choices: Sequence[Choice], offers: Sequence[Offer]) -> str | Offer
         click.echo("  Type a number of the list, an address, or a name such as openai/gpt-5-mini.")
 
 
-def ask_listed(choices: Sequence[Choice]) -> str:
-    """One of a provider's models; empty to go back. A part of a name shortens the list."""
+def ask_listed(choices: Sequence[Choice], provider: str) -> str:
+    """One of a provider's models, or another name; empty to go back. A part of a name shortens the list."""
     listed = list(choices)
     while True:
         for number, choice in enumerate(listed[:MAX_SHOWN], start=1):
@@ -103,13 +103,13 @@ def ask_listed(choices: Sequence[Choice]) -> str:
         matching = named or [each for each in choices if answer.lower() in each.model_name.lower()]
         if len(matching) == 1:
             return matching[0].model_name
-        if not matching:
-            click.echo("  No model has that in its name.")
+        if not matching and click.confirm(f"  No model of the list is named so. Try {answer} all the same"):
+            return f"{provider}/{answer.removeprefix(f'{provider}/')}"
         listed = matching or list(choices)
 
 
 def ask_address(default: str) -> str:
-    """Where a server is; empty to go back."""
+    """The address of a server; empty to go back."""
     return str(
         click.prompt("Its address (blank to go back)", default=default, show_default=bool(default))
     ).strip()
@@ -163,11 +163,10 @@ def ask_key(
     variables: Sequence[str],
     env_file: str,
     has_keyring: bool,
-    is_wanted: bool = False,
 ) -> Key | None:
     """The key of a model and where it is to be kept; `None` where it wants none, or the owner gives none.
 
-    `variables` may hold it. `is_wanted` is a server of the owner's that refused to answer without one.
+    `variables` may hold it.
     """
     if not variables:
         return None
@@ -179,8 +178,8 @@ def ask_key(
     if secret:
         places.insert(0, ("environment", f"the environment, as now ({variable})"))
     else:
-        told = model_name.partition("/")[0] if is_wanted else model_name
-        click.echo(f"  {told} needs a key ({variable}), which is not in the environment.")
+        provider = model_name.partition("/")[0]
+        click.echo(f"  {provider} needs a key ({variable}), which is not in the environment.")
         secret = ask_secret("Its key (not shown; blank to set it later)")
         if not secret:
             return None
@@ -193,6 +192,11 @@ def ask_key(
 def ask_whether_to_install(extra: str, model_name: str) -> bool:
     """Whether the extra that a model needs is installed now."""
     return click.confirm(f"{model_name} needs the extra {extra!r} of Nacre. Install it now", default=True)
+
+
+def ask_whether_to_change(model_name: str) -> bool:
+    """Whether another model is to take the place of the one in the settings."""
+    return click.confirm(f"The model is {model_name}. Choose another", default=False)
 
 
 def ask_whether_to_keep(model_name: str) -> bool:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _FRAME_SECONDS = 0.04
 _PAUSE_FOR_A_PAINTING = 3
-"""How many times as long as a drawing took nothing is drawn: a long block leaves time for the rest."""
+"""The pause after a drawing, as a multiple of its duration, so that long blocks leave time for the rest."""
 
 
 class Ran(Record):
@@ -407,6 +407,8 @@ class _Chat:
         except ConfigError as error:
             self._screen.line(str(error), "warning")
             return None
+        if is_note:
+            self._screen.line(f"The next turn reads {note.relative_to(folder)} as you left it.", "dim")
         if not (text or "").strip():
             return None
         self._screen.line(f"› {(text or '').strip()}")
@@ -417,7 +419,8 @@ class _Chat:
             session = await self._agent.sessions.get(self._agent.session_key(self._empty))
             self._status = await session.status()
             self._day_usd = await spent_today_usd(self._config, self._now)
-            self._is_priced = await asyncio.to_thread(has_price, self._status.answering_model_name)
+            model_name = self._status.answering_model_name
+            self._is_priced = await asyncio.to_thread(has_price, self._config, model_name)
             self._prompt.redraw()
             if session.session_id != self._looked_at:
                 self._known.sessions = {
@@ -480,7 +483,7 @@ def status_line(
     is_priced: bool = True,
     day_usd: float = 0.0,
 ) -> str:
-    """Where the session stands, and what the last turn took, in at most so many columns.
+    """The state of the session and the cost of the last turn, in at most so many columns.
 
     `status` is `None` while nothing was said. `turn` has the tokens and cost of the last turn; `is_priced`
     says whether the price of its model is known. `day_usd` is what the agents of the state folder cost today,

@@ -24,7 +24,7 @@ class Outcome(Record):
 
 
 def owner_says(text: str, session_key: str) -> Inbound:
-    """What the owner types in a terminal: a private chat, in a named session or the main one."""
+    """A message of the owner from a terminal: a private chat, in a named session or the main one."""
     return Inbound(
         text=text, chat_kind="direct", channel="terminal", is_owner=True, session_key=session_key.strip()
     )

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from nacre.cli.invocation import begin, shared_options
+from nacre.cli.invocation import Invocation, begin, shared_options
 from nacre.installation import install_command
-
-if TYPE_CHECKING:
-    from nacre.cli.invocation import Invocation
 
 NOT_INSTALLED = (
     "`nacre acp` needs the library agent-client-protocol, which cannot be imported ({error}). "

@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import click
 
 from nacre import __version__
 from nacre.cli.invocation import Invocation, Voice, begin, environment_of, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
-from nacre.extensions.backup.encryption import encrypted
+from nacre.extensions.backup.encryption import KeyUnusable, encrypted
 from nacre.extensions.backup.manifest import (
     DATABASE,
     FILE,
@@ -37,6 +37,7 @@ from nacre.extensions.backup.manifest import (
     MANIFEST,
     OUTSIDE,
     STATE,
+    ArchiveUnusable,
     Entry,
     Manifest,
     Place,
@@ -44,13 +45,10 @@ from nacre.extensions.backup.manifest import (
 )
 from nacre.locks import try_lock
 from nacre.record import Record
-from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.settings.config import SETTINGS_FILE, Config, StateSettings, settings_file
+from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE, with_environment_file
 from nacre.sessions.disk.durable import locked
-
-if TYPE_CHECKING:
-    from nacre.extensions.backup.manifest import Manifest
-    from nacre.runtime.settings.config import Config
 
 SQLITE_HEAD = b"SQLite format 3\0"
 MOST_TRIES = 5
@@ -63,8 +61,8 @@ _STATE_EXCLUDED = frozenset({"locks", "logs", "models", WORK_FOLDER})
 _TEMPORARY = (".lock", ".building", "-wal", "-shm", "-journal", ".tmp")
 _LAST = frozenset({"objects"})
 _FIRST = frozenset({"_versions"})
-"""What refers to other files is copied before the files that it refers to. git writes objects before a branch
-names them, and LanceDB writes data before a version names it.
+"""Files that reference others are copied before them: git writes objects before a branch names them, and
+LanceDB writes data before a version names it.
 """
 COMPRESSION = 6
 
@@ -426,8 +424,6 @@ def backup(
     keep running. With --check, the existing archive PATH is verified instead. The archive contains the
     settings and keys of the state folder: protect it as you protect those, or encrypt it.
     """
-    from nacre.extensions.backup.encryption import KeyUnusable
-    from nacre.extensions.backup.manifest import ArchiveUnusable
     from nacre.extensions.backup.restore import check_backup, remove_leftovers
     from nacre.runtime.contracts.clock import system_clock
     from nacre.runtime.settings.disk.agent_folders import has_assistant
@@ -487,10 +483,7 @@ def restore(
     only after you agree, and its folder is renamed, never deleted. Afterwards the command says what the
     archive does not have, such as keys that were set in the environment.
     """
-    from nacre.extensions.backup.encryption import KeyUnusable
-    from nacre.extensions.backup.manifest import ArchiveUnusable
     from nacre.extensions.backup.restore import RestoreRefused, is_encrypted, restore_backup
-    from nacre.runtime.settings.config import settings_file
 
     environment = environment_of(context)
     voice = Voice(environment=environment)
@@ -547,7 +540,8 @@ def _place_aside(target: Path, *, yes: bool, may_ask: bool) -> Path | None:
     if yes or not has_assistant(target):
         return aside
     if may_ask:
-        click.echo(f"{target} has an assistant already. It would move to {aside}. Stop `nacre serve` first.")
+        click.echo(f"{target} has an assistant already.")
+        click.echo(f"It would move to {aside}. Stop `nacre serve` first.")
         if click.confirm("Replace it?", default=False):
             return aside
         raise click.ClickException("Nothing was changed.")
@@ -569,9 +563,6 @@ def _ask_identity(archive: Path) -> Path | None:
 
 
 def _missing_variables(state: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
-    from nacre.runtime.contracts.errors import ConfigError
-    from nacre.runtime.settings.config import SETTINGS_FILE
-    from nacre.runtime.settings.disk.secrets import with_environment_file
     from nacre.runtime.settings.disk.settings_file import unfilled_settings
 
     file = state / SETTINGS_FILE
@@ -593,8 +584,6 @@ def _archive_path(path: Path, now: datetime, *, is_encrypted: bool) -> Path:
 
 def _all_agents(context: click.Context, config: Config) -> list[Config]:
     """The configurations of all agents of the state folder, the chosen one first."""
-    from nacre.runtime.settings.config import StateSettings
-
     settings = StateSettings(environment_of(context))
     others = [agent.id for agent in config.agents if agent.id != config.agent_id]
     return [config, *map(settings.config, others)]

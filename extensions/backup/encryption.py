@@ -74,9 +74,7 @@ def _open(descriptor: int, mode: str = "rb") -> Any:
 
 @contextmanager
 def _on_thread(work: Callable[[], None]) -> Iterator[None]:
-    """Runs `work` on a thread during the block. Its exception takes precedence over one of the block, which
-    it causes.
-    """
+    """Runs `work` on a thread during the block. Its exception takes precedence over one of the block."""
     failed: list[BaseException] = []
 
     def run() -> None:

@@ -26,7 +26,6 @@ OUTSIDE = "outside"
 FILE, LINES, DATABASE, FOLDER, LINK = "file", "lines", "database", "folder", "link"
 """Kinds of entries; `lines` are whole lines of a file that only grows."""
 _KINDS = (FILE, LINES, DATABASE, FOLDER, LINK)
-"""Kinds of entries; `lines` are the whole lines of a file that only grows."""
 
 
 class ArchiveUnusable(Exception):
@@ -45,9 +44,7 @@ class Entry(Record):
 
 
 class Place(Record):
-    """Something that lay outside the state folder: its agent, what it is, where it was, and its path in the
-    archive.
-    """
+    """What lay outside the state folder: its agent, what it is, where it was, its path in the archive."""
 
     agent_id: str
     what: str

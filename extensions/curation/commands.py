@@ -184,13 +184,14 @@ def tidy(
 
 async def _tidy(invocation: Invocation, options: _TidyOptions) -> int:
     from nacre.extensions.curation.edits import redacted, tidied
-    from nacre.extensions.curation.notes import contradictions, read_tidy_notes, repeats
+    from nacre.extensions.curation.notes import contradictions, read_tidy_notes, repeats, without_rejected
     from nacre.memory.text.days.day_limits import day_limits
 
     now, workspace = _clock(invocation), _workspace(invocation)
     days = day_limits(after=options.after, before=options.before, today=now().date())
     notes = await read_tidy_notes(workspace, after=days.after, before=days.before)
     edits, notices = await _tidy_edits(invocation, notes, now)
+    edits = await without_rejected(workspace, notes.path, edits)
     note = redacted(tidied(notes.path, notes.curated, edits))
     proposal = _TidyProposal(
         note=note,

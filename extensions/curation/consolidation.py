@@ -161,7 +161,7 @@ class Consolidation:
         """What the logs of these days change in the notes; a model is asked only about new lines."""
         from nacre.extensions.curation.edits import redacted, tidied
         from nacre.extensions.curation.model_edits import new_places
-        from nacre.extensions.curation.notes import read_tidy_notes, without_repeats
+        from nacre.extensions.curation.notes import read_tidy_notes, without_rejected, without_repeats
         from nacre.extensions.curation.reflection import propose_bank
 
         notes = await read_tidy_notes(workspace, after=after, before=before)
@@ -174,7 +174,8 @@ class Consolidation:
                 self._config, notes, self._now, most_calls=MOST_CALLS, open_model=self._open_model
             )
             edits += answer.edits
-        note = redacted(tidied(notes.path, notes.curated, edits))
+        wanted = await without_rejected(workspace, notes.path, edits)
+        note = redacted(tidied(notes.path, notes.curated, wanted))
         bank = await propose_bank(workspace) if self._config.settings.memory.bank.enabled else None
         pages = (*bank.changes, bank.taken) if bank is not None and bank.changes else ()
         return (*((note,) if note.diff else ()), *pages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from nacre.extensions.curation.edits import Edit, Place, has_lines_below, sectio
 from nacre.extensions.curation.note_changes import daily_logs, note_texts
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.file_reader import without_template
+from nacre.memory.files.sources.rejections import rejected_lines
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.memory.files.sources.source import EVERYBODY, PRIVATE
 from nacre.memory.files.sources.sources import Sources, line_key
@@ -20,6 +22,8 @@ from nacre.memory.text.evidence import fold
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
 from nacre.memory.workspace.workspace import OLDER_NAMES
 from nacre.record import Record
+
+log = logging.getLogger(__name__)
 
 CURATED = "MEMORY.md"
 _KEYED = re.compile(
@@ -153,6 +157,18 @@ def without_repeats(path: str, text: str, known: Sequence[Place]) -> list[Edit]:
         if kept is not place and not has_lines_below(lines, place.number):
             edits.append(Edit(kind="duplicate", evidence=(kept,), removed=(place,)))
     return edits
+
+
+async def without_rejected(workspace: Workspace, path: str, edits: Sequence[Edit]) -> tuple[Edit, ...]:
+    """The edits of the note `path` without those that add a line which the owner rejected before."""
+    left: list[Edit] = []
+    for edit in edits:
+        text = "\n".join((f"# {path}", f"## {edit.under}", *edit.added) if edit.under else edit.added)
+        if not await rejected_lines(Sources(workspace), path, text, edit.added):
+            left.append(edit)
+    if count := len(edits) - len(left):
+        log.info("%d edits of %s are left out: the owner rejected their lines before", count, path)
+    return tuple(left)
 
 
 def contradictions(lines: Sequence[Place], texts: Mapping[str, str]) -> list[Contradiction]:

@@ -38,7 +38,6 @@ from nacre.runtime.contracts.clock import Clock
 
 log = logging.getLogger(__name__)
 
-
 TIMEOUT_SECONDS = 60.0
 _BROKEN = (OSError, imaplib.IMAP4.error, ImapToolsError)
 
@@ -378,9 +377,7 @@ async def _on(thread: ThreadPoolExecutor, call: Callable[[], T]) -> T:
 
 
 class LoopGuard:
-    """Limits how many messages of one sender are answered within `WINDOW`, so that two programs do not
-    loop.
-    """
+    """Limits the answered messages of one sender within `WINDOW`, so that two programs do not loop."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -53,7 +53,7 @@ class UnverifiedSender(Ignored):
 
 
 class _Dmarc(Record):
-    """What one server says about DMARC: results, each with its values of `header.from`."""
+    """One server's DMARC results, each with its values of `header.from`."""
 
     results: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
@@ -141,9 +141,7 @@ def _check_results(fields: Sequence[tuple[str, bytes]], auth_server: str, domain
 
 
 def _is_own(pieces: Sequence[str], auth_server: str) -> bool:
-    """Whether results come from the configured server: `mx.example.org`, or `*.example.org` for all below
-    it.
-    """
+    """Whether the configured server wrote results: `mx.example.org`, or `*.example.org` for all below it."""
     found = _SERVER.fullmatch(pieces[0])
     if auth_server == UNNAMED:
         return found is None
@@ -282,9 +280,7 @@ def _read(mail: MailMessage, sender: str, me: Identity, too_large_bytes: int) ->
 
 
 def _parsed(raw: bytes) -> MailMessage:
-    """The parsed e-mail. If parts are nested too deeply for the parser, a second attempt treats them as
-    opaque.
-    """
+    """The parsed e-mail. A second attempt treats parts that are nested too deeply as opaque."""
     try:
         return MailMessage.from_bytes(raw)
     except RecursionError:
@@ -309,7 +305,6 @@ def bare_subject(subject: str) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an address that e-mail can be sent to."""
     return text.isascii() and _PLAIN_ADDRESS.fullmatch(text) is not None
 
 
@@ -391,9 +386,7 @@ def compose(part: Part, settings: EmailSettings, answered: Answered | None, now:
 
 
 def recipients(part: Part) -> list[str]:
-    """The addresses that a part goes to: the people of its chat. Raises `ValueError` if they are not
-    addresses.
-    """
+    """The people of the chat that a part goes to. Raises `ValueError` if they are not addresses."""
     people = part.place.chat_id.split(",")
     if not all(is_address(person) for person in people):
         raise ValueError(f"{part.place.chat_id!r} is not a list of addresses")

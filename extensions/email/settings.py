@@ -28,9 +28,7 @@ class EmailSettings(AccountSettings):
     tls: bool = True
     """Whether to encrypt the connections. Without TLS no password is sent to another machine."""
     tls_ca_file: str = ""
-    """The file of the authority that signed the servers' certificates. If empty, the system's authorities are
-    used.
-    """
+    """The file of the authority that signed the servers' certificates. If empty, the system's are used."""
     folder: str = "INBOX"
     """The folder to read."""
     auth_server: str = ""

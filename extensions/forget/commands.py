@@ -48,7 +48,6 @@ class _Plan(Record):
         return not (self.cuts or self.transcripts or self.versions or self.memories or self.ledger)
 
     def summary(self) -> list[str]:
-        """The plan for people."""
         lines = [line for cut in self.cuts for line in cut.diff.splitlines()]
         lines += [f"In {path}: lines with these words become [forgotten]." for path in self.transcripts]
         lines += [f"In the long-term memory: {text}" for text in self.memories.values()]
@@ -227,6 +226,7 @@ async def _remove(
     from nacre.extensions.forget.search import remaining_places
     from nacre.extensions.forget.targets import forget_in_transcripts, json_matches
     from nacre.memory.files.proposals import ProposalFailed
+    from nacre.memory.files.sources.rejections import reject
     from nacre.runtime.storage.storage import ledger_of, storage_of
 
     left: list[str] = []
@@ -236,6 +236,10 @@ async def _remove(
         except ProposalFailed as error:
             left.append(str(error))
     await _forget_sources(workspace, plan)
+    for cut in plan.cuts:
+        await reject(workspace, cut.path, cut.before or "", cut.lines)
+    for text in plan.memories.values():
+        await reject(workspace, "", text, text.splitlines())
     if plan.transcripts:
         left += await forget_in_transcripts(store, plan.target)
     if options.transcripts and (elsewhere := storage_of(config).other_rows) is not None:
@@ -306,7 +310,6 @@ async def _in_ledger(config: Config, target: Target, *, dry_run: bool) -> dict[s
     The result is empty while a program serves the channels; the search for remaining places reports it then.
     """
     from nacre.extensions.forget.search import text_matches
-    from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.ledger.moving import forget_in_ledger
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.storage.storage import ledger_of, storage_of
@@ -314,11 +317,10 @@ async def _in_ledger(config: Config, target: Target, *, dry_run: bool) -> dict[s
     def matches(text: str) -> bool:
         return text_matches(text, target)
 
-    now = owner_clock(config.settings.agent.user_timezone)
     place, found = ledger_of(config), dict[str, int]()
     try:
         if await place.is_there():
-            async with place.movable(now=now) as ledger:
+            async with place.movable() as ledger:
                 found = await forget_in_ledger(ledger, matches, dry_run=dry_run)
     except LedgerUnusable:
         return {}

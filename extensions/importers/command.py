@@ -22,8 +22,8 @@ from nacre.runtime.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
-    from nacre.extensions.importers.report import Report
-    from nacre.extensions.importers.sources.pieces import Files, Origin, Reader
+    from nacre.extensions.importers.plan import Report
+    from nacre.extensions.importers.sources.pieces import Origin, Reader
 
 _SESSIONS_PER_UPDATE = 25
 """A terminal shows the number of sessions after each batch of this size."""
@@ -67,7 +67,7 @@ def command(
     Nothing here is overwritten, and the source is not changed.
     Run the command again to import what is new; nothing is imported twice.
     """
-    from nacre.extensions.importers.report import report_json, report_lines, unaccounted
+    from nacre.extensions.importers.plan import report_json, report_lines, unaccounted
     from nacre.extensions.importers.run import ImportOptions, run_import
     from nacre.memory.contracts.workspace import FileBusy
     from nacre.sessions.contracts.errors import SessionError
@@ -117,7 +117,6 @@ def _reader(program: Origin) -> Reader:
 
 def _files(invocation: Invocation, program: Origin, path: Path, workspace: Path | None) -> Files:
     """The files of PATH. Its settings may choose a workspace among them; only the owner names another."""
-
     files = open_source(path)
     if program != "openclaw" or not isinstance(files, FolderFiles):
         return files
@@ -175,35 +174,29 @@ def open_source(path: Path) -> Files:
     return ZipFiles(path)
 
 
-class FolderFiles:
+class FolderFiles(Files):
     """The regular files below a folder, without following links.
 
-    `beside` replaces folders at the top by others, which may be anywhere: only the owner names one outside
-    `root`.
+    `replacements` replace folders at the top. Only the owner names one that is outside `root`.
     """
 
     def __init__(self, root: Path, *, replacements: Mapping[str, Path] | None = None) -> None:
+        super().__init__()
         replacements = replacements or {}
-        self._found: dict[str, Path] = {}
-        self.left_out: list[tuple[str, str]] = []
         for name, path in self._walk(root, ""):
             if name.partition("/")[0] not in replacements:
                 self._found[name] = path
         for above, folder in replacements.items():
             self._found.update(self._walk(folder, f"{above}/"))
-        self._names = tuple(sorted(self._found))
-
-    def names(self) -> tuple[str, ...]:
-        return self._names
 
     def size_bytes(self, name: str) -> int:
-        return self._found[name].stat().st_size
+        return self.path(name).stat().st_size
 
     def open_file(self, name: str) -> IO[bytes]:
-        return self._found[name].open("rb")
+        return self.path(name).open("rb")
 
-    def path(self, name: str) -> Path | None:
-        return self._found[name]
+    def path(self, name: str) -> Path:
+        return Path(self._found[name])
 
     def _walk(self, folder: Path, above: str) -> Iterator[tuple[str, Path]]:
         try:
@@ -226,8 +219,9 @@ class FolderFiles:
                 self.left_out.append((name, "it is not a regular file"))
 
 
-class ZipFiles:
+class ZipFiles(Files):
     def __init__(self, path: Path) -> None:
+        super().__init__()
         try:
             self._zip = zipfile.ZipFile(path)
         except (OSError, zipfile.BadZipFile) as error:
@@ -240,26 +234,17 @@ class ZipFiles:
                 f"{path} has more than {MOST_FILES} files or {MOST_BYTES >> 30} GB. "
                 "If you trust it, unpack it yourself and name the folder."
             )
-        self.left_out: list[tuple[str, str]] = []
-        self._found: dict[str, zipfile.ZipInfo] = {}
         for member in members:
             if reason := self._refused(member):
                 self.left_out.append((member.filename, reason))
             else:
                 self._found[member.filename] = member
-        self._names = tuple(sorted(self._found))
-
-    def names(self) -> tuple[str, ...]:
-        return self._names
 
     def size_bytes(self, name: str) -> int:
-        return self._found[name].file_size
+        return int(self._found[name].file_size)
 
     def open_file(self, name: str) -> IO[bytes]:
         return self._zip.open(self._found[name])
-
-    def path(self, _name: str) -> Path | None:
-        return None
 
     def _refused(self, member: zipfile.ZipInfo) -> str:
         name = PurePosixPath(member.filename.replace("\\", "/"))

@@ -7,12 +7,13 @@ from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from nacre.cli.setup.config.changing import change_file
 from nacre.cli.setup.config.editing import example
 from nacre.extensions.importers.plan import (
     NoteStep,
+    Report,
     SessionStep,
     SettingStep,
     fallback_path,
@@ -22,7 +23,6 @@ from nacre.extensions.importers.plan import (
     plan_transcript,
     plan_variable,
 )
-from nacre.extensions.importers.report import Report
 from nacre.extensions.importers.sources.pieces import (
     Conversation,
     Files,
@@ -40,12 +40,12 @@ from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SecretRefused, SourcedWorkspace
-from nacre.memory.files.sources.sources import Sources
+from nacre.memory.files.sources.sources import SourceOf, Sources
 from nacre.memory.workspace.workspace import TEMPLATES, WorkspaceReport, ensure_workspace, template_text
 from nacre.record import Record
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.ids import random_id
-from nacre.runtime.settings.config import SETTINGS_FILE, checked_settings
+from nacre.runtime.settings.config import SETTINGS_FILE, Config, checked_settings
 from nacre.runtime.settings.disk.agent_folders import keep_private
 from nacre.runtime.settings.disk.json5_edits import with_value
 from nacre.runtime.settings.disk.secrets import (
@@ -63,14 +63,6 @@ from nacre.sessions.contracts.keys import canonical_key
 from nacre.sessions.disk.durable import locked, make_folder, read_plain, replace_file
 from nacre.sessions.disk.json_text import split_lines, to_line
 from nacre.sessions.index.record import SessionRecord, record_from_json
-
-if TYPE_CHECKING:
-    from nacre.runtime.settings.config import Config
-
-if TYPE_CHECKING:
-    from nacre.extensions.importers.sources.pieces import Note, Origin
-    from nacre.memory.files.sources.sources import SourceOf
-    from nacre.runtime.settings.config import Config
 
 FILE_NAME = "imports.jsonl"
 _TYPE = "note"

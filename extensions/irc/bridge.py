@@ -93,9 +93,7 @@ def read_message(
 
 
 def is_own(nick: str, server: Server, own_nick: str) -> bool:
-    """Whether a nick is the assistant's. For lines of the history give `own_nick`: `_` may have been appended
-    to it then.
-    """
+    """Whether a nick is the assistant's. In the history `_` may have been appended to `own_nick`."""
     bare = server.casefold(own_nick).rstrip("_")
     return bool(server.is_me(nick) or (bare and server.casefold(nick).rstrip("_") == bare))
 
@@ -173,7 +171,6 @@ def _plain(text: str) -> str:
 
 
 log = logging.getLogger(__name__)
-
 
 MAX_AGE = timedelta(days=7)
 """The history is read no further back than this."""

@@ -64,9 +64,7 @@ def parsed(raw: bytes) -> Line | None:
 
 
 class IrcClient:
-    """A connection. `server` tracks its state: the nick, what the network supports, who is in which
-    channel.
-    """
+    """A connection. `server` tracks the nick, what the network supports, and who is in which channel."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.server = Server("irc")
@@ -225,9 +223,7 @@ async def _capabilities(client: IrcClient, settings: IrcSettings, line: Line) ->
 
 
 async def _log_in(client: IrcClient, settings: IrcSettings) -> None:
-    """Logs in with SASL PLAIN (RFC 4616) in pieces of 400 bytes. A `+` follows a last piece of exactly
-    400.
-    """
+    """Logs in with SASL PLAIN (RFC 4616) in pieces of 400 bytes. `+` follows a last one of exactly 400."""
     account = settings.sasl_account or settings.nick
     secret = base64.b64encode(f"\0{account}\0{settings.sasl_password.get_secret_value()}".encode()).decode()
     for start in range(0, len(secret) + 1, _SASL_CHUNK):
@@ -235,9 +231,7 @@ async def _log_in(client: IrcClient, settings: IrcSettings) -> None:
 
 
 class Pacer:
-    """A token bucket of `BURST_LINES` lines that fills at `lines_per_second`, so that sending is not taken
-    for a flood.
-    """
+    """A token bucket of `BURST_LINES` lines that fills at `lines_per_second`, against floods."""
 
     def __init__(self, lines_per_second: float) -> None:
         self._seconds = 1 / max(lines_per_second, 0.01)

@@ -16,9 +16,7 @@ class IrcSettings(AccountSettings):
     tls: bool = True
     """Whether to encrypt the connection. Without TLS no password is sent to another machine."""
     tls_ca_file: str = ""
-    """The file of the authority that signed the server's certificate. If empty, the system's authorities are
-    used.
-    """
+    """The file of the authority that signed the server's certificate. If empty, the system's are used."""
     nick: str
     """The assistant's nick. If it is taken, `_` is appended."""
     real_name: str = "Nacre"

@@ -45,17 +45,15 @@ from nacre.bridges.contracts.errors import BridgeError, CannotConnect, DeliveryR
 from nacre.extensions.matrix.messages import (
     CHANNEL,
     Identity,
-    edit_content,
-    is_encrypted,
-    message_content,
-    read_message,
-)
-from nacre.extensions.matrix.rooms import (
     Json,
     RoomView,
     arrival,
+    edit_content,
     invitation,
+    is_encrypted,
+    message_content,
     read_direct,
+    read_message,
     relevant_events,
     room_view,
     with_direct,
@@ -66,7 +64,6 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.ids import random_id
 
 log = logging.getLogger(__name__)
-
 
 ANSWER_SECONDS = 60.0
 FIRST_SYNC_SECONDS = 300.0
@@ -132,9 +129,7 @@ class MatrixClient:
         return getattr(answer, "displayname", None) or self._settings.user_id[1:].partition(":")[0]
 
     async def sync(self, since: str, *, is_first: bool = False, wait_seconds: float = 0.0) -> SyncResponse:
-        """Waits up to `wait_seconds` for events after a token. The first sync includes the state of all
-        rooms.
-        """
+        """Waits up to `wait_seconds` for events after a token. The first one has the state of all rooms."""
         request = self.nio.sync(
             timeout=int(wait_seconds * 1000),
             sync_filter=self._filter,
@@ -164,7 +159,6 @@ class MatrixClient:
         return str(sent.event_id)
 
     async def type(self, room_id: str, seconds: float) -> None:
-        """Shows the typing indicator."""
         _accepted(await self._answer(self.nio.room_typing(room_id, True, int(seconds * 1000))))
 
     async def join(self, room: str) -> str:

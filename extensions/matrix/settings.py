@@ -27,9 +27,7 @@ class MatrixSettings(AccountSettings):
     media_max_mb: float = 20.0
     """The largest file to fetch, in megabytes."""
     tls_ca_file: str = ""
-    """The file of the authority that signed the server's certificate. If empty, the system's authorities are
-    used.
-    """
+    """The file of the authority that signed the server's certificate. If empty, the system's are used."""
 
     @property
     def address(self) -> Address:

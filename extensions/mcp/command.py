@@ -9,6 +9,7 @@ import click
 
 from nacre.cli.invocation import begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
+from nacre.cli.screen.plain import one_line
 from nacre.installation import install_command
 
 if TYPE_CHECKING:
@@ -55,8 +56,6 @@ def tools(context: click.Context, as_json: bool) -> int:
 
     A tool that a server adds or changes after its first connection is withheld until you approve it.
     """
-    from nacre.cli.screen.plain import one_line
-
     invocation = begin(context)
     rows = []
     for server in invocation.config.settings.mcp.servers:
@@ -132,8 +131,7 @@ def _tools_of(invocation: Invocation, server: str) -> tuple[ApprovedTools, tuple
 
 async def _serve(invocation: Invocation) -> int:
     from nacre import __version__
-    from nacre.extensions.mcp.server.server import memory_server, serve_stdio
-    from nacre.extensions.mcp.server.shared_memory import shared_memory
+    from nacre.extensions.mcp.server.server import memory_server, serve_stdio, shared_memory
     from nacre.runtime.contracts.clock import owner_clock
 
     config = invocation.config

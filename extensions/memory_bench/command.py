@@ -20,20 +20,23 @@ from dataclasses import replace
 from datetime import date, datetime, time as time_of_day
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from nacre.cli.invocation import Invocation, begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
-from nacre.extensions.memory_bench.scoring import Answer, Found, Place, Question, answered
+from nacre.extensions.memory_bench.scoring import Answer, Found, Place, Question, answered, by_kind, numbers
 from nacre.extensions.qmd.program import is_installed
 from nacre.memory.contracts.embedder import Embedder
+from nacre.memory.contracts.notes import NoteBytes
 from nacre.memory.contracts.settings import StoreSettings, index_path
+from nacre.memory.contracts.workspace import Workspace
+from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.text.chunker import day_in, day_in_path
 from nacre.memory.text.markdown_blocks import HEADING
 from nacre.record import Record
-from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.clock import Clock, owner_clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.extensions.choice import chosen
@@ -41,18 +44,15 @@ from nacre.runtime.extensions.installed.discovery import installed_extensions
 from nacre.runtime.extensions.loading import load_engine
 from nacre.runtime.recall.memory_core import MemoryCore, memory_core
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
+from nacre.runtime.recall.open_memory import embedder_of
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.disk.agent_folders import AgentFolders
+from nacre.runtime.settings.disk.agent_folders import AgentFolders, StorageChoice
 from nacre.runtime.settings.sections.memory import MemorySettings, QmdScope, QmdSessions
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, PluginSlots, PluginsSettings
 from nacre.runtime.settings.sections.storage import StorageSettings
 from nacre.runtime.storage.storage import storage_of
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolFailed
-
-if TYPE_CHECKING:
-    from nacre.extensions.memory_bench.scoring import Question
-    from nacre.memory.contracts.workspace import Workspace
 
 MOST_FOUND = 6
 MakeEngine = Callable[[Config, Clock, Embedder | None], MemoryPlugin]
@@ -326,9 +326,7 @@ def _with_engine(name: str, plugins: PluginsSettings) -> PluginsSettings:
 
 
 class Grep:
-    """Searches the lines of all notes for the longer words of a question, as a careful person would with
-    grep.
-    """
+    """Searches all lines for the longer words of a question, as a careful person would with grep."""
 
     def __init__(self, notes: Mapping[str, Sequence[str]]) -> None:
         self._lines = [
@@ -402,7 +400,6 @@ def bench(
 async def _run_bench(
     invocation: Invocation, labelled: Path | None, engines: Sequence[str], most: int, as_json: bool
 ) -> int:
-
     notes, questions = await _load(invocation, labelled, most)
     if notes.problem:
         invocation.warn(notes.problem, tone="error")
@@ -428,9 +425,6 @@ async def _run_bench(
 
 
 async def _load(invocation: Invocation, labelled: Path | None, most: int) -> tuple[Notes, Sequence[Question]]:
-    from nacre.runtime.settings.disk.agent_folders import StorageChoice
-    from nacre.runtime.storage.storage import storage_of
-
     config = invocation.config
     if labelled is None:
         notes = await _notes(storage_of(config).workspace())
@@ -442,9 +436,6 @@ async def _load(invocation: Invocation, labelled: Path | None, most: int) -> tup
 
 
 async def _notes(workspace: Workspace) -> Notes:
-    from nacre.memory.contracts.notes import NoteBytes
-    from nacre.memory.files.note_files import NoteFiles
-
     found = NoteFiles(workspace)
     listing = await found.listing()
     names = [note.name for note in listing.notes]
@@ -459,9 +450,6 @@ async def _run(
     invocation: Invocation, name: str, notes: Notes, questions: Sequence[Question]
 ) -> EngineResult:
     from tempfile import TemporaryDirectory
-
-    from nacre.runtime.contracts.clock import owner_clock
-    from nacre.runtime.recall.open_memory import embedder_of
 
     if name == GREP:
         return _grep(notes, questions)
@@ -486,8 +474,6 @@ async def _run(
 
 
 def _grep(notes: Notes, questions: Sequence[Question]) -> EngineResult:
-    from nacre.extensions.memory_bench.scoring import answered
-
     started = time.perf_counter()
     grep = Grep(notes.lines)
     index_seconds, answers = time.perf_counter() - started, []
@@ -506,8 +492,6 @@ def _head(questions: Sequence[Question]) -> str:
 
 
 def _row(result: EngineResult) -> str:
-    from nacre.extensions.memory_bench.scoring import numbers
-
     if not result.answers:
         return f"{result.engine:<16}  left out: {result.problem}"
     found = numbers(result.answers)
@@ -524,8 +508,6 @@ def _row(result: EngineResult) -> str:
 
 
 def _json(rows: Sequence[EngineResult], questions: Sequence[Question], notes: Notes) -> Mapping[str, Any]:
-    from nacre.extensions.memory_bench.scoring import by_kind, numbers
-
     return {
         "notes": len(notes.files),
         "questions": len(questions),
@@ -553,11 +535,7 @@ class SetInvalid(ValueError):
 
 
 def labelled_questions(text: str) -> Iterator[Question]:
-    """Yields the questions of a labelled set.
-
-    Raises:
-        SetInvalid: a line is not a question.
-    """
+    """Yields the questions of a labelled set. Raises `SetInvalid` if a line is not a question."""
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
             try:

@@ -1,6 +1,6 @@
-"""The approvals of one agent in a PostgreSQL database: a row for each. Edge.
+"""The approvals of one agent as rows of a PostgreSQL database.
 
-Who asks and who answers may be on different machines: a worker, and the program that has the chats.
+The worker that asks and the gateway that receives the answer may run on different machines.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 
 class ApprovalTable:
-    """A member of `ApprovalStore`. `fence_of` gives the fence by which this process has a session's lane.
+    """Implements `ApprovalStore`. `fence_of` returns this process's fence of a session's lane.
 
-    Each method raises `SessionStoreRefused`. A row that cannot be read stays, and is not looked at.
+    All methods raise `SessionStoreRefused`. Unreadable rows are skipped and stay.
     """
 
     def __init__(self, database: Database, *, agent: str, fence_of: Callable[[str], int | None]) -> None:
@@ -35,7 +35,7 @@ class ApprovalTable:
         self._fence_of = fence_of
 
     async def put(self, approval: Approval) -> bool:
-        """Keeps a new approval, unless the session is another process's by now."""
+        """Stores a new approval, unless another process has taken over the session."""
 
         def work(connection: Connection) -> bool:
             self._hold(connection, approval.session_key)
@@ -45,7 +45,7 @@ class ApprovalTable:
         return await _told(self._database.write(work))
 
     async def get(self, approval_id: str) -> Approval | None:
-        """The approval of that id."""
+        """The approval with this id."""
         return await _told(self._database.single(lambda db: self._one(db, ONE, approval_id)))
 
     async def all(self) -> tuple[Approval, ...]:
@@ -58,7 +58,7 @@ class ApprovalTable:
     async def change(
         self, approval_id: str, changed: Callable[[Approval], Approval | None], *, by_turn: bool
     ) -> Approval | None:
-        """Puts what `changed` gives in an approval's place, behind whoever changes it at the same time."""
+        """Replaces an approval with the result of `changed`, after concurrent changes."""
 
         def work(connection: Connection) -> Approval | None:
             found = self._one(connection, LOCKED, approval_id)
@@ -73,7 +73,7 @@ class ApprovalTable:
         return await _told(self._database.write(work))
 
     async def remove(self, approval_id: str) -> None:
-        """Strikes an approval off; it may be gone already."""
+        """Removes an approval, if it exists."""
         row = {"agent": self._agent, "id": approval_id}
         await _told(self._database.single(lambda connection: connection.execute(REMOVE, row)))
 
@@ -83,7 +83,7 @@ class ApprovalTable:
         return None if row is None else _approval(approval_id, row[0])
 
     def _hold(self, connection: Connection, key: str) -> None:
-        """Raises `SessionTakenOver` where this process had the lane of a session, and has it no more."""
+        """Raises `SessionTakenOver` if this process has lost the lane of a session."""
         fence = self._fence_of(key)
         values = {"agent": self._agent, "key": key, "fence": fence}
         if fence is None or connection.execute(HOLDS, values).fetchone() is not None:
@@ -121,4 +121,4 @@ REMOVE: LiteralString = "DELETE FROM approvals WHERE agent = %(agent)s AND id = 
 HOLDS: LiteralString = """
 SELECT 1 FROM lanes WHERE agent = %(agent)s AND key = %(key)s AND fence = %(fence)s FOR SHARE
 """
-"""Whether a turn still has its session; who takes it over waits for the commit."""
+"""Whether a turn still holds its session; a process that takes over waits for the commit."""

@@ -1,4 +1,4 @@
-"""The rows of one agent's workspace, and how a file is written on the text that was seen. Edge."""
+"""The rows of one agent's workspace. A file is written only if it has not changed since it was read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COUNT = """
 INSERT INTO workspaces AS counted (agent, revision) VALUES (%(agent)s, 1)
 ON CONFLICT (agent) DO UPDATE SET revision = counted.revision + 1 RETURNING revision
 """
-"""The number of a write. Until its commit no other write of the agent begins."""
+"""Numbers a write. No other write of the agent starts before the commit."""
 
 NAMED = f"SELECT name, {_MARKS} FROM documents WHERE agent = %(agent)s AND name = ANY (%(names)s)"
 BODIES = f"""
@@ -39,7 +39,7 @@ CROSS JOIN LATERAL (
 ) AS found
 ORDER BY asked.number, found.name
 """
-"""What lies in several ranges of names, range by range."""
+"""The rows in several ranges of names, range by range."""
 ALL = "SELECT name, body, revision FROM documents WHERE agent = %(agent)s ORDER BY name"
 SHAPE = """
 SELECT
@@ -47,7 +47,7 @@ SELECT
     OR EXISTS (SELECT FROM documents WHERE agent = %(agent)s AND name = %(name)s AND body IS NULL),
     EXISTS (SELECT FROM documents WHERE agent = %(agent)s AND name = ANY (%(above)s) AND body IS NOT NULL)
 """
-"""Whether a name is a folder, and whether a file stands where one of its folders would."""
+"""Whether a name is a folder, and whether one of its parent folders is a file."""
 
 PUT = """
 INSERT INTO documents (agent, name, body, revision, changed_us)
@@ -59,17 +59,17 @@ SET body = EXCLUDED.body, revision = EXCLUDED.revision, changed_us = EXCLUDED.ch
 REMOVE = "DELETE FROM documents WHERE agent = %(agent)s AND name = %(name)s"
 
 NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, %(agent)s::text"
-"""The time that rows are stamped with, in microseconds since the epoch."""
+"""The server's time in microseconds since the epoch."""
 
 
 T = TypeVar("T")
 _LOCK_NOT_AVAILABLE = "55P03"
 _LAST = "\U0010ffff"
-"""No character comes after it."""
+"""The last character in byte order."""
 
 
 class WorkspaceUnreachable(OSError):
-    """The database refused, or cannot be reached; its words are the sentence."""
+    """The database refused, or cannot be reached. The message is the database's."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(errno.EIO, sentence)
@@ -79,11 +79,11 @@ class WorkspaceUnreachable(OSError):
 
 
 class WrittenSince(Exception):
-    """Somebody else wrote a file after it was read. Nothing was written."""
+    """Somebody else wrote the file after it was read. Nothing was written."""
 
 
 class Row(Record):
-    """A file, or a folder that was made. `revision` is the number of the write that made it so."""
+    """A file, or an explicitly created folder. `revision` is the number of the last write."""
 
     name: str
     revision: int
@@ -93,36 +93,36 @@ class Row(Record):
 
     @property
     def changed_ns(self) -> int:
-        """When it was written, by the server's clock, in nanoseconds since the epoch."""
+        """The time of the last write by the server's clock, in nanoseconds since the epoch."""
         return self.changed_us * 1000
 
 
 class Document(Record):
-    """A whole file, and the number of the write that made it so."""
+    """A file's content, and the number of the last write."""
 
     body: bytes
     revision: int
 
 
 class NameRange(Record):
-    """Names that are not before `low` and are before `high`, by their bytes."""
+    """Names from `low`, inclusive, to `high`, exclusive, in byte order."""
 
     low: str
     high: str
 
     @classmethod
     def one(cls, name: str) -> NameRange:
-        """One name alone: no other has the first control character behind it."""
+        """The range of a single name: names contain no control characters."""
         return cls(low=name, high=f"{name}\x01")
 
     @classmethod
     def beginning(cls, text: str) -> NameRange:
-        """All names that begin so."""
+        """All names that begin with `text`."""
         return cls(low=text, high=text + _LAST)
 
 
 class Moment:
-    """One transaction over the rows of one agent. What `Database` runs again is run again with it."""
+    """One transaction over the rows of one agent."""
 
     def __init__(self, connection: Connection, agent: str) -> None:
         self._connection = connection
@@ -130,30 +130,30 @@ class Moment:
         self._number: int | None = None
 
     def run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
-        """The rows that a statement gives."""
+        """Runs a statement and returns its rows."""
         cursor = self._connection.execute(statement, {"agent": self._agent, **values})
         return cursor.fetchall() if cursor.description else []
 
     def revision(self) -> int:
-        """How often anything was written."""
+        """The number of writes so far."""
         found = self.run(REVISION)
         return int(found[0][0]) if found else 0
 
     def now_us(self) -> int:
-        """The time that rows are stamped with."""
+        """The server's time in microseconds since the epoch."""
         return int(self.run(NOW)[0][0])
 
     def named(self, names: Sequence[str]) -> dict[str, Row]:
-        """Those of these names that are there."""
+        """The rows of those names that exist."""
         return {row[0]: _row(*row) for row in self.run(NAMED, names=list(names))}
 
     def bodies(self, names: Sequence[str], *, max_bytes: int) -> dict[str, tuple[Row, bytes]]:
-        """Those of these names that are there, with the first bytes of each."""
+        """The rows of those names that exist, with up to `max_bytes` of each file."""
         found = self.run(BODIES, names=list(names), most=max_bytes)
         return {row[0]: (_row(*row), bytes(body or b"")) for *row, body in found}
 
     def in_ranges(self, ranges: Sequence[NameRange]) -> list[list[Row]]:
-        """What is there in each range, by name."""
+        """The rows in each range, sorted by name."""
         rows: list[list[Row]] = [[] for _ in ranges]
         lows, highs = [each.low for each in ranges], [each.high for each in ranges]
         for number, *row in self.run(IN_RANGES, lows=lows, highs=highs):
@@ -177,23 +177,21 @@ class Moment:
         return Document(body=bytes(found[0][-1]), revision=found[0][1])
 
     def is_folder(self, name: str) -> bool:
-        """Whether there is a folder of this name."""
+        """Whether a folder has this name."""
         return self._shape(name)[0]
 
     def begin_writing(self) -> int:
-        """The number of this write; from here on nobody else writes until the commit."""
+        """Starts writing and returns the number of this write. Nobody else writes until the commit."""
         if self._number is None:
             self._number = int(self.run(COUNT)[0][0])
         return self._number
 
     def put(self, name: str, body: bytes | None, *, seen: int | None) -> None:
-        """Replaces a file that is still as the write `seen` left it, or makes one that is still missing.
-
-        `None` removes it.
+        """Replaces a file whose last write is `seen`. `seen=None` creates it, `body=None` removes it.
 
         Raises:
-            WrittenSince: it is another one by now.
-            OSError: a folder has its name, or a file that of one of its folders.
+            WrittenSince: somebody else wrote the file.
+            OSError: the name is a folder, or one of its parent folders is a file.
         """
         number = self.begin_writing()
         present = self.named([name]).get(name)
@@ -207,7 +205,7 @@ class Moment:
         self.run(PUT, name=name, body=body, revision=number)
 
     def put_folder(self, name: str) -> None:
-        """Makes a folder that is not there; a file of its name stays."""
+        """Creates a folder unless the name exists."""
         if name not in self.named([name]):
             self.run(PUT, name=name, body=None, revision=self.begin_writing())
 
@@ -224,7 +222,7 @@ class Moment:
         if is_folder:
             raise IsADirectoryError(errno.EISDIR, "it is a folder", name)
         if is_below_file:
-            raise NotADirectoryError(errno.ENOTDIR, "a file stands where its folder would be", name)
+            raise NotADirectoryError(errno.ENOTDIR, "one of its parent folders is a file", name)
 
 
 class DocumentRows:
@@ -236,32 +234,32 @@ class DocumentRows:
 
     @property
     def place(self) -> str:
-        """Where it lies, for people."""
+        """The database and the agent, for people."""
         return f"{self._database.place}, agent {self._agent!r}"
 
     async def read(self, work: Callable[[Moment], T]) -> T:
-        """What `work` reads, all of it of one moment.
+        """Returns the result of `work`, which reads a consistent snapshot.
 
         Raises:
-            WorkspaceUnreachable: the database cannot be reached, or refused.
+            WorkspaceUnreachable: the database refused or cannot be reached.
         """
         return await self._told(self._database.read, work)
 
     async def single(self, work: Callable[[Moment], T]) -> T:
-        """What one statement reads. Raises as `read`."""
+        """Like `read`, for `work` with a single statement."""
         return await self._told(self._database.single, work)
 
     async def write(self, work: Callable[[Moment], T]) -> T:
-        """The result of `work`, committed whole or not at all; it may run again from its beginning.
+        """Commits `work` in one transaction and returns its result. `work` may be called again.
 
         Raises:
-            FileBusy: somebody else has been writing for too long.
-            WorkspaceUnreachable: the database cannot be reached, or refused.
+            FileBusy: another process has been writing for too long.
+            WorkspaceUnreachable: the database refused or cannot be reached.
         """
         return await self._told(self._database.write, work)
 
     async def change(self, name: str, change: Callable[[bytes | None], bytes | None]) -> None:
-        """Replaces a file by `change(old bytes)`; on a text that somebody wrote meanwhile it is called again.
+        """Replaces a file with `change(old bytes)`, which is called again if somebody wrote in the meantime.
 
         Raises:
             OSError: see `Moment.put` and `write`.
@@ -284,7 +282,7 @@ class DocumentRows:
             await self.write(alone)
 
     async def files(self) -> Mapping[str, Document]:
-        """Every file of one moment, by name. Raises as `read`."""
+        """A consistent snapshot of all files, by name. Raises the same errors as `read`."""
         return await self.read(Moment.all)
 
     async def _told(self, run: Callable[..., Any], work: Callable[[Moment], T]) -> T:

@@ -1,7 +1,8 @@
-"""`pull` and `push`: a workspace in a database and a folder, brought together. Edge.
+"""`pull` and `push`: synchronize a workspace in a database with a folder.
 
-Each file is written only if it is still what was seen, so both work while the assistant writes, and while
-somebody types. What both have is noted behind the write: a kill in between costs another look.
+A file is written only if it has not changed since it was read, so both commands work while the assistant
+writes and while somebody edits. The common state is recorded after the write; after a kill in between, the
+next run compares again.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from nacre.memory.workspace.paths import contained_path, kept_inside, refuse_kep
 from nacre.record import Record
 
 THEIRS = ".theirs"
-"""Behind the name of a file that cannot be merged: the workspace's text, beside the folder's."""
+"""The suffix of the workspace's text, stored beside a file of the folder that cannot be merged."""
 KEPT_FOLDER = ".nacre"
-"""The folder in the folder that holds what both had when they last met."""
+"""The subfolder that stores the common state of the last synchronization."""
 HERE_MARK, THERE_MARK = b"<<<<<<< this folder", b">>>>>>> the workspace"
 _STAYS = frozenset(name.casefold() for name in IGNORED_FOLDERS)
 _LEFT_BY_A_KILL = re.compile(r"\.[0-9a-f]{16}\.tmp")
@@ -40,21 +41,21 @@ Text = bytes | None
 
 
 class Step(Enum):
-    """What is done with one file."""
+    """The action for one file."""
 
     NOTHING = auto()
     MET = auto()
-    """Both have the same: it is noted that they met."""
+    """Both sides are equal: record the common state."""
     COPY = auto()
-    """One did not change it, so it gets what the other has, or loses what the other removed."""
+    """Only one side changed: copy the change or the removal."""
     KEEP = auto()
-    """Removed there and changed here: it stays, and the next push makes it again."""
+    """Removed in the workspace, changed in the folder: the file stays, and the next push creates it again."""
     MERGE = auto()
-    """Both changed it."""
+    """Both sides changed."""
 
 
 def pulled(base: Text, there: Text, here: Text) -> Step:
-    """What a pull does, which changes the folder alone."""
+    """The action of a pull, which only changes the folder."""
     if there == here:
         return Step.NOTHING if base == there else Step.MET
     if there == base:
@@ -65,7 +66,7 @@ def pulled(base: Text, there: Text, here: Text) -> Step:
 
 
 def pushed(base: Text, there: Text, here: Text) -> Step:
-    """What a push does, which changes the workspace alone; to merge is for a pull to do first."""
+    """The action of a push, which only changes the workspace. A merge requires a pull first."""
     if there == here:
         return Step.NOTHING if base == there else Step.MET
     if here == base:
@@ -74,10 +75,9 @@ def pushed(base: Text, there: Text, here: Text) -> Step:
 
 
 def travels(name: str) -> bool:
-    """Whether a file goes from one to the other.
+    """Whether a file is synchronized.
 
-    What programs keep in folders of their own stays where it is: a name like `.git/hooks/…` from a workspace
-    would be run by git.
+    Folders of programs are not: git would run a file such as `.git/hooks/…` from a workspace.
     """
     parts = name.split("/")
     if name.endswith(THEIRS) or _LEFT_BY_A_KILL.fullmatch(parts[-1]):
@@ -86,36 +86,38 @@ def travels(name: str) -> bool:
 
 
 def has_marks(text: bytes) -> bool:
-    """Whether a text has the marks of a conflict that a pull wrote."""
+    """Whether a text contains the conflict marks of a pull."""
     return HERE_MARK in text and THERE_MARK in text
 
 
 def only_appended(base: Text, there: bytes, here: bytes) -> bool:
-    """Whether both went on behind what they had, as in a log."""
+    """Whether both sides only appended to the base, as in a log."""
     return bool(base) and there.startswith(base or b"") and here.startswith(base or b"")
 
 
 MERGE_SECONDS = 60.0
 _NO_TEXT = 128
-"""git's codes below it count conflicts; the others are failures."""
+"""Exit codes of git below this one count conflicts; the others are failures."""
 
 
 class MergeFailed(Exception):
-    """git is not there, or failed."""
+    """git is not installed, or failed."""
 
 
 class Merged(Record):
-    """One text of two. Where `is_conflict`, both stand in it between marks; without a text git took none."""
+    """The merge of two texts. With `is_conflict`, it contains both between marks; `text` is `None` for binary
+    files.
+    """
 
     text: bytes | None
     is_conflict: bool
 
 
 def merged(base: Text, there: bytes, here: bytes) -> Merged:
-    """One text with the changes of both; where both only went on behind the base, one behind the other.
+    """Merges the changes of both sides; appended parts follow one another.
 
     Raises:
-        MergeFailed: git cannot be started, or does not end.
+        MergeFailed: git cannot be started, or does not exit.
     """
     how = ["--union"] if only_appended(base, there, here) else []
     labels = [mark.split(b" ", 1)[1].decode() for mark in (HERE_MARK, THERE_MARK)]
@@ -142,26 +144,26 @@ def merged(base: Text, there: bytes, here: bytes) -> Merged:
 
 
 MOST_BYTES = 1 << 30
-"""As much as one field of a database holds."""
+"""The maximum size of a database field."""
 
 
 class FolderUnusable(Exception):
-    """The folder is another workspace's, or what is kept in it cannot be read."""
+    """The folder belongs to another workspace, or its state cannot be read."""
 
 
 class Seen(Record):
-    """Files by name, and what was passed over, each with the reason."""
+    """Files by name, and the skipped names with their reasons."""
 
     files: dict[str, bytes]
     passed_over: dict[str, str]
 
     def is_passed_over(self, name: str) -> bool:
-        """Whether a file of this name is, or lies in, what was passed over: nothing is known of it."""
+        """Whether this name, or one of its folders, was skipped, so that its content is unknown."""
         return any(name == each or name.startswith(f"{each}/") for each in self.passed_over)
 
 
 class FolderTree:
-    """The folder `root`. Methods block, and raise `OSError` for what the disk refuses."""
+    """The folder `root`. Methods block and raise `OSError`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -171,14 +173,14 @@ class FolderTree:
 
     @property
     def place(self) -> str:
-        """Where it is, for people."""
+        """The path, for people."""
         return str(self._root)
 
     def belong_to(self, workspace: str) -> None:
-        """Makes the folder one of this workspace, if it is none yet.
+        """Binds a new folder to this workspace.
 
         Raises:
-            FolderUnusable: it is another workspace's.
+            FolderUnusable: the folder belongs to another workspace.
         """
         note = self._kept / "workspace.json"
         try:
@@ -193,29 +195,30 @@ class FolderTree:
             raise FolderUnusable(f"{note} cannot be read. Choose a new folder.") from error
         if known != workspace:
             raise FolderUnusable(
-                f"The folder {self._root} is of another workspace ({known}), and this is {workspace}. "
+                f"The folder {self._root} belongs to another workspace ({known}), not to {workspace}. "
                 "Choose another folder."
             )
 
     def here(self) -> Seen:
-        """What the folder has and is brought along; links and what is no file are left out."""
+        """The files of the folder that are synchronized."""
         return seen_below(self._root)
 
     def met(self) -> dict[str, bytes]:
-        """What both had when they last met."""
+        """The common state of the last synchronization."""
         return seen_below(self._met).files if self._met.is_dir() else {}
 
     def unresolved(self, here: dict[str, bytes], met: dict[str, bytes]) -> list[str]:
-        """The names of those files whose conflict nobody has ended yet."""
+        """The names of files with an unresolved conflict."""
         marked = (name for name, text in here.items() if has_marks(text) and met.get(name) != text)
         beside = (name for name in here if (self._root / (name + THEIRS)).exists())
         return sorted({*marked, *beside})
 
     def put(self, name: str, text: Text, *, seen: Text) -> None:
-        """Replaces a file that is still as it was seen; `None` removes it, or has it made.
+        """Replaces a file that has not changed since it was read. `text=None` removes it, `seen=None` creates
+        it.
 
         Raises:
-            FileBusy: somebody changed it meanwhile; it is as they left it.
+            FileBusy: somebody changed the file in the meantime; their version stays.
             PathOutsideRoot: a link leads out of the folder.
         """
         path = contained_path(self._root, name)
@@ -235,11 +238,11 @@ class FolderTree:
         change_locked(path, change, self._locks)
 
     def put_beside(self, name: str, theirs: bytes) -> None:
-        """Lays the workspace's text beside a file that cannot be merged."""
+        """Stores the workspace's text beside a file that cannot be merged."""
         change_locked(contained_path(self._root, name + THEIRS), lambda _: theirs, self._locks)
 
     def note_met(self, name: str, text: Text) -> None:
-        """Notes what both have now."""
+        """Records the common state of a file."""
         path = contained_path(self._met, name)
         if text is None:
             path.unlink(missing_ok=True)
@@ -248,18 +251,18 @@ class FolderTree:
 
     def _remove_empty(self, folder: Path) -> None:
         root = Path(os.path.realpath(self._root))
-        with suppress(OSError):  # the first that is not empty ends it
+        with suppress(OSError):  # stops at the first folder that is not empty
             while folder != root:
                 folder.rmdir()
                 folder = folder.parent
 
 
 def _changed(name: str) -> FileBusy:
-    return FileBusy(f"{name!r} was changed in the folder meanwhile. Do it once more.")
+    return FileBusy(f"{name!r} was changed in the folder meanwhile. Run the command again.")
 
 
 def seen_below(root: Path, *, kept: Sequence[Path] = ()) -> Seen:
-    """What a folder has that travels, without what lies in `kept`, real paths inside of it.
+    """The files of a folder that are synchronized. `kept` are real paths inside it to skip.
 
     Raises:
         OSError: a folder cannot be listed, or a file cannot be read.
@@ -281,7 +284,7 @@ def seen_below(root: Path, *, kept: Sequence[Path] = ()) -> Seen:
 
 
 def _walk(root: Path, passed: Sequence[str]) -> Iterator[Path]:
-    """The files and links below a folder that travel, by name; none of the names `passed`, or below one."""
+    """The files and links to synchronize, sorted by name, without the names `passed` and their contents."""
 
     def refuse(error: OSError) -> None:
         raise error  # files that cannot be seen would count as removed
@@ -296,13 +299,13 @@ def _walk(root: Path, passed: Sequence[str]) -> Iterator[Path]:
 
 
 class PushRefused(Exception):
-    """Nothing was pushed: files have conflicts, or were changed in the workspace as well."""
+    """Nothing was pushed, because files have conflicts or have changed in the workspace as well."""
 
 
 class Exchanged(Record):
-    """What was done, by the names of files, sorted.
+    """The sorted names of the files that were changed.
 
-    `conflicts` have marks now, or the workspace's text beside them. `kept` were removed in the workspace and
+    `conflicts` now have marks, or the workspace's text beside them. `kept` were removed in the workspace and
     changed in the folder. `left_out` are sentences.
     """
 
@@ -315,32 +318,32 @@ class Exchanged(Record):
 
 
 async def pull(rows: DocumentRows, tree: FolderTree) -> Exchanged:
-    """Brings the folder what is new in the workspace; what changed in the folder alone stays.
+    """Copies changes of the workspace to the folder; changes of the folder stay.
 
-    A file that has a conflict already is left alone until it is ended.
+    Files with an unresolved conflict are skipped.
 
     Raises:
-        OSError, FileBusy, PathOutsideRoot: the disk or the database refused a file; those before it are done.
-        FolderUnusable: the folder is another workspace's.
-        MergeFailed: git is wanted, and cannot be used.
+        OSError, FileBusy, PathOutsideRoot: a file could not be written; the files before it are complete.
+        FolderUnusable: the folder belongs to another workspace.
+        MergeFailed: git is needed and cannot be used.
     """
     files = await rows.files()
     return await asyncio.to_thread(_pull, {name: each.body for name, each in files.items()}, rows.place, tree)
 
 
 async def push(rows: DocumentRows, tree: FolderTree) -> Exchanged:
-    """Brings the workspace what is new in the folder, all of it or nothing.
+    """Copies all changes of the folder to the workspace, or none.
 
     Raises:
-        PushRefused: the sentence names the files.
-        OSError, FileBusy: the disk or the database refused; nothing was pushed.
-        FolderUnusable: the folder is another workspace's.
+        PushRefused: the message names the files.
+        OSError, FileBusy: the disk or the database failed; nothing was pushed.
+        FolderUnusable: the folder belongs to another workspace.
     """
     files = await rows.files()
     plan = await asyncio.to_thread(_planned, files, rows.place, tree)
 
     def write(moment: Moment) -> None:
-        # What is removed goes first: a folder may take the name of a file.
+        # Removals go first: a folder may take the name of a file.
         for name in (*plan.done.removed, *plan.done.written):
             seen = files.get(name)
             moment.put(name, plan.here.get(name), seen=seen.revision if seen else None)
@@ -397,7 +400,7 @@ def _pull_one(name: str, base: Text, there: Text, here: Text, tree: FolderTree, 
 
 
 class _Plan(Record):
-    """What a push is to do, and which files only have to be noted as the same."""
+    """The changes of a push, and the files that only need to be recorded as equal."""
 
     here: Mapping[str, bytes]
     met: list[str]
@@ -410,8 +413,8 @@ def _planned(files: Mapping[str, Document], workspace: str, tree: FolderTree) ->
     if unresolved := tree.unresolved(seen.files, met):
         raise PushRefused(
             f"Nothing was pushed: {', '.join(unresolved)} still "
-            f"{'has a conflict' if len(unresolved) == 1 else 'have conflicts'}. Choose what is right between "
-            "the marks <<<<<<< and >>>>>>>, or of the two files, remove the other, and push again."
+            f"{'has a conflict' if len(unresolved) == 1 else 'have conflicts'}. Choose one version between "
+            "the marks <<<<<<< and >>>>>>>, or one of the two files, remove the other, and push again."
         )
     plan = _Plan(here=seen.files, met=[], done=Exchanged(left_out=_told(seen)))
     behind = []
@@ -428,7 +431,7 @@ def _planned(files: Mapping[str, Document], workspace: str, tree: FolderTree) ->
             behind.append(name)
     if plan.done.removed and not seen.files:
         raise PushRefused(
-            f"Nothing was pushed: {tree.place} is empty, which would remove every note. If that is meant, "
+            f"Nothing was pushed: {tree.place} is empty, which would remove every note. If you want that, "
             "leave one file in it."
         )
     if behind:
@@ -444,7 +447,7 @@ def _told(seen: Seen) -> list[str]:
 
 
 class WorkspaceSum(Record):
-    """What a workspace has: how many files, how long together, and one checksum over names and bytes."""
+    """The number of files of a workspace, their total size, and a checksum over names and contents."""
 
     files: int
     size_bytes: int
@@ -452,7 +455,7 @@ class WorkspaceSum(Record):
 
 
 class CopiedWorkspace(Record):
-    """Both after a copy, and sentences about what was not copied."""
+    """Both workspaces after a copy, and sentences about files that were not copied."""
 
     source: WorkspaceSum
     target: WorkspaceSum
@@ -460,10 +463,10 @@ class CopiedWorkspace(Record):
 
 
 async def copy_to_rows(folder: Path, rows: DocumentRows, *, kept: Sequence[Path]) -> CopiedWorkspace:
-    """Copies a folder, without what programs keep in it and the places `kept`.
+    """Copies a folder, without folders of programs and the paths `kept`.
 
     Raises:
-        OSError, FileBusy: the disk or the database refused; nothing was copied.
+        OSError, FileBusy: the disk or the database failed; nothing was copied.
     """
     files, left_out = await asyncio.to_thread(_folder_files, folder, kept)
 
@@ -482,14 +485,14 @@ async def copy_to_rows(folder: Path, rows: DocumentRows, *, kept: Sequence[Path]
 async def copy_to_folder(
     rows: DocumentRows, folder: Path, *, kept: Sequence[Path], lock_dir: Path
 ) -> CopiedWorkspace:
-    """Copies a database's workspace into a folder, which is made if need be.
+    """Copies a workspace from a database to a folder, which is created if necessary.
 
     Raises:
-        OSError, PathOutsideRoot: the disk refused, or the database did; what was copied before stays.
+        OSError, PathOutsideRoot: the disk or the database failed; files copied before stay.
     """
     found = await rows.files()
     files = {name: each.body for name, each in found.items() if travels(name)}
-    left_out = [f"{name} belongs to a program, and is not copied" for name in found if not travels(name)]
+    left_out = [f"{name} belongs to a program and is not copied" for name in found if not travels(name)]
 
     def write() -> dict[str, bytes]:
         inside = kept_inside(folder, kept)
@@ -514,7 +517,6 @@ def _copied(
     problems = [*left_out]
     if differ:
         problems.append(f"These files have another text in the target, which stays: {', '.join(differ)}.")
-    # What only the target has is no part of the copy.
     return CopiedWorkspace(
         source=_sum(source),
         target=_sum({name: body for name, body in target.items() if name in source}),

@@ -1,4 +1,4 @@
-"""`Snapshot` over one transaction that reads. Nothing here writes."""
+"""`Snapshot` over a read transaction."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from nacre.memory.contracts.words import Atom, MatchQuery
 from nacre.memory.vectors.vector_math import is_zero, question, question_code
 
 EXACT_UP_TO = 1_500
-"""With no more chunks than this, each vector is compared exactly: the coarse pass would not be faster."""
+"""Up to this many chunks, all vectors are compared exactly, because the coarse pass would not be faster."""
 
 INDEXED_FROM = 20_000
-"""From so many vectors on, a build has an index of its own over their codes."""
+"""A build with at least this many vectors has its own index over the codes."""
 INDEXED_CANDIDATES = 1_000
-"""How many candidates that index gives, and at most can give."""
+"""The number of candidates that this index returns, which is also pgvector's maximum."""
 
 _FACTS = """
 SELECT extversion, to_regprocedure('hamming_distance(bit,bit)') IS NOT NULL
@@ -49,7 +49,7 @@ _INDEXED: LiteralString = """
     WHERE agent = {agent} AND build = {build} AND length(code) = {bits}
     ORDER BY code::bit({bits}) <~> %(code)s::bit({bits}) LIMIT {candidates}
 """
-"""Literals, because the index is one of an agent's build alone, and the planner is to know the limit."""
+"""Contains literals, because the index is partial and the planner must know the limit."""
 _COSINES: LiteralString = """
 SELECT chunk_id, max(-(embedding <#> %(asked)s::vector)) AS cosine FROM ({candidates}) AS candidates
 CROSS JOIN LATERAL (
@@ -61,13 +61,13 @@ GROUP BY chunk_id ORDER BY cosine DESC, chunk_id
 
 
 class VectorReader:
-    """Nearest chunks for one store; it remembers what the server can do."""
+    """Vector search for one store; caches the abilities of the server."""
 
     def __init__(self) -> None:
         self._facts: tuple[str, bool] | None = None
 
     def engine(self, moment: Moment) -> VectorEngine:
-        """What compares vectors here."""
+        """The name of the engine that compares vectors."""
         version, compares_codes = self._known(moment)
         problem = (
             ""
@@ -120,7 +120,7 @@ class VectorReader:
         return dict(rows)
 
     def _is_indexed(self, moment: Moment, bits: int) -> bool:
-        """Whether the build has an index over its codes, which then gives all candidates that it can."""
+        """Whether the build has an index over its codes."""
         index = near_index(moment.agent, moment.build, bits)
         return bool(moment.value(_IS_INDEXED, index=index, candidates=INDEXED_CANDIDATES))
 
@@ -132,12 +132,12 @@ class VectorReader:
 
 
 def near_index(agent: str, build: int, bits: int) -> str:
-    """The name of the index over the codes of a build."""
+    """The name of the index over a build's codes."""
     return f"memory_near_{hashlib.blake2b(agent.encode(), digest_size=8).hexdigest()}_{build}_{bits}"
 
 
 def of_build(moment: Moment, statement: LiteralString, bits: int) -> LiteralString:
-    """A statement whose `{agent}`, `{build}` and the like stand in its text."""
+    """Inserts literals for `{agent}`, `{build}` and the other placeholders."""
     agent = "'" + moment.agent.replace("'", "''").replace("%", "%%") + "'"
     found = {"{agent}": agent, "{build}": str(moment.build), "{bits}": str(bits)}
     found["{candidates}"] = str(INDEXED_CANDIDATES)
@@ -148,23 +148,23 @@ def of_build(moment: Moment, statement: LiteralString, bits: int) -> LiteralStri
 
 
 def candidates_for(dimensions: int, limit: int, chunks: int) -> int:
-    """How many coarse candidates are scored exactly: more for few bits in a code, and for many chunks."""
+    """The number of coarse candidates to score exactly: more for short codes and for many chunks."""
     least = INDEXED_CANDIDATES if chunks >= INDEXED_FROM else 300 if dimensions >= 384 else 600
     return max(2 * limit, least)
 
 
 def vector_text(asked: bytes) -> str:
-    """A vector from `question` as pgvector reads it."""
+    """A vector as a pgvector literal."""
     return "[" + ",".join(map(repr, struct.unpack(f"<{len(asked) // 4}f", asked))) + "]"
 
 
 def code_text(code: bytes) -> str:
-    """A sign code as Postgres reads a string of bits."""
+    """A sign code as a bit string literal."""
     return format(int.from_bytes(code, "big"), f"0{8 * len(code)}b")
 
 
-# Here and in the files beside it, `LATERAL … OFFSET 0` and `(SELECT EXISTS …)` have each row looked up by its
-# key. What a planner makes of a join depends on statistics, which a new agent does not have yet.
+# In these files, `LATERAL … OFFSET 0` and `(SELECT EXISTS …)` force a key lookup per row. The plan of a join
+# would depend on statistics, which a new agent does not have yet.
 _OF_THE_BUILD: LiteralString = "WHERE agent = %(agent)s AND build = %(build)s"
 _CHUNK_COLUMNS: LiteralString = (
     "id, source, path, ordinal, start_line, end_line, heading_path, day, content_hash, text"
@@ -226,7 +226,7 @@ SELECT DISTINCT found.id, found.text FROM unnest(%(looks)s::bigint[]) AS looks (
 
 
 class PostgresSnapshot:
-    """`Snapshot` (its methods are described there). The caller holds the transaction."""
+    """Implements `Snapshot`. The caller holds the transaction."""
 
     def __init__(
         self, moment: Moment, head: Head, words: WordReader, vectors: VectorReader, tokens: Tokens
@@ -300,7 +300,7 @@ class PostgresSnapshot:
         return self._words.lexical(self._moment, self._head, query, limit, scope, self._tokens)
 
     def is_known(self, atom: Atom) -> bool:
-        # Remembered with the counts, since each word of a question is asked for: a trip to the server each.
+        # Cached with the counts: every word of a question is looked up, each with a round trip.
         return self.counts_of([atom])[0] > 0
 
     def counts_of(self, atoms: Sequence[Atom]) -> Sequence[int]:
@@ -327,7 +327,7 @@ class PostgresSnapshot:
         )
 
     def sampled_texts(self, count: int) -> Sequence[str]:
-        """The chunks next above ids at even distances: each is one look into the table."""
+        """The chunks next above evenly spaced ids, one table lookup each."""
         first, last = self._moment.rows(f"SELECT min(id), max(id) FROM memory_chunks {_OF_THE_BUILD}")[0]
         if first is None:
             return ()

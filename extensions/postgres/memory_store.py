@@ -1,7 +1,7 @@
-"""The store in Postgres: the rows of one agent, in as many processes as there are.
+"""The index store in PostgreSQL: the rows of one agent, for any number of processes.
 
-Readers see one moment and wait for nobody. Writers of a build stand in line behind a lock on its row, and
-behind whoever is alone with the index. `Database` repeats what a lost connection cut off.
+Readers see a snapshot and never wait. Writers of a build wait for a lock on its row, and for a process that
+holds the index exclusively. `Database` repeats transactions after a lost connection.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ID_STEP = 1 << 32
-"""How far the ids of a build start above those of the one before, so that no id ever means two chunks."""
+"""The distance between the first ids of two builds, so that no id ever identifies two chunks."""
 
 _OPEN = "INSERT INTO memory_indexes (agent) VALUES (%(agent)s) ON CONFLICT DO NOTHING"
 _ADD_BUILD = """
@@ -67,13 +67,13 @@ SELECT hidden_for, EXISTS (
 
 
 def open_index(connection: Connection, agent: str) -> None:
-    """Makes the row of an agent's index, and its first build, if they are not there."""
+    """Creates the row of an agent's index and its first build, if they do not exist."""
     if connection.execute(_OPEN, {"agent": agent}).rowcount:
         connection.execute(_ADD_BUILD, {"agent": agent, "build": 1, "next_chunk": 1})
 
 
 def begin_build(connection: Connection, agent: str, identity: Mapping[str, str]) -> int:
-    """The number of the unfinished build for this identity, or of a fresh one; others are dropped."""
+    """The number of the unfinished build for this identity, or of a new one; other builds are dropped."""
     live, hidden, hidden_for = _index(connection, agent)
     if hidden is not None and hidden_for == identity_text(identity):
         return int(hidden)
@@ -85,7 +85,7 @@ def begin_build(connection: Connection, agent: str, identity: Mapping[str, str])
 
 
 def begin_anew(connection: Connection, agent: str) -> None:
-    """Has an empty build answer, and drops all others."""
+    """Makes an empty build live and drops all others."""
     live, hidden, _ = _index(connection, agent)
     build = _added(connection, agent, max(live, hidden or 0) + 1)
     connection.execute(_ANSWER, {"agent": agent, "build": build})
@@ -93,19 +93,19 @@ def begin_anew(connection: Connection, agent: str) -> None:
 
 
 def publish_build(connection: Connection, agent: str, build: int, holder: str) -> bool:
-    """Has a hidden build answer; whether it was still this holder's to publish."""
+    """Makes a hidden build live; returns whether this holder still owned it."""
     values = {"agent": agent, "build": build, "holder": holder}
     return bool(connection.execute(_PUBLISH, values).rowcount)
 
 
 def forget_hidden(connection: Connection, agent: str) -> None:
-    """Drops every build but the one that answers."""
+    """Drops every build except the live one."""
     connection.execute(_HIDE, {"agent": agent, "build": None, "hidden_for": None})
     drop_others(connection, agent)
 
 
 def drop_others(connection: Connection, agent: str) -> None:
-    """Deletes the rows of builds that neither answer nor are being filled."""
+    """Deletes the rows of builds that are neither live nor being filled."""
     live, hidden, _ = _index(connection, agent)
     kept = [live] if hidden is None else [live, hidden]
     for table in BUILD_TABLES:
@@ -113,13 +113,13 @@ def drop_others(connection: Connection, agent: str) -> None:
 
 
 def left_behind(connection: Connection, agent: str) -> tuple[str | None, bool]:
-    """What a hidden build is for, and whether there are rows of builds that do not answer."""
+    """The identity of the hidden build, and whether there are rows of builds that are not live."""
     row = connection.execute(_LEFT, {"agent": agent}).fetchone()
     return (None, False) if row is None else (row[0], bool(row[1]))
 
 
 def identity_text(identity: Mapping[str, str]) -> str:
-    """An identity as a row says what a hidden build is for."""
+    """An identity as it is stored in a hidden build's row."""
     return json.dumps(identity, sort_keys=True)
 
 
@@ -138,7 +138,7 @@ def _index(connection: Connection, agent: str) -> tuple[Any, ...]:
 LEASE_SECONDS = 60
 RENEW_SECONDS = 15.0
 WAIT_SECONDS = 30.0
-"""How long a writer waits for somebody else's lease."""
+"""The longest wait of a writer for another process's lease."""
 LOOK_AGAIN_SECONDS = 0.05
 
 Kind: TypeAlias = Literal["building", "alone"]
@@ -158,7 +158,7 @@ WHERE agent = %(agent)s AND {kind}_by = %(holder)s
 
 
 class Lease:
-    """A lease that is held. `take` makes it; somebody has to `release` it."""
+    """A held lease. Created by `take`; call `release`."""
 
     def __init__(self, database: Database, agent: str, kind: Kind, holder: str) -> None:
         self._database = database
@@ -171,7 +171,7 @@ class Lease:
     async def take(
         cls, database: Database, agent: str, kind: Kind, *, wait_seconds: float = 0.0
     ) -> Lease | None:
-        """The lease, or `None` when another process kept it for so long."""
+        """Takes the lease; `None` if another process held it until the timeout."""
         values = {"agent": agent, "seconds": LEASE_SECONDS}
 
         def take(connection: Connection) -> str | None:
@@ -186,7 +186,7 @@ class Lease:
         return cls(database, agent, kind, holder)
 
     async def release(self) -> None:
-        """Lets go; safe to repeat."""
+        """Releases the lease. May be called twice."""
         self._renewing.cancel()
         await asyncio.wait({self._renewing})
         await self._run(_LET_GO)
@@ -194,7 +194,7 @@ class Lease:
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(RENEW_SECONDS)
-            # The next try may reach the server; who uses the lease asks whether it is still held.
+            # The next attempt may reach the server; users of the lease check whether it is still held.
             with suppress(DatabaseError):
                 await self._run(_RENEW)
 
@@ -205,7 +205,7 @@ class Lease:
 
 T = TypeVar("T")
 _BUSY = ("55P03", "57014")
-"""A lock, or a statement, that took longer than the connection's limits."""
+"""SQLSTATEs of a lock or a statement that exceeded the connection's limits."""
 _DAMAGED = ("XX001", "XX002")
 _LOCK_LIVE = """
 SELECT live, alone_by IS NOT NULL AND alone_by <> %(holder)s AND alone_until > clock_timestamp()
@@ -223,9 +223,9 @@ FROM memory_builds WHERE agent = %(agent)s AND build = %(build)s
 
 
 LOOK_FOR_SIZE_SECONDS = 60.0
-"""How often a store that gets vectors looks whether they are enough for an index."""
+"""How often a store that receives vectors checks whether it needs an index."""
 INDEX_SECONDS = 3600.0
-"""How long the making of an index may take."""
+"""The time limit for creating an index."""
 _BITS = """
 SELECT max(length(code)) FROM (
     SELECT code FROM memory_chunk_vectors WHERE agent = %(agent)s AND build = %(build)s LIMIT %(most)s
@@ -233,7 +233,7 @@ SELECT max(length(code)) FROM (
 HAVING count(*) >= %(most)s
     AND EXISTS (SELECT FROM pg_opclass WHERE opcname = 'bit_hamming_ops')
 """
-"""The length of the codes of a build that is large enough, where pgvector (0.7) can index them."""
+"""The code length of a build that is large enough, if pgvector (0.7 or newer) can index it."""
 _NEAR_INDEXES = """
 SELECT relname::text, indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
 WHERE relnamespace = current_schema()::regnamespace AND starts_with(relname::text, %(prefix)s)
@@ -248,17 +248,17 @@ CREATE INDEX CONCURRENTLY "{index}" ON memory_chunk_vectors
 USING hnsw ((code::bit({bits})) bit_hamming_ops)
 WHERE agent = {agent} AND build = {build} AND length(code) = {bits}
 """
-"""For one build of one agent: an index of all agents would be searched through the neighbors of others."""
+"""A partial index for one build of one agent: a search in a common index would visit other agents' rows."""
 
 
 class _Held(Exception):
-    """Another process is alone with the index."""
+    """Another process holds the index exclusively."""
 
 
 class PostgresStore:
-    """`Store` (its methods are described there) over an agent's rows. Open it with `PostgresStore.open`.
+    """Implements `Store` over an agent's rows. Open it with `PostgresStore.open`.
 
-    It leaves the database open when it is closed: that is of all agents.
+    Closing it leaves the database open, because agents share it.
     """
 
     def __init__(self, database: Database, agent: str, *, build: int | None = None) -> None:
@@ -276,10 +276,10 @@ class PostgresStore:
 
     @classmethod
     async def open(cls, database: Database, agent: str) -> PostgresStore:
-        """Opens an agent's index, making it when there is none.
+        """Opens or creates an agent's index.
 
         Raises:
-            IndexUnusable: the database cannot be reached, or cannot serve.
+            IndexUnusable: the database cannot be reached or used.
         """
         store = cls(database, agent)
         await store.change(partial(open_index, agent=agent))
@@ -289,7 +289,7 @@ class PostgresStore:
         return await self._answered(lambda: self.database.read(partial(self._read, work)))
 
     async def read(self, work: Callable[[Snapshot], T]) -> T:
-        # One at a time, so that threads are left for who searches.
+        # One at a time, which leaves threads for searches.
         async with self._reading:
             return await self.search(work)
 
@@ -300,10 +300,10 @@ class PostgresStore:
         return result
 
     async def tidy(self) -> None:
-        """Makes the index over the codes of a large build, and drops those of builds that are gone.
+        """Creates the index over the codes of a large build, and drops indexes of removed builds.
 
-        Searches and other agents' writes go on meanwhile. A server or a role that cannot do it leaves
-        searches as slow as they are.
+        Searches and other agents' writes continue. If the server or the role cannot create an index, searches
+        stay slow.
         """
         self._looked_at = time.monotonic()
         try:
@@ -357,7 +357,7 @@ class PostgresStore:
             return str(error)
 
     async def begin_anew(self) -> None:
-        """Has an empty index answer in the place of this one."""
+        """Replaces this index with an empty one."""
         await self.change(partial(begin_anew, agent=self.agent))
 
     async def close(self) -> None:
@@ -366,10 +366,10 @@ class PostgresStore:
             await asyncio.wait(self._running)
 
     async def change(self, work: Callable[[Connection], T]) -> T:
-        """Runs work in a transaction that writes, when nobody else is alone with the index.
+        """Runs `work` in a write transaction, once no other process holds the index exclusively.
 
         Raises:
-            IndexBusy: somebody was for too long.
+            IndexBusy: another process held the index for too long.
         """
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
@@ -384,7 +384,7 @@ class PostgresStore:
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
     def locked_build(self, connection: Connection) -> int:
-        """The build that is written, with its lock; raises `_Held` while somebody else is alone with it."""
+        """Locks and returns the build; raises `_Held` while another process holds the index exclusively."""
         values = {"agent": self.agent, "build": self._build, "holder": self.alone_by}
         row = connection.execute(_LOCK_LIVE if self._build is None else _LOCK_HIDDEN, values).fetchone()
         if row is None:
@@ -434,7 +434,7 @@ class PostgresStore:
         return await self._answered(lambda: Lease.take(self.database, self.agent, "building"))
 
     async def _answered(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What the database gives; what it refuses becomes an error of the memory."""
+        """Runs a database call; its errors become `MemoryIndexError`s."""
         running: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._running.add(running)
         try:
@@ -452,7 +452,7 @@ class PostgresStore:
 
 
 class PostgresRebuild:
-    """`Rebuild` (its methods are described there): a second build of the same index."""
+    """Implements `Rebuild` as a second build of the same index."""
 
     def __init__(self, live: PostgresStore, hidden: PostgresStore, build: int, lease: Lease) -> None:
         self._live = live
@@ -465,7 +465,7 @@ class PostgresRebuild:
         return self._hidden
 
     async def copy_vectors(self) -> None:
-        """Nothing: vectors belong to the agent, and every build finds them."""
+        """Does nothing: all builds of an agent share its vectors."""
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
@@ -497,7 +497,7 @@ class PostgresRebuild:
 
 
 class PostgresIndexPlace:
-    """`IndexPlace` (its methods are described there) for one agent. It closes the database with itself."""
+    """Implements `IndexPlace` for one agent. Closing it closes the database."""
 
     def __init__(self, database: Database, agent: str) -> None:
         self._database = database
@@ -527,5 +527,5 @@ class PostgresIndexPlace:
         return store
 
     def quarantined(self) -> tuple[str, ...]:
-        """Nothing: an index that is rebuilt elsewhere is not kept."""
+        """Does nothing: a damaged index is not kept, because it is rebuilt."""
         return ()

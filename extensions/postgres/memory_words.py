@@ -1,8 +1,8 @@
-"""Word search in Postgres: `tsvector` finds the chunks, and BM25 is computed where they lie.
+"""Word search in PostgreSQL: `tsvector` finds the chunks, and the server computes BM25.
 
-`ts_rank_cd` of a single word or phrase is the sum of its places' weights: exactly the weighted frequency that
-BM25 asks for. How often a word stands in the index is counted once and remembered. What a frequent word may
-cost is bounded as in the file member: the rarest words choose the chunks.
+`ts_rank_cd` of a single word or phrase is the sum of the weights of its positions, which is the weighted
+frequency that BM25 needs. Document frequencies are counted once and cached. As in the SQLite store, the
+rarest words select the chunks, which bounds the cost of frequent words.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BUILD_TABLES: tuple[LiteralString, ...] = (
     "memory_failures",
     "memory_builds",
 )
-"""The tables whose rows belong to a build."""
+"""The tables with a `build` column."""
 
 _HEAD = """
 SELECT build, chunks, tokens, changed FROM memory_builds
@@ -48,7 +48,7 @@ WHERE agent = %(agent)s AND build = coalesce(
 
 
 class Head(NamedTuple):
-    """A build as it is now: its number, how many chunks and words it has, and how often it was written."""
+    """The state of a build: its number, its chunks and tokens, and the number of writes."""
 
     build: int
     chunks: int
@@ -58,22 +58,19 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """A connection inside a transaction, and the build that statements are about."""
+    """A connection inside a transaction, and the build that its statements use."""
 
     connection: Connection
     agent: str
     build: int
 
     def rows(self, sql: LiteralString, **values: Any) -> list[tuple[Any, ...]]:
-        """All rows of a statement; `%(agent)s` and `%(build)s` are there in it."""
+        """All rows of a statement, which may use `%(agent)s` and `%(build)s`."""
         found: list[tuple[Any, ...]] = self.connection.execute(sql, self._with(values)).fetchall()
         return found
 
     def searched(self, sql: LiteralString, **values: Any) -> list[tuple[Any, ...]]:
-        """`rows` of a statement that is planned for its values each time.
-
-        What a prepared one is planned for after some calls, any values, takes twice as long.
-        """
+        """`rows`, planned anew for the values: a generic prepared plan takes twice as long."""
         cursor = self.connection.execute(sql, self._with(values), prepare=False)
         found: list[tuple[Any, ...]] = cursor.fetchall()
         return found
@@ -84,12 +81,12 @@ class Moment:
         return None if row is None else row[0]
 
     def change(self, sql: LiteralString, **values: Any) -> int:
-        """How many rows a statement changed."""
+        """Runs a statement and returns the number of changed rows."""
         count: int = self.connection.execute(sql, self._with(values)).rowcount
         return count
 
     def change_each(self, sql: LiteralString, each: Iterable[Mapping[str, Any]]) -> None:
-        """The same statement for many values, in few trips to the server."""
+        """Runs a statement for many values in few round trips."""
         if rows := [self._with(values) for values in each]:
             with self.connection.cursor() as cursor:
                 cursor.executemany(sql, rows)
@@ -99,20 +96,20 @@ class Moment:
 
 
 def head_of(connection: Connection, agent: str, build: int | None) -> Head:
-    """The build with this number, or the one that answers; an empty one where there is none yet."""
+    """The build with this number, or the live one; an empty build if there is none yet."""
     row = connection.execute(_HEAD, {"agent": agent, "build": build}).fetchone()
     return Head(*row) if row else Head(build or 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Narrowed:
-    """What a scope leaves of the index: conditions on a row `chunks`, and their values."""
+    """A scope as conditions on a row `chunks`, with their values."""
 
     conditions: LiteralString
     values: dict[str, Any]
 
     def admits(self, chunk_id: LiteralString) -> LiteralString:
-        """A condition on a column with chunk ids, that begins with AND."""
+        """The condition on a column of chunk ids, beginning with AND."""
         return (
             " AND EXISTS (SELECT 1 FROM memory_chunks AS chunks WHERE chunks.agent = %(agent)s"
             " AND chunks.build = %(build)s AND chunks.id = " + chunk_id + self.conditions + ")"
@@ -120,7 +117,7 @@ class Narrowed:
 
 
 def narrowed(moment: Moment, scope: Scope) -> Narrowed | None:
-    """What `scope` leaves of the index; `None` when it admits everything."""
+    """The conditions of `scope`; `None` if it admits everything."""
     conditions: LiteralString = ""
     if scope.after is not None:
         conditions += " AND chunks.day >= %(after)s"
@@ -130,7 +127,7 @@ def narrowed(moment: Moment, scope: Scope) -> Narrowed | None:
         conditions += " AND starts_with(chunks.path, %(below)s)"
     others = [source for source in get_args(Source) if source not in scope.sources]
     if others and moment.value(
-        # A look for each, in the order of the key: a plan for any source reads all files where it has none.
+        # One key lookup per source: a plan for all sources reads all files if there are none.
         "SELECT count(*) FROM unnest(%(others)s::text[]) AS others (source), LATERAL ("
         "SELECT FROM memory_files WHERE agent = %(agent)s AND build = %(build)s"
         " AND memory_files.source = others.source ORDER BY path LIMIT 1) AS found",
@@ -144,31 +141,31 @@ def narrowed(moment: Moment, scope: Scope) -> Narrowed | None:
 
 
 ANALYSIS = f"tsvector of {TOKENIZE}"
-"""How words are cut here: part of an index's identity."""
+"""The tokenizer, which is part of an index's identity."""
 
 _MARK_CHARS = 4
-"""What stands for an agent: 24 bits. Two agents with the same cost each other time, and see nothing."""
+"""The length of an agent's mark: 24 bits. Agents with equal marks only slow each other down."""
 
 _MOST_WORD_BYTES = 500
-"""Longer words are cut here, in chunks and in questions; a `tsvector` takes 2,046 bytes."""
+"""Longer words are truncated in chunks and in questions; the limit of `tsvector` is 2,046 bytes."""
 
 _MOST_POSITION = 16_383
-"""Words behind this one count, but not how often: a `tsvector` knows no later place."""
+"""The last position of a `tsvector`; all later words share it."""
 
 _GAP = 2
 _LETTERS: dict[Field, str] = {"text": "A", "title": "B", "parts": "C"}
 WEIGHTS = "{0," + ",".join(str(FIELD_WEIGHTS[field]) for field in ("parts", "title", "text")) + "}"
-"""What a word in each field counts, from weight D to A, as `ts_rank_cd` takes it."""
+"""The weights of the fields, from D to A, for `ts_rank_cd`."""
 
 
 def mark_of(agent: str) -> str:
-    """What stands before each word of an agent."""
+    """The prefix of each word of an agent."""
     digest = hashlib.blake2b(agent.encode(), digest_size=6).digest()
     return base64.urlsafe_b64encode(digest).decode()[:_MARK_CHARS]
 
 
 class Tokens:
-    """Cuts texts for one agent; several threads may share it."""
+    """The tokenizer of one agent. Thread-safe."""
 
     def __init__(self, agent: str) -> None:
         self._mark = mark_of(agent)
@@ -179,7 +176,7 @@ class Tokens:
         self._cut = connection.fts5_tokenizer(name, [*arguments, "categories", categories])
 
     def words(self, fields: WordFields) -> tuple[str, int]:
-        """A chunk's words as the text of a `tsvector`, and how many there are."""
+        """A chunk's words as a `tsvector` literal, and their number."""
         places: dict[str, list[str]] = defaultdict(list)
         at = count = 0
         for field in FIELDS:
@@ -192,7 +189,7 @@ class Tokens:
         return " ".join(f"{self._quoted(word)}:{','.join(at)}" for word, at in places.items()), count
 
     def atom(self, atom: Atom) -> str:
-        """An atom as the text of a `tsquery`, empty when it has no word; legal whatever was typed."""
+        """An atom as a `tsquery` literal, empty if it has no word. Always valid syntax."""
         kind = apsw.FTS5_TOKENIZE_QUERY | (apsw.FTS5_TOKENIZE_PREFIX if atom.prefix else 0)
         words = self._tokens(atom.words, kind)
         letter = _LETTERS[atom.field] if atom.field else ""
@@ -218,12 +215,12 @@ class Tokens:
 
 
 def any_of(queries: Iterable[str]) -> str:
-    """The query that is met when any of these is; empty without any."""
+    """The disjunction of queries; empty if there are none."""
     return " | ".join(queries)
 
 
 LEAST_IDF = 1e-6
-"""What a word counts that more than half of all chunks have."""
+"""The IDF of a word that occurs in more than half of all chunks."""
 
 _REMEMBERED_ATOMS = 20_000
 _COUNTS = """
@@ -242,20 +239,20 @@ _SCORE: LiteralString = """
 %(idf_{at})s::float8 * 2.2
     * (1 - k / (k + ts_rank_cd(%(weights)s::real[], words, %(atom_{at})s::tsquery)))
 """
-"""What one atom adds to the score of a row."""
+"""One atom's part of the score."""
 _ORDER: LiteralString = " ORDER BY score DESC, chunk_id LIMIT %(limit)s"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A query for chunks, and the atoms that they are weighed by."""
+    """A query that selects chunks, and the atoms that score them."""
 
     query: str
     atoms: Sequence[str]
 
 
 class WordReader:
-    """BM25 for one store. What it remembers may be used by several threads at once."""
+    """BM25 for one store, with a cache of document frequencies. Thread-safe."""
 
     def __init__(self) -> None:
         self._counted_at = 0
@@ -263,7 +260,7 @@ class WordReader:
         self._rows: OrderedDict[str, int] = OrderedDict()
 
     def counts_of(self, moment: Moment, head: Head, atoms: Sequence[Atom], tokens: Tokens) -> list[int]:
-        """In about how many chunks each atom stands."""
+        """The approximate document frequency of each atom."""
         asked = [tokens.atom(atom) for atom in atoms]
         rows = self._rows_of(moment, head, asked)
         return [rows.get(atom, 0) for atom in asked]
@@ -271,7 +268,7 @@ class WordReader:
     def lexical(
         self, moment: Moment, head: Head, query: MatchQuery, limit: int, scope: Scope, tokens: Tokens
     ) -> dict[int, float]:
-        """The BM25 of the best chunks, best first."""
+        """The BM25 scores of the best chunks, best first."""
         atoms = [asked for asked in dict.fromkeys(map(tokens.atom, query.atoms)) if asked]
         if not atoms or not head.chunks:
             return {}
@@ -308,12 +305,12 @@ class WordReader:
                 scores[chunk_id] = max(score, scores.get(chunk_id, score))
             scores = _highest(scores, limit)
         if len(scores) < limit and (together is not None or weighed) and (inside or together is not None):
-            # Few chunks have the rare words, in a narrow scope above all: there every word may choose.
+            # Few chunks have the rare words, especially in a narrow scope: let every word select.
             scores = best(everything)
         return scores
 
     def _rows_of(self, moment: Moment, head: Head, atoms: Iterable[str]) -> Mapping[str, int]:
-        """In how many chunks each atom is: remembered until a large index has changed by a tenth."""
+        """Document frequencies, cached until a large index has changed by a tenth."""
         state = (head.build, head.changed)
         if state != self._changed:
             other_build = state[0] != self._changed[0]
@@ -331,7 +328,7 @@ class WordReader:
         if missing:
             counted = [int(row[0]) for row in moment.rows(_COUNTS, atoms=missing)]
             found.update(zip(missing, counted, strict=True))
-            # A word that is nowhere may come at any time: it is asked for again.
+            # A word that does not occur yet may appear at any time, so zero is not cached.
             known.update((atom, count) for atom, count in zip(missing, counted, strict=True) if count)
             while len(known) > _REMEMBERED_ATOMS:
                 known.popitem(last=False)
@@ -339,12 +336,12 @@ class WordReader:
 
 
 def idf(rows: int, chunks: int) -> float:
-    """What a word counts by how many chunks have it (Robertson and Zaragoza 2009, as FTS computes it)."""
+    """The inverse document frequency (Robertson and Zaragoza 2009, as FTS5 computes it)."""
     return max(math.log((chunks - rows + 0.5) / (rows + 0.5)) if chunks > rows else 0.0, LEAST_IDF)
 
 
 def _split(rows: Mapping[str, int], chunks: int) -> tuple[list[str], list[str], Asked | None]:
-    """The atoms that choose, those that are only weighed, and a query of those that choose together."""
+    """The atoms that select, those that only score, and a query of atoms that select together."""
     choosing, weighed = split_by_rarity(rows, chunk_count=chunks)
     common = max(choosing, key=rows.__getitem__)
     if rows[common] <= TOO_MANY_ROWS or not weighed:

@@ -1,4 +1,4 @@
-"""What changes rows: files with their chunks and words, and what is kept beside them."""
+"""Writes files with their chunks, words and vectors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KNOWN = """
 SELECT text_hash, id FROM memory_vectors
 WHERE agent = %(agent)s AND embedder_id = %(embedder_id)s AND text_hash = ANY(%(hashes)s)
 """
-# A change writes the whole vector again, so what is not news is not written.
+# An update rewrites the whole vector, so unchanged rows are skipped.
 _USE = """
 UPDATE memory_vectors SET used_at = %(now_seconds)s
 WHERE agent = %(agent)s AND id = ANY(%(ids)s) AND used_at < %(now_seconds)s
@@ -76,10 +76,10 @@ DELETE FROM memory_vectors WHERE agent = %(agent)s AND id IN (
 def attach_known(
     moment: Moment, meta: Mapping[str, str], embedder: str, pieces: Sequence[Piece], *, now_seconds: int
 ) -> set[bytes]:
-    """A chunk gets its vectors when every piece has one; the hashes of the texts without.
+    """Attaches stored vectors to chunks whose pieces all have one; returns the hashes of texts without one.
 
-    Another process, or a fallback, may have made the index another embedder's since the caller looked: then
-    nothing is attached, because vectors of two embedders must not be mixed.
+    If another process or a fallback has changed the index's embedder in the meantime, nothing is attached,
+    because vectors of two embedders must not be mixed.
     """
     hashes = {piece.text_hash for piece in pieces}
     stored = moment.rows(_KNOWN, embedder_id=_embedder_id(moment, embedder), hashes=sorted(hashes))
@@ -99,9 +99,9 @@ def attach_known(
 def put_vectors(
     moment: Moment, embedder: str, vectors: Mapping[bytes, Vector | None], *, now_seconds: int
 ) -> None:
-    """Stores vectors by text hash. A zero vector is stored as refused, for nothing can be near it.
+    """Stores vectors by text hash. A zero vector is stored as refused, because nothing can be near it.
 
-    What is stored for a text already stays: chunks point to its row.
+    Existing rows stay, because chunks reference them.
     """
     embedder_id = _embedder_id(moment, embedder)
     asked = {key: None if vector is None else question(vector) for key, vector in vectors.items()}
@@ -126,12 +126,12 @@ def put_vectors(
 
 
 def detach_vectors(moment: Moment) -> None:
-    """No chunk of the build has a vector any more."""
+    """Detaches all vectors of the build."""
     moment.change("DELETE FROM memory_chunk_vectors WHERE agent = %(agent)s AND build = %(build)s")
 
 
 def evict(moment: Moment, keep_unused: int) -> int:
-    """Deletes vectors that no chunk of any build uses, least recently used first; how many."""
+    """Deletes vectors that no chunk of any build uses, least recently used first; returns their number."""
     return moment.change(_EVICT, keep_unused=keep_unused)
 
 
@@ -220,7 +220,7 @@ ON CONFLICT (agent, build, key) DO UPDATE SET value = excluded.value
 
 
 class PostgresWriter:
-    """`Writer` (its methods are described there). The caller holds the transaction and the build's lock."""
+    """Implements `Writer`. The caller holds the transaction and the build's lock."""
 
     def __init__(self, moment: Moment, tokens: Tokens) -> None:
         self._moment = moment
@@ -229,7 +229,7 @@ class PostgresWriter:
         self.has_attached = False
 
     def finish(self) -> None:
-        """Writes down how many chunks and words came and went: the last thing in the transaction."""
+        """Updates the build's counts. Call it last in the transaction."""
         self._moment.change(_COUNT, chunks=self._chunks, tokens=self._words)
 
     def meta(self) -> Mapping[str, str]:
@@ -345,7 +345,7 @@ class PostgresWriter:
 
 
 def _each_once(files: Sequence[IndexedFile]) -> Iterator[list[IndexedFile]]:
-    """The same files in runs in which none is twice: a later reading must see the earlier one stored."""
+    """Splits files into runs without duplicates, because a later version must see the earlier one stored."""
     batch: dict[tuple[str, str], IndexedFile] = {}
     for file in files:
         if _key(file) in batch:

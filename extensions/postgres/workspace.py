@@ -1,4 +1,4 @@
-"""The workspace as rows of a PostgreSQL database: `Workspace` over `rows.py`. Edge."""
+"""The workspace as rows of a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ LOOK_SECONDS = 1.0
 
 
 class RevisionWatch:
-    """`NoteWatch` (its methods are described there) that looks each second. It begins with the running loop.
+    """Implements `NoteWatch` by polling every second. It starts with the running loop.
 
-    While the database cannot be reached that is its problem; afterwards it tells what it missed.
+    An unreachable database is reported as its problem; afterwards, missed changes are reported.
     """
 
     def __init__(self, rows: DocumentRows, changed: Callable[[], None]) -> None:
@@ -75,13 +75,13 @@ class RevisionWatch:
 
 
 _NEVER_SETTLED = Fingerprint(facts=(), changed_ns=2**63)
-"""Of files that could not be looked at: whoever reads them gets the error."""
+"""The fingerprint of unreachable files: reading them raises the error."""
 
 
 class PostgresWorkspace:
-    """`Workspace` (its methods are described there) over the rows of one agent, without folder and links.
+    """Implements `Workspace` over the rows of one agent, without folders on disk and links.
 
-    A write is made on the text that was read: where somebody wrote meanwhile, it is made again on theirs.
+    A write applies to the text that was read; if somebody else wrote meanwhile, it is repeated on theirs.
     """
 
     is_there = True
@@ -233,7 +233,7 @@ class PostgresWorkspace:
         return 0
 
     def watch(self, wanted: Sequence[WantedNotes], changed: Callable[[], None]) -> RevisionWatch:  # noqa: ARG002 - it tells of all
-        """Tells of every change of the workspace, also of files that nobody asked for."""
+        """Watches the whole workspace, including files that were not named."""
         return RevisionWatch(self._rows, changed)
 
 

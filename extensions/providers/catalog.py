@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ from urllib.parse import urlsplit
 from nacre.extensions.providers.completions.addresses import is_loopback
 from nacre.extensions.providers.completions.errors import key_variable
 from nacre.extensions.providers.completions.price_map import price_map_models
-from nacre.extensions.providers.openai_compatible.listing import listing
+from nacre.extensions.providers.openai_compatible.listing import is_talking, listing
 from nacre.extensions.providers.openai_compatible.providers import PROVIDERS, Endpoint, resolve_endpoint
 from nacre.runtime.providers.provider import Choice, Listing, Offer, ServedModel
 
@@ -41,6 +42,9 @@ LOOK_SECONDS = 2.0
 """The time-out for the models of a server on this machine."""
 PROBE_SECONDS = 8.0
 """The time-out for the models of any other server."""
+_SNAPSHOT = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8})$")
+"""What a dated copy of a model has at the end of its name."""
+_NUMBER = re.compile(r"\d+")
 
 
 def offers() -> tuple[Offer, ...]:
@@ -77,7 +81,7 @@ async def probed(address: str, api_key: str = "") -> tuple[str, Listing]:
         found = await listing(each, api_key=api_key, seconds=PROBE_SECONDS)
         if found.is_served:
             return each, found
-    return tried[0], Listing()
+    return tried[0], found
 
 
 def usual_address(provider_name: str) -> str:
@@ -87,17 +91,25 @@ def usual_address(provider_name: str) -> str:
 
 async def offered_models(
     provider_name: str, environment: Mapping[str, str], api_key: str
-) -> tuple[Choice, ...]:
-    """The models that a provider lists, else those of the price map; the suggested one first."""
+) -> tuple[int, tuple[Choice, ...]]:
+    """The models that a provider lists, else those of the price map; the suggested one first.
+
+    In front of them the HTTP status of the provider's answer, 0 if there was none.
+    """
     known = price_map_models(provider_name)
     base_url = _endpoint(provider_name, environment).base_url
-    served: tuple[ServedModel, ...] = ()
-    if base_url:
-        served = (await listing(base_url, api_key=api_key, seconds=PROBE_SECONDS)).talking
-    if not served:
-        names = [name.removeprefix(f"{provider_name}/") for name in known]
-        served = tuple(ServedModel(name=name) for name in names)
-    return model_choices(provider_name, [_with_facts(model, known, provider_name) for model in served])
+    found = await listing(base_url, api_key=api_key, seconds=PROBE_SECONDS) if base_url else Listing()
+    served = found.talking or _priced_models(provider_name, known)
+    choices = model_choices(provider_name, [_with_facts(model, known, provider_name) for model in served])
+    return found.status, choices
+
+
+def _priced_models(provider_name: str, known: Mapping[str, Any]) -> tuple[ServedModel, ...]:
+    """The models of the price map that hold conversations, the highest version first, each under one name."""
+    names = {name.removeprefix(f"{provider_name}/") for name in known if not name.startswith("ft:")}
+    talking = {name for name in names if is_talking(name) and _SNAPSHOT.sub("", name) not in names - {name}}
+    listed = sorted(talking, key=lambda name: (tuple(map(int, _NUMBER.findall(name))), name), reverse=True)
+    return tuple(ServedModel(name=name) for name in listed)
 
 
 def model_choices(provider_name: str, models: Sequence[ServedModel]) -> tuple[Choice, ...]:

@@ -16,6 +16,7 @@ from nacre.extensions.providers.openai_compatible.providers import (
     goes_without_litellm,
     resolve_endpoint,
 )
+from nacre.memory.contracts.settings import at_home
 from nacre.runtime.contracts.clock import epoch_ms
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.providers.provider import ModelFacts
@@ -24,6 +25,8 @@ from nacre.runtime.settings.sections.models import ProviderSettings, with_profil
 from nacre.runtime.settings.spending import spending_ledger
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from nacre.extensions.providers.completions.provider_model import ProviderModel
     from nacre.extensions.providers.embedding.daily_budget import EmbeddingBudget
     from nacre.extensions.providers.litellm import LiteLLMTranscriber
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.settings import MemorySearchSettings, RerankSettings
     from nacre.memory.search.rerankers.reranker import Reranker
     from nacre.runtime.contracts.clock import Clock
+    from nacre.runtime.models.spending import SpendingLedger
     from nacre.runtime.providers.provider import Lend, ModelCatalog, OpenOther
     from nacre.runtime.settings.config import Config
     from nacre.runtime.settings.disk.auth_profiles import AuthProfile
@@ -173,14 +177,54 @@ def open_embedder(
 
 def open_reranker(config: Config, settings: RerankSettings, now: Clock) -> Reranker | None:
     """The re-ranker of `settings`, if they name one. Raises `ConfigError` if they name no model."""
-    from nacre.extensions.providers.rerankers import reranker_for
-
     return reranker_for(
         settings,
         _providers(config, now),
         home=config.home,
         now_seconds=lambda: now().timestamp(),
         ledger=lambda: spending_ledger(config, now),
+    )
+
+
+def reranker_for(
+    settings: RerankSettings,
+    providers: Mapping[str, ProviderSettings],
+    *,
+    home: Path,
+    now_seconds: Callable[[], float],
+    ledger: Callable[[], SpendingLedger],
+) -> Reranker | None:
+    """The re-ranker of `memorySearch.query.rerank`; `None` for no provider or `none`.
+
+    `providers` is `models.providers`; it has the address and the key if `query.rerank` has none. `~` in front
+    of a model's folder means `home`. `ledger` counts the cost, and has the cap.
+
+    Raises:
+        ConfigError: no model is named.
+    """
+    provider, model = (settings.provider or "").strip().lower(), (settings.model or "").strip()
+    if provider in ("", "none"):
+        return None
+    if not model:
+        raise ConfigError(
+            f"memorySearch.query.rerank.model is missing: the provider {provider!r} has no default "
+            "re-ranker. Name one."
+        )
+    if provider == "sentence-transformers":
+        from nacre.extensions.providers.embedding.local_models import CrossEncoderReranker
+
+        return CrossEncoderReranker(at_home(model, home))
+    from nacre.extensions.providers.litellm import LiteLLMReranker
+
+    shared = providers.get(provider, ProviderSettings())
+    if unset_in("" if settings.api_key else shared):
+        return None  # a notice of the settings reports it
+    return LiteLLMReranker(
+        f"{provider}/{model.removeprefix(f'{provider}/')}",
+        base_url=(settings.base_url or "").strip() or shared.base_url.strip() or None,
+        api_key=(settings.api_key or "").strip() or shared.api_key.strip() or None,
+        now_seconds=now_seconds,
+        ledger=ledger(),
     )
 
 
@@ -205,7 +249,6 @@ def open_transcribers(config: Config, now: Clock) -> Sequence[LiteLLMTranscriber
 
 
 def catalog() -> ModelCatalog:
-    """The providers and models that `nacre init` offers."""
     from nacre.extensions.providers import catalog as found
 
     return found

@@ -66,7 +66,6 @@ _PYDANTIC_ABOUT_LITELLM = (r".*`ReadOnly` qualifier", r".*conflict with protecte
 # process; the count tells when those of a loop have no user left and may be closed.
 _open_models: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.WeakKeyDictionary()
 
-
 _lock = threading.Lock()
 _loading: Future[Any] | None = None
 
@@ -88,7 +87,6 @@ async def load_litellm(model_name: str) -> Any:
 
 
 def is_installed() -> bool:
-    """Whether there is a package litellm."""
     return importlib.util.find_spec("litellm") is not None
 
 
@@ -339,9 +337,8 @@ class _SideModel:
         self._api_key = api_key
         self._now_seconds = now_seconds
         self._retained = False
-        self._calls = SideCalls(
-            ledger, self.purpose, model=name, address=base_url, now_ms=lambda: int(now_seconds() * 1000)
-        )
+        self._ledger = ledger
+        self._is_local = base_url is not None and is_loopback(base_url)
 
     async def close(self) -> None:
         """Closes the connections, unless an open model on this event loop still uses them."""
@@ -366,6 +363,30 @@ class _SideModel:
         )
         return classify(error, facts)
 
+    async def _bill(self) -> Bill:
+        """A bill by the owner's prices or the price map: dollars per token, query or second."""
+        own = self._ledger.prices.get(self.name)
+        mapped = {} if own is not None else await asyncio.to_thread(price_map_entry, self.name)
+        costs = {key: value for key, value in (own or mapped).items() if "_cost_per_" in key}
+        return Bill({key: float(value) for key, value in costs.items() if isinstance(value, int | float)})
+
+    @asynccontextmanager
+    async def _paid(self, bill: Bill) -> AsyncIterator[None]:
+        """Wraps one request. `bill` has the most that it can cost. Raises as `SpendingLedger.reserve`."""
+        estimate = Estimate(prompt_usd=bill.usage.cost_usd) if bill.is_known or self._is_local else None
+        with await self._ledger.reserve(self.purpose, self.name, estimate):
+            try:
+                yield
+            except asyncio.CancelledError:
+                # the caller gave up, but the provider bills the call
+                await self._spend(bill)
+                raise
+            await self._spend(bill)
+
+    async def _spend(self, bill: Bill) -> None:
+        at_ms = int(self._now_seconds() * 1000)
+        await self._ledger.spend(self.purpose, self.name, bill.usage, at_ms=at_ms)
+
 
 class LiteLLMReranker(_SideModel):
     """A re-ranker."""
@@ -379,8 +400,11 @@ class LiteLLMReranker(_SideModel):
             raise RerankingFailed(str(error)) from error
 
     async def relevance(self, question: str, texts: Sequence[str]) -> Sequence[float]:
+        sent_bytes = sum(len(f"{question}{text}".encode(errors="replace")) for text in texts)
+        bill = await self._bill()
+        bill.took_query(sent_bytes // BYTES_PER_TOKEN + 1)
         try:
-            async with self._calls.reranking(question, texts) as bill:
+            async with self._paid(bill):
                 answer = await self._asked(question, texts)
                 if tokens := _billed_tokens(answer):
                     bill.took_query(tokens)
@@ -468,7 +492,11 @@ class LiteLLMTranscriber(_SideModel):
         Raises:
             ModelError: the model returned none. There is no retry.
         """
-        async with self._calls.recording(file_name, len(data)) as bill:
+        is_plain = file_name.lower().endswith((".wav", ".flac"))
+        rate = LEAST_PLAIN_BYTES_A_SECOND if is_plain else LEAST_BYTES_A_SECOND
+        bill = await self._bill()
+        bill.took_seconds(len(data) / rate + 1)
+        async with self._paid(bill):
             answer = await self._asked(file_name, data, timeout_seconds)
             _settle(bill, answer)
         text = getattr(answer, "text", None)
@@ -524,7 +552,6 @@ class Bill:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a price."""
         return bool(self._price)
 
     def took_query(self, tokens: int) -> None:
@@ -549,70 +576,3 @@ class Bill:
 
     def _usd(self, key: str) -> float:
         return self._price.get(key, 0.0)
-
-
-class SideCalls:
-    """The paid calls of one model, `provider/model` at an address, for one `purpose`.
-
-    `now_ms` returns milliseconds since the epoch.
-    """
-
-    def __init__(
-        self,
-        ledger: SpendingLedger,
-        purpose: str,
-        *,
-        model: str,
-        address: str | None,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._ledger = ledger
-        self._purpose = purpose
-        self._model = model
-        self._is_local = address is not None and is_loopback(address)
-        self._now_ms = now_ms
-
-    @asynccontextmanager
-    async def reranking(self, question: str, texts: Sequence[str]) -> AsyncIterator[Bill]:
-        """Wraps one request to a re-ranker. Raises as `SpendingLedger.reserve`."""
-        sent_bytes = sum(len(f"{question}{text}".encode(errors="replace")) for text in texts)
-        bill = Bill(await self._price())
-        bill.took_query(sent_bytes // BYTES_PER_TOKEN + 1)
-        async with self._paid(bill):
-            yield bill
-
-    @asynccontextmanager
-    async def recording(self, file_name: str, size_bytes: int) -> AsyncIterator[Bill]:
-        """Wraps the transcription of a recording. Raises as `SpendingLedger.reserve`."""
-        is_plain = file_name.lower().endswith((".wav", ".flac"))
-        rate = LEAST_PLAIN_BYTES_A_SECOND if is_plain else LEAST_BYTES_A_SECOND
-        bill = Bill(await self._price())
-        bill.took_seconds(size_bytes / rate + 1)
-        async with self._paid(bill):
-            yield bill
-
-    async def _price(self) -> Mapping[str, float]:
-        """Dollars per token, query or second, from the owner's prices or the price map."""
-        own = self._ledger.prices.get(self._model)
-        mapped = {} if own is not None else await asyncio.to_thread(price_map_entry, self._model)
-        costs = {key: value for key, value in (own or mapped).items() if "_cost_per_" in key}
-        return {key: float(value) for key, value in costs.items() if isinstance(value, int | float)}
-
-    @asynccontextmanager
-    async def _paid(self, bill: Bill) -> AsyncIterator[None]:
-        is_priced = bill.is_known or self._is_local
-        estimate = Estimate(prompt_usd=bill.usage.cost_usd) if is_priced else None
-        reservation = await self._ledger.reserve(self._purpose, self._model, estimate)
-        try:
-            try:
-                yield
-            except asyncio.CancelledError:
-                # the caller gave up, but the provider bills the call
-                await self._spend(bill)
-                raise
-            await self._spend(bill)
-        finally:
-            reservation.release()
-
-    async def _spend(self, bill: Bill) -> None:
-        await self._ledger.spend(self._purpose, self._model, bill.usage, at_ms=self._now_ms())

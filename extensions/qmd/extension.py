@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.recall.memory_backend import BackendStatus, MemoryBackend
@@ -111,7 +112,6 @@ def _embedding() -> asyncio.Lock:
 
 def _parts(config: Config, built_in: Notes) -> QmdParts:
     from nacre.extensions.qmd.qmd_memory import qmd_parts
-    from nacre.runtime.contracts.clock import owner_clock
 
     async def engine() -> Notes:
         return built_in

@@ -236,7 +236,6 @@ def refuses_option(output: Output) -> bool:
 
 
 def misses_collection(output: Output) -> bool:
-    """Whether a collection is missing."""
     return output.code != 0 and _NO_COLLECTION.search(f"{output.err}\n{output.out}") is not None
 
 
@@ -246,7 +245,6 @@ def is_busy(problem: str) -> bool:
 
 
 def is_damaged(problem: str) -> bool:
-    """Whether qmd's index is damaged."""
     return _DAMAGED.search(problem) is not None
 
 

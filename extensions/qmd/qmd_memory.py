@@ -16,8 +16,15 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
-from nacre.extensions.qmd.exports import SessionExports
-from nacre.extensions.qmd.home import PREFIX, Collection, QmdHome, holder, named, wanted_collections
+from nacre.extensions.qmd.home import (
+    PREFIX,
+    Collection,
+    QmdHome,
+    SessionExports,
+    holder,
+    named,
+    wanted_collections,
+)
 from nacre.extensions.qmd.program import (
     Output,
     Place,
@@ -253,7 +260,6 @@ class ChatNotes(Record):
     async def read(
         self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
     ) -> Excerpt:
-        """Like `QmdNotes.read`."""
         return await self.notes.read(path, from_line=from_line, lines=lines, below=below)
 
     def _may_see(self, path: str) -> bool:
@@ -263,7 +269,6 @@ class ChatNotes(Record):
 
 
 def empty_report(mode: str) -> SearchReport:
-    """A report of qmd without hits."""
     return SearchReport(hits=(), provider=QMD, model=QMD, mode=_MODES[mode])
 
 
@@ -517,11 +522,7 @@ class QmdParts(Record):
     shared_cache: Path
 
     async def open(self) -> None:
-        """Creates qmd's folders, which a search needs.
-
-        Raises:
-            OSError: they cannot be created.
-        """
+        """Creates qmd's folders, which a search needs. Raises `OSError` if they cannot be created."""
         await asyncio.to_thread(self.home.make, self.shared_cache)
 
 
@@ -561,7 +562,6 @@ def qmd_parts(
 
 
 def qmd_home(config: Config) -> QmdHome:
-    """The qmd folder of an agent."""
     return QmdHome(config.folders.agent_dir / "qmd")
 
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from nacre.extensions.qmd.exports import SessionExports
-from nacre.extensions.qmd.home import Collection, QmdHome
+from nacre.extensions.qmd.home import Collection, QmdHome, SessionExports
 from nacre.extensions.qmd.program import (
     Program,
     QmdFailed,
@@ -130,11 +129,7 @@ class Upkeep:
                 self._ended_at = asyncio.get_running_loop().time()
 
     async def repair(self) -> None:
-        """Creates all collections again.
-
-        Raises:
-            QmdFailed: qmd cannot create them.
-        """
+        """Creates all collections again. Raises `QmdFailed` if qmd cannot create them."""
         async with self._turns:
             await self._create_collections(again=True)
 

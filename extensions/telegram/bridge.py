@@ -281,7 +281,6 @@ class _Output:
 
 
 def utf16_length(text: str) -> int:
-    """The length of a text in UTF-16 units."""
     return len(text) + sum(character > "\uffff" for character in text)
 
 
@@ -359,7 +358,6 @@ def _reader() -> MarkdownIt:
 
 
 log = logging.getLogger(__name__)
-
 
 POLL_SECONDS = 50
 """How long the server may hold a poll open."""

@@ -193,7 +193,6 @@ def sendable(text: str) -> str:
 
 log = logging.getLogger(__name__)
 
-
 LOGIN_SECONDS = 60.0
 CLOSE_SECONDS = 3.0
 PING_SECONDS = 30.0
@@ -349,7 +348,6 @@ async def newest_first(client: XmppClient, archive: str, *, with_jid: str) -> As
 
 
 async def has_archive(client: XmppClient, jid: str) -> bool:
-    """Whether an account or a room keeps an archive."""
     request = client.stream.plugin["xep_0030"].get_info(jid=JID(jid), timeout=ANSWER_SECONDS)
     try:
         info = await client.while_connected(request)
@@ -381,9 +379,7 @@ async def _page(
 
 
 def _own(client: XmppClient, archive: str) -> set[str]:
-    """The addresses that may answer for an archive. Anybody who guesses a request's id could send a false
-    answer.
-    """
+    """Who may answer for an archive. Anybody who guesses a request's id could send a false answer."""
     return {archive} if archive else {"", client.stream.boundjid.bare}
 
 

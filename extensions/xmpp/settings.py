@@ -19,9 +19,7 @@ class XmppSettings(AccountSettings):
     tls: bool = True
     """Whether to encrypt the connection. Without TLS no password is sent to another machine."""
     tls_ca_file: str = ""
-    """The file of the authority that signed the server's certificate. If empty, the system's authorities are
-    used.
-    """
+    """The file of the authority that signed the server's certificate. If empty, the system's are used."""
     rooms: tuple[str, ...] = ()
     """The addresses of the rooms to join: `garden@conference.example.org`."""
     nick: str = "Nacre"

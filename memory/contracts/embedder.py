@@ -65,11 +65,7 @@ class Embedder(Protocol):
     def facts(self) -> EmbedderFacts: ...
 
     async def embed_query(self, text: str) -> Sequence[float]:
-        """The vector of a question.
-
-        Raises:
-            EmbeddingFailed: there is no vector.
-        """
+        """The vector of a question. Raises `EmbeddingFailed` if there is no vector."""
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """One vector for each text, in order.
@@ -128,7 +124,6 @@ def in_use(embedder: Embedder) -> Embedder:
 
 
 def has_fallback(embedder: Embedder | None) -> TypeGuard[WithFallback]:
-    """Whether the embedder has a fallback."""
     # Each search does this twice, and `isinstance` with a large protocol takes 20 microseconds.
     return hasattr(embedder, "in_use")
 

@@ -23,7 +23,6 @@ T = TypeVar("T")
 Scores: TypeAlias = Mapping[int, float]
 """Scores by chunk id; higher is better. The order is from the best to the worst if there is one."""
 
-
 FRESHNESS_WAIT_SECONDS = 2.0
 """How long a search for a model or a person waits for a note that was just written; they take longer
 themselves."""

@@ -34,11 +34,7 @@ class TranscriptSource(Protocol):
     """Provides the transcripts that the engine may search."""
 
     async def transcripts(self) -> Sequence[TranscriptInfo]:
-        """All present transcripts.
-
-        Raises:
-            OSError: they cannot be listed; none counts as deleted then.
-        """
+        """All present transcripts. Raises `OSError` if they cannot be listed; none counts as deleted then."""
 
     async def text(self, name: str) -> TranscriptText | None:
         """The text of a transcript; `None` if it is gone or cannot be read now."""

@@ -76,11 +76,19 @@ class FolderEntry(Record):
 class Appended(Record):
     """The `written` text, `""` if all of it was there already.
 
-    `skipped_parts` counts paragraphs and list items that were left out as repeats.
+    `skipped_parts` counts paragraphs and list items that were left out as repeats, `rejected_lines` the
+    lines that were left out because the owner had rejected them.
     """
 
     written: str
     skipped_parts: int
+    rejected_lines: int = 0
+
+    @property
+    def left_out(self) -> str:
+        """A sentence for a model about the rejected lines, or an empty string."""
+        count = self.rejected_lines
+        return f" Left out what the owner rejected before: {count}. Do not write it again." if count else ""
 
 
 class Workspace(Protocol):

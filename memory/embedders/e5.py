@@ -38,7 +38,6 @@ MOST_THREADS = 4
 _LESS_URGENT = 5
 """Not more: on a busy machine, a thread that is kept waiting may hold what all threads of Python need."""
 
-
 _LOADED: WeakValueDictionary[Path, E5Model] = WeakValueDictionary()
 _LOADING = threading.Lock()
 

@@ -17,7 +17,6 @@ _PROGRAM = "from nacre.memory.embedders.e5_model import answer_on_pipe; answer_o
 _MOST_CHARS = 2_000
 """Far more than the model reads, and less than what every system's pipe takes without anybody reading."""
 
-
 _without_question: list[subprocess.Popen[bytes]] = []
 
 
@@ -50,7 +49,6 @@ class QuestionAhead:
         return _answer(self._process)
 
     def end(self) -> None:
-        """Ends the process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

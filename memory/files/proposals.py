@@ -24,6 +24,7 @@ from typing import Any, overload
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES, is_markdown
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
 from nacre.memory.files.sources.proposed_write import ProposedWrite, added_lines
+from nacre.memory.files.sources.rejections import lift, reject
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources, line_key, source_from_json, source_json
@@ -332,6 +333,7 @@ class ReviewQueue:
         async def accepted() -> None:
             await workspace.change(write.path, proposal.applied)
             await Sources(workspace).approve(write.path, added_lines(write), write.source)
+            await lift(workspace, write.path, write.text or "", added_lines(write))
 
         if self._history_dir is not None and write.source.written_by == "reflection":
             try:
@@ -350,8 +352,14 @@ class ReviewQueue:
             await accepted()
         await asyncio.to_thread(self._answered, proposal, is_rejected=False)
 
-    async def reject(self, proposal: Proposal) -> None:
-        """Removes a proposal; its note stays as it is, and its lines are not proposed again."""
+    async def reject(self, proposal: Proposal, workspace: Workspace) -> None:
+        """Removes a proposal; its note stays as it is, and its lines are neither proposed nor written again.
+
+        Raises:
+            PathOutsideRoot: this cannot be stored.
+        """
+        write = proposal.write
+        await reject(workspace, write.path, write.text or "", added_lines(write))
         await asyncio.to_thread(self._answered, proposal, is_rejected=True)
 
     def _answered(self, proposal: Proposal, *, is_rejected: bool) -> None:

@@ -158,7 +158,6 @@ def plan_changes(
     *,
     now_seconds: float,
 ) -> Changes:
-    """Compares a listing with the index."""
     to_read: list[FoundNote] = []
     waiting: list[FailedFile] = []
     unchanged = 0

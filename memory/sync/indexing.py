@@ -51,12 +51,10 @@ class IndexPlan(Record):
 
     @property
     def identity(self) -> dict[str, str]:
-        """The identity of an index made by this plan."""
         return wanted_identity(self.corpus.sizes, self.embedder, self.analysis)
 
     @property
     def embedder_key(self) -> str:
-        """The key under which the vectors of this plan are stored."""
         return embedder_key(self.identity)
 
 

@@ -49,7 +49,6 @@ class SyncRun:
     listeners: list[ProgressListener] = field(default_factory=list)
 
     def tell(self, progress: SyncProgress) -> None:
-        """Passes progress to the listeners."""
         for listener in self.listeners:
             listener(progress)
 
@@ -85,7 +84,6 @@ class SingleFlight(Generic[T]):
 
     @property
     def busy(self) -> bool:
-        """Whether a run is in progress."""
         return self._running is not None and not self._running[1].done()
 
     @property

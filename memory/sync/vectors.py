@@ -10,18 +10,14 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, TextRefused
 from nacre.memory.contracts.embedding_jobs import jobs_of
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.store import Piece, Store, Vector
 from nacre.memory.vectors.cosine_scale import SCALE_ROW, is_measured, measured_scale, scale_row
 from nacre.memory.vectors.identity import embedder_key as key_of, stored_identity
 from nacre.memory.vectors.pieces import batches, embedding_texts, sentences_of
-
-if TYPE_CHECKING:
-    from nacre.memory.contracts.embedder import Embedder
 
 GROUP_CHUNKS = 256
 SAMPLED_NOTES = 64

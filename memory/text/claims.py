@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from itertools import islice
 
+from nacre.memory.text.days.day_words import WEEKDAYS
 from nacre.memory.text.evidence import fold, stem
 from nacre.memory.text.forms.character_grams import gram_run, seamed
 from nacre.memory.text.forms.words import claim_words, stop_words_for
@@ -45,7 +46,6 @@ _REACH = 3
 Thing = tuple[str, ...]
 """The folded words of a thing that has a value."""
 
-
 NO_KEYS = frozenset(
     ("user", "assistant", "note", "notes", "todo", "idea", "done", "link", "url", "source", "see", "also")
 )
@@ -57,8 +57,28 @@ _EVENTS = frozenset(
     )
 )
 """Things that have another value every day, none of which replaces an earlier one."""
+_VALUES = frozenset(
+    (
+        "",
+        "value",
+        "values",
+        "now",
+        "wert",
+        "valeur",
+        "valor",
+        "valore",
+        "waarde",
+        "значение",
+        "值",
+        "値",
+        "값",
+    )
+)
+"""Headings of a column of values; the rows name the things."""
 _SECTIONS = frozenset(("facts", "preferences", "decisions", "people", "lessons", "retain", "notes", "log"))
 """Headings that name the kind of the lines below, not their subject."""
+_OWN_HEADING = re.compile("notes (?:of the conversation|from )|noted (?:at |by a program)|asked to remember")
+"""The beginnings of the headings that Nacre writes into logs."""
 _OWNER = frozenset(("user", "owner"))
 _INDEFINITE = frozenset(("a", "an", "ein", "eine", "einen", "un", "une", "una", "uno"))
 _AT = frozenset(
@@ -96,7 +116,6 @@ class Claim:
 
     @cached_property
     def values(self) -> Mapping[Thing, frozenset[str]]:
-        """The words of the values by thing."""
         values = _values_in_talk(self._bare) if self.in_talk else _values(self._bare)
         return {thing: value for thing, value in values if thing and value}
 
@@ -162,6 +181,39 @@ class Address(Record):
             return is_same
         is_alike = not self.kind or not other.kind or self.kind == other.kind
         return is_alike and not (is_same or self.is_denied or self.only_adds)
+
+
+def labelled_rows(lines: Sequence[str]) -> Mapping[int, str]:
+    """The rows of tables with two columns by number, each as a line: `| City | Porto |` as "City: Porto".
+
+    The heading of the second column belongs to the thing ("Anna City: Porto"), unless it only says that there
+    are values. A table that names a thing twice lists events, and a row about a day or a number is one.
+    """
+    found: dict[int, str] = {}
+    table: list[tuple[int, list[str]]] = []
+    for number, line in enumerate([*lines, ""]):
+        if line.lstrip().startswith("|"):
+            table.append((number, [cell.strip() for cell in line.strip().strip("|").split("|")]))
+            continue
+        dashes = (at for at, (_, cells) in enumerate(table) if not "".join(cells).strip(" :-"))
+        head = next(dashes, 0)
+        heading = fold(table[head - 1][1][-1]) if head else ""
+        rows = [(row, cells) for row, cells in table[head + bool(head) :] if len(cells) == 2]
+        things = [fold(cells[0]) for _, cells in rows]
+        if len(set(things)) == len(things):
+            name = "" if heading in _VALUES else f" {heading}"
+            found |= {
+                row: f"{thing}{name}: {cells[1]}"
+                for thing, (row, cells) in zip(things, rows, strict=True)
+                if re.search(r"[^\W\d_]", thing) and thing not in WEEKDAYS and not _DATE.search(thing)
+            }
+        table = []
+    return found
+
+
+def bare_words(line: str) -> str:
+    """The folded words of a line in order, without the day and source or the places behind it."""
+    return " ".join(_TOKEN.findall(fold(_BEHIND.sub("", line))))
 
 
 def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
@@ -232,7 +284,7 @@ def subject_of(headings: Sequence[str]) -> str:
     if len(headings) < 2:
         return ""
     name = fold(headings[-1]).strip()
-    return "" if name in _SECTIONS or not re.match(r"[^\W\d_]", name) else name
+    return "" if name in _SECTIONS or _OWN_HEADING.match(name) or not name[:1].isalpha() else name
 
 
 def has_other_value(newer: Claim, older: Claim) -> bool:
@@ -309,7 +361,6 @@ def _cut(clause: str) -> Iterator[str]:
 
 
 def is_not(word: str) -> bool:
-    """Whether a folded word is a negation."""
     if word in _table("not") or word.endswith(("n't", "n’t")):
         return True
     return not word.isascii() and any(sign in word for sign in _table("not, among characters"))

@@ -201,7 +201,6 @@ def stem(word: str, *, inflected: bool = False) -> str:
 
 
 def counted(evidence: Collection[TextEvidence], term_count: int) -> list[int]:
-    """The number of texts with each term."""
     counts = [0] * term_count
     for item in evidence:
         for at in item.terms:

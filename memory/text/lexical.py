@@ -246,7 +246,6 @@ def _joined_neighbours(text: str, words: Collection[str]) -> Iterator[Atom]:
 
 
 def term_atom(term: str, *, inflected: bool) -> Atom:
-    """The atom that finds one of `MatchQuery.terms`."""
     if not term.isascii() and gram_run().fullmatch(term):
         return Atom(term, "parts")
     if is_emoji(term):

@@ -10,12 +10,8 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from nacre.memory.contracts.embedder import EmbeddingFailed, in_use
-
-if TYPE_CHECKING:
-    from nacre.memory.contracts.embedder import Embedder, EmbedderFacts
+from nacre.memory.contracts.embedder import Embedder, EmbedderFacts, EmbeddingFailed, in_use
 
 TIMEOUT_SECONDS = 2.5
 REST_SECONDS = 60.0
@@ -68,7 +64,6 @@ class QueryVectors:
         return vector if len(vector) else None
 
     async def close(self) -> None:
-        """Cancels running requests."""
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()

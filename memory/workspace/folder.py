@@ -433,7 +433,6 @@ class Walk:
         self.unreadable: list[str] = []
 
     def listing(self) -> NoteListing:
-        """Everything found so far."""
         return NoteListing(
             notes=tuple(self._notes.values()),
             skipped=tuple(self.skipped),
@@ -468,7 +467,6 @@ class Walk:
             self.skip(path, "not a Markdown file (.md)")
 
     def skip(self, path: Path | str, reason: str) -> None:
-        """Records a skipped path."""
         # A name that is not Unicode must not break printing.
         shown = os.fsencode(path).decode("utf-8", "backslashreplace")
         self.skipped.append(SkippedPath(path=shown, reason=reason))

@@ -12,7 +12,7 @@ from nacre.runtime.agent.opening.agent_parts import AgentParts
 from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
 from nacre.runtime.commands.command import Command
 from nacre.runtime.commands.registry import Called
-from nacre.runtime.commands.review_commands import DENY
+from nacre.runtime.commands.session_commands import DENY
 from nacre.runtime.contracts.errors import ApprovalNotFound, SessionInUse
 from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, Warned
 from nacre.runtime.contracts.inbound import Reply

@@ -1,4 +1,4 @@
-"""What `Agent.open()` and `Runtime.open()` return: something to await, or to open with `async with`."""
+"""What `Agent.open()` and its like return: something to await, or to open with `async with`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,18 @@ class Opening(Coroutine[Any, Any, T], Generic[T]):
         assert self._opened is not None
         await self._opened.__aexit__(kind, error, trace)
 
-    if not TYPE_CHECKING:  # a type checker says by itself that there is no such attribute
+    if not TYPE_CHECKING:  # a type checker says by itself that there is no such method or attribute
+
+        def __enter__(self) -> NoReturn:
+            self.close()
+            blocking = ", or `with nacre.BlockingAgent.open(…)` without an event loop"
+            raise TypeError(
+                f"`with {self._name}(…)` lacks `async`. Write `async with {self._name}(…) as opened:`"
+                f"{blocking if self._name == 'Agent.open' else ''}."
+            )
+
+        def __exit__(self, *error: object) -> None:
+            """`with` looks for it before it calls `__enter__`."""
 
         def __getattr__(self, name: str) -> NoReturn:
             raise AttributeError(

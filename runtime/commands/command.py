@@ -78,7 +78,6 @@ class Command(Record):
         return f"{self.called_by[0]} {self.arguments}".rstrip()
 
     def may_be_used(self, policy: ChatPolicy) -> bool:
-        """Whether it may be used in such a chat."""
         return (self.who == "anyone" or policy.is_owner is True) and policy.audience in self.where
 
 

@@ -1,4 +1,4 @@
-"""`/search`, `/remember`, `/forget` and `/undo`: the owner's notes from inside a conversation."""
+"""`/search`, `/remember`, `/forget`, `/undo` and `/review`: the owner's notes from inside a conversation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
 from nacre.memory.files.proposals import (
     NoteChange,
     NoteCut,
+    Proposal,
+    ProposalConflict,
     ProposalFailed,
+    ProposalUnknown,
+    ReviewQueue,
     cut_note,
     target_of_query,
     write_changes,
 )
+from nacre.memory.files.sources.proposed_write import ProposedWrite
+from nacre.memory.files.sources.rejections import reject
 from nacre.memory.files.sources.sources import sources_of_hits, with_marks
 from nacre.memory.workspace.history.commits import (
     SESSION_ID,
@@ -32,6 +38,89 @@ from nacre.runtime.commands.wording import counted, found_lines, shortened
 from nacre.runtime.recall.memory_core import owners_first
 from nacre.runtime.recall.memory_plugin import Notes
 from nacre.runtime.recall.open_memory import open_memory
+
+_HOW = (
+    "`/review accept ID`, `/review reject ID`, or `/review edit ID` and the new text; `all` for each of them."
+)
+_MOST_DIFF_LINES = 40
+
+
+async def _review(run: CommandRun) -> Outcome:
+    parts = run.turn.parts
+    verb, _, rest = run.rest.strip().partition(" ")
+    try:
+        if verb in ("accept", "reject"):
+            return run.said(await _answered(run, verb, rest.strip()))
+        if verb == "edit":
+            name, text = _split(rest)
+            if not text.strip():
+                return run.said("The new text stands behind the id: /review edit ID TEXT")
+            found = await parts.review.find(name)
+            await parts.review.accept(found, parts.workspace, edited=text.rstrip("\n") + "\n")
+            parts.on_notes(found.write.path)
+            return run.said(f"Your text is written into {found.write.path}.")
+        if verb:
+            return run.said(await _shown(run, [await parts.review.find(verb)]))
+        return run.said(await _shown(run, list(await parts.review.waiting())))
+    except (ProposalUnknown, ProposalConflict, PathOutsideRoot, FileBusy, OSError) as error:
+        return run.said(str(error))
+
+
+async def _answered(run: CommandRun, verb: str, name: str) -> str:
+    parts = run.turn.parts
+    queue: ReviewQueue = parts.review
+    found = list(await queue.waiting()) if name == "all" else [await queue.find(name)]
+    told: list[str] = []
+    for proposal in found:
+        try:
+            if verb == "accept":
+                await queue.accept(proposal, parts.workspace)
+                parts.on_notes(proposal.write.path)
+            else:
+                await queue.reject(proposal, parts.workspace)
+        except ProposalConflict as error:
+            told.append(str(error))  # the others are answered all the same
+            continue
+        done = "Written into" if verb == "accept" else "Rejected for"
+        told.append(f"{done} {proposal.write.path} ({proposal.id}).")
+    return "\n".join(told) or "Nothing waits for review."
+
+
+async def _shown(run: CommandRun, proposals: list[Proposal]) -> str:
+    parts = run.turn.parts
+    if not proposals:
+        return "Nothing waits for review."
+    told: list[str] = []
+    for proposal in proposals:
+        lines = (await parts.review.diff(proposal, parts.workspace)).splitlines()[2:]
+        if len(lines) > _MOST_DIFF_LINES and len(proposals) > 1:
+            rest = len(lines) - _MOST_DIFF_LINES
+            lines = [*lines[:_MOST_DIFF_LINES], f"… {rest} more lines: /review {proposal.id}"]
+        # Four backticks, so that the note may contain a fence itself.
+        told.append("\n".join((heading(proposal.write, proposal.id), "````diff", *lines, "````")))
+    return "\n\n".join((*told, _HOW))
+
+
+def heading(write: ProposedWrite, proposal_id: str) -> str:
+    """One line about a proposal: its id, its note, and who wrote it when."""
+    source = write.source
+    by = " in ".join(filter(None, (source.written_by, source.chat)))
+    return f"**{proposal_id}** · {write.path} · {by}, {source.at[:16].replace('T', ' ')}"
+
+
+def _split(text: str) -> tuple[str, str]:
+    words = text.lstrip().split(maxsplit=1)
+    return (words[0] if words else "", words[1] if len(words) > 1 else "")
+
+
+REVIEW = Command(
+    name="review",
+    arguments="[id]",
+    help="notes that wait for you: show, accept, reject, edit",
+    group="Memory",
+    run=_review,
+    where=("private",),
+)
 
 MEMORY_FILE = "MEMORY.md"
 FACTS_HEADING = "## Facts"
@@ -127,7 +216,10 @@ async def _forget(run: CommandRun) -> Outcome:
         )
         cuts = [cut for cut in found if cut is not None]
         if not cuts:
-            return run.said(f"No line of the notes has all of these words: {query}")
+            return run.said(
+                f"No line of the notes has all of these words: {query}\n`nacre memory forget '{query}' "
+                "--transcripts` shows what conversations have of it, and removes it there."
+            )
         if not is_confirmed:
             return run.said(_plan_text(cuts, query))
         problem = await _write(run, cuts, f"Forgot lines of {', '.join(cut.path for cut in cuts)}")
@@ -168,6 +260,9 @@ async def _write(run: CommandRun, changes: Sequence[NoteChange], subject: str) -
             redacts_secrets=turn.parts.sources.secrets != "off",
             is_typed=bool,
         )
+        for change in changes:
+            if isinstance(change, NoteCut):
+                await reject(workspace, change.path, change.before or "", change.lines)
 
     _commit, problem = await as_one_commit(
         workspace,

@@ -11,12 +11,13 @@ from typing import get_args
 
 from nacre.record import Record
 from nacre.runtime.commands.command import Command, CommandRun, HelpGroup, Outcome
-from nacre.runtime.commands.memory_commands import FORGET, REMEMBER, SEARCH, UNDO
-from nacre.runtime.commands.review_commands import APPROVE, DENY, REVIEW
+from nacre.runtime.commands.memory_commands import FORGET, REMEMBER, REVIEW, SEARCH, UNDO
 from nacre.runtime.commands.session_commands import (
     ACTIVATION,
+    APPROVE,
     COMPACT,
     CONTEXT,
+    DENY,
     FORK,
     LABEL,
     MODEL,

@@ -115,7 +115,6 @@ NEW = _conversation_command(
     name="new", arguments="[model] [text]", help="start a fresh session; notes are saved first", run=_new
 )
 
-
 _SOFT = re.compile(r"soft(?=\s|$)(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -138,8 +137,6 @@ RESET = _conversation_command(
     name="reset", arguments="[text]", help="like /new; /reset soft only reads the notes again", run=_reset
 )
 
-
-SHOWN_CHARS = 60
 SHORT_ID_CHARS = 8
 
 
@@ -371,3 +368,27 @@ ACTIVATION = _channel_command(
     run=_elsewhere,
     where=("group",),
 )
+
+
+async def _others_words(run: CommandRun) -> Outcome:
+    """Runs if a hook changed the message: a hook must not answer in the owner's name."""
+    return run.said("A call is answered in the owner's own words, and these were changed by a hook.")
+
+
+APPROVE = Command(
+    name="approve",
+    arguments="[id]",
+    help="let a waiting tool call run; alone it lists them",
+    group="This chat",
+    run=_others_words,
+)
+DENY = Command(
+    name="deny",
+    arguments="id [reason]",
+    help="refuse a waiting tool call",
+    group="This chat",
+    run=_others_words,
+)
+"""Calls are answered before the session's lock is taken, because the waiting turn holds it
+(`runtime/agent/answering.py`).
+"""

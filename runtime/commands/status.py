@@ -105,7 +105,7 @@ async def _usage(run: CommandRun) -> Outcome:
     turn, config = run.turn, run.config
     status = await status_of(turn, run.lifecycle)
     total = await asyncio.to_thread(usage_of, turn.session.journal.tree)
-    is_priced = await asyncio.to_thread(has_price, status.answering_model_name)
+    is_priced = await asyncio.to_thread(has_price, config, status.answering_model_name)
     rows = [("This session", usage_text(total, is_priced=is_priced))]
     if status.last_usage is not None:
         rows.insert(0, ("Last answer", usage_text(status.last_usage, is_priced=is_priced)))

@@ -73,9 +73,7 @@ class SpendingCapReached(ModelError):
 
 
 class ContextOverflow(ModelError):
-    """The request did not fit the model's context window. `window_tokens` is that window if it is not
-    the first model's.
-    """
+    """The request did not fit the model's window, which is `window_tokens` if not the first model's."""
 
     def __init__(self, message: str, *, detail: str = "", window_tokens: int | None = None) -> None:
         super().__init__(message, detail=detail)
@@ -133,9 +131,7 @@ class RequestRefused(BadModelReply):
 
 
 class AllModelsFailed(ModelError):
-    """The model and every fallback failed; the message names each with its reason, `failures` has their
-    errors.
-    """
+    """Every model failed; the message names each with its reason, `failures` has their errors."""
 
     def __init__(self, message: str, *, detail: str = "", failures: Sequence[ModelError] = ()) -> None:
         super().__init__(message, detail=detail)

@@ -56,7 +56,6 @@ class ChatPolicy(Record):
 
     @property
     def audience(self) -> Audience:
-        """Who can read this chat."""
         if self.is_private:
             return "private"
         return "direct" if self.chat_kind == "direct" else "group"

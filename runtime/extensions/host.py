@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from nacre.memory.contracts.facts import FactMemory
 from nacre.record import Record
@@ -19,15 +19,13 @@ from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.extensions.service import MakeMount, Service, TurnWorkers
 from nacre.runtime.hooks.hooks import Handler, checked_name
+from nacre.runtime.providers.provider import Lend
 from nacre.runtime.recall.memory_backend import MemoryBackend
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.function import FunctionTool, ToolSource, tool
 from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart, prompt_part
 from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
-
-if TYPE_CHECKING:
-    from nacre.runtime.providers.provider import Lend
 
 T = TypeVar("T")
 MakeToolSource: TypeAlias = Callable[[Config, Clock], ToolSource]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import field
 from typing import Any
 
 from nacre.memory.contracts.facts import FactMemory
 from nacre.record import Record
+from nacre.runtime.commands.command import Command
+from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
@@ -17,8 +20,9 @@ from nacre.runtime.extensions.host import ExtensionHost, OpeningAgent
 from nacre.runtime.extensions.installed.discovery import Installed, built_in_extensions, installed_extensions
 from nacre.runtime.extensions.installed.settings_schema import settings_problems
 from nacre.runtime.extensions.service import TurnWorkers
+from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
 from nacre.runtime.recall.memory_backend import MemoryBackend
-from nacre.runtime.recall.memory_plugin import MemoryPlugin
+from nacre.runtime.recall.memory_plugin import EngineCommand, MemoryPlugin
 from nacre.runtime.settings.disk.agent_folders import FILES, StorageChoice
 from nacre.runtime.settings.sections.plugins import NO_MEMORY, PluginsSettings
 from nacre.runtime.settings.settings import Settings
@@ -238,3 +242,31 @@ def _refuse_taken(what: str, names: Iterable[str], taken: Collection[str]) -> No
         if name in seen:
             raise ExtensionBroken(f"Its {what} {name!r} has a name that is taken.")
         seen.add(name)
+
+
+class EngineParts(Record):
+    """An engine's handlers by name, and the agent's commands including the engine's."""
+
+    hooks: HookTable = field(default_factory=lambda: HookTable())
+    commands: Commands
+
+
+def engine_parts(engine: MemoryPlugin, commands: Commands) -> EngineParts:
+    """Validates what a started engine provides in addition to the existing `commands`.
+
+    Raises:
+        ValueError: a hook's name is unknown, or its handler is not callable.
+        TypeError: a command was not made by `nacre.command`.
+        ConfigError: a command's name is malformed or in use.
+    """
+    hooks = engine.hooks()
+    register_all(Hooks(), hooks)
+    return EngineParts(
+        hooks=hooks, commands=commands.and_also([_command(each) for each in engine.commands()])
+    )
+
+
+def _command(command: EngineCommand) -> Command:
+    if not isinstance(command, FunctionCommand):
+        raise TypeError(f"{command!r} is not a chat command; make one of a function with @nacre.command")
+    return command.to_command()

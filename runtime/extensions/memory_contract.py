@@ -23,7 +23,7 @@ from typing import Any
 
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.extensions.engine_parts import EngineParts, engine_parts
+from nacre.runtime.extensions.loading import EngineParts, engine_parts
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
 from nacre.runtime.recall.memory_slot import RECALL_SECONDS
 from nacre.runtime.tools.function import FunctionTool, ToolChat

@@ -45,7 +45,6 @@ from nacre.sessions.contracts.messages import AssistantMessage, Usage
 
 log = logging.getLogger(__name__)
 
-
 MAX_ADDED_CHARS = 8_000
 """The most characters of one handler's text that enter a prompt."""
 

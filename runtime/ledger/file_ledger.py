@@ -47,8 +47,8 @@ class FileLedgerPlace(Record):
     async def open(self, *, now: Clock, new_id: NewId) -> Ledger:
         return await SqliteLedger.open(self.file, now=now, new_id=new_id)
 
-    async def open_tables(self, *, now: Clock) -> LedgerTables:
-        return open_tables(self.file, now=now())
+    async def open_tables(self) -> LedgerTables:
+        return open_tables(self.file)
 
     async def is_there(self) -> bool:
         return self.file.exists()
@@ -57,9 +57,9 @@ class FileLedgerPlace(Record):
         return self.file.parent.is_dir() and _is_locked(self.file)
 
     @asynccontextmanager
-    async def movable(self, *, now: Clock) -> AsyncIterator[MovableLedger]:
+    async def movable(self) -> AsyncIterator[MovableLedger]:
         release = _locked(self.file)
-        found = MovableFile(self.file, now=now())
+        found = MovableFile(self.file)
         try:
             yield found
         finally:
@@ -72,7 +72,7 @@ def ledger_file(state_dir: Path) -> FileLedgerPlace:
     return FileLedgerPlace(file=state_dir / LEDGER_FILE)
 
 
-async def refuse_left_behind(there: FileLedgerPlace, *, copied: str, now: Clock, how: str) -> None:
+async def refuse_left_behind(there: FileLedgerPlace, *, copied: str, how: str) -> None:
     """Returns if a file has nothing that the chosen ledger lacks. Every other backend calls this first.
 
     With an empty ledger, people who were let in would be strangers, and scheduled jobs would not run.
@@ -84,7 +84,7 @@ async def refuse_left_behind(there: FileLedgerPlace, *, copied: str, now: Clock,
     """
     if not there.file.exists():
         return
-    found = MovableFile(there.file, now=now())
+    found = MovableFile(there.file)
     try:
         here = await found.contents()
     finally:
@@ -113,8 +113,13 @@ class SqliteLedger(Ledger):
             LedgerUnusable: the file cannot be opened or written, or another process has it.
         """
         release = _locked(path)
+        notice = ""
         try:
-            rows, notice = open_database(path, statements.MIGRATIONS, now=now())
+            try:
+                rows = open_database(path)
+            except LedgerDamaged as error:
+                notice = _set_aside(path, error, now())
+                rows = open_database(path)
         except BaseException:
             release()
             raise
@@ -142,9 +147,9 @@ class SqliteLedger(Ledger):
             self._release = None
 
 
-def open_tables(path: Path, *, now: datetime) -> LedgerTables:
+def open_tables(path: Path) -> LedgerTables:
     """The tables of a ledger's file, created if needed, for a terminal. Raises `LedgerUnusable`."""
-    return LedgerTables(open_database(path, statements.MIGRATIONS, now=now)[0], statements)
+    return LedgerTables(open_database(path), statements)
 
 
 def _run_on(db: Connection) -> Run:
@@ -164,9 +169,8 @@ _OWN_NAMES = {"number": "seq", "answered_by": "agent", "was_draft": "is_draft"}
 class MovableFile:
     """A `MovableLedger`. The file is created when something is copied into it, not before."""
 
-    def __init__(self, path: Path, *, now: datetime) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._now = now
         self._opened: SqliteRows | None = None
 
     async def contents(self) -> Contents:
@@ -205,9 +209,7 @@ class MovableFile:
 
     def _rows(self) -> SqliteRows:
         if self._opened is None:
-            self._opened, notice = open_database(self._path, statements.MIGRATIONS, now=self._now)
-            if notice:
-                raise LedgerUnusable(notice)
+            self._opened = open_database(self._path)
         return self._opened
 
 
@@ -356,37 +358,44 @@ class SqliteRows:
         return result, None
 
 
-def open_database(path: Path, migrations: tuple[str, ...], *, now: datetime) -> tuple[SqliteRows, str]:
-    """Opens a file, creating and migrating it if needed; returns its rows, and a notice or an empty string.
+class LedgerDamaged(LedgerUnusable):
+    """The file is not a database, or its pages are damaged. The next program that serves sets it aside."""
 
-    A damaged file is set aside under another name, and a new one created.
+
+def open_database(path: Path) -> SqliteRows:
+    """Opens a file, creating and migrating it if needed.
 
     Raises:
+        LedgerDamaged: the file is damaged; nothing was changed.
         LedgerUnusable: the file cannot be opened, or a newer program wrote it.
     """
-    notice = ""
     try:
         path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         connection = _opened(path)
     except (apsw.NotADBError, apsw.CorruptError) as error:
-        aside = path.with_name(f"{path.name}.corrupt-{now:%Y%m%dT%H%M%S}")
-        for suffix in ("-wal", "-shm"):
-            with suppress(FileNotFoundError):
-                Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
-        path.rename(aside)
-        notice = (
-            f"The ledger of the bridges was damaged ({error}) and set aside as {aside}. What was on its way "
-            "then is not sent, and messages that a server sends again are answered again."
-        )
-        connection = _opened(path)
+        raise LedgerDamaged(
+            f"The ledger {path} is damaged ({error}). The next start of `nacre serve` sets it aside."
+        ) from error
     except (apsw.Error, OSError) as error:
         raise unusable(path, error) from error
     try:
-        _migrate(connection, path, migrations)
+        _migrate(connection, path, statements.MIGRATIONS)
     except BaseException:
         connection.close()
         raise
-    return SqliteRows(connection, path), notice
+    return SqliteRows(connection, path)
+
+
+def _set_aside(path: Path, error: LedgerDamaged, now: datetime) -> str:
+    aside = path.with_name(f"{path.name}.corrupt-{now:%Y%m%dT%H%M%S}")
+    for suffix in ("-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
+    path.rename(aside)
+    return (
+        f"The ledger of the bridges was damaged ({error.__cause__}) and set aside as {aside}. "
+        "What was on its way then is not sent, and messages that a server sends again are answered again."
+    )
 
 
 def unusable(path: Path, error: Exception) -> LedgerUnusable:

@@ -38,9 +38,7 @@ from nacre.runtime.ledger.tables import LedgerRows, LedgerStatements, LedgerTabl
 
 
 class Outbox:
-    """The parts of a ledger. `ledger_id` is part of their keys, so that keys of different ledgers
-    differ.
-    """
+    """The parts of a ledger. Their keys include its `ledger_id`, so that those of other ledgers differ."""
 
     def __init__(self, rows: LedgerRows, sql: LedgerStatements, *, ledger_id: str) -> None:
         self._rows = rows
@@ -72,15 +70,12 @@ class Outbox:
     async def next_part(
         self, channel: str, account: str, chat_id: str, *, after: int = 0
     ) -> OutboundPart | None:
-        """The oldest part of a chat that is to be sent, with a number above `after`; `None` if there is
-        none.
-        """
+        """The oldest part of a chat to send, with a number above `after`; `None` if there is none."""
         chat = {"channel": channel, "account": account, "chat_id": chat_id, "after": after}
         found = await self._rows.read(self._sql.NEXT_PART, **chat)
         return part_from_row(found[0], self._id) if found else None
 
     async def chats_with_parts(self, channel: str, account: str) -> tuple[str, ...]:
-        """The chats with unsent parts."""
         rows = await self._rows.read(self._sql.CHATS, channel=channel, account=account)
         return tuple(str(chat_id) for (chat_id,) in rows)
 
@@ -100,7 +95,6 @@ class Outbox:
         await self._rows.run(self._sql.SENT, not is_whole, number=part.number, sent_id=sent_id, state=state)
 
     async def drafted(self, part: OutboundPart, sent_id: str) -> None:
-        """Records that the beginning of an answer is shown."""
         await self._rows.run(self._sql.DRAFTED, number=part.number, sent_id=sent_id)
 
     async def undraft(self, part: OutboundPart) -> None:
@@ -307,7 +301,7 @@ class LedgerPlace(Protocol):
             LedgerUnusable: it cannot be opened, another program uses it, or it was left behind elsewhere.
         """
 
-    async def open_tables(self, *, now: Clock) -> LedgerTables:
+    async def open_tables(self) -> LedgerTables:
         """Opens the tables for a terminal. Raises like `open`."""
 
     async def is_there(self) -> bool:
@@ -316,7 +310,7 @@ class LedgerPlace(Protocol):
     async def is_served(self) -> bool:
         """Whether a program has the ledger open now. Raises `LedgerUnusable`."""
 
-    def movable(self, *, now: Clock) -> AbstractAsyncContextManager[MovableLedger]:
+    def movable(self) -> AbstractAsyncContextManager[MovableLedger]:
         """Locks a ledger to copy from or into.
 
         Raises:

@@ -117,9 +117,7 @@ async def copy_ledger(source: MovableLedger, target: MovableLedger) -> CopiedLed
 
 
 def may_replace(source: Contents, target: Contents) -> bool:
-    """Whether nothing is lost: the target is empty, unchanged since a copy, or what the source was
-    copied from.
-    """
+    """Whether nothing is lost: the target is empty, as it was copied, or what the source was copied from."""
     return target.is_empty or target.checksum in (target.copied, source.copied, source.checksum)
 
 

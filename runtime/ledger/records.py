@@ -172,6 +172,7 @@ class StoredPerson(NamedTuple):
     at_ms: int
     code: str = ""
     role: str = ""
+    own_agent: str = ""
 
 
 class Delivery(NamedTuple):
@@ -190,9 +191,7 @@ class Delivery(NamedTuple):
 
 
 class StoredStatus(NamedTuple):
-    """The status of a bridge since `since_ms`; the next attempt is at `next_try_ms`, or 0. Epoch
-    milliseconds.
-    """
+    """The status of a bridge since `since_ms`; `next_try_ms` may be 0. Times are epoch milliseconds."""
 
     channel: str
     account: str

@@ -41,7 +41,7 @@ Ending = Literal["done", "cut", "drop", "stall"]
 """How a stream ends: whole; without finish reason and `[DONE]`; connection reset; silent for ever."""
 
 Held = Literal["", "head", "words"]
-"""What an answer is held back before, until `ProviderServer.go_on`: its head, or what follows it; nothing."""
+"""The part of an answer that waits for `ProviderServer.go_on`: the head, the body, or nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -513,7 +513,7 @@ def _headers(head: bytes) -> dict[str, str]:
 
 
 async def hear_nobody(sockets: Iterable[socket]) -> None:
-    """Takes no more connections, and lets those begin that were taken already.
+    """Stops accepting connections, after those that were accepted have started.
 
     A server of asyncio that is closed between the two leaves a connection open that nobody knows: Python 3.11
     fails in `Server._attach`, behind which the connection would have been made.

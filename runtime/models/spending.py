@@ -1,4 +1,4 @@
-"""What calls of models cost: a file for each day of the owner, shared by all processes and agents.
+"""The cost of model calls: one file per day of the owner, shared by all processes and agents.
 
 The daily cap first stops what nobody waits for, and then replies. A contract: bytes on disk.
 """
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from nacre.locks import try_lock
 from nacre.record import Record
@@ -78,7 +78,10 @@ BYTES_PER_TOKEN = 3
 
 
 class Reservation:
-    """Money reserved for a running call. `answer_tokens` limits its answer; `None` does not."""
+    """Money reserved for a running call, released at the end of a `with` block.
+
+    `answer_tokens` limits the answer; `None` does not.
+    """
 
     def __init__(self, answer_tokens: int | None = None, release: Callable[[], None] | None = None) -> None:
         self.answer_tokens = answer_tokens
@@ -86,7 +89,6 @@ class Reservation:
 
     @property
     def is_capped(self) -> bool:
-        """Whether a cap holds for the call."""
         return self._release is not None
 
     def release(self) -> None:
@@ -94,6 +96,12 @@ class Reservation:
         release, self._release = self._release, None
         if release is not None:
             release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.release()
 
 
 class SpendingLedger:
@@ -123,7 +131,6 @@ class SpendingLedger:
 
     @property
     def has_cap(self) -> bool:
-        """Whether the owner set a cap."""
         return self._cap_usd() is not None
 
     async def reserve(self, purpose: str, model: str, estimate: Estimate | None) -> Reservation:
@@ -304,7 +311,6 @@ class Spent(Record):
     usage: Usage
 
     def to_line(self) -> bytes:
-        """The call as a line of JSON."""
         raw = {
             "v": VERSION,
             "at": self.at_ms,

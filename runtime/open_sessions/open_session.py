@@ -227,7 +227,6 @@ class IndexLine:
             log.warning("the index record of %s is older than its transcript: %s", self._key, error)
 
     async def flushed(self, *, cycle: int) -> None:
-        """Records an attempt to flush in this cycle."""
         at_ms = epoch_ms(self._now())
         await self._mirror(memory_flush_at_ms=at_ms, memory_flush_compaction_count=cycle)
 
@@ -261,7 +260,6 @@ class IndexLine:
         self.record = self._ours(current) or with_model_override(self.record, name)
 
     async def aborted(self) -> None:
-        """Records that the last turn was aborted."""
         await self._mirror(aborted_last_run=True)
 
     async def _mirror(self, **fields: Any) -> None:
@@ -471,7 +469,6 @@ class ModelView:
         return newest_turns(self._journal.transcript(), self.history_turns, is_compacted=self._is_compacted)
 
     def transcript(self) -> Sequence[TranscriptItem]:
-        """The items as a model is sent them."""
         if self.history_turns is None:
             return self._journal.sent().items()
         return self._pruned.of(self.unpruned(), self._journal.tree.branch())
@@ -614,7 +611,6 @@ class FlushFacts:
         self._reset()
 
     def follow(self, branch: Sequence[Entry]) -> None:
-        """Reads the new entries of a branch."""
         fresh = self._follower.fresh(branch)
         if fresh is None:
             self._reset()

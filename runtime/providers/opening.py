@@ -201,9 +201,17 @@ def price_entry(name: str) -> Mapping[str, Any]:
     return {}
 
 
-def has_price(name: str) -> bool:
-    """Whether the price of `provider/model` is known. The offline responder costs nothing."""
-    return name.startswith(f"{OFFLINE_PROVIDER}/") or "input_cost_per_token" in price_entry(name)
+def has_price(config: Config, name: str) -> bool:
+    """Whether the price of `provider/model` is known. The offline responder and a server without a key on
+    this machine cost nothing."""
+    if name.startswith(f"{OFFLINE_PROVIDER}/") or "input_cost_per_token" in price_entry(name):
+        return True
+    from nacre.runtime.contracts.clock import owner_zone, system_clock
+
+    with suppress(ConfigError, ProviderMissing):
+        facts = built_in_providers().model_facts(config, name, system_clock(owner_zone(None)))
+        return facts.is_local and not (facts.has_key or facts.needs_key)
+    return False
 
 
 def new_for_each(_key: object, make: Callable[[], Embedder]) -> Embedder:

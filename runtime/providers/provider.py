@@ -62,11 +62,7 @@ class Transcriber(Protocol):
         """`provider/model`, for the log."""
 
     async def transcribe(self, file_name: str, data: bytes, *, timeout_seconds: float) -> str:
-        """The words of a recording.
-
-        Raises:
-            ModelError: the model returned none.
-        """
+        """The words of a recording. Raises `ModelError` if the model returned none."""
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -164,8 +160,11 @@ class ModelCatalog(Protocol):
 
     async def offered_models(
         self, provider_name: str, environment: Mapping[str, str], api_key: str, /
-    ) -> Sequence[Choice]:
-        """The models that a provider lists, or else those with known prices; the suggested one first."""
+    ) -> tuple[int, Sequence[Choice]]:
+        """The models that a provider lists, or else those with known prices; the suggested one first.
+
+        In front of them the HTTP status of the provider's answer, 0 if there was none.
+        """
 
     def model_choices(self, provider_name: str, models: Sequence[ServedModel], /) -> Sequence[Choice]:
         """Models with their windows and prices, the suggested one first."""

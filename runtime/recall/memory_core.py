@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-
 FOLLOW_SECONDS = 1.0
 """How long an index that is opened on demand waits after a note was written: a turn often writes several."""
 
@@ -108,7 +107,6 @@ class MemoryCore(MemoryPlugin):
             await self.engine.start_watching()
 
     async def close(self) -> None:
-        """Stops watching the files and closes the index."""
         if self._on_demand is not None:
             await self._on_demand.close()
         if self.engine is not None:
@@ -159,7 +157,6 @@ class MemoryCore(MemoryPlugin):
             self.engine.transcripts_changed()
 
     async def sync(self) -> None:
-        """Updates words and vectors from the files."""
         if self._on_demand is not None:
             await self._on_demand.open()
         if self.engine is not None:
@@ -219,7 +216,6 @@ class OnDemand(UnindexedNotes):
                 await self._core.open()
 
     async def search(self, question: Question, /) -> SearchReport:
-        """As `MemoryEngine.search`."""
         await self.open()
         opened = self._core.engine or self._core.unindexed
         if opened is None:

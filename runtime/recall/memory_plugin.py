@@ -36,7 +36,7 @@ from nacre.runtime.tools.toolbox import Tool
 
 
 class Notes(Protocol):
-    """Notes that can be searched and read: an index, or what stands in for one. Raises `MemoryIndexError`."""
+    """Searches and reads notes, with an index or a substitute for one. Raises `MemoryIndexError`."""
 
     async def search(self, question: Question, /) -> SearchReport:
         """As `MemoryEngine.search`."""
@@ -51,7 +51,6 @@ class Notes(Protocol):
 
 MemoryTool: TypeAlias = FunctionTool[..., Any] | Tool
 """A tool made by `nacre.tool`, or one that is already bound to its chat."""
-
 
 EmbedderSource: TypeAlias = Callable[[Mapping[str, Any]], Embedder | None]
 

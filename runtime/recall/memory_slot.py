@@ -190,17 +190,14 @@ class MemorySlot:
         task.add_done_callback(self._captures.discard)
 
     def session_started(self) -> None:
-        """A conversation of the owner starts."""
         with self._errors_logged("noticing a session"):
             self._plugin.session_started()
 
     def notes_changed(self) -> None:
-        """A note was written."""
         with self._errors_logged("noticing a note"):
             self._plugin.notes_changed()
 
     def transcripts_changed(self) -> None:
-        """A turn ended."""
         with self._errors_logged("noticing a turn"):
             self._plugin.transcripts_changed()
 

@@ -42,7 +42,6 @@ from nacre.sessions.upkeep.maintenance import UpkeepReport
 
 log = logging.getLogger(__name__)
 
-
 EVERY_MS = 3_600_000
 _SHOWN_NAMES = 3
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
@@ -12,12 +12,9 @@ from nacre.runtime.contracts.errors import ConfigError, ModelError
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, StateSettings
 from nacre.runtime.settings.disk.settings_file import emptied_notice, file_stamp
+from nacre.runtime.settings.disk.variables import values_unseen
 from nacre.runtime.settings.sections.section import written_name
 from nacre.runtime.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from nacre.runtime.settings.settings import Settings
-
 
 _Section = TypeVar("_Section", bound=BaseModel)
 Path: TypeAlias = tuple[str, ...]
@@ -47,12 +44,11 @@ _LIVE: tuple[Path, ...] = (
     ("tools", "rules"),
     ("usage", "daily_cap_usd"),
 )
-"""What every turn reads anew. Other settings are part of something that stays open: a model, an index, a
-lock."""
+"""Settings that every turn reads. Others belong to an open object: a model, an index, a lock."""
 _OF_SERVE: tuple[Path, ...] = (("bindings",), ("channels",), ("commands",), ("messages",))
-"""What `nacre serve` applies by itself."""
+"""Settings that `nacre serve` applies itself."""
 _OF_OTHERS: tuple[Path, ...] = (("agents", "entries"), *_OF_SERVE)
-"""What an agent does not report: other agents, and what it does not apply itself."""
+"""Settings that an agent does not report: those of other agents and of `nacre serve`."""
 
 
 class Changes(Record):
@@ -64,7 +60,7 @@ class Changes(Record):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What the owner should know; empty if nothing changed for this agent."""
+        """Sentences for the owner; empty if nothing changed for this agent."""
         return (
             *(
                 [f"The changed settings count from now on: {', '.join(self.at_once)}."]
@@ -161,8 +157,6 @@ class SettingsInFile:
         if emptied := emptied_notice(self._file):
             self._untold.append(emptied)
             return None
-        # whoever changes no settings does not wait for this
-
         try:
             config = self.config
             read = StateSettings(config.environment, config.state_dir, profile=config.profile)
@@ -179,8 +173,6 @@ class SettingsInFile:
     def unseen(self, error: Exception) -> Exception:
         """The error of a model, with values from variables replaced by the variables' names."""
         if isinstance(error, ModelError) and error.args:
-            from nacre.runtime.settings.disk.variables import values_unseen
-
             told = values_unseen(str(error.args[0]), self._file, self.config.environment)
             error.args = (told, *error.args[1:])
         return error

@@ -80,7 +80,6 @@ class Config(Record):
 
 
 def process_environment() -> Mapping[str, str]:
-    """A copy of this process's environment."""
     return dict(os.environ)
 
 

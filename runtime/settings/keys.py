@@ -29,9 +29,7 @@ _PASSWORD = re.compile(r"(?<=://)([^:/@\s]*):[^@\s]+@")
 
 
 class Field(Record):
-    """What is known about a key of `section`; `info` is `None` for a name that the owner chose, as in a
-    table.
-    """
+    """A key of `section`; `info` is `None` for a name that the owner chose, as in a table."""
 
     section: type[BaseModel]
     name: str
@@ -70,13 +68,11 @@ def key_of(text: str, raw: Mapping[str, Any]) -> Key:
 
 
 def written_key(key: Sequence[str | int]) -> str:
-    """A path as a written key."""
     parts = [f"[{step}]" if isinstance(step, int) else f".{_quoted(step)}" for step in key]
     return "".join(parts).removeprefix(".")
 
 
 def at(values: Any, key: Sequence[str | int]) -> Any:
-    """The value at a path of plain values, or `None`."""
     for step in key:
         if isinstance(values, Mapping):
             values = values.get(step)

@@ -74,9 +74,7 @@ class UsageSettings(SettingsSection):
 
 @dataclass(kw_only=True)
 class DailyCap:
-    """The current `usage.dailyCapUsd`; rereading the settings file changes it for all users of this
-    object.
-    """
+    """The current `usage.dailyCapUsd`; a reread of the settings changes it for all who hold this."""
 
     usd: float | None
 
@@ -138,11 +136,7 @@ def _model_of(names: tuple[str, ...]) -> type[SettingsSection]:
 
 
 def valid_settings(raw: Mapping[str, Any], file: Path) -> Settings:
-    """The settings in a file's values.
-
-    Raises:
-        ConfigError: a value is invalid.
-    """
+    """The settings in a file's values. Raises `ConfigError` if a value is invalid."""
     try:
         return Settings.of_file(raw)
     except ValidationError as error:

@@ -95,9 +95,7 @@ class StorageBackend(Protocol):
 
     @property
     def how_to_bring(self) -> str:
-        """How the owner copies data from files to this backend, as the beginning of a sentence; empty
-        for files.
-        """
+        """How the owner copies data from files to this backend: the start of a sentence, empty for files."""
 
 
 OpenStorage: TypeAlias = Callable[[StorageHome], StorageBackend]

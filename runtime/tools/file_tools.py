@@ -187,7 +187,8 @@ class _Files:
             below=FLUSH_HEADING,
         )
         if not appended.written:
-            return ToolOutput(text=f"Nothing was added: all of it already stands in {relative}.")
+            nothing = appended.left_out or f"Nothing was added: all of it already stands in {relative}."
+            return ToolOutput(text=nothing)
         self._on_changed(str(relative))
         skipped = (
             f" Left out what already stood there: {appended.skipped_parts}." if appended.skipped_parts else ""
@@ -195,7 +196,7 @@ class _Files:
         is_redacted = was_redacted(arguments.text.encode(), appended.written.encode())
         notice = REDACTED_NOTICE if is_redacted else ""
         count = characters(len(appended.written))
-        return ToolOutput(text=f"Appended {count} to {relative}.{skipped}{notice}")
+        return ToolOutput(text=f"Appended {count} to {relative}.{skipped}{notice}{appended.left_out}")
 
     async def _redacted(self, arguments: WriteArguments | EditArguments, name: str, wanted: bytes) -> str:
         if not asks_about_secrets(arguments):

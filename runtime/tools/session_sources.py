@@ -11,6 +11,7 @@ from functools import cached_property
 
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.sources.proposed_write import WaitsForReview, names_of_others
+from nacre.memory.files.sources.rejections import rejected_lines
 from nacre.memory.files.sources.source import NOT_THE_OWNERS, PRIVATE, Source, Speaker, Writer
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources, line_key
@@ -214,6 +215,7 @@ class SessionSources(Record):
             begin,
             is_approved=is_approved,
             is_owners_line=lambda line: self._is_from_owner(words_of(line)),
+            is_owners_wish=self._asks_to_keep if written_by in ("tool", "capture") else None,
             waits=self.waits,
         )
 
@@ -225,6 +227,19 @@ class SessionSources(Record):
         if not is_owner:
             return False
         return not await self.sources.others_keys(tuple(speakers.latest_keys))
+
+    async def _asks_to_keep(self) -> bool:
+        """Whether the owner's latest message asks to remember something, and nobody else spoke since."""
+        from nacre.runtime.models.offline.reading import read_intent  # compiles its patterns on first use
+
+        recent = self.speakers().recent
+        text = recent[-1].text if recent else ""
+        return await self._is_from_owner(text) and read_intent(text).asked_to_keep
+
+    async def is_rejected(self, text: str) -> bool:
+        """Whether the owner rejected a text before and has not just asked to remember it."""
+        lines = text.splitlines()
+        return bool(await rejected_lines(self.sources, "", text, lines, is_wish=self._asks_to_keep))
 
     async def other_authors(self, text: str) -> str:
         """Who besides the owner may have contributed to `text`, which a model worded; empty for nobody."""

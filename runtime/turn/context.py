@@ -44,7 +44,6 @@ from nacre.sessions.view.transcript import RECALL_TYPE
 
 log = logging.getLogger(__name__)
 
-
 FULL_TOOLS_TOKENS = 6_000
 """In a smaller window, the descriptions of all tools would leave no room for a conversation."""
 SMALL_WINDOW_TOOLS = ("read", "append", "memory_search")
@@ -105,7 +104,6 @@ class TurnContext:
 
     @cached_property
     def toolbox(self) -> Toolbox:
-        """The tools that this turn's model may call."""
         output, chosen = self.output, self._parts.options.tools
         if output is None and chosen is None:
             return self.every_tool
@@ -242,7 +240,13 @@ class TurnContext:
 
     def _made_for(self, sub_agent: SubAgent) -> SystemPrompt:
         memory = self._parts.memory.instructions(self.chat) if sub_agent.notes else ""
-        stable = sub_agent_part(sub_agent.name, sub_agent.instructions, tools=self.specs, memory=memory)
+        stable = sub_agent_part(
+            sub_agent.name,
+            sub_agent.instructions,
+            tools=self.specs,
+            memory=memory,
+            hand_off=sub_agent.hand_off,
+        )
         return SystemPrompt(stable=stable, changing=self._today())
 
     def _today(self) -> str:

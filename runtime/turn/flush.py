@@ -401,10 +401,11 @@ class NotesFile:
             self.problem = f"{self.path} could not be written: {reason}"
             raise ToolFailed(self.problem) from error
         if not outcome.written:
-            return ToolOutput(text=f"Nothing new: all of it already stands in {self.path}.")
+            nothing = outcome.left_out or f"Nothing new: all of it already stands in {self.path}."
+            return ToolOutput(text=nothing)
         self.wrote, self.problem = True, ""
         self.added += outcome.written
-        return ToolOutput(text=f"Appended to {self.path}.")
+        return ToolOutput(text=f"Appended to {self.path}.{outcome.left_out}")
 
 
 def _said(line: str) -> str:

@@ -1,6 +1,4 @@
-"""The loop of one turn: asks the model and runs its tools until it answers without a call. Never reads a
-disk.
-"""
+"""The loop of one turn: asks the model and runs its tools until it calls none. Never reads a disk."""
 
 from __future__ import annotations
 

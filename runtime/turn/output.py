@@ -31,9 +31,7 @@ OUTPUT_TYPE = "nacre.output"
 
 
 class Output(Record):
-    """A type that an answer must have. `arguments` has it as its field `answer`, because a schema is of an
-    object.
-    """
+    """A type that an answer must have. It is the field `answer` of `arguments`: a schema has an object."""
 
     name: str
     arguments: type[ToolArguments]
@@ -57,11 +55,7 @@ class Output(Record):
         )
 
     def value(self, text: str) -> Any:
-        """The value of a stored answer.
-
-        Raises:
-            OutputInvalid: the text is no such value.
-        """
+        """The value of a stored answer. Raises `OutputInvalid` if the text is no such value."""
         try:
             return self._checked(json.loads(text))
         except ValueError as error:  # pydantic's are among these

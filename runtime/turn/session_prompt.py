@@ -44,7 +44,6 @@ class RecordedPrompt:
         self._follower = BranchFollower()
 
     def follow(self, branch: Sequence[Entry]) -> None:
-        """Reads the new entries of a branch."""
         fresh = self._follower.fresh(branch)
         if fresh is None:
             self._begin(None)

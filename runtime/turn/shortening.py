@@ -129,7 +129,6 @@ def plan_pruning(
 
 
 def message_chars(message: Message) -> int:
-    """The size of a message in characters."""
     chars = 0
     for block in message.content:
         match block:
@@ -207,9 +206,7 @@ def _hard_clear(
     *,
     wanted_chars: float,
 ) -> int:
-    """Replaces the oldest results until more than `wanted_chars` are saved; returns the saved
-    characters.
-    """
+    """Replaces the oldest results until more than `wanted_chars` are saved; returns how many were."""
     clear = settings.hard_clear
     left = [item for item in candidates if not isinstance(projections.get(item.entry_id), Cleared)]
     sizes = {item.entry_id: message_chars(_shown(item, projections)) for item in left}
@@ -233,9 +230,7 @@ async def prune(
     tokens: int,
     count_tokens: Callable[[str], int],
 ) -> None:
-    """Records which results are pruned from now on, or logs why none are. `tokens` is how full the
-    window is.
-    """
+    """Records which results are pruned from now on, or logs why none are. `tokens` is the window's fill."""
     items, branch = session.view.unpruned(), session.branch
 
     def decide() -> tuple[Pruning | NothingToPrune, int]:
@@ -315,9 +310,7 @@ LEAST_ROOM_SHARE = 8
 
 
 class Room(Record):
-    """`message_tokens` is the most of one message, `kept_tokens` of everything that a compaction must
-    keep.
-    """
+    """`message_tokens` is the most of one message, `kept_tokens` of all that a compaction must keep."""
 
     message_tokens: int
     kept_tokens: int
@@ -392,7 +385,7 @@ def fitted(
 
 
 def _kept_places(shown: Sequence[TranscriptItem], newest_said_id: str) -> Sequence[int]:
-    """What no compaction removes: the newest step, the message that it answers, and the recalled notes."""
+    """Places that no compaction removes: the newest step, the message that it answers, and recalled notes."""
     start = next(
         (
             place

@@ -178,9 +178,7 @@ class SummaryTimedOut(ModelUnavailable):
 
 
 class SummaryLimits(Record):
-    """`part_tokens` bounds the conversation in one request, `summary_tokens` and `timeout_seconds` one
-    answer.
-    """
+    """`part_tokens` bounds the part in a request, `summary_tokens` and `timeout_seconds` one answer."""
 
     part_tokens: int
     summary_tokens: int
@@ -188,9 +186,7 @@ class SummaryLimits(Record):
 
 
 class PartialSummaries(Record):
-    """Summaries of the beginning of a history: the `known` ones by digest, and a function that stores a
-    new one.
-    """
+    """Summaries of a history's beginning: the `known` ones by digest, and a function that stores one."""
 
     known: Mapping[str, str]
     remember: Callable[[str, str], Awaitable[None]]
@@ -301,9 +297,7 @@ class Summariser:
         )
 
     async def _request(self, prompt: str) -> str:
-        """An answer; asks a second time if the first one is defective. Raises `ModelError` as
-        `summarise`.
-        """
+        """An answer; a defective first one is requested again. Raises `ModelError` as `summarise`."""
         if self._instructions:
             prompt += f"\n\n{render('compaction/focus', focus=self._instructions)}"
         text, defect = await self._answer(prompt)

@@ -65,9 +65,7 @@ class SkillList(Record):
 
 
 def skill_list(skills: Sequence[Skill], *, most_chars: int) -> SkillList:
-    """Lists skills in at most `most_chars` characters: with descriptions while there is room, then by
-    name.
-    """
+    """Lists skills in at most `most_chars` characters: with descriptions while they fit, then by name."""
     lines: list[str] = []
     left_chars, shortened, unnamed = most_chars, 0, 0
     for skill in skills:
@@ -109,7 +107,6 @@ _TOOLS_PLACE = "\0tools\0"
 """Marks the place of the tools in a frame."""
 
 _Kind: TypeAlias = tuple[bool, WorkspaceAccess, tuple[str, ...], str, tuple[str, ...]]
-
 
 _ACCESS: dict[WorkspaceAccess, str] = {
     "rw": "workspace/rw",
@@ -349,10 +346,12 @@ def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: st
     )
 
 
-def sub_agent_part(name: str, instructions: str, *, tools: Sequence[ToolSpec], memory: str) -> str:
+def sub_agent_part(
+    name: str, instructions: str, *, tools: Sequence[ToolSpec], memory: str, hand_off: bool
+) -> str:
     """The stable part of a sub-agent's system prompt, without files of the workspace."""
     return render(
-        "session/sub_agent",
+        "session/hand_off" if hand_off else "session/sub_agent",
         name=name,
         tools=_tool_lines({tool.name: tool.description for tool in tools}),
         memory=f"{memory}\n\n" if memory else "",
@@ -361,7 +360,6 @@ def sub_agent_part(name: str, instructions: str, *, tools: Sequence[ToolSpec], m
 
 
 def joined(*sections: str) -> str:
-    """Joins the sections that are not empty."""
     return "\n\n".join(section for section in sections if section)
 
 
@@ -494,21 +492,16 @@ def _fitting(part: PromptPart, text: str) -> str:
 NOTES_A_DAY = 4
 """How many of a day's notes are read, most recently changed first."""
 
-
 NOTE_CHARS = 1_200
 """The most of one note. `memory_get` reads it whole."""
 
-
 LABEL_CHARS = 120
-
 
 _NOTE = re.compile(r"(\d{4}-\d{2}-\d{2})-.+\.md", re.DOTALL)
 
 
 def recall_is_due(branch: Sequence[Entry]) -> bool:
-    """Whether notes are to be recalled: before the first answer, and before the first after a
-    compaction.
-    """
+    """Whether notes are recalled: before the first answer, and before the first after a compaction."""
     for entry in reversed(branch):
         if isinstance(entry.body, Compaction):
             return True
@@ -601,7 +594,7 @@ def recalled_days(now: datetime, count: int) -> tuple[date, ...]:
 def reminders(
     days: Sequence[date], entries: Iterable[FolderEntry], *, log_chars: int
 ) -> tuple[Reminder, ...]:
-    """What may be read of the folder of notes, in the order in which room is given."""
+    """The files of the notes folder that may be read, by priority."""
     files = [entry for entry in entries if not entry.is_folder]
     names = {entry.name for entry in files}
     logs = [Reminder(path=daily_log_path(day), day=day, max_chars=log_chars) for day in days]
@@ -648,7 +641,7 @@ async def own_lines(sources: Sources, path: str, text: str) -> str:
     found = await sources.of_lines(path, lines)
     is_left_out = [source is not None and not source.is_owners_word for source in found]
     beside = _beside_cuts(lines)
-    if beside and await sources.has_foreign_lines(path):
+    if beside and path in await sources.paths_of_others():
         for number in beside:
             is_left_out[number] = True
     shown: list[str] = []

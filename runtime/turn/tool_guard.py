@@ -136,9 +136,7 @@ class TurnGuard:
             await self._approvals.store.remove(self._answered.pop(call_id))
 
     async def _why(self, call: ToolCall, tool: Tool, arguments: BaseModel) -> str:
-        """Why the owner has to approve the call, or an empty string. Raises `ToolFailed` if a hook denies
-        it.
-        """
+        """Why the owner has to approve the call; may be empty. Raises `ToolFailed` if a hook denies it."""
         answer: Deny | Ask | None = None
         if self._hooks.hears("before_tool"):
             # A copy: a handler cannot change what the tool or the transcript gets.

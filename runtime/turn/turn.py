@@ -32,6 +32,7 @@ from nacre.memory.workspace.workspace import REMINDERS, daily_log_path
 from nacre.prompts import quoted, render
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import (
+    ConfigError,
     ContextOverflow,
     MessageRefused,
     TurnCancelled,
@@ -303,7 +304,6 @@ class Turn:
         self._shortenings = 0
 
     def of_session(self, session: OpenSession) -> Turn:
-        """A turn with the same parts in another session."""
         return Turn(session, self.parts, self.emit, self.bounds)
 
     def with_models(self, models: ModelChain) -> Turn:
@@ -457,7 +457,6 @@ class Turn:
         return self._window
 
     async def context(self) -> TurnContext:
-        """The system prompt and the tools of this turn."""
         if self._context is None:
             self._context = TurnContext(
                 self.session,
@@ -492,6 +491,9 @@ class Turn:
         if recall_is_due(session.branch):
             await self.recall()
         await context.bring_up_to_date()
+        choice, names = self._parameters.tool_choice, [spec.name for spec in context.specs]
+        if choice not in ("", "auto", "none", "required", *names):
+            raise ConfigError(f"tool_choice={choice!r} is no tool of this chat: {', '.join(names)}.")
         return ModelRequest(
             system=await context.system(),
             messages=session.view.messages(),
@@ -586,7 +588,6 @@ class Turn:
         self.usage = usage if self.usage is None else self.usage + usage
 
     def ending(self, reply: Reply | None) -> ReplyReady | Silence:
-        """The event that this turn ends with."""
         if reply is not None:
             return ReplyReady(reply=reply)
         session = self.session

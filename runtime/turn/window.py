@@ -40,7 +40,6 @@ from nacre.sessions.view.transcript import TranscriptItem
 
 log = logging.getLogger(__name__)
 
-
 MAX_PASSES = 4
 """The most looks at the window before one model call: one for each size of the kept tail, and a last one."""
 

@@ -238,7 +238,6 @@ def _names(text: str) -> list[str]:
 
 
 def has_identifier(text: str) -> bool:
-    """Whether a text contains an identifier."""
     return bool(_names(_ends(text)))
 
 

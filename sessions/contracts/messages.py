@@ -374,7 +374,6 @@ def _one_line(text: str) -> str:
 
 
 def user_message(text: str, *, timestamp_ms: int) -> UserMessage:
-    """Returns a user message with one text block."""
     return UserMessage(content=(Text(text=text),), timestamp_ms=timestamp_ms)
 
 

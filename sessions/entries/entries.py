@@ -196,11 +196,7 @@ def is_malformed(entry: Entry) -> bool:
 
 
 def blocks_text(content: object) -> str:
-    """The text of content that is a string or a list of blocks.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """The text of content that is a string or a list of blocks. Raises `ValueError` if it is neither."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -401,7 +397,6 @@ class EntryTree:
 
     @property
     def compaction_count(self) -> int:
-        """The number of compactions on the branch."""
         self._walk()
         return self._compactions
 
@@ -486,7 +481,6 @@ class SessionOwner:
     is_private: bool | None
 
     def to_record(self) -> CustomRecord:
-        """The body of the entry that stores this."""
         data = {"key": self.key, "chatKind": self.chat_kind, "private": self.is_private}
         known = {name: value for name, value in data.items() if value is not None}
         return CustomRecord(custom_type=SESSION_TYPE, data=known)

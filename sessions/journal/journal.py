@@ -133,7 +133,6 @@ class Journal:
 
     @property
     def results(self) -> ResultFiles:
-        """The full tool results of the session."""
         return ResultFiles(self.path)
 
     @property

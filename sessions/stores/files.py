@@ -68,7 +68,6 @@ from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts,
 
 log = logging.getLogger(__name__)
 
-
 BLOCK_BYTES = 1 << 20
 
 
@@ -399,7 +398,6 @@ class FileSessionStore:
         return str(self.index.path)
 
     async def has_transcript(self, record: SessionRecord) -> bool:
-        """Whether the session's file exists."""
         try:
             # One `stat` is faster than a thread.
             return self.index.transcript_path(record).is_file()

@@ -15,7 +15,6 @@ from nacre.sessions.index.record import SessionRecord
 
 LEAST_ID_CHARS = 4
 
-
 _SHOWN_MATCHES = 5
 
 

@@ -260,7 +260,6 @@ class ModelOrder:
         self._shown: tuple[Message, ...] | None = None
 
     def add(self, item: TranscriptItem) -> None:
-        """Adds the transcript's next item."""
         if item.has_place and self._ends_with_words:
             self._messages.insert(-1, item.message)
             self._moved_places.add(self._count)
@@ -364,7 +363,6 @@ def projections_of(record: Entry | None) -> Mapping[str, Projection]:
 def record_data(
     projections: Mapping[str, Projection], *, saved_tokens: int, reason: str
 ) -> Mapping[str, Any]:
-    """The data of a prune record."""
     results = {entry_id: _projection_json(shown) for entry_id, shown in projections.items()}
     return {"results": results, "savedTokens": saved_tokens, "reason": reason}
 

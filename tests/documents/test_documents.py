@@ -1,4 +1,8 @@
-"""What the documents claim is so: code runs, commands answer as shown, links resolve, settings exist."""
+"""What the documents claim is so: code runs, commands answer as shown, links resolve, settings exist.
+
+`python -m tests.documents.test_documents FOLDER` writes all programs of the user documents for `make editor`,
+which checks their types.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import html
 import os
 import re
 import shlex
+import shutil
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,6 +22,7 @@ from nacre.runtime.contracts.events import Event
 from nacre.runtime.contracts.inbound import Inbound
 from tests.documents import command_table, session_picture
 from tests.documents.console import FENCE, commands, matches
+from tests.documents.test_first_bot import write_files
 from tests.servers.warm_python import run_warm
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +44,12 @@ HISTORY = ("CHANGELOG.md", "docs/decisions/")
 ONE_STORY = ("docs/walkthrough.md", "docs/moving.md")
 """The blocks of these follow one another in one home; another test runs them."""
 RUN_SECONDS = 60
+_HONK = """from nacre import Bridge
+
+
+def HonkBridge(account: str, server: str, password: str) -> Bridge:
+    raise NotImplementedError
+"""
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _PATH = re.compile(
@@ -254,3 +266,19 @@ def _verbs(command: str) -> list[str]:
 def _anchors(file: Path) -> set[str]:
     headings = _HEADING.findall(FENCE.sub("", file.read_text(encoding="utf-8")))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def _write_programs(folder: Path) -> None:
+    """Each Python block of the user documents as a file, and the files of docs/first-bot.md."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "nacre_honk").mkdir(parents=True)  # the package of an author, of which the page shows one file
+    (folder / "nacre_honk/bridge.py").write_text(_HONK, encoding="utf-8")
+    write_files(folder)
+    for fence in _fences("python"):
+        if fence.document in FOR_USERS:
+            name = f"{Path(fence.document).stem}_{fence.number}.py".lower().replace("-", "_")
+            (folder / name).write_text(fence.text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    _write_programs(Path(sys.argv[1]))

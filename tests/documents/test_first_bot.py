@@ -1,8 +1,4 @@
-"""Follows docs/first-bot.md: writes its files, runs them, and runs its test as an author would.
-
-`python -m tests.documents.test_first_bot FOLDER` writes these files, and the program of docs/coming-from.md,
-for `make editor`, which checks their types.
-"""
+"""Follows docs/first-bot.md: writes its files, runs them, and runs its test as an author would."""
 
 from __future__ import annotations
 
@@ -57,12 +53,3 @@ def test_the_page_leads_to_a_bot_in_a_group(home: Path) -> None:
     lines = run(home, "group.py").splitlines()
     assert [line.partition(":")[0] for line in lines if ": " in line][:1] == ["Ann"]
     assert any(line.startswith("Bob: ") for line in lines)
-
-
-if __name__ == "__main__":
-    pages = Path(sys.argv[1])
-    pages.mkdir(parents=True, exist_ok=True)
-    write_files(pages)
-    other = FENCE.search((DOCS / "coming-from.md").read_text(encoding="utf-8"))
-    assert other is not None
-    (pages / "coming_from.py").write_text(other[2], encoding="utf-8")

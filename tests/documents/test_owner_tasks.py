@@ -69,7 +69,9 @@ class Owner:
         editor.chmod(0o755)
         with Terminal(self.home, "chat", EDITOR=str(editor), VISUAL=str(editor), **self._variables) as chat:
             chat.wait_for("Ctrl-D leaves")
-            chat.type(f"{self.next()}\r")
+            line = self.next()
+            chat.type(f"{line}\r")
+            chat.wait_for(f"The next turn reads {line.split()[1]} as you left it.")
             chat.type("/quit\r")
             assert chat.exit_code() == 0
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def set_value(file: Path, environment: Mapping[str, str], key: Key, written: str) -> tuple[str, ...]:
-    """Writes a value at a key; what the settings then are told about.
+    """Writes a value at a key, and returns remarks about the new settings.
 
     `written` is JSON5, and text where it is none or where the setting wants a text.
 

@@ -31,7 +31,7 @@ from nacre.runtime.settings.config import (
     load_config,
     settings_file,
 )
-from nacre.runtime.settings.disk.json5_text import outermost
+from nacre.runtime.settings.disk.json5_edits import outermost
 from nacre.runtime.settings.keys import (
     Field,
     Key,
@@ -413,8 +413,8 @@ _VARIABLES: Mapping[Key, str] = {
 
 
 def explained(key: Key, config: Config, *, text: str, raw: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """What is known of a key: `key`, `value`, `default`, `type` (in words), `from` (a sentence), `counts`
-    (from when on a change does), `meaning`; of a section also `below`, what each key in it is for.
+    """The facts about a key: `key`, `value`, `default`, `type` (in words), `from` (a sentence), `counts`
+    (when a change takes effect), `meaning`; for a section also `below`, the meanings of its keys.
     Secrets are hidden.
 
     `text` and `raw` are the file's text and its values, `config` what one agent has of them.
@@ -439,7 +439,7 @@ def explained(key: Key, config: Config, *, text: str, raw: Mapping[str, Any], fi
 
 
 def value_of(key: Key, config: Config, raw: Mapping[str, Any]) -> Any:
-    """What holds for a key, as plain JSON values, secrets hidden.
+    """The effective value of a key as plain JSON, with secrets hidden.
 
     Raises:
         ConfigError: there is no such setting.

@@ -23,7 +23,7 @@ _DIFF_TONES: Mapping[str, Tone] = {"+": "added", "-": "removed"}
 
 
 class Opened(Record):
-    """What a line hides: its title and its whole text."""
+    """The title and the full text of a collapsed line."""
 
     title: str
     body: str
@@ -51,7 +51,7 @@ class Calls:
 
     @property
     def running_text(self) -> str:
-        """What runs now: names and what each call is about."""
+        """The running calls: their names and subjects."""
         return ", ".join(_called(started) for started, _ in self.running.values())
 
     def details(self) -> list[Line]:
@@ -81,7 +81,7 @@ class Calls:
 
 
 def subject(arguments: Mapping[str, Any]) -> str:
-    """What a call is about: its first text argument, in short."""
+    """The subject of a call: its first text argument, shortened."""
     for value in arguments.values():
         if isinstance(value, str) and value.strip():
             return cut_to_cells(one_line(value), _ARGUMENT_CELLS)
@@ -89,7 +89,7 @@ def subject(arguments: Mapping[str, Any]) -> str:
 
 
 def changed_lines(tool_name: str, arguments: Mapping[str, Any]) -> list[Line]:
-    """What a file tool changed, as lines of a diff; at most eight, and how many more there are."""
+    """The change of a file tool as up to eight lines of a diff, and the number of further lines."""
     match tool_name, arguments:
         case "edit", {"old_text": str(old), "new_text": str(new)}:
             lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), n=1, lineterm=""))[2:]

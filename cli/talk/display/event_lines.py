@@ -1,4 +1,4 @@
-"""What the owner sees of an event: one line and its tone. Pure; the answer's own text is not here."""
+"""The line and tone that an event shows to the owner. The text of the answer is displayed elsewhere."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def event_line(event: Event) -> Line | None:
 
 
 def failure_text(error: AgentError) -> str:
-    """What went wrong, and in a line of its own what a provider said of it."""
+    """The error, followed by the provider's message on its own line."""
     said = one_line(error.provider_words) if isinstance(error, ModelError) else ""
     return f"{error}\nThe provider said: {cut_to_cells(said, _SAID_CELLS)}" if said else str(error)
 
@@ -111,7 +111,7 @@ def asked_text(event: ApprovalAsked) -> str:
 
 
 def shown_arguments(event: ApprovalAsked) -> str:
-    """What a call that waits runs with, whole: the owner approves nothing that they have not seen."""
+    """All arguments of a call that waits for approval: the owner approves only what they have seen."""
     return json.dumps(dict(event.arguments), ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""What Tab completes: a command, the earlier session behind `/resume`, the file behind an `@`."""
+"""Tab completion: commands, earlier sessions after `/resume`, files after `@`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILE = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]*)|([^\s"]*))$')
 
 @dataclass(kw_only=True)
 class Known:
-    """What can be completed: commands and earlier sessions, each with what it means."""
+    """The commands and earlier sessions to complete, each with its description."""
 
     commands: Mapping[str, str]
     sessions: Mapping[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class MessageCompleter(Completer):
     def get_completions(
         self, document: Document, _complete_event: CompleteEvent | None = None
     ) -> list[Completion]:
-        """What the text before the cursor may become."""
+        """The completions of the text before the cursor."""
         typed = document.text_before_cursor
         if file := _FILE.search(typed):
             return _files(file[1] if file[1] is not None else file[2], self._folder, len(file[0]) - 1)

@@ -1,4 +1,4 @@
-"""Where the owner types: a quiet line, below it a line to edit, and a menu.
+"""The input area: a status line, below it the line to edit, and a menu.
 
 Enter sends, Alt-Enter or a backslash before Enter starts a new line, a paste keeps its lines. What was typed
 stays in a history file that only the owner can read.
@@ -41,7 +41,7 @@ class Pastes:
         self._texts: list[str] = []
 
     def shown(self, text: str) -> str:
-        """What stands in the line for a paste: the paste itself, or a sign such as `[paste 1: 240 lines]`."""
+        """The text shown for a paste: the paste, or a placeholder such as `[paste 1: 240 lines]`."""
         lines = text.count("\n") + 1
         if lines <= _MOST_LINES and len(text) <= _MOST_CHARS:
             return text

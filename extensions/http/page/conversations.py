@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from urllib.parse import quote
 
 from sse_starlette.event import ServerSentEvent
@@ -172,7 +173,8 @@ async def session(visit: Visit) -> Response:
     start = int(offset) if offset.isascii() and offset.isdigit() else 0
     place = next((at for at, item in enumerate(items) if wanted and item.entry_id == wanted), start)
     start = start if place == start else place // TRANSCRIPT_ITEMS * TRANSCRIPT_ITEMS
-    drawn = timeline(branch, await budget_of(home.config, home.now), has_price=has_price)
+    budget = await budget_of(home.config, home.now)
+    drawn = timeline(branch, budget, has_price=partial(has_price, home.config))
     return await visit.page(
         "session.html",
         active=found.session_id,

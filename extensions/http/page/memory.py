@@ -299,7 +299,7 @@ async def answer_review(visit: Visit) -> Response:
     try:
         found = await queue.find(visit.field("proposal"))
         if visit.field("answer") == "reject":
-            await queue.reject(found)
+            await queue.reject(found, visit.home.workspace)
             return await _review_page(visit, f"Rejected: {found.write.path} stays as it is.")
         text = visit.field("text").replace("\r\n", "\n")
         edited = text if "text" in visit.form and text != found.write.text else None

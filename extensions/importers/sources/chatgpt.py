@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from nacre.extensions.importers.sources.formats import conversations_in
-from nacre.extensions.importers.sources.messages import assistant_message
+from nacre.extensions.importers.sources.formats import assistant_message, conversations_in
 from nacre.extensions.importers.sources.pieces import (
     Conversation,
     ConversationEntry,

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from nacre.extensions.importers.sources.formats import conversations_in
-from nacre.extensions.importers.sources.messages import answer_and_results, at_ms, question
+from nacre.extensions.importers.sources.formats import answer_and_results, at_ms, conversations_in, question
 from nacre.extensions.importers.sources.pieces import (
     Conversation,
     ConversationEntry,

@@ -14,8 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from nacre.extensions.importers.sources.formats import leaves, unreadable_rest, variables
-from nacre.extensions.importers.sources.messages import assistant_message
+from nacre.extensions.importers.sources.formats import assistant_message, leaves, unreadable_rest, variables
 from nacre.extensions.importers.sources.pieces import (
     Conversation,
     ConversationEntry,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol, TypeAlias
+from typing import IO, Any, Literal, TypeAlias
 
 from nacre.record import Record
 from nacre.sessions.entries.entries import KnownBody
@@ -123,24 +123,29 @@ class Variable(Record):
 Piece: TypeAlias = Skipped | Conversation | StoredTranscript | Note | Setting | Variable
 
 
-class Files(Protocol):
-    """The files of a source, in a folder or in an archive."""
+class Files:
+    """The files of a source, in a folder or in an archive; `left_out` are names that cannot be read safely,
+    each with the reason."""
 
-    @property
-    def left_out(self) -> Sequence[tuple[str, str]]:
-        """Names that cannot be read safely, each with the reason."""
+    def __init__(self) -> None:
+        self.left_out: list[tuple[str, str]] = []
+        self._found: dict[str, Any] = {}
 
     def names(self) -> tuple[str, ...]:
         """All regular files, sorted: relative paths with `/`."""
+        return tuple(sorted(self._found))
 
     def size_bytes(self, name: str) -> int:
         """The size of a file."""
+        raise NotImplementedError
 
     def open_file(self, name: str) -> IO[bytes]:
         """Opens a file for reading."""
+        raise NotImplementedError
 
-    def path(self, name: str) -> Path | None:
+    def path(self, name: str) -> Path | None:  # noqa: ARG002 - only a folder has one
         """The path of a file; `None` in an archive."""
+        return None
 
 
 Reader: TypeAlias = Callable[[Files], Iterator[Piece]]

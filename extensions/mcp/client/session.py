@@ -317,11 +317,7 @@ class ServerSession:
         self._error_output = error_output
 
     async def tools(self) -> tuple[ListedTool, ...]:
-        """The tools that the server offers.
-
-        Raises:
-            ServerLost: it does not list them.
-        """
+        """The tools that the server offers. Raises `ServerLost` if it does not list them."""
         found: list[ListedTool] = []
         cursor: str | None = None
         try:

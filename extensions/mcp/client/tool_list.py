@@ -107,9 +107,7 @@ def _tool(raw: Mapping[str, Any]) -> ListedTool:
 
 
 class StoredToolList:
-    """The file with the last list of one server. Failures are logged: the list is then requested at each
-    start.
-    """
+    """The file with the last list of one server. Failures are logged: each start then requests the list."""
 
     def __init__(self, folder: Path, name: str, server: McpServer) -> None:
         more = [sorted(server.env.items()), sorted(server.headers.items())]

@@ -15,8 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from nacre.extensions.mcp.server.server import memory_server
-from nacre.extensions.mcp.server.shared_memory import shared_memory
+from nacre.extensions.mcp.server.server import memory_server, shared_memory
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.extensions.service import HttpMount, caller_of

@@ -20,13 +20,11 @@ def without_user(url: str) -> str:
 
 
 def user_of(url: str) -> tuple[str, str] | None:
-    """The user name and password in an address, if any."""
     parts = urlsplit(url)
     return None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is on this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -232,7 +232,6 @@ def _image(image: Image) -> dict[str, Any]:
 
 
 def tool_definition(spec: ToolSpec) -> dict[str, Any]:
-    """A tool in the format."""
     # A copy down to the leaves: litellm rewrites schemas in place for some providers, and they are made once.
     parameters = deepcopy(dict(spec.parameters))
     function = {"name": spec.name, "description": spec.description, "parameters": parameters}

@@ -117,7 +117,6 @@ class ProviderModel(ABC):
 
     @property
     def window_source(self) -> WindowSource:
-        """The source of the window."""
         return self._known.window_source
 
     async def learn_window(self) -> None:
@@ -235,7 +234,6 @@ class ProviderModel(ABC):
         return ModelAlive(is_reading=True, read_tokens=read_tokens, prompt_tokens=prompt_tokens)
 
     async def aclose(self) -> None:
-        """Closes the connections."""
         self._closed = True
         await self._release()
 
@@ -353,7 +351,6 @@ class KnownModel:
 
     @property
     def window_source(self) -> WindowSource:
-        """The source of the window."""
         return self._window()[1]
 
     def _window(self) -> tuple[int | None, WindowSource]:

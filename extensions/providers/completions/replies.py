@@ -52,7 +52,6 @@ class ReplyAssembly:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether `cut_off` was called."""
         return bool(self._problem)
 
     def cut_off(self, repeated: str) -> None:
@@ -70,7 +69,6 @@ class ReplyAssembly:
 
     @property
     def has_finish_reason(self) -> bool:
-        """Whether the provider has sent a finish reason."""
         return bool(self._finish_reason)
 
     def add(self, chunk: Any) -> str:

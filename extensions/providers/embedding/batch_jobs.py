@@ -27,6 +27,7 @@ from nacre.memory.vectors.pieces import estimated_tokens
 from nacre.record import Record
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.models.failover import call_with_retries
+from nacre.runtime.models.spending import Reservation
 
 if TYPE_CHECKING:
     from nacre.extensions.providers.embedding.daily_budget import EmbeddingBudget
@@ -101,12 +102,10 @@ class HttpEmbeddingJobs:
 
     async def submit(self, texts: Mapping[str, str]) -> str:
         """Submits texts by id; the name of the job. Raises `EmbeddingFailed`, also over the daily budget."""
-        tokens, reservation = sum(map(estimated_tokens, texts.values())), None
+        tokens, base = sum(map(estimated_tokens, texts.values())), self._endpoint.base_url
+        reservation = Reservation()
         if self._budget is not None:
-            reservation = await self._budget.allow(
-                tokens, self._endpoint.name, is_local=is_loopback(self._endpoint.base_url)
-            )
-        base = self._endpoint.base_url
+            reservation = await self._budget.allow(tokens, self._endpoint.name, is_local=is_loopback(base))
         path = f"/models/{self._endpoint.model}:asyncBatchEmbedContent" if self._gemini else "/batches"
         try:
             file_id = await self._uploaded(await asyncio.to_thread(input_lines, self._endpoint, texts))
@@ -116,8 +115,7 @@ class HttpEmbeddingJobs:
                 raise JobsUnavailable(f"{self._endpoint.name} has no batch jobs (HTTP 404).") from error
             raise EmbeddingFailed(f"A batch job could not be submitted. {error}") from error
         finally:
-            if reservation is not None:
-                reservation.release()
+            reservation.release()
         if self._budget is not None:
             await self._budget.spend(tokens, self._endpoint.name)
         return self._named(job, "name" if self._gemini else "id")
@@ -235,7 +233,6 @@ def creation(endpoint: EmbeddingEndpoint, file_id: str) -> dict[str, Any]:
 
 
 def state_of(endpoint: EmbeddingEndpoint, answer: Mapping[str, Any]) -> JobState:
-    """The state of a job in the provider's answer."""
     return (_gemini_state if endpoint.provider == "gemini" else _openai_state)(answer)
 
 
@@ -362,7 +359,6 @@ def kept_jobs(meta: Mapping[str, str]) -> list[KeptJob]:
 
 
 def jobs_row(jobs: Sequence[KeptJob]) -> dict[str, str]:
-    """The row of state for these jobs."""
     rows = [
         {"name": job.name, "embedder": job.embedder_key, "hashes": " ".join(sorted(job.hashes))}
         for job in jobs
@@ -387,14 +383,12 @@ class BatchJobs:
         now_seconds: int,
         advance: Callable[[int, int], None],
     ) -> JobsOutcome:
-        """See `EmbeddingJobs.fill`."""
         one_pass = _Pass(store, self, embedder_key, now_seconds=now_seconds, advance=advance)
         held = await one_pass.run(missing)
         return JobsOutcome(stored=one_pass.stored, held=held)
 
     @property
     def is_off(self) -> bool:
-        """Whether jobs are no longer tried."""
         return self._failures >= MAX_FAILURES
 
     def failed(self, problem: str, *, times: int = 1) -> None:

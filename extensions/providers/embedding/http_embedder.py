@@ -26,6 +26,7 @@ from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, Text
 from nacre.memory.vectors.pieces import batches, estimated_tokens
 from nacre.runtime.contracts.errors import ContextOverflow, ModelError
 from nacre.runtime.models.failover import call_with_retries
+from nacre.runtime.models.spending import Reservation
 
 if TYPE_CHECKING:
     from nacre.extensions.providers.embedding.daily_budget import EmbeddingBudget
@@ -46,7 +47,7 @@ FIRST_REST_SECONDS = 60.0
 MAX_REST_SECONDS = 30 * 60.0
 
 _REFUSES_A_FIELD = (400, 415, 422, 501)
-"""What servers answer that do not know a field of the request."""
+"""Error texts of servers that do not know a field of the request."""
 
 _REFUSED = (
     "too many tokens",
@@ -113,20 +114,11 @@ class HttpEmbedder:
         """The vector of a question, by one request of at most ten seconds, because somebody waits."""
         # each character counts as a token: a truncated question is better than a refused one
         texts = [text[: self._endpoint.max_input_tokens]]
-        reservation = None
-        if self._budget is not None:
-            reservation = await self._budget.reserve(
-                estimated_tokens(texts[0]),
-                self._endpoint.name,
-                is_local=is_loopback(self._endpoint.base_url),
-            )
-        try:
-            vectors = await self._asked(texts, "query", self._query_seconds)
-        except ModelError as error:
-            raise self._failure(error) from error
-        finally:
-            if reservation is not None:
-                reservation.release()
+        with await self._reserved(texts, "query"):
+            try:
+                vectors = await self._asked(texts, "query", self._query_seconds)
+            except ModelError as error:
+                raise self._failure(error) from error
         self._circuit.succeeded()
         return vectors[0]
 
@@ -158,25 +150,23 @@ class HttpEmbedder:
         return vectors
 
     async def _part(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        reservation = None
-        if self._budget is not None:
-            reservation = await self._budget.allow(
-                sum(map(estimated_tokens, texts)),
-                self._endpoint.name,
-                is_local=is_loopback(self._endpoint.base_url),
-            )
-        try:
-            return await call_with_retries(
-                lambda: self._asked(texts, "document", REQUEST_SECONDS), sleep=self._sleep
-            )
-        except ModelError as error:
-            failure = self._failure(error)
-            if not isinstance(failure, TextRefused):
-                self._circuit.failed(str(failure))
-            raise failure from error
-        finally:
-            if reservation is not None:
-                reservation.release()
+        with await self._reserved(texts, "document"):
+            try:
+                return await call_with_retries(
+                    lambda: self._asked(texts, "document", REQUEST_SECONDS), sleep=self._sleep
+                )
+            except ModelError as error:
+                failure = self._failure(error)
+                if not isinstance(failure, TextRefused):
+                    self._circuit.failed(str(failure))
+                raise failure from error
+
+    async def _reserved(self, texts: Sequence[str], purpose: Purpose) -> Reservation:
+        if self._budget is None:
+            return Reservation()
+        reserve = self._budget.reserve if purpose == "query" else self._budget.allow
+        tokens, address = sum(map(estimated_tokens, texts)), self._endpoint.base_url
+        return await reserve(tokens, self._endpoint.name, is_local=is_loopback(address))
 
     async def _asked(
         self, texts: Sequence[str], purpose: Purpose, seconds: float
@@ -227,7 +217,6 @@ class _CircuitBreaker:
         """The last failure, as a sentence; empty after a success."""
 
     def resting_seconds(self) -> float:
-        """The rest of the pause, or 0."""
         return max(0.0, self._rest_until - self._now_seconds())
 
     def failed(self, problem: str) -> None:

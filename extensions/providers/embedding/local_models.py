@@ -1,4 +1,4 @@
-"""Embedding models of libraries in this process: GGUF files through llama.cpp, and sentence-transformers.
+"""Models of libraries in this process: GGUF files through llama.cpp, and those of sentence-transformers.
 
 Both libraries are extras: llama_cpp is compiled on the machine that installs it, sentence-transformers needs
 PyTorch. A model is loaded on first use, in a thread. An interrupted download of a GGUF file continues, in
@@ -16,19 +16,19 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from nacre.extensions.providers.completions.addresses import is_loopback, without_credentials
 from nacre.extensions.providers.embedding.instructions import instructions_for
 from nacre.installation import install_command
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
+from nacre.memory.search.rerankers.reranker import RerankingFailed
 from nacre.runtime.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
     import httpx
     from llama_cpp import Llama
-    from sentence_transformers import SentenceTransformer
 
 MAX_INPUT_TOKENS = 2_048
 """The longest input of a model, unless it was trained on less."""
@@ -36,44 +36,20 @@ MAX_INPUT_TOKENS = 2_048
 _HEAD_BYTES = 1 << 20
 
 
-class ModelFile(Protocol):
-    """The file of a model, which may have to be downloaded."""
-
-    @property
-    def name(self) -> str:
-        """The file's name, for the owner and for choosing instructions."""
-
-    @property
-    def identity(self) -> str:
-        """A text that differs between models."""
-
-    def ready(self) -> Path | None:
-        """The file, if it exists."""
-
-    def fetch(self, stopped: Callable[[], bool]) -> Path:
-        """The file, after a download if it is missing. Stops soon after `stopped` returns true.
-
-        Raises:
-            EmbeddingFailed: the file is not available now.
-        """
-
-    def progress(self) -> str:
-        """The progress of a `fetch`, as a sentence."""
-
-
 class FileOnDisk:
-    """A `ModelFile` (see there for its methods) that the owner keeps."""
+    """The file of a model that the owner keeps."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @property
     def name(self) -> str:
+        """The file's name, for the owner and for choosing instructions."""
         return self._path.name
 
     @property
     def identity(self) -> str:
-        """Size and a hash of the beginning, which describes the model; the path if there is no file."""
+        """A text that differs between models: size and a hash of the beginning; the path without a file."""
         try:
             with self._path.open("rb") as file:
                 head = hashlib.sha256(file.read(_HEAD_BYTES)).hexdigest()
@@ -82,9 +58,11 @@ class FileOnDisk:
             return str(self._path)
 
     def ready(self) -> Path | None:
+        """The file, if it exists."""
         return self._path if self._path.is_file() else None
 
     def fetch(self, stopped: Callable[[], bool]) -> Path:  # noqa: ARG002 - nothing here takes time
+        """The file. Raises `EmbeddingFailed` if it is not available now."""
         if (path := self.ready()) is None:
             raise EmbeddingFailed(
                 f"The embedding model {self._path} does not exist. Put the GGUF file there, or change "
@@ -93,13 +71,14 @@ class FileOnDisk:
         return path
 
     def progress(self) -> str:
+        """The progress of a `fetch`, as a sentence; empty without one."""
         return ""
 
 
 class GgufEmbedder:
     """An `Embedder` (see there for its methods) for one GGUF file. Its vectors have length 1."""
 
-    def __init__(self, file: ModelFile) -> None:
+    def __init__(self, file: FileOnDisk) -> None:
         self._file = file
         self._instructions = instructions_for(file.name)
         self._lock = threading.Lock()
@@ -209,7 +188,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SHA256 = re.compile(r'"?([0-9a-f]{64})"?')
 
 
-class RemoteModelFile:
+class RemoteModelFile(FileOnDisk):
     """A model file to be downloaded into `folder`. `source` is an `hf:` URI or an https address.
 
     Raises:
@@ -217,30 +196,26 @@ class RemoteModelFile:
     """
 
     def __init__(self, source: str, folder: Path, *, hub: str = HUB) -> None:
-        self.identity = source
+        self._source = source
         self._url, parts = _address(source, hub)
-        self._path = folder.joinpath(*parts)
+        super().__init__(folder.joinpath(*parts))
         self._part = self._path.with_name(f"{self._path.name}.part")
         self._tag = self._path.with_name(f"{self._path.name}.part.tag")
         self._have_bytes = 0
         self._total_bytes: int | None = None
 
     @property
-    def name(self) -> str:
-        return self._path.name
-
-    def ready(self) -> Path | None:
-        return self._path if self._path.is_file() else None
+    def identity(self) -> str:
+        return self._source
 
     def progress(self) -> str:
-        """The progress of the download, as a sentence; empty without one."""
         if not self._have_bytes:
             return ""
         of = f" of {self._total_bytes / 1e6:.0f} MB" if self._total_bytes else ""
         return f"The embedding model {self.name} is being downloaded: {self._have_bytes / 1e6:.0f} MB{of}."
 
     def fetch(self, stopped: Callable[[], bool]) -> Path:
-        """The file, after a download if it is missing.
+        """The file, after a download if it is missing; stops soon after `stopped` returns true.
 
         Raises:
             EmbeddingFailed: the file is not available now; the part of it is kept for the next attempt.
@@ -348,7 +323,22 @@ PIECE_TOKENS = 200
 """Most such models are trained on paragraphs and truncate longer texts."""
 
 
-class SentenceTransformerEmbedder:
+class _SentenceTransformersModel:
+    """A model of the library, which one thread at a time loads and uses."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loaded: Any = None
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._unload)
+
+    def _unload(self) -> None:
+        with self._lock:
+            self._loaded = None
+
+
+class SentenceTransformerEmbedder(_SentenceTransformersModel):
     """An `Embedder` (see there for its methods) for a model by its name on the hub or its folder.
 
     Its vectors have length 1. The model's own prompts for questions and documents are used. The library may
@@ -356,6 +346,7 @@ class SentenceTransformerEmbedder:
     """
 
     def __init__(self, model: str) -> None:
+        super().__init__()
         self.facts = EmbedderFacts(
             provider="sentence-transformers",
             model=model,
@@ -363,8 +354,6 @@ class SentenceTransformerEmbedder:
             batch_texts=16,
             piece_tokens=PIECE_TOKENS,
         )
-        self._lock = threading.Lock()
-        self._loaded: SentenceTransformer | None = None
 
     @property
     def lack(self) -> str:
@@ -379,14 +368,6 @@ class SentenceTransformerEmbedder:
             return []
         return await asyncio.to_thread(self._embed, list(texts), is_query=False)
 
-    async def close(self) -> None:
-        """Frees the model after the current texts."""
-        await asyncio.to_thread(self._unload)
-
-    def _unload(self) -> None:
-        with self._lock:
-            self._loaded = None
-
     def _embed(self, texts: list[str], *, is_query: bool) -> list[list[float]]:
         with self._lock:
             model = self._loaded or self._load()
@@ -399,7 +380,7 @@ class SentenceTransformerEmbedder:
                 raise TextRefused(f"The model {self.facts.model} made no usable vector of a text.")
         return vectors
 
-    def _load(self) -> SentenceTransformer:
+    def _load(self) -> Any:
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
@@ -421,3 +402,62 @@ def _without_torch(model: str, why: str) -> str:
         f"with: {install_command('sentence-transformers')}. Or leave memorySearch.provider out to use the "
         "model that comes with Nacre."
     )
+
+
+_BATCH_TEXTS = 8
+"""Larger batches pad more texts to the longest one, and are not faster on a CPU."""
+
+
+class CrossEncoderReranker(_SentenceTransformersModel):
+    """A `Reranker` (see there for its methods) for a model by its name on the hub or its folder."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__()
+        self.name = f"sentence-transformers/{model}"
+        self._model = model
+
+    async def load(self) -> None:
+        await asyncio.to_thread(self._load)
+
+    async def relevance(self, question: str, texts: Sequence[str]) -> Sequence[float]:
+        return await asyncio.to_thread(self._relevance, question, list(texts))
+
+    def _relevance(self, question: str, texts: list[str]) -> list[float]:
+        with self._lock:
+            model = self._loaded
+            if model is None:
+                raise RerankingFailed(f"The re-ranker {self.name} is not loaded.")
+            try:
+                found: Any = model.predict(
+                    [(question, text) for text in texts], batch_size=_BATCH_TEXTS, show_progress_bar=False
+                )
+            # torch and the model's own code raise errors of their own
+            except Exception as error:
+                raise RerankingFailed(f"The re-ranker {self.name} failed ({error}).") from error
+        numbers: list[Any] = found.tolist()
+        if any(not isinstance(number, float) for number in numbers):
+            raise RerankingFailed(
+                f"The model {self._model!r} returns several numbers for a text, so it is not a re-ranker. "
+                "Use a cross-encoder with one label."
+            )
+        return numbers
+
+    def _load(self) -> None:
+        with self._lock:
+            if self._loaded is not None:
+                return
+            try:
+                from sentence_transformers import CrossEncoder
+            except ImportError as error:
+                raise RerankingFailed(
+                    f"The re-ranker {self._model} needs sentence-transformers, which is not installed "
+                    f"({error}). Install it with: {install_command('sentence-transformers')}."
+                ) from error
+            try:
+                self._loaded = CrossEncoder(self._model, device="cpu")
+            # the library raises errors of its own, of its hub client and of torch
+            except Exception as error:
+                raise RerankingFailed(
+                    f"sentence-transformers could not load the model {self._model!r} ({error}). "
+                    "memorySearch.query.rerank.model is its name on the hub or its folder."
+                ) from error

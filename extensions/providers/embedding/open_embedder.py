@@ -11,11 +11,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nacre.extensions.providers.completions.keys import from_environment
 from nacre.extensions.providers.embedding.batch_jobs import JobRules
+from nacre.extensions.providers.embedding.endpoint import PROVIDERS, EmbeddingEndpoint, endpoint_for
+from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
 from nacre.memory.contracts.embedder import (
     BudgetUsedUp,
     Embedder,
@@ -34,7 +37,6 @@ from nacre.runtime.settings.sections.models import ProviderSettings
 
 if TYPE_CHECKING:
     from nacre.extensions.providers.embedding.daily_budget import EmbeddingBudget
-    from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
     from nacre.runtime.providers.provider import Lend, OpenOther
 
 LOCAL = ("", "local", "gguf")
@@ -43,7 +45,6 @@ DEFAULT_GGUF = "hf:ggml-org/embeddinggemma-300m-qat-q8_0-GGUF/embeddinggemma-300
 
 AUTO_ORDER = ("openai", "gemini", "voyage", "mistral")
 """`auto` takes the first of these with a key (seed 001, "Vector memory search")."""
-
 
 IN_THIS_PROCESS = ("", "auto", "none", "local", "gguf", "sentence-transformers")
 """Values of `memorySearch.provider` that name no remote provider; `auto` may choose one."""
@@ -84,8 +85,9 @@ def embedder_for(
         if (embedder := other(settings)) is not None:
             return embedder
         key = name, settings.model_dump_json(include=_REMOTE), _providers_json(providers)
-        endpoint = _endpoint(name, settings, providers)
-        return lent(key, lambda: _remote(endpoint, now_seconds, budget and budget(), _job_rules(settings)))
+        endpoint, job_rules = endpoint_for(name, settings, providers), _job_rules(settings)
+        remote = partial(HttpEmbedder, endpoint, now_seconds=now_seconds, job_rules=job_rules)
+        return lent(key, lambda: remote(budget=budget and budget()))
 
     name = provider_name(settings, providers, home)
     first = made(name, settings)
@@ -102,7 +104,7 @@ def embedder_for(
     except ConfigError as error:
         raise ConfigError(
             f"memorySearch.fallback is {settings.fallback!r}, which has no default embedding model. "
-            f"Use {_known_providers()}."
+            f"Use {', '.join(('none', 'local', 'gguf', *PROVIDERS))}."
         ) from error
     if second is None or second.facts.fingerprint == first.facts.fingerprint:
         return first
@@ -132,7 +134,7 @@ def provider_name(
     if not name and settings.remote is None:
         return name
     return next(
-        (each for each in AUTO_ORDER if _has_key(_endpoint(each, settings, providers), settings)), "local"
+        (each for each in AUTO_ORDER if _has_key(endpoint_for(each, settings, providers), settings)), "local"
     )
 
 
@@ -154,31 +156,6 @@ def _local(
         return lent(file, lambda: GgufEmbedder(FileOnDisk(file)))
     folder = Path(at_home(settings.model_cache_dir, home)) if settings.model_cache_dir else models_folder
     return lent((source, folder), lambda: GgufEmbedder(RemoteModelFile(source, folder)))
-
-
-def _known_providers() -> str:
-    from nacre.extensions.providers.embedding.endpoint import PROVIDERS
-
-    return ", ".join(("none", "local", "gguf", *PROVIDERS))
-
-
-def _endpoint(
-    name: str, settings: MemorySearchSettings, providers: Mapping[str, ProviderSettings]
-) -> EmbeddingEndpoint:
-    from nacre.extensions.providers.embedding.endpoint import endpoint_for
-
-    return endpoint_for(name, settings, providers)
-
-
-def _remote(
-    endpoint: EmbeddingEndpoint,
-    now_seconds: Callable[[], float],
-    budget: EmbeddingBudget | None,
-    job_rules: JobRules | None,
-) -> Embedder:
-    from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
-
-    return HttpEmbedder(endpoint, now_seconds=now_seconds, budget=budget, job_rules=job_rules)
 
 
 def _sentence_transformer(model: str | None) -> Embedder:

@@ -28,12 +28,16 @@ _WINDOW_KEYS = (
     "context_window",
     "max_context_length",
 )
-_EMBEDS = re.compile(r"embed|minilm|\bbge\b|\be5\b|rerank|whisper", re.IGNORECASE)
+_TALKS_NOT = re.compile(
+    r"embed|minilm|\bbge\b|\be5\b|rerank|whisper|\btts\b|dall-e|moderation|transcribe|realtime|computer-use"
+    r"|\bgpt.*-(image|audio|search)|^(sora|lyria|container|babbage|davinci)|robotics|turbo-instruct",
+    re.IGNORECASE,
+)
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)\s*$", re.MULTILINE)
 
 
 async def listing(base_url: str, *, api_key: str = "", seconds: float) -> Listing:
-    """The models at an address, in the server's order. Never raises.
+    """The models at an address, the newest first as far as the server dates them. Never raises.
 
     Any other server counts as one that does not answer.
     """
@@ -69,7 +73,6 @@ async def served_model(
 
 
 def bearer(api_key: str) -> dict[str, str]:
-    """The header with a key; none without a key."""
     return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
 
@@ -80,9 +83,19 @@ async def _listing(
     listed = body.get("data") if isinstance(body, Mapping) else body
     if status != 200 or not isinstance(listed, list):
         return Listing(status=404 if status == 200 else status)
-    models = tuple(_models(listed))[:_MAX_MODELS]
-    talking = tuple(model for model in models if not _EMBEDS.search(model.name))
+    models = tuple(_models(sorted(listed, key=_created, reverse=True)))[:_MAX_MODELS]
+    talking = tuple(model for model in models if is_talking(model.name))
     return Listing(models=models, talking=talking, status=200)
+
+
+def is_talking(name: str) -> bool:
+    """Whether a model holds conversations, as far as its name says."""
+    return _TALKS_NOT.search(name) is None
+
+
+def _created(entry: Any) -> float:
+    at = entry.get("created") if isinstance(entry, Mapping) else None
+    return at if isinstance(at, int | float) else 0
 
 
 def _models(listed: list[Any]) -> Iterator[ServedModel]:

@@ -214,7 +214,6 @@ class RequestBodies:
 
     @property
     def kept_bytes(self) -> int:
-        """The size of what is kept."""
         return self._kept_bytes
 
     def body(self, request: ModelRequest) -> bytes:

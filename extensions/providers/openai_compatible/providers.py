@@ -119,46 +119,11 @@ PROVIDERS: Mapping[str, Provider] = {
 }
 """By the name in front of a model's. Any other provider needs an address in the settings."""
 
-_OTHER_PROTOCOLS = frozenset(
-    {
-        "ai21_chat",
-        "anthropic",
-        "anthropic_text",
-        "azure",
-        "azure_ai",
-        "azure_text",
-        "bedrock",
-        "bedrock_converse",
-        "chatgpt",
-        "claude_code",
-        "cloudflare",
-        "codestral",
-        "cohere",
-        "cohere_chat",
-        "databricks",
-        "gigachat",
-        "github_copilot",
-        "gradient_ai",
-        "huggingface",
-        "langgraph",
-        "maritalk",
-        "nlp_cloud",
-        "oci",
-        "oobabooga",
-        "petals",
-        "predibase",
-        "replicate",
-        "sagemaker",
-        "sagemaker_chat",
-        "snowflake",
-        "text-completion-codestral",
-        "text-completion-openai",
-        "triton",
-        "vertex_ai",
-        "vertex_ai_beta",
-        "watsonx",
-        "watsonx_text",
-    }
+_OTHER_PROTOCOLS = re.compile(
+    r"ai21_chat|anthropic(_text)?|azure(_ai|_text)?|bedrock(_converse)?|chatgpt|claude_code|cloudflare|codestral"
+    r"|cohere(_chat)?|databricks|gigachat|github_copilot|gradient_ai|huggingface|langgraph|maritalk|nlp_cloud"
+    r"|oci|oobabooga|petals|predibase|replicate|sagemaker(_chat)?|snowflake|text-completion-(codestral|openai)"
+    r"|triton|vertex_ai(_beta)?|watsonx(_text)?"
 )
 """Providers with a protocol of their own. litellm speaks it, also to an address of the owner."""
 
@@ -183,7 +148,6 @@ class Endpoint(Record):
 
     @property
     def url(self) -> str:
-        """The address of requests."""
         parts = urlsplit(self.base_url)
         return urlunsplit(parts._replace(path=f"{parts.path}/chat/completions"))
 
@@ -229,7 +193,7 @@ def goes_without_litellm(model_name: str, base_url: str | None, entry: Mapping[s
     through its Responses API only are left to litellm, which translates.
     """
     provider, _, model = model_name.partition("/")
-    if not model or provider in _OTHER_PROTOCOLS or model.startswith("responses/"):
+    if not model or _OTHER_PROTOCOLS.fullmatch(provider) or model.startswith("responses/"):
         return False
     if provider == "gemini" and base_url and "/openai" not in urlsplit(base_url).path:
         return False  # Google's own protocol

@@ -48,7 +48,7 @@ class WaitsForReview(OSError):
             f"{proposal_id}, {why}. Tell the owner that `/review` shows it, and do not write it again."
             if proposal_id
             else f"Nothing was written into {path}: the owner rejected these words before. "
-            "Do not write them again."
+            "Do not write them again; `/remember` is for the owner who wants them after all."
         )
         self.path, self.proposal_id, self.text, self.because = path, proposal_id, text, because
 

@@ -2,12 +2,14 @@
 
 Everything that sessions write goes through it. It removes keys and passwords (`secrets.py`) and makes writes
 wait for the owner (`proposed_write.py`): words of others on their way into a file that can become a rule or a
-fact, and with `memory.writes: "review"` more.
+fact, and with `memory.writes: "review"` more. It leaves out what the owner rejected before (`rejections.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.workspace import (
@@ -23,9 +25,12 @@ from nacre.memory.files.sources.proposed_write import (
     names_of_others,
     removes_lines,
 )
+from nacre.memory.files.sources.rejections import Wish, lift, rejected_lines
 from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.memory.files.sources.source import Source
 from nacre.memory.files.sources.sources import SourceOf, Sources, StoredSource
+
+log = logging.getLogger(__name__)
 
 
 class SecretRefused(OSError):
@@ -41,7 +46,8 @@ class SourcedWorkspace:
 
     With `is_approved`, the owner has seen and approved the text: nothing waits, its lines count as the
     owner's, and secrets stay in it if `memory.secrets` is `ask`. `is_owners_line` decides, after words of
-    others were heard, whether the owner has just said exactly this line.
+    others were heard, whether the owner has just said exactly this line, and `is_owners_wish`, after lines
+    were found that the owner rejected before, whether the owner has just asked to keep them.
     """
 
     def __init__(
@@ -52,6 +58,7 @@ class SourcedWorkspace:
         *,
         is_approved: bool = False,
         is_owners_line: Callable[[str], Awaitable[bool]] | None = None,
+        is_owners_wish: Wish | None = None,
         waits: Callable[[WaitsForReview], None] = lambda _waiting: None,
     ) -> None:
         self._workspace = workspace
@@ -59,6 +66,7 @@ class SourcedWorkspace:
         self._begin = begin
         self._is_approved = is_approved
         self._is_owners_line = is_owners_line
+        self._is_owners_wish = is_owners_wish
         self._waits = waits
         # whatever does not write lines is the workspace's own
         self.place = workspace.place
@@ -83,8 +91,13 @@ class SourcedWorkspace:
         self, name: str, text: str, *, skip_repeats: bool = True, heading: str = "", below: str = ""
     ) -> Appended:
         text = self._without_secrets(name, text)
+        rejected: frozenset[str] = frozenset()
         if text.strip():
             source_of = await self._begin()
+            rejected = await self._rejected(name, text, text.splitlines(), source_of)
+            text = _without(text, rejected)
+            if rejected and not any(line.strip(" \t#") for line in text.splitlines() if line[:1] != "#"):
+                return Appended(written="", skipped_parts=0, rejected_lines=len(rejected))
             found = await self._sources.found(name, text, source_of)
             write = ProposedWrite(
                 path=name,
@@ -96,9 +109,10 @@ class SourcedWorkspace:
                 below=below,
             )
             await self._admit(write, found)
-        return await self._workspace.append(
+        appended = await self._workspace.append(
             name, text, skip_repeats=skip_repeats, heading=heading, below=below
         )
+        return replace(appended, rejected_lines=len(rejected)) if rejected else appended
 
     async def change(self, name: str, change: Callable[[bytes | None], bytes | None]) -> None:
         try:
@@ -106,24 +120,50 @@ class SourcedWorkspace:
         except FileNotFoundError:
             old = None
 
+        rejected: frozenset[str] = frozenset()
+
         def gated(before: bytes | None) -> bytes | None:
             after = change(before)
             if after is None:
                 return None
-            texts = (data.decode("utf-8", "surrogateescape") for data in (after, before or b""))
-            return self._without_secrets(name, *texts).encode("utf-8", "surrogateescape")
+            texts = [data.decode("utf-8", "surrogateescape") for data in (after, before or b"")]
+            text = _without(self._without_secrets(name, *texts), rejected - set(texts[1].splitlines()))
+            return text.encode("utf-8", "surrogateescape")
 
         new, source_of = gated(old), await self._begin()
         if new != old:
             before, text = (
                 None if data is None else data.decode("utf-8", "surrogateescape") for data in (old, new)
             )
+            known = frozenset((before or "").splitlines())
+            lines = [line for line in (text or "").splitlines() if line not in known]
+            rejected = await self._rejected(name, text or "", lines, source_of)
+            if rejected and source_of("").written_by in ("tool", "code"):
+                raise WaitsForReview(name, "", text or "")  # the caller counts on the whole text
+            new = gated(old) if rejected else new
+            text = None if new is None else new.decode("utf-8", "surrogateescape")
             write = ProposedWrite(path=name, text=text, before=before, source=source_of(""))
             of_text = b"" if new is None else new
             await self._admit(
                 write, await self._sources.found(name, of_text.decode("utf-8", "replace"), source_of)
             )
         await self._workspace.change(name, gated)
+
+    async def _rejected(
+        self, name: str, text: str, lines: Sequence[str], source_of: SourceOf
+    ) -> frozenset[str]:
+        """Those of the new `lines` of a note that the owner rejected before. What the owner writes, approves
+        or asks for is rejected no longer; a hook quotes what was said."""
+        if source_of("").written_by == "hook":
+            return frozenset()
+        by_owner = [line for line in lines if self._is_approved or source_of(line).is_by_owner]
+        if by_owner:
+            await lift(self._workspace, name, text, by_owner)
+        left = set(lines).difference(by_owner)
+        rejected = await rejected_lines(self._sources, name, text, left, is_wish=self._is_owners_wish)
+        if rejected:
+            log.info("%d lines of %s are left out: the owner rejected them before", len(rejected), name)
+        return rejected
 
     async def _admit(self, write: ProposedWrite, found: Sequence[StoredSource]) -> None:
         """Stores the sources of a write, or raises `WaitsForReview` if the owner has to see it first."""
@@ -169,3 +209,7 @@ class SourcedWorkspace:
                 "Write it without."
             )
         return left
+
+
+def _without(text: str, lines: Collection[str]) -> str:
+    return "".join(line for line in text.splitlines(keepends=True) if line.rstrip("\r\n") not in lines)

@@ -78,7 +78,6 @@ def open_connection(
 
 
 def in_memory() -> Connection:
-    """A database without a file."""
     return apsw.Connection(":memory:")
 
 

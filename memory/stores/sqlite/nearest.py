@@ -167,7 +167,6 @@ class VectorTable:
         return outside
 
     def places_of(self, chunk_ids: Sequence[int]) -> Places:
-        """The places of these chunks' vectors."""
         import numpy as np
 
         if not self._count:

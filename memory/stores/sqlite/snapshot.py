@@ -216,7 +216,6 @@ class SqliteSnapshot:
 
 
 def stored_meta(connection: Connection) -> dict[str, str]:
-    """All rows of `meta`."""
     return {str(key): str(value) for key, value in connection.execute("SELECT key, value FROM meta")}
 
 

@@ -243,11 +243,7 @@ def rebuild_path(index: Path) -> Path:
 
 
 def remove_database(path: Path) -> None:
-    """Deletes a database with its side files.
-
-    Raises:
-        IndexUnusable: a file cannot be deleted.
-    """
+    """Deletes a database with its side files. Raises `IndexUnusable` if a file cannot be deleted."""
     with readable_errors(path):
         for suffix in _FILES:
             path.with_name(path.name + suffix).unlink(missing_ok=True)

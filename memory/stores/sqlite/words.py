@@ -109,7 +109,6 @@ class WordReader:
         return best
 
     def is_known(self, connection: Connection, atom: Atom) -> bool:
-        """Whether any chunk has an atom."""
         row = connection.execute(
             "SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT 1", (expression(atom),)
         ).fetchone()

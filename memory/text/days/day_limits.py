@@ -65,11 +65,7 @@ def day_limits(
 
 
 def checked_day(text: str) -> str:
-    """Returns the text if it names a day on any date.
-
-    Raises:
-        DayUnknown: it does not.
-    """
+    """Returns the text if it names a day on any date. Raises `DayUnknown` if it does not."""
     _span(text, _ANY_DAY)
     return text
 

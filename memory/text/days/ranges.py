@@ -48,7 +48,6 @@ def day_phrases(days: Sequence[DayRange]) -> Iterator[str]:
 
 
 def date_or_none(year: int, month: int, day: int) -> date | None:
-    """The date, or `None` if it does not exist."""
     try:
         return date(year, month, day)
     except ValueError:

@@ -23,7 +23,6 @@ def emoji_in(text: str) -> list[str]:
 
 
 def is_emoji(term: str) -> bool:
-    """Whether a term is a single emoji."""
     return _EMOJI.fullmatch(term) is not None
 
 

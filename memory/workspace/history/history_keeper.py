@@ -58,7 +58,6 @@ class HistoryKeeper:
         return (f"The notes are saved but not committed to git yet: {problem}.",) if problem else ()
 
     def notes_changed(self) -> None:
-        """Says that notes were written."""
         self._has_changes = self._health is not None
 
     def turn_ended(self) -> None:
@@ -139,7 +138,6 @@ class Health:
         return "" if is_reported else problem
 
     def mark_reported(self) -> None:
-        """Records that the owner has been told."""
         problem, is_reported = self._read()
         if problem and not is_reported:
             self._write(problem, is_reported=True)

@@ -195,7 +195,6 @@ class Repository:
         return made.decode().split()
 
     def git(self, *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None) -> bytes:
-        """Runs git and returns its output."""
         try:
             return run_git(self.git_dir, *arguments, stdin=stdin, environment=environment, until=self._until)
         except GitTimedOut:

@@ -3,6 +3,7 @@ lines in the present notes."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
+from nacre.memory.files.sources.rejections import lift, reject
 from nacre.memory.files.sources.sources import SOURCES_FOLDER, Sources
 from nacre.memory.workspace.folder import change_locked
 from nacre.memory.workspace.git import GitFailed
@@ -342,11 +344,7 @@ class Commit:
 
 
 def commits(repository: Repository, path: str = "") -> list[Commit]:
-    """All commits, or those that changed `path`, newest first.
-
-    Raises:
-        GitFailed: git refused.
-    """
+    """All commits, or those that changed `path`, newest first. Raises `GitFailed` if git refused."""
     if not repository.git_dir.exists() or not repository.head():
         return []
     where = ("--", f":(top,literal){path}") if path else ()
@@ -410,7 +408,10 @@ class Undone(Record):
 def with_history(
     workspace: Workspace, state_dir: Path, work: Callable[[Repository], T], *, commits: bool = False
 ) -> T:
-    """Runs `work` on the git history of the notes; with `commits`, commits waiting changes first. Blocks.
+    """Runs `work` on the git history of the notes. Blocks.
+
+    With `commits`, commits waiting changes first, and `work` makes a commit that undoes another: lines that
+    it removes are rejected, and those that it brings back are not rejected any more.
 
     Raises:
         HistoryUnusable: there is no history, or it cannot be read or changed.
@@ -426,9 +427,20 @@ def with_history(
             return work(repository)
         with repository.opened():
             commit_changes(repository, known_sources(Sources(workspace)))
-            return work(repository)
-    except (GitFailed, FileBusy, OSError, CommitUnknown, UndoConflict) as error:
+            done = work(repository)
+            asyncio.run(_reject_undone(workspace, _changes(repository, repository.head())))
+            return done
+    except (GitFailed, FileBusy, OSError, PathOutsideRoot, CommitUnknown, UndoConflict) as error:
         raise HistoryUnusable(str(error)) from error
+
+
+async def _reject_undone(
+    workspace: Workspace, changes: Sequence[tuple[str, bytes | None, bytes | None]]
+) -> None:
+    for name, *both in changes:
+        before, after = ((data or b"").decode("utf-8", "surrogateescape") for data in both)
+        await reject(workspace, name, before, set(before.splitlines()).difference(after.splitlines()))
+        await lift(workspace, name, after, set(after.splitlines()).difference(before.splitlines()))
 
 
 def undo_in(repository: Repository, commit: str = "") -> Undone:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from datetime import datetime
-from functools import cache, reduce
+from functools import cache, partial, reduce
 
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, stored_moment
@@ -81,7 +81,7 @@ async def calls_of(config: Config, now: Clock) -> list[Call]:
     """
     zone = now().tzinfo
     found: dict[tuple[int, str], Call] = {}
-    is_priced = cache(has_price)
+    is_priced = cache(partial(has_price, config))
 
     def keep(at_ms: int, model: str, purpose: str, key: str, usage: Usage) -> None:
         at = stored_moment(at_ms, zone)

@@ -26,8 +26,7 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_clock
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel, load_ahead
-from nacre.runtime.extensions.engine_parts import EngineParts, engine_parts
-from nacre.runtime.extensions.loading import load_facts
+from nacre.runtime.extensions.loading import EngineParts, engine_parts, load_facts
 from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
 from nacre.runtime.hooks.trust import TrustedHooks, register_workspace_hooks
 from nacre.runtime.models.offline.answers import quotes_nothing

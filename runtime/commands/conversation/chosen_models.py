@@ -125,7 +125,6 @@ class ChosenModels:
 
     @property
     def names(self) -> Sequence[str]:
-        """The models that the settings name."""
         return self._known.names
 
     async def named(self, text: str) -> NamedModel | None:

@@ -54,7 +54,6 @@ class ContextView(Record):
 
     @property
     def tokens(self) -> int:
-        """The sum over all parts."""
         return sum(part.tokens for part in self.parts)
 
 

@@ -112,7 +112,6 @@ def moment_of(entry: Entry) -> datetime:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text is a valid label."""
     return _NAME.fullmatch(text) is not None and text.lower() != HERE
 
 

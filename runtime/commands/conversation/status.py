@@ -46,11 +46,7 @@ class SessionStatus(Record):
 
 
 async def status_of(turn: Turn, lifecycle: Lifecycle) -> SessionStatus:
-    """Measures a session without changing it.
-
-    Raises:
-        SessionError: stored data cannot be read.
-    """
+    """Measures a session without changing it. Raises `SessionError` if stored data cannot be read."""
     session, window = turn.session, await turn.window()
     measure = await window.measure()
     has_messages = session.has_messages

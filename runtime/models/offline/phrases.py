@@ -95,7 +95,6 @@ asking     remember|recall|know|find|search|look|show|remind|notes?|memory|memor
 asking     weißt|erinnerst|sag|zeig|such|suche|dime|dis|cherche|busca|dimmi|скажи|найди|谁|记得|[ぁ-ゖ]+|私の|は誰|誰で
 """
 
-
 _SIGNS = {
     "decision": "deci|déci|entsch|settled|picked|agreed|chose|beschlossen|vereinbart|festgelegt|wir nehmen|wir v|wir e"
     "|we'll |i'll |we will |i will |going to |let's |lets |convenu|choisi|acorda|elegimos|escolhemos|combinamos"
@@ -186,7 +185,7 @@ PHRASES = {kind: re.compile("|".join(rows)) for kind, rows in _ROWS.items() if k
 
 
 def occurs(kind: str, text: str) -> bool:
-    """Whether one of `STATEMENTS` stands in a `plain` text."""
+    """Whether a `plain` text contains one of `STATEMENTS`."""
     return (_IN_ASCII if text.isascii() else STATEMENTS)[kind].search(text) is not None
 
 

@@ -97,7 +97,6 @@ def kind_of(sentence: str, among: Collection[str] = KINDS) -> str:
 
 
 def is_question(sentence: str) -> bool:
-    """Whether a sentence is a question, with or without a question mark."""
     if len(sentence) > SENTENCE_CHARS or not _sounds_like_a_question(plain(sentence)):
         return False
     return bool(folded(sentence)) and _start_to_keep(sentence) is None
@@ -119,7 +118,6 @@ def _begun(text: str) -> int:
 
 
 def has_question_mark(sentence: str) -> bool:
-    """Whether a sentence ends with a question mark of any script."""
     return _QUESTION_MARK.search(plain(sentence)) is not None
 
 
@@ -219,7 +217,6 @@ class Said(Record):
 
     @cached_property
     def questions(self) -> Collection[str]:
-        """The sentences that are questions."""
         return {sentence for sentence in self.sentences if is_question(sentence)}
 
     @cached_property
@@ -259,7 +256,6 @@ class Reading(Record):
         return (part for message in reversed(self.before) for part in reversed(conversation([message])))
 
     def finished_call(self, tool_name: str) -> Finished | None:
-        """The last finished call of a tool in this turn."""
         return next((done for done in reversed(self.finished) if done.call.name == tool_name), None)
 
 

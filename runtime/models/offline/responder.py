@@ -59,9 +59,8 @@ MAX_CONFIRMED_CHARS = 300
 _NOT_PRIVATE = re.compile(r"\bChat: (?!direct\b)\S")
 _LIST_ITEM = re.compile(r"(?:[-*+]|\d{1,3}[.)])\s")
 
-
 Barren: TypeAlias = dict[tuple[str, str], frozenset[str]]
-"""Texts, and how they were read, with the kinds of which no note stands in them."""
+"""Texts with the result of reading them, and the kinds of notes that they do not contain."""
 
 
 def respond(
@@ -525,7 +524,7 @@ def flush_notes(
 
 
 def decisions_of(said: Sequence[tuple[str, str]]) -> list[str]:
-    """What was decided, preferred or dated in a conversation of (`user` or `assistant`, text), word for word.
+    """Decisions, preferences and dates of a conversation of (`user` or `assistant`, text), word for word.
 
     In the order in which it was said; the newest ones where there are many.
     """
@@ -589,7 +588,7 @@ def _of_turn_prefix(said: Sequence[Said]) -> dict[Section, list[Item]]:
 
 
 def _goals(said: Sequence[Said]) -> list[Item]:
-    """What a person asked last, newest first, the very last in full length; what was told is a note."""
+    """A person's last questions, newest first, the very last in full. Statements become notes instead."""
     goals: list[str] = []
     for part in reversed(said):
         wish = read_intent(part.text) if part.speaker == "user" and part.sentences else None
@@ -601,7 +600,7 @@ def _goals(said: Sequence[Said]) -> list[Item]:
 
 
 def _done(said: Sequence[Said], *, most: int) -> list[Item]:
-    """What was written into files, and questions with the beginning of their answers, newest first.
+    """Files that were written, and questions with the beginning of their answers, newest first.
 
     `most` or a few more; no more turns are read than that takes.
     """

@@ -23,9 +23,9 @@ RECALLED = re.compile(
     r"|<(summary|relevant-memories|read-files|modified-files)\b[^>\n]*>.*?(?:</\1>|\Z)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
-"""What the runtime put into a text: notes, and summaries."""
+"""The parts of a text that the runtime inserted: notes and summaries."""
 _MARKS = "<>`~"
-"""What is not the writer's own begins with one of them, or with words of the runtime."""
+"""Lines that are not the writer's own begin with one of these, or with words of the runtime."""
 _FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?(?:^\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 _QUOTE_LINE = re.compile(r"^\s{0,3}>[^\n]*$", re.MULTILINE)
 _END = re.compile(

@@ -73,7 +73,6 @@ class AgentFolders(Record):
 
     @property
     def approvals(self) -> Path:
-        """The folder of tool calls that wait for the owner."""
         return self.agent_dir / "approvals"
 
     @property
@@ -101,7 +100,7 @@ class AgentFolders(Record):
 
 
 class _Disk:
-    """What the system says about paths. Folders are cached: agents' places have most in common."""
+    """Cached facts about folders, because the paths of agents share most of them."""
 
     def __init__(self) -> None:
         self._folders: dict[str, _Spot] = {}
@@ -201,9 +200,7 @@ def kept_apart(
 
 
 def _of_qmd(workspace: Path, path: str, pattern: str) -> ExtraPath:
-    """What qmd reads of a path; everything below it if the pattern is more complex than those of extra
-    paths.
-    """
+    """The files that qmd reads below a path; all of them if the pattern is too complex for extra paths."""
     parts = tuple(pattern.split("/"))
     is_plain = "{" not in pattern and all(part == "**" or "**" not in part for part in parts)
     return ExtraPath(folder=Path(os.path.normpath(workspace / path)), pattern=parts if is_plain else ())
@@ -263,7 +260,7 @@ def keep_private(state_dir: Path, folders: AgentFolders) -> None:
 
 
 def open_to_others(state_dir: Path, folders: AgentFolders) -> Iterator[Path]:
-    """What Nacre keeps for its owner alone and others can read or enter, folders after their content."""
+    """Private paths of Nacre that other users can read or enter, folders after their content."""
     sessions = folders.sessions_file.parent
     for tree in (*(state_dir / name for name in _TREES), folders.agent_dir, sessions):
         if tree != state_dir and tree.is_relative_to(state_dir):

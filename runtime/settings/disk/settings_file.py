@@ -150,11 +150,7 @@ def settings_as_written(file: Path) -> Mapping[str, Any]:
 
 
 def read_text(file: Path) -> str:
-    """The file's text; empty if there is none.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
+    """The file's text; empty if there is none. Raises `ConfigError` if it cannot be read."""
     try:
         kind = file.stat().st_mode
         if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):

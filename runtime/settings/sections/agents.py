@@ -318,12 +318,10 @@ class AgentsSettings(SettingsSection):
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
-        """The ids of all agents, in the order of the list."""
         return tuple(entry.id for entry in self.entries) or (FIRST_AGENT,)
 
     @cached_property
     def by_id(self) -> Mapping[str, AgentEntry]:
-        """The entries of the list, by id."""
         return {entry.id: entry for entry in self.entries}
 
     @cached_property

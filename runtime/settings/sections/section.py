@@ -68,7 +68,6 @@ def unread_keys(section: BaseModel, path: str = "") -> Iterator[str]:
 
 
 def key_names(section: type[BaseModel]) -> list[str]:
-    """The keys of a section, as they are written."""
     return [written_name(section, name) for name in section.model_fields]
 
 
@@ -86,9 +85,7 @@ def nearest_key(name: str, section: type[BaseModel]) -> str:
 
 
 def count_or(default: int, *, least: int = 0, most: float = math.inf) -> BeforeValidator:
-    """A non-negative finite number, rounded down and clamped; anything else becomes the default (spec
-    sessions §9.1).
-    """
+    """A finite number from 0, floored and clamped; anything else is the default (spec sessions §9.1)."""
 
     def read(value: object) -> object:
         if not _is_number(value) or not 0 <= value < math.inf:

@@ -27,7 +27,7 @@ def _code(text: str) -> str:
 
 def _people(state_dir: Path, clock: Clock | None = None) -> People:
     """As the terminal has them, beside the program that runs."""
-    return People(open_tables(state_dir / LEDGER_FILE, now=Clock(START)()), now=clock or Clock(START))
+    return People(open_tables(state_dir / LEDGER_FILE), now=clock or Clock(START))
 
 
 async def test_a_stranger_is_let_in_by_a_code(tmp_path: Path) -> None:

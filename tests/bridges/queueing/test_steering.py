@@ -214,7 +214,7 @@ async def test_a_person_who_was_revoked_does_not_read_the_answer(tmp_path: Path)
     model.holds = True
     settings = {"channels": {"line": {"dmPolicy": "allowlist"}}, "messages": {"inbound": {"debounceMs": 0}}}
     ann = Inbound(text="", chat_kind="direct", channel="line", sender_id="ann")
-    people = People(open_tables(tmp_path / LEDGER_FILE, now=Clock(START)()), now=Clock(START))
+    people = People(open_tables(tmp_path / LEDGER_FILE), now=Clock(START))
     code = await people.request_access(ann, CountingIds("code"))
     await people.approve(code, "guest")
     with LineServer() as server:
@@ -239,7 +239,7 @@ async def test_an_answer_in_the_outbox_is_kept_back_from_who_was_revoked(tmp_pat
     model = Answering()
     model.holds = True
     ann = Inbound(text="", chat_kind="direct", channel="line", sender_id="ann")
-    people = People(open_tables(tmp_path / LEDGER_FILE, now=Clock(START)()), now=Clock(START))
+    people = People(open_tables(tmp_path / LEDGER_FILE), now=Clock(START))
     await people.approve(await people.request_access(ann, CountingIds("code")), "guest")
     with LineServer() as server:
         bridge = LineBridge(server.port)

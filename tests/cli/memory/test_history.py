@@ -115,3 +115,36 @@ async def test_a_hostile_repository_in_the_workspace_runs_nothing(tmp_path: Path
     assert not ran.exists()
     assert [path for path in workspace.rglob("*.md") if "Petrel" in path.read_text(encoding="utf-8")] == []
     assert len(json.loads(run_nacre(tmp_path, "memory", "log", "--json").stdout)) > 4
+
+
+async def test_what_was_undone_is_not_noted_again(tmp_path: Path) -> None:
+    """By the next conversation; an undo of the undo brings it back for good."""
+    await _noted(tmp_path, "- The gate code is 4711.")
+    run_nacre(tmp_path, "memory", "undo")
+    log = tmp_path / ".nacre/workspace" / TODAY
+    model = ScriptedModel(calls(("append", {"path": TODAY, "text": "- Gate code: 4711"})), says("ok"))
+    opened = await Agent.open(
+        state_dir=tmp_path / ".nacre",
+        model=model,
+        environment={"HOME": str(tmp_path)},
+        clock=Clock(START),
+        new_id=CountingIds("later"),
+        watch=False,
+    )
+    async with opened as agent:
+        await agent.ask("Hello.")
+    assert not log.exists()
+
+    [undo] = [
+        each
+        for each in json.loads(run_nacre(tmp_path, "memory", "log", "--json").stdout)
+        if each["subject"].startswith("Undo")
+    ]
+    run_nacre(tmp_path, "memory", "undo", undo["commit"])
+    assert "- The gate code is 4711." in log.read_text()
+    kinds = [
+        json.loads(line)
+        for line in (log.parent.parent / ".sources/rejected.jsonl").read_text().split("\n")
+        if line
+    ]
+    assert sorted(kinds[0]["rejected"]) == sorted(kinds[-1]["lifted"])

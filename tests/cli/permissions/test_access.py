@@ -15,9 +15,7 @@ from tests.cli.program import Terminal, run_here
 
 def _ask(home: Path, name: str, code: str) -> None:
     async def ask() -> None:
-        people = People(
-            open_tables(home / ".nacre" / LEDGER_FILE, now=datetime.now(UTC)), now=lambda: datetime.now(UTC)
-        )
+        people = People(open_tables(home / ".nacre" / LEDGER_FILE), now=lambda: datetime.now(UTC))
         inbound = Inbound(text="", chat_kind="direct", channel="line", sender_id=name)
         assert await people.request_access(inbound, lambda: code) == code.upper()
         await people.tables.close()

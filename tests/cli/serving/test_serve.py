@@ -140,6 +140,14 @@ def test_a_changed_settings_file_is_read_anew(tmp_path: Path) -> None:
     assert "These take effect at the next start: memory.citations." in out
 
 
+def test_without_a_channel_the_next_step_is_told(tmp_path: Path) -> None:
+    """As commands, not as a page of the documentation."""
+    with serving(tmp_path) as process:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+    assert "`nacre config set http.port 8700` a page for the browser" in told
+
+
 def test_check_starts_nothing(tmp_path: Path) -> None:
     """Each account and agent by name, and exit code 0."""
     path = install_line(tmp_path / "site")

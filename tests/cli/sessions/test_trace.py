@@ -106,6 +106,34 @@ async def test_a_turn_is_a_tree_of_its_steps(tmp_path: Path) -> None:
     assert lines[-1] == "└─ delivery line c · pending"
 
 
+async def test_a_damaged_ledger_is_told_and_left_to_the_program_that_serves(tmp_path: Path) -> None:
+    """The trace comes without its deliveries, and the file stays where it is."""
+    state = tmp_path / ".nacre"
+    model = ScriptedModel(says("20 degrees"))
+    async with await Agent.open(state_dir=state, model=model, clock=CLOCK, watch=False) as agent:
+        reply = await agent.respond(ASKED)
+    ledger = await ledger_file(state).open(now=CLOCK, new_id=CountingIds("l"))
+    assert await ledger.receive(ASKED, reply.session_key) is not None
+    await ledger.close()
+
+    damage_page(state / "bridges" / "ledger.sqlite", b"How warm is it?")
+    traced = run_nacre(tmp_path, "sessions", "trace", reply.session_key)
+
+    assert traced.returncode == 0
+    assert traced.stdout.splitlines()[-1].endswith("20 degrees")
+    assert "nacre serve" in traced.stderr
+    assert not list((state / "bridges").glob("*.corrupt-*"))
+
+
+def damage_page(database: Path, content: bytes) -> None:
+    """Make the pages unreadable in which a content stands."""
+    data = bytearray(database.read_bytes())
+    while (at := data.find(content)) >= 0:
+        page = at - at % 4096
+        data[page : page + 4096] = b"\xff" * 4096
+    database.write_bytes(data)
+
+
 async def test_notes_and_a_summary_are_steps_with_the_calls_for_them(tmp_path: Path) -> None:
     """`--last` shows several turns; a flush has its model calls and its tool below it."""
     write_settings(tmp_path / ".nacre", window_settings())

@@ -87,6 +87,17 @@ def test_the_offline_responder_is_free(tmp_path: Path) -> None:
     assert "no price known" not in run_here(tmp_path, "usage").stdout
 
 
+def test_a_server_of_this_machine_without_a_key_is_free(tmp_path: Path) -> None:
+    """Nobody sells its model."""
+    with ProviderServer() as server:
+        server.reply("Good evening.", usage=wire.usage(1000, 500))
+        run_nacre(tmp_path, "config", "set", "models.providers.desk.baseUrl", server.url)
+        run_nacre(tmp_path, "--model", "desk/qwen3", "send", "Hello")
+        shown = run_here(tmp_path, "usage").stdout
+    assert "no price known" not in shown
+    assert shown.splitlines()[-1].endswith("$0.0000")
+
+
 def test_a_model_without_a_price_is_not_free(tmp_path: Path) -> None:
     """Its rows say so, in JSON too; a sum with others is of these alone and names it."""
     with ProviderServer() as server:

@@ -231,8 +231,71 @@ def test_an_address_without_questions(tmp_path: Path, nobody: dict[str, str]) ->
     config = load_config({"HOME": str(tmp_path)})
     assert config.model_name == "local/qwen3"
     assert config.settings.models.providers["local"].base_url == server.url
-    assert (dead.returncode, "no server of models that answers" in dead.stderr) == (2, True)
+    assert (dead.returncode, f"Nothing answers at {server.url}." in dead.stderr) == (2, True)
     assert not (tmp_path / "dead" / ".nacre" / "nacre.json5").exists()
+
+
+def test_another_address_replaces_the_model_once_it_answers(tmp_path: Path, nobody: dict[str, str]) -> None:
+    """An address is an answer, also without --yes; where no list of models is, nothing changes."""
+    with ProviderServer(models=["qwen3"]) as first, ProviderServer(models=["gemma"]) as second:
+        first.reply("ready")
+        second.reply("ready")
+        assert run_nacre(tmp_path, "init", "--address", first.url, **nobody).returncode == 0
+        moved = run_nacre(tmp_path, "init", "--address", second.url, **nobody)
+        first.facts = {"/v1/models": {}}
+        lost = run_nacre(tmp_path, "init", "--address", first.url, **nobody)
+    config = load_config({"HOME": str(tmp_path)})
+
+    assert "Model      local/gemma" in moved.stdout
+    assert (lost.returncode, "answers, but has no list of models" in lost.stderr) == (2, True)
+    assert config.model_name == "local/gemma"
+    assert config.settings.models.providers["local"].base_url == second.url
+
+
+def test_a_second_run_offers_another_model(tmp_path: Path, nobody: dict[str, str]) -> None:
+    """A refused key is told at once; a name that is not on the list can be tried."""
+    with ProviderServer(models=["qwen3"], expected_key="sk-bees") as server:
+        server.reply("ready")
+        variables = {**nobody, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-wrong"}
+        run_nacre(tmp_path, "config", "set", "agents.defaults.model.primary", "ollama/llama3.2")
+        run_nacre(tmp_path, "send", "Hello", "--model", "offline/extractive")
+        with Terminal(tmp_path, "init", **variables) as terminal:
+            terminal.wait_for("What is your name")
+            terminal.type("\r")
+            terminal.wait_for("Your time zone")
+            terminal.type("\r")
+            terminal.wait_for("The model is ollama/llama3.2. Choose another")
+            terminal.type("y\r")
+            terminal.wait_for("2  OpenAI")
+            terminal.type("2\r")
+            terminal.wait_for("the environment, as now (OPENAI_API_KEY)")
+            terminal.type("\r")
+            terminal.wait_for("OpenAI refused the key.")
+            terminal.type(f"http://127.0.0.1:{server.port}\r")
+            terminal.wait_for("A short name for this server [local]")
+            terminal.type("\r")
+            terminal.wait_for("local needs a key (LOCAL_API_KEY)")
+            terminal.wait_for("set it later): ")
+            terminal.type("sk-bees\r")
+            terminal.wait_for("Where is the key to be kept")
+            terminal.type("\r")
+            terminal.wait_for("1  qwen3")
+            terminal.type("qwen9\r")
+            terminal.wait_for("No model of the list is named so. Try qwen9 all the same")
+            terminal.type("y\r")
+            terminal.wait_for("local/qwen9 answered in")
+            terminal.type("k\r")
+            terminal.wait_for("Reach it by Telegram too")
+            terminal.type("n\r")
+            terminal.wait_for("Model      local/qwen9")
+            assert terminal.exit_code() == 0
+    assert _config(tmp_path)[0] == "local/qwen9"
+
+
+def test_a_bot_without_questions_is_told_with_the_next_step(tmp_path: Path, nobody: dict[str, str]) -> None:
+    """The token is kept apart, and `nacre serve` is named."""
+    run = run_nacre(tmp_path, "init", "--yes", "--telegram-token-from", "BOT", BOT="123:abc", **nobody)
+    assert "The bot's token is kept. `nacre serve` answers there" in run.stderr
 
 
 def test_an_address_is_a_model_for_one_run(tmp_path: Path, nobody: dict[str, str]) -> None:

@@ -52,6 +52,7 @@ def test_an_assistant_that_is_there_is_kept_aside(tmp_path: Path) -> None:
     assert "nothing was changed" in refused.stderr
     assert "Swift" in run_nacre(new, "search", "kite").stdout
     with Terminal(new, "restore", str(archive)) as terminal:
+        terminal.wait_for("\nIt would move to ")
         terminal.wait_for("Replace it?")
         terminal.type("n\r")
         terminal.wait_for("Error: Nothing was changed.")

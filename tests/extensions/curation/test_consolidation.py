@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +16,10 @@ import pytest
 
 from nacre import Agent
 from nacre.extensions.curation.consolidation import DONE_FILE, IDLE_SECONDS, Consolidation
+from nacre.extensions.curation.edits import Edit
+from nacre.extensions.curation.notes import without_rejected
 from nacre.memory.files.proposals import Proposal
+from nacre.memory.files.sources.rejections import reject
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources
@@ -236,3 +240,35 @@ async def test_a_change_is_one_commit_and_is_undone(tmp_path: Path, mode: Litera
         assert newest.tidied == "MEMORY.md"
         undo(repository, newest.commit)
     assert _memory(config) == MEMORY
+
+
+@pytest.mark.parametrize("mode", ["review", "apply"])
+async def test_a_rejected_value_is_neither_proposed_nor_written(
+    tmp_path: Path, mode: Literal["review", "apply"], caplog: pytest.LogCaptureFixture
+) -> None:
+    """In no wording, and the line that it would replace stays; the log counts it."""
+    caplog.set_level(logging.INFO)
+    config = _config(tmp_path, mode, **{LOG: "- Anna phoned from 555-9999, she said.\n"})
+    said = {"at": f"{LOG}#L1", "says": "- Anna phoned from 555-9999, she said."}
+    await reject(
+        storage_of(config).workspace(), LOG, "- Anna's phone: 555-9999", ["- Anna's phone: 555-9999"]
+    )
+    edit = NEW_NUMBER | {"from": [said], "superseded_by": said}
+
+    assert await _idle(config, ScriptedModel(says(_answer(edit), purpose="tidy"))) == ()
+    assert await _waiting(config) == ()
+    assert _memory(config) == MEMORY
+    assert "1 edits of MEMORY.md are left out" in caplog.text
+
+
+async def test_tidy_by_hand_proposes_no_rejected_value(tmp_path: Path) -> None:
+    """The same for `nacre memory tidy`: without it there is nothing to change."""
+    config = _config(tmp_path)
+    edits = [
+        Edit(kind="fold", evidence=(), added=("- City: Porto",), under="Anna"),
+        Edit(kind="fold", evidence=(), added=("- City: Porto",), under="Ben"),
+    ]
+    page = "# Notes\n\n## Anna\n\n- City: Porto\n"
+    workspace = storage_of(config).workspace()
+    await reject(workspace, "MEMORY.md", page, ["- City: Porto"])
+    assert await without_rejected(workspace, "MEMORY.md", edits) == (edits[1],)

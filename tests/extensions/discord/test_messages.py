@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nacre.bridges.channels.messages import Ignored, IncomingMessage
-from nacre.extensions.discord.messages import Chat, Identity, is_part, read_chat, read_message
+from nacre.extensions.discord.bridge import Chat, Identity, is_part, read_chat, read_message
 from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, broken, fed, malformed
 from tests.extensions.discord.loopback import discord_server
 from tests.extensions.discord.people import ANN, GROUP, ME, PRIVATE

@@ -250,3 +250,17 @@ async def test_a_program_has_facts_that_no_setting_switches_on(tmp_path: Path) -
         assert not NAMES & {tool.name for tool in model.requests[-1].tools}
         with pytest.raises(ConfigError, match=r"plugins\.deny names 'facts'"):
             _ = agent.memory
+
+
+async def test_a_rejected_value_is_no_fact_again(tmp_path: Path) -> None:
+    """The model reads why; another value of the same thing is kept."""
+    _switched_on(tmp_path)
+    model = ScriptedModel()
+    async with opened(tmp_path, model) as agent:
+        await _called(agent, model, "memory_set_fact", {"key": "city", "value": "Porto"})
+        await agent.ask("/forget porto --yes")
+        again = await _called(agent, model, "memory_set_fact", {"key": "city", "value": "Porto"})
+        other = await _called(agent, model, "memory_set_fact", {"key": "city", "value": "Lisbon"})
+
+    assert "the owner rejected these words before" in again
+    assert other["value"] == "Lisbon"

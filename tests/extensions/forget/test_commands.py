@@ -27,6 +27,7 @@ from nacre.runtime.ledger.moving import COLUMNS, Contents
 from nacre.runtime.ledger.records import StoredJob, inbound_to_json
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
 from tests.cli.program import run_nacre
+from tests.extensions.importers import exports
 from tests.faults.apart.isolation import tree_bytes
 from tests.memory.workspace.history.owners_git import old_history
 from tests.runtime.agents import START, TODAY, opened, said, write_settings
@@ -234,7 +235,7 @@ async def test_a_ledger_that_is_served_is_named_and_left_alone(tmp_path: Path) -
 
 def _check_ledger(place: LedgerPlace) -> None:
     async def contents() -> Contents:
-        async with place.movable(now=Clock(START)) as ledger:
+        async with place.movable() as ledger:
             return await ledger.contents()
 
     left = asyncio.run(contents())
@@ -419,3 +420,20 @@ INSERT INTO ledger_outbound
     (agent, turn, channel, account, chat_id, thread_id, answers, text, state, was_draft, asker)
     VALUES ('main', 0, 'line', 'a', 'c', '', '', 'The boat is Halcyon.', 'sent', FALSE, '');
 """
+
+
+async def test_what_was_forgotten_is_not_imported_again(tmp_path: Path) -> None:
+    """An old export still has it; nor does a tool of another program write it."""
+    state = tmp_path / ".nacre"
+    await _talked(state)
+    run_nacre(tmp_path, "memory", "forget", "halcyon", "--yes")
+    export = exports.claude(tmp_path / "export")
+    memories = [{"conversations_memory": NOTES, "project_memories": {}, "account_uuid": "u"}]
+    (export / "memories.json").write_text(json.dumps(memories))
+
+    ended = run_nacre(tmp_path, "import", "claude", str(export))
+    assert ended.returncode == 0, ended.stderr
+    imported = (state / "workspace/memory/imports/claude/memories.md").read_text()
+    assert "Lisa plays the cello." in imported
+    assert "Halcyon" not in imported
+    assert b"Halcyon" not in (state / "workspace/.sources/rejected.jsonl").read_bytes()

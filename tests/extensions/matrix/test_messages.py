@@ -10,8 +10,16 @@ from nio import MatrixRoom
 
 from nacre.bridges.channels.messages import IncomingMessage
 from nacre.bridges.contracts.bridge import Part, Place
-from nacre.extensions.matrix.messages import Identity, edit_content, message_content, read_message
-from nacre.extensions.matrix.rooms import RoomView, invitation, relevant_events, room_view
+from nacre.extensions.matrix.messages import (
+    Identity,
+    RoomView,
+    edit_content,
+    invitation,
+    message_content,
+    read_message,
+    relevant_events,
+    room_view,
+)
 from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, malformed, message_or_reason
 
 ROOM, ANN, BOB, NACRE = "!room:localhost", "@ann:localhost", "@bob:localhost", "@nacre:localhost"

@@ -203,7 +203,7 @@ async def test_a_folder_has_one_workspace(both: Both) -> None:
     other = DocumentRows(both.database, "other")
 
     for run in (pull, push):
-        with pytest.raises(FolderUnusable, match="of another workspace"):
+        with pytest.raises(FolderUnusable, match="belongs to another workspace"):
             await run(other, both.tree)
     assert await other.files() == {}
 

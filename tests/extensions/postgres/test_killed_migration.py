@@ -77,7 +77,7 @@ async def filled(state_dir: Path) -> None:
     for number in range(100):
         note = state_dir / f"workspace/memory/n{number}.md"
         note.write_bytes(f"- caf\xe9 {number}\r\n".encode("latin-1") * 500)
-    tables = open_tables(state_dir / LEDGER_FILE, now=now)
+    tables = open_tables(state_dir / LEDGER_FILE)
     for number in range(40):
         who, now_ms = ("line", "default", f"p{number}"), epoch_ms(now)
         assert await tables.people.ask(who, f"CODE{number}", now_ms=now_ms, since_ms=0, most=100)

@@ -12,6 +12,7 @@ from nacre.extensions.providers.catalog import (
     found_choices,
     key_variables,
     keyed_choices,
+    offered_models,
 )
 from nacre.extensions.providers.completions.price_map import price_map_entry
 from nacre.extensions.providers.openai_compatible.providers import PROVIDERS
@@ -36,6 +37,34 @@ def test_a_key_brings_its_model_by_any_of_its_names() -> None:
         "key in GOOGLE_API_KEY",
     ]
     assert key_variables("ollama/qwen3") == key_variables("vertex_ai/gemini") == ()
+
+
+async def test_a_provider_lists_what_talks_the_newest_first() -> None:
+    """After the suggested model; what paints, speaks or moderates is left out."""
+    async with ProviderServer(models=["gpt-5.1"]) as server:
+        dated = [
+            ("gpt-4o", 2),
+            ("whisper-1", 9),
+            ("gpt-image-1", 9),
+            ("gpt-6", 5),
+            ("gpt-5-mini", 1),
+            ("tts-1", 8),
+        ]
+        server.facts = {"/v1/models": {"data": [{"id": name, "created": at} for name, at in dated]}}
+        status, choices = await offered_models("openai", {"OPENAI_BASE_URL": server.url}, "sk")
+
+    assert status == 200
+    assert [choice.model_name for choice in choices] == ["openai/gpt-5-mini", "openai/gpt-6", "openai/gpt-4o"]
+
+
+async def test_without_an_answer_the_known_models_are_listed() -> None:
+    """The highest version first, each once: no dated copies, and no bases for fine-tuning."""
+    status, choices = await offered_models("openai", {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}, "sk")
+    names = [choice.model_name.removeprefix("openai/") for choice in choices]
+
+    assert (status, names[0]) == (0, "gpt-5-mini")
+    assert names.index("gpt-5.2") < names.index("gpt-4.1") < names.index("gpt-3.5-turbo")
+    assert not [name for name in names if "ft:" in name or "audio" in name or name.endswith("2025-04-14")]
 
 
 async def _greets(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.extensions.providers.rerankers import CrossEncoderReranker
+from nacre.extensions.providers.embedding.local_models import CrossEncoderReranker
 from nacre.memory.embedders.e5_model import MODEL_FOLDER
 from nacre.memory.search.rerankers.reranker import RerankingFailed
 

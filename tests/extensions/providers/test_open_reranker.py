@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from nacre.extensions.providers.embedding.local_models import CrossEncoderReranker
+from nacre.extensions.providers.extension import reranker_for
 from nacre.extensions.providers.litellm import LiteLLMReranker, load_litellm
-from nacre.extensions.providers.rerankers import CrossEncoderReranker, reranker_for
 from nacre.memory.contracts.settings import RerankSettings
 from nacre.runtime.contracts.clock import system_clock
 from nacre.runtime.contracts.errors import ConfigError

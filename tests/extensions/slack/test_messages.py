@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nacre.bridges.channels.messages import Ignored, IncomingMessage
-from nacre.extensions.slack.messages import key_of, message_event, mrkdwn, plain, read_message
+from nacre.extensions.slack.bridge import key_of, message_event, mrkdwn, plain, read_message
 from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, broken, fed, malformed
 from tests.extensions.slack.loopback import ANN, GROUP, ME, LoopbackSlack
 from tests.extensions.slack.test_bridge_contract import slack_bridge

@@ -118,7 +118,7 @@ async def test_a_change_is_merged_or_refused_and_never_overwrites(home: Home) ->
     with pytest.raises(ProposalConflict, match="has changed since at line 2"):
         await home.queue.accept(proposal, home.folder)
     assert home.text() == "one\nTWO\nthree\nfour\n"
-    await home.queue.reject(await home.queue.find(proposal.id[:5]))
+    await home.queue.reject(await home.queue.find(proposal.id[:5]), home.folder)
     assert home.text() == "one\nTWO\nthree\nfour\n"
     with pytest.raises(ProposalUnknown, match="may have been answered already"):
         await home.queue.find(proposal.id)

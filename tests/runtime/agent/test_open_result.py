@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre import Agent, BlockingAgent, Runtime
+from nacre import Agent, BlockingAgent, Gateway, Runtime
 from nacre.runtime.contracts.errors import ConfigError, ModelAuthError
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.scripted import ScriptedModel, fails, says
@@ -44,6 +44,33 @@ async def test_a_forgotten_await_is_explained(tmp_path: Path) -> None:
     with pytest.raises(AttributeError, match=r"'ask' was asked of Agent\.open\(\), which is not awaited"):
         opening.ask("hello")  # type: ignore[attr-defined]
     opening.close()
+
+
+@pytest.mark.parametrize(
+    ("opened", "what_to_write"),
+    [
+        (Agent, r"`async with Agent\.open\(…\) as opened:`, or `with nacre\.BlockingAgent\.open\(…\)`"),
+        (Runtime, r"`async with Runtime\.open\(…\) as opened:`\."),
+    ],
+)
+async def test_a_forgotten_async_is_explained(
+    opened: type[Agent] | type[Runtime], what_to_write: str, tmp_path: Path
+) -> None:
+    """A plain `with` says what to write, and leaves no coroutine behind that nobody awaits."""
+    opening = opened.open(state_dir=tmp_path, environment=NOBODY, watch=False)
+    with pytest.raises(TypeError, match=what_to_write), opening:  # type: ignore[attr-defined]
+        pass
+    with pytest.raises(RuntimeError, match="already awaited"):
+        await opening
+
+
+async def test_a_gateway_is_opened_alike(tmp_path: Path) -> None:
+    """With or without `await`, and with a state folder that is a text."""
+    async with Agent.open(state_dir=tmp_path, environment=NOBODY, watch=False) as agent:
+        async with Gateway.open(agent, [], state_dir=str(tmp_path)) as gateway:
+            assert gateway.statuses == ()
+        async with await Gateway.open(agent, [], state_dir=tmp_path) as gateway:
+            assert gateway.statuses == ()
 
 
 async def test_a_list_of_models_is_asked_in_order(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ async def test_what_is_remembered_is_found_forgotten_and_brought_back(tmp_path: 
         assert DENTIST in notes_of(tmp_path)
         await told(agent, "/forget DENTIST tuesday --yes")
         assert DENTIST not in notes_of(tmp_path)
+        assert "memory forget 'dentist' --transcripts" in await told(agent, "/forget dentist")
         assert BOAT in notes_of(tmp_path)
 
         assert (await told(agent, "/undo")).splitlines()[1:] == [f"+ - {DENTIST}"]

@@ -39,7 +39,7 @@ async def test_a_terminal_looks_at_it_beside_the_program_that_serves(tmp_path: P
     ledger = await place.open(now=Clock(), new_id=CountingIds())
     try:
         await ledger.receive(said(1), "k")
-        tables = await place.open_tables(now=Clock())
+        tables = await place.open_tables()
         assert await tables.not_done() == {"waiting": 1}
         await tables.put_choice("k", "send", "off")
         await tables.close()

@@ -74,13 +74,13 @@ class StorageContract:
         assert await ledger.receive(received(1), "k") is not None
         with pytest.raises(LedgerUnusable):
             await open_storage("main").ledger().open(now=Clock(), new_id=CountingIds("b"))
-        tables = await open_storage("main").ledger().open_tables(now=Clock())
+        tables = await open_storage("main").ledger().open_tables()
         assert await tables.not_done() == {"waiting": 1}
         await tables.close()
         assert (await place.is_there(), await place.is_served()) == (True, True)
         await ledger.close()
 
-        async with open_storage("main").ledger().movable(now=Clock()) as movable:
+        async with open_storage("main").ledger().movable() as movable:
             assert (await movable.contents()).counts["inbound"] == 1
 
     async def test_agents_have_nothing_in_common(self, open_storage: OpenStorage) -> None:

@@ -144,9 +144,11 @@ async def test_without_an_index_notes_are_read_and_written(home: Path) -> None:
     ended = run_here(home, "config", "check")
     assert ended.returncode == 0
 
-    from nacre.extensions.mcp.server.shared_memory import shared_memory
+    from nacre.extensions.mcp.server.server import shared_memory
+    from nacre.memory.files.sources.rejections import reject
     from nacre.runtime.models.scripted import Clock
     from nacre.runtime.settings.config import load_config
+    from nacre.runtime.storage.storage import storage_of
     from nacre.sessions.contracts.messages import ToolCall, message_text
     from tests.runtime.agents import START, TODAY
 
@@ -155,6 +157,14 @@ async def test_without_an_index_notes_are_read_and_written(home: Path) -> None:
         asked = await memory.tools.run(ToolCall(id="2", name="memory_search", arguments={"query": "boat"}))
         got = await memory.tools.run(ToolCall(id="3", name="memory_get", arguments={"path": TODAY}))
 
+        await reject(
+            storage_of(load_config(environment(home))).workspace(), "", "- Key: 4711", ["- Key: 4711"]
+        )
+        gone = await memory.tools.run(
+            ToolCall(id="4", name="memory_append", arguments={"text": "- Key: 4711\n- Oars: 2"})
+        )
+
+    assert "Left out what the owner rejected before: 1." in message_text(gone.message)
     assert message_text(added.message) == f"Noted in {TODAY}."
     assert "Memory search is disabled" in message_text(asked.message)
     assert FACT in json.loads(message_text(got.message))["text"]

@@ -17,7 +17,7 @@ import pytest
 
 from nacre.extensions.providers.openai_compatible.model import Dialect, OpenAICompatibleModel, RequestBodies
 from nacre.runtime.contracts.errors import ContextOverflow
-from nacre.runtime.contracts.events import CompactionEnded, FlushEnded, PromptRead, ReplyReady
+from nacre.runtime.contracts.events import CompactionEnded, Event, FlushEnded, PromptRead, ReplyReady
 from nacre.runtime.contracts.model import ModelAlive, ModelRequest, SystemPrompt, TextDelta, ToolSpec
 from nacre.runtime.models.scripted import Clock
 from nacre.runtime.models.tokenizer import count_tokens_for
@@ -32,7 +32,7 @@ from nacre.sessions.contracts.messages import (
     user_message,
 )
 from tests.cli.program import run_nacre
-from tests.runtime.agents import events_of, opened, said, write_settings
+from tests.runtime.agents import events_of, kinds, opened, said, user_texts, write_settings
 from tests.servers.llama_server import is_installed
 
 pytestmark = [
@@ -235,28 +235,43 @@ def test_its_vectors_find_notes(tmp_path: Path) -> None:
     assert "Only words were searched" in without.stderr
 
 
-async def test_an_agent_talks_flushes_and_compacts(url: str, tmp_path: Path) -> None:
-    """In a window of 4,096 tokens, with a model that writes neither notes nor summaries as it is asked to."""
+@pytest.mark.timeout(1_200)
+async def test_an_agent_talks_for_twenty_turns(url: str, tmp_path: Path) -> None:
+    """In a window of 4,096 tokens, with a model that writes neither notes nor summaries as it is asked to:
+    each turn is answered, and nothing that was said is lost."""
     defaults = {
         "model": {"primary": "desk/smollm2"},
         "memorySearch": {"enabled": False},
-        "compaction": {"keepRecentTokens": 20},
+        "compaction": {"keepRecentTokens": 200},
     }
-    desk = {"baseUrl": url, "models": [{"id": "smollm2", "maxTokens": 24}]}
+    desk = {"baseUrl": url, "models": [{"id": "smollm2", "maxTokens": 12}]}
     write_settings(tmp_path, {"agents": {"defaults": defaults}, "models": {"providers": {"desk": desk}}})
+    texts = [
+        f"Remember that hive {number} was made in {1990 + number}. {BEES * 3}".strip() for number in range(20)
+    ]
+    events: list[Event] = []
     async with opened(tmp_path, None) as agent:
-        events = await events_of(agent, said(f"I live in Lisbon and my boat is called Halcyon. {BEES * 30}"))
-        events += await events_of(agent, said("What is my boat called?"))
-        compacted = await events_of(agent, said("/compact"))
+        for text in texts:
+            events += await events_of(agent, said(text))
         status = await agent.ask("/status")
-    assert "/4.1k" in status.text
-    assert sum(isinstance(event, ReplyReady) for event in events) == 2
+
+    answers = [event.reply.text for event in events if isinstance(event, ReplyReady)]
+    assert len(answers) == 20
+    assert all(answers)
     assert any(isinstance(event, PromptRead) for event in events)
-    assert any(isinstance(event, FlushEnded) for event in (*events, *compacted))
-    # How long its answers are decides whether the window is full before the command.
-    ended = [event for event in (*events, *compacted) if isinstance(event, CompactionEnded)]
-    assert any(event.problem == "" for event in ended)
-    assert "Compactions: 0" not in status.text
+    flushes = [event for event in events if isinstance(event, FlushEnded)]
+    assert len(flushes) >= 2
+    assert all(event.status != "failed" for event in flushes)
+    compactions = [event for event in events if isinstance(event, CompactionEnded)]
+    assert compactions
+    assert all((event.problem, event.has_failed) == ("", False) for event in compactions)
+    assert all(event.tokens_after < event.tokens_before < WINDOW_TOKENS for event in compactions)
+    (transcript,) = (tmp_path / "agents/main/sessions").glob("*.jsonl")
+    assert user_texts(transcript) == texts
+    assert kinds(transcript).count("compaction") == len(compactions)
+    assert "/4.1k" in status.text
+    assert "assumed" not in status.text
+    assert f"Compactions: {len(compactions)}" in status.text
 
 
 def test_init_finds_the_model_behind_an_address(url: str, tmp_path: Path) -> None:
